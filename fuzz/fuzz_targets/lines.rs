@@ -53,9 +53,10 @@ fn expected(input: &[u8], max_bytes: usize) -> Vec<Line> {
     let input = input.strip_prefix(b"\xef\xbb\xbf").unwrap_or(input);
     let mut rest: Vec<&[u8]> = input.split(|byte| *byte == b'\n').collect();
     let last = rest.pop().unwrap_or_default();
-    let line = |text: &[u8], kept: &[u8]| match max_bytes < text.len() {
-        true => Line::TooLong,
-        false => Line::Text(kept.to_vec().into()),
+    let line = |text: &[u8], kept: &[u8]| if max_bytes < text.len() {
+        Line::TooLong
+    } else {
+        Line::Text(kept.to_vec().into())
     };
     let mut lines: Vec<Line> =
         rest.iter().map(|text| line(text, text.strip_suffix(b"\r").unwrap_or(text))).collect();

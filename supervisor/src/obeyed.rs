@@ -151,9 +151,10 @@ impl Obeyed {
         let pi = directory("PI_CODING_AGENT_DIR").unwrap_or_else(|| home.join(".pi/agent"));
         let units = UNITS.iter().map(|name| config_home.join(name));
         let units = units.flat_map(with_entries_blocking).collect();
-        let start_files = match self.login_shell {
-            true => start_files_blocking(directory("SHELL").as_deref(), &home, &config_home),
-            false => Vec::new(),
+        let start_files = if self.login_shell {
+            start_files_blocking(directory("SHELL").as_deref(), &home, &config_home)
+        } else {
+            Vec::new()
         };
         let of = |used_as, paths: Vec<PathBuf>| {
             paths.into_iter().map(move |path| ObeyedFile { used_as, path })
@@ -171,13 +172,12 @@ impl Obeyed {
     /// `--profile=/path`. Reads the file system.
     fn launcher_blocking(&self) -> Vec<PathBuf> {
         let Some((program, words)) = self.launcher.split_first() else { return Vec::new() };
-        let found = match program.contains('/') {
-            true => Some(program.into()),
-            false => {
-                let path = std::env::var("PATH").unwrap_or_default();
-                let path = quackd_process::system_first(&path);
-                path.split(':').map(|at| Path::new(at).join(program)).find(|it| it.is_file())
-            }
+        let found = if program.contains('/') {
+            Some(program.into())
+        } else {
+            let path = std::env::var("PATH").unwrap_or_default();
+            let path = quackd_process::system_first(&path);
+            path.split(':').map(|at| Path::new(at).join(program)).find(|it| it.is_file())
         };
         let parts = words.iter().flat_map(|word| word.split(['=', ',', ':']));
         let paths = parts.filter(|part| part.starts_with('/')).map(PathBuf::from);

@@ -222,9 +222,10 @@ fn a_cancelled_prompt_ends_as_cancelled_and_the_next_one_works() {
         let refused = editor.agent.answer(second)["error"].take();
         assert_eq!(refused["code"], -32600);
         assert!(refused["message"].as_str().unwrap().contains("cancel it, or wait"), "{refused}");
-        let (method, params) = match by_request {
-            false => ("session/cancel", session),
-            true => ("$/cancel_request", json!({"requestId": id})),
+        let (method, params) = if by_request {
+            ("$/cancel_request", json!({"requestId": id}))
+        } else {
+            ("session/cancel", session)
         };
         editor.agent.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
         assert_eq!(editor.agent.answer(id)["result"], json!({"stopReason": "cancelled"}));

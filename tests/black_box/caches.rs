@@ -54,9 +54,10 @@ fn restart(daemon: &mut Daemon, signal: Signal) {
 fn files(dir: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        match entry.file_type().unwrap().is_dir() {
-            true => found.extend(files(&entry.path())),
-            false => found.push((entry.path(), fs::read_to_string(entry.path()).unwrap())),
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(files(&entry.path()));
+        } else {
+            found.push((entry.path(), fs::read_to_string(entry.path()).unwrap()));
         }
     }
     found.sort();

@@ -66,9 +66,10 @@ fn a_file_that_cannot_be_used_is_told_with_its_place_and_exits_1() {
     for args in [&["config", "show"][..], &["config", "show", "--json"]] {
         let run = world.quack(args);
         assert_eq!(run.code(), Some(1), "{run:?}");
-        match args.contains(&"--json") {
-            true => assert_eq!(run.json()["error"]["code"], "failed"),
-            false => assert_eq!(run.stdout(), ""),
+        if args.contains(&"--json") {
+            assert_eq!(run.json()["error"]["code"], "failed");
+        } else {
+            assert_eq!(run.stdout(), "");
         }
         let expected = "3: unknown key `worker.idle_minuts`; did you mean `worker.idle_minutes`?";
         assert_eq!(run.stderr(), format!("error: {}:{expected}\n", file.display()));

@@ -148,9 +148,10 @@ fn under_attack(n_wanted: usize, mut call: impl FnMut(usize) -> bool) -> (usize,
     let (mut n_done, mut n_refused) = (0, 0);
     let begin = Instant::now();
     while n_done < n_wanted || n_refused == 0 {
-        match call(n_done + n_refused) {
-            true => n_done += 1,
-            false => n_refused += 1,
+        if call(n_done + n_refused) {
+            n_done += 1;
+        } else {
+            n_refused += 1;
         }
         let limit = 3 * PATIENCE;
         assert!(begin.elapsed() < limit, "{n_done} done, {n_refused} refused in {limit:?}");
@@ -201,9 +202,10 @@ fn a_process_that_swaps_a_directory_and_a_link_leads_no_tool_outside() {
         session.call("write_file", write).starts_with("Successfully wrote ")
     });
     let searches = under_attack(N_CALLS, |n| {
-        let text = match n % 4 < 2 {
-            true => session.call("grep_search", json!({"pattern": "secret", "path": place(n)})),
-            false => session.call("find_files", json!({"pattern": "secret*", "path": place(n)})),
+        let text = if n % 4 < 2 {
+            session.call("grep_search", json!({"pattern": "secret", "path": place(n)}))
+        } else {
+            session.call("find_files", json!({"pattern": "secret*", "path": place(n)}))
         };
         let is_refused = text.starts_with("Error: ");
         let is_nothing = |line: &str| {

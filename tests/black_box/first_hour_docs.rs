@@ -267,10 +267,9 @@ fn shows_what_the_readme_shows(demo: &str, top: &str) {
             known.insert("demo");
             let line = |line: &str| -> Vec<String> {
                 // The directory of the repository differs.
-                let words = line.split_whitespace().map(|word| match word.ends_with("/app,") {
-                    true => "DIR,",
-                    false => word,
-                });
+                let words = line
+                    .split_whitespace()
+                    .map(|word| if word.ends_with("/app,") { "DIR," } else { word });
                 vec![masked(&words.collect::<Vec<_>>().join(" "))]
             };
             let shown: Vec<String> = demo.lines().flat_map(line).collect();

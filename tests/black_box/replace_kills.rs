@@ -68,10 +68,13 @@ fn a_kill_in_the_middle_of_a_replacement_leaves_whole_files_that_can_be_taken_ba
                             "timeoutMs": 600_000});
         let is_changed = || fs::read(sentinel).is_ok_and(|now| now != old[sentinel]);
         let call = wire.begin("quack.tool", &params);
-        let is_begun = wait_within(LONG, "one file to change", || match call.is_there() {
-            // The replacement may have finished before this check.
-            true => Some(is_changed()),
-            false => is_changed().then_some(true),
+        let is_begun = wait_within(LONG, "one file to change", || {
+            if call.is_there() {
+                // The replacement may have finished before this check.
+                Some(is_changed())
+            } else {
+                is_changed().then_some(true)
+            }
         });
         assert!(is_begun, "round {round}: nothing was replaced: {}", text_of(&call.reply()));
         kill(Pid::from_raw(worker), Signal::SIGKILL).expect("the worker is there");

@@ -27,10 +27,11 @@ impl Modes {
         let layers = &data.layers;
         let base = layers.workspace.profile.or(layers.configuration.profile).unwrap_or_default();
         let current = data.policy.profile;
-        let most = match layers.safe_mode {
+        let most = if layers.safe_mode {
             // Only the user ends safe mode.
-            true => Profile::ReadOnly,
-            false => wider(wider(base, current), layers.session.profile.unwrap_or(base)),
+            Profile::ReadOnly
+        } else {
+            wider(wider(base, current), layers.session.profile.unwrap_or(base))
         };
         let is_network_off = data.hosts_denied_unasked;
         Self { current, base, most, layer: layers.session.clone(), is_network_off }

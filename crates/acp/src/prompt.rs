@@ -90,10 +90,7 @@ pub(crate) fn fenced(text: &str) -> String {
 fn link(uri: &str, name: &str) -> String {
     let place = place(uri);
     let is_path = place != uri;
-    match is_path || name.is_empty() {
-        true => format!("`{place}`"),
-        false => format!("[{name}]({uri})"),
-    }
+    if is_path || name.is_empty() { format!("`{place}`") } else { format!("[{name}]({uri})") }
 }
 
 /// Returns the path of a file, else the address.

@@ -254,24 +254,20 @@ impl Session {
     async fn turn(&self, link: &Link, message: &PromptMessage) -> Outcome {
         let PromptMessage { text, images } = message;
         let cwd = self.directory();
-        let said: SayData = match images.is_empty() {
-            true => {
-                let params = SayParams {
-                    message: text.clone().into(),
-                    session_id: self.id().into(),
-                    prefer_pi: true.into(),
-                    cwd,
-                };
-                link.client.call_within(params, SAY_TIMEOUT).await?
-            }
-            false => {
-                let command = json!({
-                    "type": "prompt", "message": text, "images": images, "cwd": cwd,
-                });
-                let said = agent_options::command(&link.client, self.id(), command).await?;
-                serde_json::from_value(said)
-                    .map_err(|error| RpcError::internal(error.to_string()))?
-            }
+        let said: SayData = if images.is_empty() {
+            let params = SayParams {
+                message: text.clone().into(),
+                session_id: self.id().into(),
+                prefer_pi: true.into(),
+                cwd,
+            };
+            link.client.call_within(params, SAY_TIMEOUT).await?
+        } else {
+            let command = json!({
+                "type": "prompt", "message": text, "images": images, "cwd": cwd,
+            });
+            let said = agent_options::command(&link.client, self.id(), command).await?;
+            serde_json::from_value(said).map_err(|error| RpcError::internal(error.to_string()))?
         };
         // A command of an extension has no turn.
         let Some(turn) = said.turn else { return Ok(StopReason::EndTurn) };

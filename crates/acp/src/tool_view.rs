@@ -167,13 +167,9 @@ impl Call<'_> {
             }
             _ => None,
         };
-        text.map(|text| title(&text)).filter(|text| !text.is_empty()).unwrap_or_else(|| match self
-            .tool
-            .is_empty()
-        {
-            true => "Tool call".to_owned(),
-            false => self.tool.to_owned(),
-        })
+        let name = if self.tool.is_empty() { "Tool call" } else { self.tool };
+        let shown = text.map(|text| title(&text)).filter(|text| !text.is_empty());
+        shown.unwrap_or_else(|| name.to_owned())
     }
 
     /// Returns the new content of a whole file.

@@ -143,17 +143,19 @@ impl Translator {
             "toolcall_start" => {
                 let (id, tool) = (text(part, "id"), text(part, "toolName"));
                 let is_known = id.is_empty() || self.calls.contains_key(id);
-                return match is_known {
-                    true => Vec::new(),
-                    false => vec![self.tool_call(id, tool, &Value::Null, "pending")],
+                return if is_known {
+                    Vec::new()
+                } else {
+                    vec![self.tool_call(id, tool, &Value::Null, "pending")]
                 };
             }
             "toolcall_end" => {
                 let call = &part["toolCall"];
                 let (id, tool) = (text(call, "id"), text(call, "name"));
-                return match id.is_empty() {
-                    true => Vec::new(),
-                    false => vec![self.tool_call(id, tool, &call["arguments"], "pending")],
+                return if id.is_empty() {
+                    Vec::new()
+                } else {
+                    vec![self.tool_call(id, tool, &call["arguments"], "pending")]
                 };
             }
             _ => return Vec::new(),
@@ -171,9 +173,10 @@ impl Translator {
         match text(message, "role") {
             "user" if !self.is_prompting => self.blocks("user_message_chunk", message),
             "assistant" => {
-                let mut updates = match self.is_streamed {
-                    true => Vec::new(),
-                    false => self.blocks("agent_message_chunk", message),
+                let mut updates = if self.is_streamed {
+                    Vec::new()
+                } else {
+                    self.blocks("agent_message_chunk", message)
                 };
                 let usage = message.get("usage").cloned();
                 if let Some(usage) = usage.and_then(|usage| serde_json::from_value(usage).ok()) {
@@ -319,10 +322,13 @@ impl Translator {
             }
             "auto_compaction_end" if self.displays.compaction => {
                 let summary = data.pointer("/result/summary").and_then(Value::as_str);
-                let status = match data.get("aborted") == Some(&Value::Bool(true)) {
-                    true => "cancelled",
-                    false if summary.is_some() => "completed",
-                    false => "failed",
+                let is_aborted = data.get("aborted") == Some(&Value::Bool(true));
+                let status = if is_aborted {
+                    "cancelled"
+                } else if summary.is_some() {
+                    "completed"
+                } else {
+                    "failed"
                 };
                 vec![self.compaction(status, summary)]
             }

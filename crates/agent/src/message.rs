@@ -278,10 +278,12 @@ pub struct Cost {
 /// Returns a cost for display.
 #[must_use]
 pub fn cost_text(total: f64, is_unknown: bool) -> String {
-    match is_unknown {
-        false => format!("${total:.4}"),
-        true if total < 0.000_05 => "unknown".to_owned(),
-        true => format!("unknown, at least ${total:.4}"),
+    if !is_unknown {
+        format!("${total:.4}")
+    } else if total < 0.000_05 {
+        "unknown".to_owned()
+    } else {
+        format!("unknown, at least ${total:.4}")
     }
 }
 

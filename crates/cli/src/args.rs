@@ -295,9 +295,10 @@ pub(crate) const REF: &str = "REF";
 /// Parses a reference to a session. Rejects an empty reference, because the daemon would treat it as no reference and
 /// use the active session.
 pub(crate) fn reference(text: &str) -> Result<String, &'static str> {
-    match text.trim().is_empty() {
-        true => Err("the reference is empty: give the id or the name of a session"),
-        false => Ok(text.to_owned()),
+    if text.trim().is_empty() {
+        Err("the reference is empty: give the id or the name of a session")
+    } else {
+        Ok(text.to_owned())
     }
 }
 

@@ -27,10 +27,7 @@ impl Interrupts {
     /// # Errors
     /// If the signal handler cannot be installed.
     pub(crate) fn catch_with_hangup() -> io::Result<Self> {
-        let hangup = match ignores_hangup() {
-            true => None,
-            false => Some(signal(SignalKind::hangup())?),
-        };
+        let hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) };
         Ok(Self { hangup, ..Self::catch()? })
     }
 

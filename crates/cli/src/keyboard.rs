@@ -184,9 +184,10 @@ fn wait_blocking(limit: Duration) -> io::Result<bool> {
         Err(error) => return Err(error.into()),
     }
     let end = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-    match watched.iter().any(|fd| fd.revents().intersects(end)) {
-        true => Err(gone()),
-        false => Ok(watched.iter().any(|fd| fd.revents().contains(PollFlags::IN))),
+    if watched.iter().any(|fd| fd.revents().intersects(end)) {
+        Err(gone())
+    } else {
+        Ok(watched.iter().any(|fd| fd.revents().contains(PollFlags::IN)))
     }
 }
 

@@ -141,9 +141,10 @@ impl CliOutput {
         let turn = terminal::turn().await;
         let written = tokio::task::spawn_blocking(move || {
             let _until_written = turn;
-            match self.json {
-                true => write_out(visible(&text).as_bytes()),
-                false => write_out(text.as_bytes()),
+            if self.json {
+                write_out(visible(&text).as_bytes())
+            } else {
+                write_out(text.as_bytes())
             }
         });
         unless_gone(written.await.map_err(io::Error::other)?.map_err(of_stdout))
@@ -154,9 +155,10 @@ impl CliOutput {
         let turn = terminal::turn().await;
         let written = tokio::task::spawn_blocking(move || {
             let _until_written = turn;
-            match to_stderr {
-                true => io::stderr().lock().write_all(&bytes),
-                false => write_out(&bytes).map_err(of_stdout),
+            if to_stderr {
+                io::stderr().lock().write_all(&bytes)
+            } else {
+                write_out(&bytes).map_err(of_stdout)
             }
         });
         unless_gone(written.await.map_err(io::Error::other)?)
@@ -283,10 +285,11 @@ impl Drop for OpenQuestion {
         let held = terminal::release();
         drop(turn.take());
         for (to_stderr, text) in held.texts {
-            match to_stderr {
-                true => output.to_stderr_now(&text),
+            if to_stderr {
+                output.to_stderr_now(&text);
+            } else {
                 // A closed pipe has no reader that misses it.
-                false => drop(output.text(&text)),
+                drop(output.text(&text));
             }
         }
         if held.omitted != 0 {

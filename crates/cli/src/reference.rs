@@ -93,10 +93,7 @@ fn section(page: &mut String, title: &str, text: &str, rows: &[(&str, &str)]) {
 /// Escapes what roff reads as a command. Backquotes are Markdown's.
 fn roff(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-").replace('`', "");
-    match text.starts_with(['.', '\'']) {
-        true => format!("\\&{text}"),
-        false => text,
-    }
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
 }
 
 #[cfg(test)]

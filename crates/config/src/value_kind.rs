@@ -208,10 +208,12 @@ impl ValueKind {
             Self::Dollars { field, .. } => {
                 let setting = (field.get)(config);
                 let usd = setting.value.usd();
-                let value = match usd.fract() == 0.0 {
+                let value = if usd.fract() == 0.0 {
                     #[expect(clippy::cast_possible_truncation, reason = "at most a million")]
-                    true => (usd as i64).into(),
-                    false => usd.into(),
+                    let whole = usd as i64;
+                    whole.into()
+                } else {
+                    usd.into()
                 };
                 (value, &setting.origin)
             }

@@ -162,9 +162,10 @@ impl JournalWriter {
             self.open = Some(self.next_file_blocking(now, serves)?);
         }
         let Some(open) = &mut self.open else { return Ok(()) };
-        let written = match open.is_torn {
-            true => open.file.write_all(b"\n").and_then(|()| open.file.write_all(line)),
-            false => open.file.write_all(line),
+        let written = if open.is_torn {
+            open.file.write_all(b"\n").and_then(|()| open.file.write_all(line))
+        } else {
+            open.file.write_all(line)
         };
         open.is_torn = written.is_err();
         if written.is_ok() {

@@ -45,9 +45,10 @@ impl Checkpoints {
         choice: &IsolatedChoice,
         dry_run: bool,
     ) -> Result<IsolatedReport, IsolateError> {
-        let cause = match dry_run {
-            true => Cause::default(),
-            false => Cause::restore(format!("before the restore of {number}")),
+        let cause = if dry_run {
+            Cause::default()
+        } else {
+            Cause::restore(format!("before the restore of {number}"))
         };
         self.record(&cause)?;
         let is_chosen = |path: &Path| {
@@ -104,9 +105,10 @@ impl Checkpoints {
 
     /// When a state was recorded, in milliseconds since 1970. 0 for the oldest one.
     fn recorded_at(&self, number: u64) -> Result<i64, IsolateError> {
-        match self.states.numbers("changes")?.contains(&number) {
-            true => Ok(self.states.read_changes(number)?.checkpoint.at_ms),
-            false => Ok(0),
+        if self.states.numbers("changes")?.contains(&number) {
+            Ok(self.states.read_changes(number)?.checkpoint.at_ms)
+        } else {
+            Ok(0)
         }
     }
 
@@ -210,9 +212,10 @@ impl Checkpoints {
             let paths: BTreeSet<&Path> = others.iter().map(|one| one.path.as_path()).collect();
             some.iter().any(|one| one.path.ancestors().skip(1).any(|above| paths.contains(above)))
         };
-        let rounds = match crosses(&gone, &others) || crosses(&others, &gone) {
-            true => vec![gone, others],
-            false => vec![[gone, others].concat()],
+        let rounds = if crosses(&gone, &others) || crosses(&others, &gone) {
+            vec![gone, others]
+        } else {
+            vec![[gone, others].concat()]
         };
         let mut done = self.states.begin_restore();
         for (round, goals) in rounds.iter().enumerate() {

@@ -525,10 +525,7 @@ fn a_refresh_with_a_conflict_writes_nothing_until_it_is_resolved() {
     let world = World::repository();
     world.make();
     for (content, write) in [("session\n", true), ("user\n", false)] {
-        match write {
-            true => world.session("src/lib.rs", content),
-            false => world.base("src/lib.rs", content),
-        }
+        if write { world.session("src/lib.rs", content) } else { world.base("src/lib.rs", content) }
     }
     world.base("other", "of the user\n");
     let report = refresh(&world, None);

@@ -207,9 +207,10 @@ impl World {
         let outcomes = outcomes(&report);
         let scratch = self.all.path().join("scratch");
         for (name, versions) in &mut self.model {
-            let (source, target) = match is_apply {
-                true => (versions.session.clone(), versions.base.clone()),
-                false => (versions.base.clone(), versions.session.clone()),
+            let (source, target) = if is_apply {
+                (versions.session.clone(), versions.base.clone())
+            } else {
+                (versions.base.clone(), versions.session.clone())
             };
             let (mut expected, mut result) = versions.take(&source, &target, &scratch);
             let outcome = outcomes.get(name.as_str()).copied();
@@ -237,10 +238,7 @@ impl World {
             if !matches!(outcome, None | Some(ApplyOutcome::Left)) {
                 versions.common = source;
             }
-            match is_apply {
-                true => versions.base = result,
-                false => versions.session = result,
-            }
+            if is_apply { versions.base = result } else { versions.session = result }
         }
     }
 

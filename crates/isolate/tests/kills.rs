@@ -148,9 +148,10 @@ fn files_of(tree: &Path) -> Files {
     while let Some(directory) = left.pop() {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => left.push(path),
-                false => drop(files.insert(path.clone(), fs::read_to_string(path).unwrap())),
+            if path.is_dir() {
+                left.push(path);
+            } else {
+                drop(files.insert(path.clone(), fs::read_to_string(path).unwrap()));
             }
         }
     }

@@ -63,9 +63,10 @@ pub(crate) fn unreadable(text: &[u8], error: &serde_json::Error) -> Refusal {
         id: Option<RequestId>,
     }
     let id = serde_json::from_slice(text).ok().and_then(|WithId { id }| id);
-    let error = match error.is_syntax() || error.is_eof() {
-        true => ErrorData::parse_error(format!("not JSON: {error}"), None),
-        false => ErrorData::invalid_request("not a JSON-RPC 2.0 message", None),
+    let error = if error.is_syntax() || error.is_eof() {
+        ErrorData::parse_error(format!("not JSON: {error}"), None)
+    } else {
+        ErrorData::invalid_request("not a JSON-RPC 2.0 message", None)
     };
     Box::new(ServerJsonRpcMessage::error(error, id))
 }
@@ -108,10 +109,12 @@ impl Batches {
 
     fn flushed(&mut self, at: usize) -> Option<Vec<u8>> {
         let batch = self.0.get_mut(at)?;
-        match batch.open.is_empty() {
-            true => self.0.swap_remove(at).take(),
-            false if MAX_WAITING_BYTES < batch.answers.len() => batch.take(),
-            false => None,
+        if batch.open.is_empty() {
+            self.0.swap_remove(at).take()
+        } else if MAX_WAITING_BYTES < batch.answers.len() {
+            batch.take()
+        } else {
+            None
         }
     }
 }

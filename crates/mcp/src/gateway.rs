@@ -93,9 +93,10 @@ impl Gateways {
         let name = context.client_info().map(|agent| agent.name).unwrap_or_default();
         let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         // Agents choose their names, so further ones share a gateway.
-        let name = match by_name.contains_key(&name) || by_name.len() < MAX_AGENTS {
-            true => name,
-            false => String::new(),
+        let name = if by_name.contains_key(&name) || by_name.len() < MAX_AGENTS {
+            name
+        } else {
+            String::new()
         };
         let new = || Arc::new(Gateway::new(self.options.clone(), Arc::clone(&self.connector)));
         Arc::clone(by_name.entry(name).or_insert_with(new))

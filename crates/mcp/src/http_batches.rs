@@ -118,9 +118,10 @@ impl HttpBatches {
             is_begun = true;
         }
         if streams.is_empty() {
-            return match refusals.is_empty() {
-                true => empty(StatusCode::ACCEPTED),
-                false => json(StatusCode::OK, &refusals),
+            return if refusals.is_empty() {
+                empty(StatusCode::ACCEPTED)
+            } else {
+                json(StatusCode::OK, &refusals)
             };
         }
         let refusals = iter(refusals.into_iter().filter_map(event));

@@ -51,17 +51,14 @@ impl StartedCall {
     ) -> Option<Result<Reply, ClientError>> {
         let (link, id, session) = (Arc::clone(&self.link), self.id.clone(), self.session.clone());
         let questions = async {
-            match takes_questions {
-                true => {
-                    let is_own = |id_of: &str| id_of == id || !link.is_running(id_of);
-                    let of = |call: Option<&str>| call.is_none_or(is_own);
-                    link.questions
-                        .take(|it| {
-                            it.session == session && it.permission.is_some() && of(it.call())
-                        })
-                        .await
-                }
-                false => std::future::pending().await,
+            if takes_questions {
+                let is_own = |id_of: &str| id_of == id || !link.is_running(id_of);
+                let of = |call: Option<&str>| call.is_none_or(is_own);
+                link.questions
+                    .take(|it| it.session == session && it.permission.is_some() && of(it.call()))
+                    .await
+            } else {
+                std::future::pending().await
             }
         };
         tokio::select! {

@@ -42,9 +42,10 @@ pub(crate) fn way(context: &RequestContext<RoleServer>) -> Option<Way> {
         return None;
     }
     let version = context.protocol_version()?;
-    match version.as_str() < ProtocolVersion::V_2026_07_28.as_str() {
-        true => Some(Way::Request),
-        false => Some(Way::Result),
+    if version.as_str() < ProtocolVersion::V_2026_07_28.as_str() {
+        Some(Way::Request)
+    } else {
+        Some(Way::Result)
     }
 }
 

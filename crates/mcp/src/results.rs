@@ -45,10 +45,8 @@ fn result(
     facts: Option<Map<String, Value>>,
     is_error: bool,
 ) -> CallToolResult {
-    let mut result = match is_error {
-        true => CallToolResult::error(content),
-        false => CallToolResult::success(content),
-    };
+    let mut result =
+        if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
     result.structured_content = facts.map(Value::Object);
     result
 }

@@ -124,12 +124,11 @@ impl ServerHandler for AgentServer {
             // It is too long. The answer says how to go on.
             reply = read(json!({"path": path, "offset": 1})).await.map_err(failed)?;
         }
-        match reply.info.is_error {
-            false => {
-                let contents = ResourceContents::text(reply.text, request.uri);
-                Ok(ReadResourceResult::new(vec![contents]).into())
-            }
-            true => Err(ErrorData::resource_not_found(reply.text, None)),
+        if reply.info.is_error {
+            Err(ErrorData::resource_not_found(reply.text, None))
+        } else {
+            let contents = ResourceContents::text(reply.text, request.uri);
+            Ok(ReadResourceResult::new(vec![contents]).into())
         }
     }
 
@@ -159,9 +158,10 @@ impl ServerHandler for AgentServer {
         let version = context.protocol_version();
         let is_new = version.is_some_and(|version| ProtocolVersion::V_2026_07_28 <= version);
         let is_known = METHODS.contains(&method.as_str()) && !(is_new && method == "initialize");
-        Err(match is_known {
-            true => ErrorData::invalid_params(format!("malformed parameters of {method}"), None),
-            false => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None),
+        Err(if is_known {
+            ErrorData::invalid_params(format!("malformed parameters of {method}"), None)
+        } else {
+            ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)
         })
     }
 }

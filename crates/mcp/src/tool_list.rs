@@ -113,10 +113,7 @@ fn described(tool: &KnownTool, facts: ListFacts) -> Tool {
     let described = Tool::new(tool.name, tool.about, schema)
         .with_annotations(annotations(tool, facts))
         .with_meta(loaded());
-    match facts.structured {
-        true => described.with_raw_output_schema(Arc::clone(&OUTPUT)),
-        false => described,
-    }
+    if facts.structured { described.with_raw_output_schema(Arc::clone(&OUTPUT)) } else { described }
 }
 
 /// Claude Code offers the model a search for tools instead of the tools, unless their list asks for this.

@@ -225,9 +225,10 @@ fn in_force(mut policy: Policy) -> Policy {
 pub fn check_confinement(layers: &PolicyLayers) -> Result<(), PolicyError> {
     let PolicyLayers { configuration, workspace, session, .. } = layers.clone();
     let wanted = resolve([configuration, workspace, session]);
-    match wanted.profile == Profile::FullAccess && wanted.network_mode() == NetworkMode::Hosts {
-        true => Err(PolicyError::HostsUnconfined),
-        false => Ok(()),
+    if wanted.profile == Profile::FullAccess && wanted.network_mode() == NetworkMode::Hosts {
+        Err(PolicyError::HostsUnconfined)
+    } else {
+        Ok(())
     }
 }
 

@@ -320,9 +320,10 @@ fn remedy(hosts: &[RefusedHost], reason: Option<DenyReason>, session: &str) -> S
     let mut rules: Vec<String> =
         suggested.take(MAX_NAMED_HOSTS).filter_map(RefusedHost::rule).collect();
     rules.dedup();
-    match rules.is_empty() {
-        true => format!(". To allow it: quack sandbox set --network on{of_session}"),
-        false => format!(". To allow it: quack sandbox allow {}{of_session}", rules.join(" ")),
+    if rules.is_empty() {
+        format!(". To allow it: quack sandbox set --network on{of_session}")
+    } else {
+        format!(". To allow it: quack sandbox allow {}{of_session}", rules.join(" "))
     }
 }
 
@@ -363,9 +364,10 @@ pub fn of_session(label: &str) -> String {
 #[must_use]
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-._/:@+".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 

@@ -140,9 +140,10 @@ impl JournalGap {
     /// Returns the record in place of the calls.
     #[must_use]
     pub fn record(self) -> CallRecord {
-        let reason = match self.has_failed {
-            true => "the journal could not be written",
-            false => "the disk was almost full",
+        let reason = if self.has_failed {
+            "the journal could not be written"
+        } else {
+            "the disk was almost full"
         };
         let arguments = serde_json::json!({ "calls": self.n_calls, "reason": reason });
         let number = |ms: i64| u64::try_from(ms).unwrap_or_default();

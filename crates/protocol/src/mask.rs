@@ -135,10 +135,7 @@ const MAX_CUT_WORD: usize = 64;
 pub fn cut_at_word(text: &str, max: usize) -> &str {
     let (head, rest) = text.split_at(text.floor_char_boundary(max));
     let whole = head.trim_end_matches(is_word);
-    match rest.starts_with(is_word) && head.len() - whole.len() <= MAX_CUT_WORD {
-        true => whole,
-        false => head,
-    }
+    if rest.starts_with(is_word) && head.len() - whole.len() <= MAX_CUT_WORD { whole } else { head }
 }
 
 /// Longest beginning of a cut word that [`end_at_word`] removes, in bytes: it may be the rest of any key.
@@ -149,10 +146,7 @@ const MAX_WORD_END: usize = 2048;
 pub fn end_at_word(text: &str, max: usize) -> &str {
     let (head, end) = text.split_at(text.ceil_char_boundary(text.len().saturating_sub(max)));
     let whole = end.trim_start_matches(is_word);
-    match head.ends_with(is_word) && end.len() - whole.len() <= MAX_WORD_END {
-        true => whole,
-        false => end,
-    }
+    if head.ends_with(is_word) && end.len() - whole.len() <= MAX_WORD_END { whole } else { end }
 }
 
 /// Returns the rest of a text after the private key that begins before it, if one ends in it.

@@ -102,10 +102,12 @@ impl Price {
     #[must_use]
     pub fn given(cost: ModelCost) -> Self {
         let parts = [cost.input, cost.output, cost.cache_read, cost.cache_write];
-        match parts.iter().all(|part| part.is_finite() && 0.0 <= *part) {
-            false => Self::Unknown,
-            true if cost == ModelCost::default() => Self::Free,
-            true => Self::Known(cost),
+        if !parts.iter().all(|part| part.is_finite() && 0.0 <= *part) {
+            Self::Unknown
+        } else if cost == ModelCost::default() {
+            Self::Free
+        } else {
+            Self::Known(cost)
         }
     }
 

@@ -136,10 +136,8 @@ impl Seatbelt {
         for toolchain in places.toolchains.iter().filter(is_narrow) {
             profile.rule("allow file-read*", "subpath", "TOOLS", toolchain);
         }
-        let beside = match policy.may_write() {
-            true => "allow file-read* file-write*",
-            false => "allow file-read*",
-        };
+        let beside =
+            if policy.may_write() { "allow file-read* file-write*" } else { "allow file-read*" };
         for root in &policy.writable_roots {
             profile.rule(beside, "subpath", "ROOT", root);
         }

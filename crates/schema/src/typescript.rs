@@ -18,9 +18,10 @@ pub(super) fn declarations(document: &Value) -> String {
         let has_alternatives = schema.get("anyOf").or_else(|| schema.get("oneOf")).is_some();
         let is_object = schema.get("properties").is_some() && !has_alternatives;
         // Writing to a String cannot fail.
-        let _cannot_fail = match is_object {
-            true => writeln!(text, "export interface {name} {}", ts(schema, 0)),
-            false => writeln!(text, "export type {name} = {};", ts(schema, 0)),
+        let _cannot_fail = if is_object {
+            writeln!(text, "export interface {name} {}", ts(schema, 0))
+        } else {
+            writeln!(text, "export type {name} = {};", ts(schema, 0))
         };
     }
     text
@@ -44,9 +45,10 @@ fn ts(schema: &Value, depth: usize) -> String {
         if let Some(all) = schema.get(keyword).and_then(Value::as_array) {
             let all = joined(all, between, depth);
             // An enum that is flattened into an object.
-            return match schema.contains_key("properties") {
-                true => format!("{} & ({all})", braces(schema, depth)),
-                false => all,
+            return if schema.contains_key("properties") {
+                format!("{} & ({all})", braces(schema, depth))
+            } else {
+                all
             };
         }
     }

@@ -177,9 +177,10 @@ pub fn complaint_about(path: &Path) -> Option<String> {
 }
 
 fn absolute<'a>(what: &str, path: &'a Path) -> Result<&'a Path, DescriptionError> {
-    match path.is_absolute() {
-        true => Ok(path),
-        false => Err(DescriptionError::Relative { what: what.to_owned(), path: path.to_owned() }),
+    if path.is_absolute() {
+        Ok(path)
+    } else {
+        Err(DescriptionError::Relative { what: what.to_owned(), path: path.to_owned() })
     }
 }
 

@@ -180,9 +180,10 @@ impl Files {
         if let Some(theirs) = theirs {
             self.accept_blocking(theirs, now);
         }
-        let view = match saved.gone.is_empty() {
-            true => Arc::clone(&saved.metadata),
-            false => Arc::new(saved.gone.without(&saved.metadata)),
+        let view = if saved.gone.is_empty() {
+            Arc::clone(&saved.metadata)
+        } else {
+            Arc::new(saved.gone.without(&saved.metadata))
         };
         self.is_view_due |= !is_equivalent(&self.held, &view);
         if self.is_view_due {

@@ -53,10 +53,8 @@ pub(crate) async fn bash(
         Ok(command_line) => command_line,
         Err(answer) => return answer,
     };
-    let unsigned = match toolbox.signs_commits {
-        true => UnsignedCommits::before(root.path()).await,
-        false => None,
-    };
+    let unsigned =
+        if toolbox.signs_commits { UnsignedCommits::before(root.path()).await } else { None };
     let finder = DenialDetector::new(&toolbox.confinement, root.path())
         .watching(&toolbox.watched)
         .losing(&toolbox.lost)

@@ -87,10 +87,7 @@ impl CallerDir {
         }
         let up = ahead.1.into_iter().chain(base).map(|_| Component::ParentDir);
         let shown: PathBuf = up.chain(ahead.0).chain(path).collect();
-        match shown.as_os_str().is_empty() {
-            true => Cow::Borrowed(Path::new(".")),
-            false => Cow::Owned(shown),
-        }
+        if shown.as_os_str().is_empty() { Cow::Borrowed(Path::new(".")) } else { Cow::Owned(shown) }
     }
 
     fn change(&self, path: &mut PathBuf) {

@@ -85,9 +85,10 @@ fn same_lines(old: &[&[u8]], new: &[&[u8]]) -> Vec<(usize, usize)> {
     };
     for (a, one) in old.iter().enumerate().rev() {
         for (b, other) in new.iter().enumerate().rev() {
-            let longest = match one == other {
-                true => length(&lengths, a + 1, b + 1) + 1,
-                false => length(&lengths, a + 1, b).max(length(&lengths, a, b + 1)),
+            let longest = if one == other {
+                length(&lengths, a + 1, b + 1) + 1
+            } else {
+                length(&lengths, a + 1, b).max(length(&lengths, a, b + 1))
             };
             if let Some(place) = lengths.get_mut(a * width + b) {
                 *place = longest;

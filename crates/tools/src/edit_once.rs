@@ -36,14 +36,13 @@ pub(crate) fn replace_once(
     leniency: Leniency,
 ) -> Result<EditedOnce, WriteFailure> {
     let folds = leniency.any_line_ending && !old.contains('\r');
-    let (seen, crlf) = match folds && memmem::find(content, b"\r\n").is_some() {
-        true => {
-            let mut seen = content.to_vec();
-            let (len, crlf) = CrlfMap::fold(&mut seen);
-            seen.truncate(len);
-            (Cow::Owned(seen), crlf)
-        }
-        false => (Cow::Borrowed(content), CrlfMap::default()),
+    let (seen, crlf) = if folds && memmem::find(content, b"\r\n").is_some() {
+        let mut seen = content.to_vec();
+        let (len, crlf) = CrlfMap::fold(&mut seen);
+        seen.truncate(len);
+        (Cow::Owned(seen), crlf)
+    } else {
+        (Cow::Borrowed(content), CrlfMap::default())
     };
     let mut new = Cow::Borrowed(new);
     let mut similar = None;
@@ -70,9 +69,10 @@ pub(crate) fn replace_once(
     };
     let region = crlf.original_range(place.clone());
     let old = seen.get(place).unwrap_or_default();
-    let new = match folds && new.contains('\n') && !new.contains('\r') {
-        true => with_line_ends(content, &region, old, new.as_bytes()),
-        false => new.as_bytes().to_vec(),
+    let new = if folds && new.contains('\n') && !new.contains('\r') {
+        with_line_ends(content, &region, old, new.as_bytes())
+    } else {
+        new.as_bytes().to_vec()
     };
     let before = content.get(..region.start).unwrap_or_default();
     let after = content.get(region.end..).unwrap_or_default();

@@ -133,9 +133,10 @@ fn counted(listed: &Captured) -> String {
         }
     };
     let is_whole = listed.is_whole();
-    match is_whole {
-        true => count(&[listed.head.as_slice(), &listed.tail].concat()),
-        false => count(&listed.head),
+    if is_whole {
+        count(&[listed.head.as_slice(), &listed.tail].concat());
+    } else {
+        count(&listed.head);
     }
     let least = if is_whole { "" } else { "at least " };
     match (changed, new) {

@@ -133,9 +133,10 @@ impl PrivateHome {
             .new_names_blocking()
             .into_iter()
             .map(|path| {
-                let content = match is_of_program(&path) {
-                    true => Content::default(),
-                    false => content_blocking(&self.path.join(&path), &mut left),
+                let content = if is_of_program(&path) {
+                    Content::default()
+                } else {
+                    content_blocking(&self.path.join(&path), &mut left)
                 };
                 (path, content)
             })

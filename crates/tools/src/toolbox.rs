@@ -245,9 +245,10 @@ impl Toolbox {
         let running = self.jobs.all().into_iter().filter(|job| job.is_running());
         let ends: Vec<_> =
             running.take(MAX_ENDS).map(|job| format!("quack jobs kill {}{of}", job.id)).collect();
-        let way = match ends.is_empty() {
-            true => String::new(),
-            false => format!(": job_kill, or {}", ends.join("; ")),
+        let way = if ends.is_empty() {
+            String::new()
+        } else {
+            format!(": job_kill, or {}", ends.join("; "))
         };
         let answer = Output::error(format_args!(
             "'{}' was created or replaced and has to be protected anew. The call was not run, \
@@ -288,9 +289,10 @@ impl Toolbox {
         program: OsString,
         args: Vec<OsString>,
     ) -> (OsString, Vec<OsString>) {
-        match self.must_keep_from_writing() {
-            true => after(&self.read_only_words, program, args),
-            false => self.confined(program, args),
+        if self.must_keep_from_writing() {
+            after(&self.read_only_words, program, args)
+        } else {
+            self.confined(program, args)
         }
     }
 
@@ -319,9 +321,10 @@ impl Toolbox {
     /// Sets that `/tmp` and its like exist only as long as the worker, before any command runs.
     #[must_use]
     pub fn with_private_temporary_files_blocking(mut self, are_private: bool) -> Self {
-        self.temporary = match are_private {
-            true => TemporaryFiles::private_blocking(),
-            false => TemporaryFiles::default(),
+        self.temporary = if are_private {
+            TemporaryFiles::private_blocking()
+        } else {
+            TemporaryFiles::default()
         };
         self
     }
@@ -373,9 +376,10 @@ impl Toolbox {
         let (workspace, watched) = (self.workspace.clone(), self.watched.clone());
         let other_name = self.other_name.clone();
         let (pins, absent) = (Arc::clone(&self.pins), Arc::clone(&self.absent));
-        let read_only = match tools::find(tool).is_some_and(|tool| tool.reads_only) {
-            true => Arc::default(),
-            false => Arc::clone(&self.read_only_pins),
+        let read_only = if tools::find(tool).is_some_and(|tool| tool.reads_only) {
+            Arc::default()
+        } else {
+            Arc::clone(&self.read_only_pins)
         };
         let (current, done) = bounds
             .run_blocking(move || {

@@ -77,9 +77,10 @@ impl Upstreams {
                 true
             })
         });
-        match reported.is_empty() || write(&directory, &file, &git, &branches).is_ok() {
-            true => reported,
-            false => Vec::new(),
+        if reported.is_empty() || write(&directory, &file, &git, &branches).is_ok() {
+            reported
+        } else {
+            Vec::new()
         }
     }
 

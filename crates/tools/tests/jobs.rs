@@ -307,9 +307,10 @@ mod tests {
             cursor = data["cursor"].as_u64().unwrap();
             let total = data["totalBytes"].as_u64().unwrap();
             assert_eq!(page.report.truncated, cursor < total);
-            let closing = match cursor < total {
-                true => format!("\n[Cursor: {cursor} of {total} bytes]\n[Exit code: 0]"),
-                false => "\n[Exit code: 0]".to_owned(),
+            let closing = if cursor < total {
+                format!("\n[Cursor: {cursor} of {total} bytes]\n[Exit code: 0]")
+            } else {
+                "\n[Exit code: 0]".to_owned()
             };
             let text = page.text.strip_suffix(&closing).unwrap_or_else(|| panic!("{}", page.text));
             assert!(text.len() <= 102_400);

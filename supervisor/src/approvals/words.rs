@@ -32,9 +32,10 @@ pub(crate) fn quoted(words: &str) -> String {
 /// Returns a name: as it is if it consists of letters, digits and `-._`, else in quotes.
 pub(crate) fn name(words: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-    match !words.is_empty() && words.len() <= MAX_LINE_BYTES && words.chars().all(is_plain) {
-        true => words.to_owned(),
-        false => quoted(words),
+    if !words.is_empty() && words.len() <= MAX_LINE_BYTES && words.chars().all(is_plain) {
+        words.to_owned()
+    } else {
+        quoted(words)
     }
 }
 

@@ -128,9 +128,10 @@ mod tests {
         actix::System::new().block_on(async {
             for _ in 0..3 {
                 let result = probing.result(&spawner).await;
-                match HAS_NAMESPACES {
-                    true => assert!(matches!(result, Err(ProbeError::Spawn(_))), "{result:?}"),
-                    false => assert!(matches!(result, Ok(None))),
+                if HAS_NAMESPACES {
+                    assert!(matches!(result, Err(ProbeError::Spawn(_))), "{result:?}");
+                } else {
+                    assert!(matches!(result, Ok(None)));
                 }
             }
         });

@@ -132,11 +132,12 @@ fn checked(tools: &[ToolKind], answers: Vec<ToolAnswer>) -> Vec<ToolAnswer> {
         let hosts = given.map(|given| given.hosts.as_slice()).unwrap_or_default();
         for FoundHost { rule, source } in hosts.iter().take(MAX_TOOL_HOSTS) {
             let source = message_line(source, MAX_PROBLEM_CHARS);
-            match is_usable(rule) {
-                true => answer.hosts.push(FoundHost { rule: rule.clone(), source }),
-                false => answer.problems.push(format!(
+            if is_usable(rule) {
+                answer.hosts.push(FoundHost { rule: rule.clone(), source });
+            } else {
+                answer.problems.push(format!(
                     "{source} names this machine or no host: for a server of this machine, allow machine:PORT"
-                )),
+                ));
             }
         }
         let problems = given.map(|given| given.problems.as_slice()).unwrap_or_default();

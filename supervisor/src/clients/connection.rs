@@ -247,9 +247,10 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
             Ok(Some(request)) => {
                 let reply = methods::answer(request, caller).await;
                 // The replies to requests that arrived together are written together.
-                match lines.has_begun_next() {
-                    true => outbox.send_later(reply).await,
-                    false => outbox.send(reply).await,
+                if lines.has_begun_next() {
+                    outbox.send_later(reply).await
+                } else {
+                    outbox.send(reply).await
                 }
             }
         };

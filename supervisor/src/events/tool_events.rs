@@ -134,10 +134,8 @@ pub(crate) fn shown_arguments(tool: &str, json: &str) -> Option<Box<RawValue>> {
     let only_size = || serde_json::json!({ "_bytes": json.len() });
     // Short arguments are parsed as well: followers must not get JSON that some parsers reject.
     let read = || serde_json::from_str(json).unwrap_or_else(|_| json.into());
-    let mut value = match json.len() <= MAX_LOOKED_AT_BYTES {
-        true => as_object(tool, read()),
-        false => only_size(),
-    };
+    let mut value =
+        if json.len() <= MAX_LOOKED_AT_BYTES { as_object(tool, read()) } else { only_size() };
     if MAX_SHOWN_ARGUMENTS_BYTES < json.len() {
         shorten(&mut value);
     }

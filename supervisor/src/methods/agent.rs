@@ -62,13 +62,12 @@ pub(super) async fn agent(asked: AgentParams, caller: &Caller) -> Result<AgentDa
         let text = done.error.unwrap_or_else(|| "The agent refused the command".to_owned());
         return Err(MethodError::Refused { text, code: done.code });
     }
-    let data = match is_prompt {
-        true => {
-            let turn = SayData { session_id, session_name, seq: done.seq, turn: done.turn };
-            let disposition = if done.is_queued { "queued" } else { "started" };
-            to_raw_value(&Prompted { turn, disposition }).ok()
-        }
-        false => done.data,
+    let data = if is_prompt {
+        let turn = SayData { session_id, session_name, seq: done.seq, turn: done.turn };
+        let disposition = if done.is_queued { "queued" } else { "started" };
+        to_raw_value(&Prompted { turn, disposition }).ok()
+    } else {
+        done.data
     };
     Ok(AgentData { data })
 }

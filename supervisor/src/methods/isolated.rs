@@ -156,9 +156,10 @@ fn reference_of(label: &str, session: &SessionId) -> String {
     let is_part = |part: &str| {
         part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(is_plain)
     };
-    match label.split('/').all(is_part) {
-        true => format!("refs/quack/{label}"),
-        false => format!("refs/quack/{session}"),
+    if label.split('/').all(is_part) {
+        format!("refs/quack/{label}")
+    } else {
+        format!("refs/quack/{session}")
     }
 }
 

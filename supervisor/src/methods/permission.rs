@@ -175,9 +175,10 @@ async fn directory(call: &EndedCall<'_>, done: &CallDone, caller: &Caller) -> Op
     let directory = writable(PathBuf::from(&path), &policy, call.session, caller).await?;
     // Where a link leads is not told to the command.
     let mut named = Path::new(&path).ancestors().take(2);
-    let given = match named.any(|it| it == Path::new(&directory)) {
-        true => directory.clone(),
-        false => Path::new(&path).parent()?.to_str()?.to_owned(),
+    let given = if named.any(|it| it == Path::new(&directory)) {
+        directory.clone()
+    } else {
+        Path::new(&path).parent()?.to_str()?.to_owned()
     };
     let command = command_text(call.arguments).unwrap_or_else(|| call.tool.to_owned());
     let said = vec![("command", words::quoted(&command))];
@@ -345,14 +346,13 @@ pub(super) async fn request(call: EndedCall<'_>, caller: &Caller) -> (String, bo
     let (kind, given) = (asked.kind, asked.given.clone());
     let is_asked = caller.services.daemon.config.sandbox.asks_about(kind)
         && approvals.may_ask(&call.session.session_id);
-    let outcome = match is_asked {
-        true => {
-            if kind == ApprovalKind::Write {
-                asked = resolved(asked, &policy, &call, caller).await;
-            }
-            ask(&call, asked, caller).await
+    let outcome = if is_asked {
+        if kind == ApprovalKind::Write {
+            asked = resolved(asked, &policy, &call, caller).await;
         }
-        false => Some(Outcome::NoAnswerer),
+        ask(&call, asked, caller).await
+    } else {
+        Some(Outcome::NoAnswerer)
     };
     let outcome = outcome.unwrap_or(Outcome::Ended);
     let line = line(kind, &given, outcome, waited(&call, caller));

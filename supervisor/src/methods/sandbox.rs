@@ -197,9 +197,10 @@ async fn in_force(
     // The running worker keeps its policy until these calls and jobs end.
     let is_outdated = worker.is_outdated(&policy, &rules);
     // The proxy gets rules before the status of the worker is published.
-    let hosts = match is_outdated {
-        true => worker.has_hosts(),
-        false => worker.has_sockets() && policy.network_mode() == NetworkMode::Hosts,
+    let hosts = if is_outdated {
+        worker.has_hosts()
+    } else {
+        worker.has_sockets() && policy.network_mode() == NetworkMode::Hosts
     };
     let calls = worker.calls.iter().filter(|call| is_outdated && call.is_sent).count();
     let keeps = is_outdated && worker.state() != ProcessState::Draining;

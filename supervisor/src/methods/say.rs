@@ -45,9 +45,10 @@ pub(super) async fn say(
         seq: None,
         turn: None,
     };
-    let routed = match truthy(&prefer_pi) {
-        true => None,
-        false => services.voice.route_say(&found.session_id, &message),
+    let routed = if truthy(&prefer_pi) {
+        None
+    } else {
+        services.voice.route_say(&found.session_id, &message)
     };
     if let Some(routed) = routed {
         routed?;

@@ -40,9 +40,10 @@ impl Namespace {
     /// Ports on which servers listen. For the blocking pool.
     pub(super) fn ports_blocking(&self) -> Vec<u16> {
         // A worker could report the process of another session.
-        match is_below_blocking(self.worker, self.monitor) {
-            true => listening_ports_blocking(self.worker, &self.own_ports),
-            false => Vec::new(),
+        if is_below_blocking(self.worker, self.monitor) {
+            listening_ports_blocking(self.worker, &self.own_ports)
+        } else {
+            Vec::new()
         }
     }
 }

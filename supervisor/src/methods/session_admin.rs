@@ -91,13 +91,12 @@ pub(super) async fn session_new(
     let session = fresh.session_id.clone();
     let services = &caller.services.sessions;
     // First the copy, then the session: a session that is listed has one.
-    let copied = match is_isolated {
-        true => {
-            let hidden = services.daemon.config.sandbox.hidden.value.clone();
-            let hidden = hidden.into_iter().map(PathBuf::from).collect();
-            Some(make_copy(services, &session, &path, hidden).await?)
-        }
-        false => None,
+    let copied = if is_isolated {
+        let hidden = services.daemon.config.sandbox.hidden.value.clone();
+        let hidden = hidden.into_iter().map(PathBuf::from).collect();
+        Some(make_copy(services, &session, &path, hidden).await?)
+    } else {
+        None
     };
     let copy_note = copied.as_ref().map(copied_in_words);
     let new = OpenSession {

@@ -16,10 +16,7 @@ pub(super) async fn voice_connect(
     VoiceConnectParams { client_type, takeover, .. }: VoiceConnectParams,
     caller: &Caller,
 ) -> Result<VoiceConnectData, MethodError> {
-    let kind = match truthy(&client_type) {
-        true => js_string(&client_type),
-        false => LOCAL_APP.to_owned(),
-    };
+    let kind = if truthy(&client_type) { js_string(&client_type) } else { LOCAL_APP.to_owned() };
     let voice = &caller.services.voice;
     // Connect before the lookup, so that a concurrent change of the active session is reported.
     voice.connect(&caller.client, &kind, truthy(&takeover))?;

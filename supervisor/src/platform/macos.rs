@@ -21,10 +21,5 @@ pub(crate) fn first_connection(
     sockets: &[OwnedFd],
 ) -> io::Result<impl Future<Output = io::Result<()>> + use<>> {
     let has_sockets = !sockets.is_empty();
-    Ok(async move {
-        match has_sockets {
-            true => Ok(()),
-            false => std::future::pending().await,
-        }
-    })
+    Ok(async move { if has_sockets { Ok(()) } else { std::future::pending().await } })
 }

@@ -91,10 +91,11 @@ fn session_name(client: &str) -> String {
     let plain = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '-' };
     let name: String =
         client.to_lowercase().chars().map(plain).take(MAX_CLAIMED_NAME_CHARS).collect();
-    match name == AUTOMATIC || number(&name, AUTOMATIC).is_some() {
+    if name == AUTOMATIC || number(&name, AUTOMATIC).is_some() {
         // Otherwise the client could get a session of the user.
-        true => format!("client-{name}"),
-        false => name,
+        format!("client-{name}")
+    } else {
+        name
     }
 }
 

@@ -46,9 +46,10 @@ impl Registry {
         let mut keeps_labels = false;
         if !Arc::ptr_eq(&metadata, &snapshot.metadata) {
             let labels = self.shown_labels();
-            self.metadata = match Arc::ptr_eq(&self.metadata, &snapshot.metadata) {
-                true => Arc::clone(&metadata),
-                false => Arc::new(rebase(&snapshot.metadata, &metadata, &self.metadata)),
+            self.metadata = if Arc::ptr_eq(&self.metadata, &snapshot.metadata) {
+                Arc::clone(&metadata)
+            } else {
+                Arc::new(rebase(&snapshot.metadata, &metadata, &self.metadata))
             };
             let (sessions, workspaces) = (metadata.sessions.len(), metadata.workspaces.len());
             tracing::info!(sessions, workspaces, "took over what another program has written");

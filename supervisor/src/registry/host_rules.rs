@@ -65,10 +65,7 @@ fn of_preset(denies: bool, name: &str, found: &BTreeMap<String, FoundPreset>) ->
     let mark = if denies { "!" } else { "" };
     let hosts: Vec<_> =
         presets::expand(name, found).into_iter().map(|host| format!("{mark}{host}")).collect();
-    match denies && hosts.is_empty() {
-        true => vec![format!("!@{name}")],
-        false => hosts,
-    }
+    if denies && hosts.is_empty() { vec![format!("!@{name}")] } else { hosts }
 }
 
 /// The strongest layer that has the rule.

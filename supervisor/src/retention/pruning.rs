@@ -83,11 +83,10 @@ pub(crate) async fn prune(
     let mut pruned = Pruned::default();
     let mut gone = gone(services, registry).await.ok_or(MethodError::Overloaded)?;
     gone.retain(|(_, why)| *why == Lost::Missing || only_sessions);
-    let busy: HashSet<SessionId> = match gone.is_empty() {
-        true => HashSet::new(),
-        false => {
-            unfinished(services, registry).await.into_iter().map(|work| work.session_id).collect()
-        }
+    let busy: HashSet<SessionId> = if gone.is_empty() {
+        HashSet::new()
+    } else {
+        unfinished(services, registry).await.into_iter().map(|work| work.session_id).collect()
     };
     for (session, _) in gone {
         let is_busy = busy.contains(&session.id);

@@ -93,9 +93,10 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     }
     system("set limits", quackd_process::harden(Role::Supervisor))?;
     quackd_process::set_process_name("quackd");
-    let home = match options.as_rubber_duck {
-        true => Home::of_rubber_duck_blocking()?,
-        false => Home::from_process_env_blocking()?,
+    let home = if options.as_rubber_duck {
+        Home::of_rubber_duck_blocking()?
+    } else {
+        Home::from_process_env_blocking()?
     };
     // The socket is only known by its descriptor number, so take it before any other file is opened.
     let activated = activated_blocking(&home.socket().path, &|name| std::env::var_os(name))?;

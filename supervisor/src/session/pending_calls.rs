@@ -223,9 +223,10 @@ impl PendingCalls {
         }
         call.is_sent = true;
         // A returned call is sent for the last time, so its arguments can be moved.
-        let arguments = match call.was_returned {
-            true => std::mem::take(&mut call.arguments),
-            false => call.arguments.clone(),
+        let arguments = if call.was_returned {
+            std::mem::take(&mut call.arguments)
+        } else {
+            call.arguments.clone()
         };
         let frame = ToolCall {
             call_id: call_id(number),

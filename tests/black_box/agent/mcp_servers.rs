@@ -117,10 +117,7 @@ fn a_server_with_odd_lists_gives_each_tool_once() {
 
 /// Begin of the reason why a server without a program does not run. In the tier of macOS `sandbox-exec` starts, and fails.
 fn not_started() -> &'static str {
-    match tier::is_macos() {
-        true => "it has ended; its last line on stderr: ",
-        false => "cannot start it: ",
-    }
+    if tier::is_macos() { "it has ended; its last line on stderr: " } else { "cannot start it: " }
 }
 
 #[test]

@@ -69,9 +69,10 @@ impl Checker {
         let Some(request) = at.map(|at| self.asked.remove(at)) else { return Ok(()) };
         let method = request["method"].as_str().unwrap_or_default();
         let Some(validator) = VALIDATORS.methods.get(method) else {
-            return match line["ok"] == false {
-                true => Ok(()),
-                false => Err(format!("{method:?} has no schema, and is answered")),
+            return if line["ok"] == false {
+                Ok(())
+            } else {
+                Err(format!("{method:?} has no schema, and is answered"))
             };
         };
         if line["ok"] == false {

@@ -141,8 +141,9 @@ pub(crate) fn strict(tsc: &str, dir: &Path, files: &[&str]) -> Result<(), String
     let flags = "--strict --noEmit --target es2022 --module nodenext --allowImportingTsExtensions";
     let output = Command::new(tsc).args(flags.split(' ')).args(files).current_dir(dir).output();
     let output = output.expect("run the compiler");
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stdout).into_owned()),
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }

@@ -199,12 +199,11 @@ impl Client {
         let id = id_of(documented);
         let is_wanted = |reply: &Value| reply.get("id") == id.as_ref();
         loop {
-            let found = match is_event {
-                true => self.events.pop_front(),
-                false => {
-                    let at = self.replies.iter().position(is_wanted);
-                    at.and_then(|at| self.replies.remove(at))
-                }
+            let found = if is_event {
+                self.events.pop_front()
+            } else {
+                let at = self.replies.iter().position(is_wanted);
+                at.and_then(|at| self.replies.remove(at))
             };
             match found {
                 Some(found) => return Ok(found),

@@ -175,10 +175,8 @@ impl Proxy {
         slot: &mut Slot,
     ) -> Result<Admitted, DenyReason> {
         let Request { host, port, .. } = request;
-        let decided = match slot.count_for(host) {
-            true => self.decide(host, *port),
-            false => Err(DenyReason::TooMany),
-        };
+        let decided =
+            if slot.count_for(host) { self.decide(host, *port) } else { Err(DenyReason::TooMany) };
         let (why, waited) = match decided {
             Err(DenyReason::NotListed) if self.may_ask(host, *port) => {
                 let asked = Instant::now();

@@ -26,11 +26,12 @@ impl Agent {
             ));
         }
         let (provider, id) = (&self.model.provider, &self.model.id);
-        match has_schemas(&self.model) {
-            true => Ok(Some(schema.clone())),
-            false => Err(format!(
+        if has_schemas(&self.model) {
+            Ok(Some(schema.clone()))
+        } else {
+            Err(format!(
                 "{provider}/{id} cannot be held to a schema: its provider has no structured output. Choose another model"
-            )),
+            ))
         }
     }
 
@@ -48,12 +49,11 @@ impl Agent {
             (_, false) => ErrorKind::Fatal,
         };
         if has_images {
-            error.text.push_str(match self.has_own_image() {
-                true => {
-                    " (the image was left out of the conversation: send a smaller PNG, JPEG, GIF or WebP, or choose a \
+            error.text.push_str(if self.has_own_image() {
+                " (the image was left out of the conversation: send a smaller PNG, JPEG, GIF or WebP, or choose a \
                      model that reads images)"
-                }
-                false => " (sent again without the images)",
+            } else {
+                " (sent again without the images)"
             });
         }
         has_images

@@ -83,9 +83,10 @@ impl Agent {
                     "one-at-a-time" => QueueMode::OneAtATime,
                     _ => return self.refuse(number, "The mode must be all or one-at-a-time"),
                 };
-                match command.name == "set_steering_mode" {
-                    true => self.steering_mode = mode,
-                    false => self.follow_up_mode = mode,
+                if command.name == "set_steering_mode" {
+                    self.steering_mode = mode;
+                } else {
+                    self.follow_up_mode = mode;
                 }
                 self.done(number);
             }
@@ -93,9 +94,10 @@ impl Agent {
                 let Some(enabled) = fields.get("enabled").and_then(Value::as_bool) else {
                     return self.refuse(number, "enabled must be true or false");
                 };
-                match command.name == "set_auto_retry" {
-                    true => self.auto_retry = enabled,
-                    false => self.auto_compaction = enabled,
+                if command.name == "set_auto_retry" {
+                    self.auto_retry = enabled;
+                } else {
+                    self.auto_compaction = enabled;
                 }
                 self.done(number);
             }
@@ -256,9 +258,10 @@ impl Agent {
         if MAX_QUEUED <= self.steering.len() + self.follow_up.len() {
             return self.refuse(number, format!("At most {MAX_QUEUED} messages can be queued"));
         }
-        match is_steering {
-            true => self.steering.push_back(message),
-            false => self.follow_up.push_back(message),
+        if is_steering {
+            self.steering.push_back(message);
+        } else {
+            self.follow_up.push_back(message);
         }
         self.was_queued_in_summary |= self.run.is_none() && self.compaction.is_some();
         self.answer(number, Some(&json!({ "disposition": "queued" })));

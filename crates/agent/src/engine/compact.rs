@@ -117,15 +117,12 @@ impl Agent {
             Ok(plan) => self.summarize(reason, plan, instructions),
             // A summary never replaces the newest messages.
             Err(_) if reason == Reason::Overflow => {
-                let text = match self.leave_refused_prompt() {
-                    true => {
-                        "this prompt is too large for the model and was left out of the conversation; shorten it, or \
+                let text = if self.leave_refused_prompt() {
+                    "this prompt is too large for the model and was left out of the conversation; shorten it, or \
                          choose a model that reads more"
-                    }
-                    false => {
-                        "the newest messages alone are too large for the model; `quack fork` continues before them, \
+                } else {
+                    "the newest messages alone are too large for the model; `quack fork` continues before them, \
                          `quack new` starts anew"
-                    }
                 };
                 self.compaction_failed(reason, text.to_owned(), false);
             }
@@ -241,9 +238,10 @@ impl Agent {
         if text.trim().is_empty() {
             return self.summary_failed("The model wrote no summary".to_owned());
         }
-        match compaction.is_history {
-            true => compaction.history = Some(text),
-            false => compaction.turn_prefix = Some(text),
+        if compaction.is_history {
+            compaction.history = Some(text);
+        } else {
+            compaction.turn_prefix = Some(text);
         }
         self.next_summary();
     }
@@ -313,10 +311,7 @@ impl Agent {
     fn compaction_failed(&mut self, reason: Reason, error: String, is_aborted: bool) {
         let kind = EventName::AutoCompactionEnd;
         let name = reason.name();
-        let text = match is_aborted {
-            true => error.clone(),
-            false => format!("Compaction failed: {error}"),
-        };
+        let text = if is_aborted { error.clone() } else { format!("Compaction failed: {error}") };
         let event = json!({
             "type": kind, "reason": name, "result": Value::Null, "aborted": is_aborted,
             "willRetry": false, "errorMessage": text,

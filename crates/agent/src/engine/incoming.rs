@@ -59,9 +59,10 @@ impl Incoming {
             (Part::Bytes(bytes), None) => {
                 self.has_bytes = true;
                 let deltas = joined(self.stream.push(&bytes));
-                return match self.stream.is_over() {
-                    true => Arrived::Last(deltas),
-                    false => Arrived::Deltas(deltas),
+                return if self.stream.is_over() {
+                    Arrived::Last(deltas)
+                } else {
+                    Arrived::Deltas(deltas)
                 };
             }
             // The status decides, also if the connection broke within the body.

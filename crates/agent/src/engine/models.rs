@@ -47,9 +47,10 @@ impl Agent {
     pub(super) fn cycle_model(&mut self, number: u64) {
         let scope = &self.setup.options.models;
         let all = &self.setup.models.models;
-        let models = match scope.is_empty() {
-            true => all.iter().map(|model| (model.clone(), None)).collect(),
-            false => scoped(scope, all),
+        let models = if scope.is_empty() {
+            all.iter().map(|model| (model.clone(), None)).collect()
+        } else {
+            scoped(scope, all)
         };
         let current = models.iter().position(|(model, _)| is_same(model, &self.model));
         let next = current.map_or(0, |at| at + 1);
@@ -87,9 +88,8 @@ pub(super) fn scoped(
         };
         let equal = |model: &&ModelInfo| names(model).contains(&name);
         let like = |model: &&ModelInfo| {
-            names(model).iter().any(|it| match is_glob {
-                true => agent_options::matches(&name, it),
-                false => it.contains(&name),
+            names(model).iter().any(|it| {
+                if is_glob { agent_options::matches(&name, it) } else { it.contains(&name) }
             })
         };
         let exact = models.iter().find(equal);

@@ -264,9 +264,10 @@ impl Agent {
         let system = self.system_prompt();
         let options = RequestOptions {
             system: &system,
-            tools: match self.model.has_small_window() {
-                true => &self.setup.small_tools,
-                false => &self.setup.tools,
+            tools: if self.model.has_small_window() {
+                &self.setup.small_tools
+            } else {
+                &self.setup.tools
             },
             thinking: self.thinking,
             max_tokens: None,

@@ -98,9 +98,10 @@ impl Agent {
             timestamp: self.now.unix_ms,
         });
         // No other message may be between a call and its result.
-        match self.run.is_some() {
-            true => self.shell_messages.push(message),
-            false => self.record(message),
+        if self.run.is_some() {
+            self.shell_messages.push(message);
+        } else {
+            self.record(message);
         }
         self.answer(shell.number, Some(&data));
     }

@@ -152,9 +152,10 @@ fn is_refusal(reason: &str) -> bool {
 
 /// Something else than an answer of the API, such as the page of a web server or of a login.
 pub(super) fn not_an_answer(body: &str) -> ProviderError {
-    let what = match body.trim_start().starts_with('<') {
-        true => format!("an HTML page ({})", line(&title(body))),
-        false => "something else".to_owned(),
+    let what = if body.trim_start().starts_with('<') {
+        format!("an HTML page ({})", line(&title(body)))
+    } else {
+        "something else".to_owned()
     };
     let text = format!(
         "The server sent {what} instead of an answer of the API: check model.base_url, a proxy, or the login of the network"
@@ -303,9 +304,10 @@ pub(super) fn reported(record: &Value) -> ProviderError {
 /// A failure that the provider gives as the reason of the end, such as `content_filter`.
 pub(super) fn stopped(reason: &str) -> ProviderError {
     let text = line(&format!("Provider stopped the answer: {reason}"));
-    let kind = match is_refusal(reason) {
-        true => ErrorKind::Final(EndReason::Refusal),
-        false => classified(None, &text, false),
+    let kind = if is_refusal(reason) {
+        ErrorKind::Final(EndReason::Refusal)
+    } else {
+        classified(None, &text, false)
     };
     ProviderError { text, kind }
 }

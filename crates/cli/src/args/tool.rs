@@ -80,9 +80,10 @@ pub(crate) struct ToolArgs {
 pub(super) fn deadline(text: &str) -> Result<Duration, String> {
     duration(text)
         .ok_or_else(|| "give a time such as 500ms, 10s, 2m or 10 (seconds)".to_owned())
-        .and_then(|time| match (MIN_TOOL_DEADLINE..=MAX_TOOL_DEADLINE).contains(&time) {
-            true => Ok(time),
-            false => {
+        .and_then(|time| {
+            if (MIN_TOOL_DEADLINE..=MAX_TOOL_DEADLINE).contains(&time) {
+                Ok(time)
+            } else {
                 Err(format!("give a time from {MIN_TOOL_DEADLINE:?} to {MAX_TOOL_DEADLINE:?}"))
             }
         })

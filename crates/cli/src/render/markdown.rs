@@ -101,10 +101,7 @@ impl Markdown {
     /// Returns the rows of the incomplete block.
     pub(super) fn open_rows(&self, columns: usize) -> Vec<String> {
         if self.fence.is_some() {
-            return match self.line.is_empty() {
-                true => Vec::new(),
-                false => code_rows(&self.line, columns),
-            };
+            return if self.line.is_empty() { Vec::new() } else { code_rows(&self.line, columns) };
         }
         let whole = format!("{}{}", self.block, self.line);
         if whole.is_empty() { Vec::new() } else { block_rows(&whole, columns) }
@@ -112,9 +109,10 @@ impl Markdown {
 
     fn line(&mut self, line: &str, columns: usize, rows: &mut Vec<String>) {
         if let Some(fence) = self.fence {
-            match fence.is_closed_by(line) {
-                true => self.fence = None,
-                false => rows.extend(code_rows(line, columns)),
+            if fence.is_closed_by(line) {
+                self.fence = None;
+            } else {
+                rows.extend(code_rows(line, columns));
             }
             return;
         }
@@ -435,10 +433,7 @@ fn table_rows(table: &[Vec<String>], columns: usize, indent: &str) -> Vec<String
     let row = |cells: &[String], is_head: bool| {
         let cells = cells.iter().zip(&widths).map(|(cell, width)| {
             let gap = " ".repeat(width - plain(cell).min(*width));
-            match is_head {
-                true => format!("{BOLD}{cell}{BOLD:#}{gap}"),
-                false => format!("{cell}{gap}"),
-            }
+            if is_head { format!("{BOLD}{cell}{BOLD:#}{gap}") } else { format!("{cell}{gap}") }
         });
         let cells: Vec<String> = cells.collect();
         format!("{indent}{}", cells.join(&format!(" {DIM}│{DIM:#} "))).trim_end().to_owned()

@@ -228,9 +228,10 @@ impl Renderer {
                     .collect();
                 // A question about a permission has one line for each word of others.
                 let is_permission = data.get("permission").is_some();
-                let lines: Vec<&str> = match is_permission {
-                    true => message.split('\n').take(MAX_OPTIONS).collect(),
-                    false => vec![message],
+                let lines: Vec<&str> = if is_permission {
+                    message.split('\n').take(MAX_OPTIONS).collect()
+                } else {
+                    vec![message]
                 };
                 let (facts, said) = lines.split_first().unwrap_or((&"", &[]));
                 let options = options.join(" | ");

@@ -27,9 +27,10 @@ pub(crate) async fn run(args: AbortArgs, output: CliOutput) -> anyhow::Result<Ex
             let all = all.into_iter();
             let jobs = all.filter(|it| it.session_id == found.session_id).flat_map(|it| it.jobs);
             let rest = jobs_line(&jobs.collect::<Vec<_>>(), &label);
-            return Err(match rest.is_empty() {
-                true => error.into(),
-                false => CliError::failed(format!("{error}{rest}")).into(),
+            return Err(if rest.is_empty() {
+                error.into()
+            } else {
+                CliError::failed(format!("{error}{rest}")).into()
             });
         }
         answer => answer?,
@@ -47,9 +48,10 @@ pub(crate) async fn run(args: AbortArgs, output: CliOutput) -> anyhow::Result<Ex
         // An older daemon.
         (None, _) => format!("Ended the calls of {label}.\n"),
     };
-    match output.is_json() {
-        true => output.document(&data)?,
-        false => output.text(&text)?,
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        output.text(&text)?;
     }
     Ok(ExitCode::Ok)
 }
@@ -61,11 +63,11 @@ fn calls(data: &AbortData) -> String {
         format!("{}, {}", display::plain(&call.tool), span(Duration::from_millis(call.elapsed_ms)))
     };
     let named: Vec<_> = data.ended.iter().take(MAX_NAMED).map(call).collect();
-    match named.is_empty() {
-        true => number,
-        false if MAX_NAMED < data.ended.len() => format!("{number} ({}; …)", named.join("; ")),
-        false => format!("{number} ({})", named.join("; ")),
+    if named.is_empty() {
+        return number;
     }
+    let more = if MAX_NAMED < data.ended.len() { "; …" } else { "" };
+    format!("{number} ({}{more})", named.join("; "))
 }
 
 /// Names the background jobs that go on, and the way to end one. Empty without jobs.

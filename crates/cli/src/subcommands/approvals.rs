@@ -286,9 +286,10 @@ fn choose<'a>(known: &'a [Answerable], named: Option<&str>) -> anyhow::Result<Ch
             several => return Err(ambiguous(several)),
         }
     }
-    match named.starts_with(REQUEST_PREFIX) {
-        true => Ok(Chosen::Unknown(named.to_owned())),
-        false => anyhow::bail!("no question is about {}; quack approvals lists them", plain(named)),
+    if named.starts_with(REQUEST_PREFIX) {
+        Ok(Chosen::Unknown(named.to_owned()))
+    } else {
+        anyhow::bail!("no question is about {}; quack approvals lists them", plain(named))
     }
 }
 

@@ -43,9 +43,10 @@ fn line(checkpoint: &Checkpoint, lists: bool, text: &mut String, audience: Stdou
     text.push_str(&format!("  {}  ", count(n_files, "file")));
     let calls = checkpoint.calls.iter().map(|call| plain(call));
     let calls = calls.collect::<Vec<_>>().join("; ");
-    match calls.is_empty() {
-        true => push(text, "changed by others", DIM, audience),
-        false => text.push_str(&fit(&calls, audience)),
+    if calls.is_empty() {
+        push(text, "changed by others", DIM, audience);
+    } else {
+        text.push_str(&fit(&calls, audience));
     }
     if checkpoint.while_running {
         push(text, "  while a call was running", RED, audience);

@@ -21,10 +21,8 @@ use std::path::PathBuf;
 pub(crate) async fn run(args: ExportArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let ExportArgs { which, html: is_html, output: target } = args;
     let (_, transcript) = conversation(which, output).await?;
-    let (format, text) = match is_html {
-        true => ("html", html(&transcript)),
-        false => ("markdown", markdown(&transcript)),
-    };
+    let (format, text) =
+        if is_html { ("html", html(&transcript)) } else { ("markdown", markdown(&transcript)) };
     let Some(path) = target else {
         if output.is_json() {
             output.document(&json!({ "format": format, "text": text }))?;

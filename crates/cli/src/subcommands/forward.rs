@@ -16,9 +16,10 @@ pub(crate) async fn run(mut args: ForwardArgs, output: CliOutput) -> anyhow::Res
     let is_all = args.list && which.session.is_none() && which.dir.is_none();
     let wanted = Wanted::of(&which)?;
     let daemon = start_and_connect(output).await?;
-    let session = match is_all {
-        true => None,
-        false => Some(wanted.one(&daemon.client, Missing::Refuse).await?.session_id.0),
+    let session = if is_all {
+        None
+    } else {
+        Some(wanted.one(&daemon.client, Missing::Refuse).await?.session_id.0)
     };
     let (port, on) = ports.map_or((None, None), |(port, local)| (Some(port), local));
     let params = ForwardParams {

@@ -87,10 +87,8 @@ fn alone_blocking(
         return Ok(GcData { dry_run, ..GcData::default() });
     }
     // A dry run creates neither the lock file, which would mark the directory as quackd's, nor `run`.
-    let _lock = match dry_run {
-        true => home.check_blocking().map(|()| None)?,
-        false => Some(lock_blocking(&home)?),
-    };
+    let _lock =
+        if dry_run { home.check_blocking().map(|()| None)? } else { Some(lock_blocking(&home)?) };
     let metadata = metadata_blocking(&home);
     let lost = metadata.as_ref().map(lost_blocking).unwrap_or_default();
     let known = metadata.as_ref().map(known);
@@ -108,10 +106,8 @@ fn alone_blocking(
         histories: histories.then(|| older.unwrap_or(GC_KEPT_ASIDE)),
     };
     let found = find_blocking(&home, &rules, known.as_ref().ok())?;
-    let tally = match dry_run {
-        true => Tally::of(&found.items),
-        false => remove_blocking(&home, &found.items),
-    };
+    let tally =
+        if dry_run { Tally::of(&found.items) } else { remove_blocking(&home, &found.items) };
     Ok(GcData { kept_sessions: lost, ..answer(dry_run, tally, &found) })
 }
 

@@ -236,9 +236,10 @@ impl HitPrinter {
             RowsLine::Lines(file) => {
                 let path = &file.path;
                 let hits = file.rows.iter().map(Hit::of);
-                match self.is_json {
-                    true => hits.for_each(|hit| hit.push_json(path, text)),
-                    false => self.printer.print(path, hits, text),
+                if self.is_json {
+                    hits.for_each(|hit| hit.push_json(path, text));
+                } else {
+                    self.printer.print(path, hits, text);
                 }
             }
             RowsLine::File(file) => {

@@ -182,18 +182,20 @@ async fn ask(provider: &str) -> anyhow::Result<Option<String>> {
     let text = read.context("cannot read stdin")?;
     let key = text.trim();
     let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
-    match is_key {
-        true => Ok(Some(key.to_owned())),
-        false => Err(CliError::usage("a key is one line of printable characters").into()),
+    if is_key {
+        Ok(Some(key.to_owned()))
+    } else {
+        Err(CliError::usage("a key is one line of printable characters").into())
     }
 }
 
 /// Reads one line, or all of stdin.
 fn read_key_blocking(is_line: bool) -> io::Result<String> {
     let (mut text, mut stdin) = (String::new(), io::stdin().lock().take(MAX_KEY_BYTES));
-    match is_line {
-        true => stdin.read_line(&mut text)?,
-        false => stdin.read_to_string(&mut text)?,
+    if is_line {
+        stdin.read_line(&mut text)?
+    } else {
+        stdin.read_to_string(&mut text)?
     };
     Ok(text)
 }

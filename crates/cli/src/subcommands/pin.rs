@@ -24,9 +24,10 @@ pub(crate) async fn run(
         output.document(&data)?;
     } else {
         let name = display::name(&found.label);
-        output.text(&match data.pinned {
-            true => format!("{name} stays until `quack unpin`.\n"),
-            false => format!("{name} is ended again when nobody uses it.\n"),
+        output.text(&if data.pinned {
+            format!("{name} stays until `quack unpin`.\n")
+        } else {
+            format!("{name} is ended again when nobody uses it.\n")
         })?;
     }
     Ok(ExitCode::Ok)

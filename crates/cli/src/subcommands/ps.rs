@@ -249,9 +249,10 @@ fn pi_line(pi: &PiInfo) -> String {
         line.push_str(", at work");
     }
     // quackd's own agent is one process.
-    let named = match pi.native {
-        true => [("process", pi.pid), ("", None), ("", None)],
-        false => [("monitor", pi.monitor_pid), ("worker", pi.worker_pid), ("Pi", pi.pid)],
+    let named = if pi.native {
+        [("process", pi.pid), ("", None), ("", None)]
+    } else {
+        [("monitor", pi.monitor_pid), ("worker", pi.worker_pid), ("Pi", pi.pid)]
     };
     let chain: Vec<String> =
         named.iter().filter_map(|(name, pid)| pid.map(|pid| format!("{name} {pid}"))).collect();

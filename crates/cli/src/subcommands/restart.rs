@@ -210,9 +210,10 @@ fn report(
         }))?;
         return Ok(ExitCode::Ok);
     }
-    let version = match before.version == after.version {
-        true => after.version.clone(),
-        false => format!("{}, it was {}", after.version, before.version),
+    let version = if before.version == after.version {
+        after.version.clone()
+    } else {
+        format!("{}, it was {}", after.version, before.version)
     };
     let mut text = format!(
         "Restarted the daemon in {}: version {}, process {}.\n",

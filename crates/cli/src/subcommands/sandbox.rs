@@ -306,19 +306,14 @@ fn lines(data: &SandboxData) -> String {
         () if has(&layers.workspace) => "set for the workspace",
         () => "configuration",
     };
-    let of_profile = match layers.safe_mode {
-        true => "safe mode",
-        false => origin(|patch| patch.profile.is_some()),
-    };
+    let of_profile =
+        if layers.safe_mode { "safe mode" } else { origin(|patch| patch.profile.is_some()) };
     let policy = &data.policy;
     let Policy { profile, web_search, writable_roots, hidden, .. } = policy;
     row("profile", &format!("{profile}  {DIM}{of_profile}{DIM:#}"));
     // Full access confines nothing: the network is on and no path is hidden.
     let has_all = *profile == Profile::FullAccess;
-    let of_network = match has_all {
-        true => "full-access",
-        false => origin(|patch| patch.network.is_some()),
-    };
+    let of_network = if has_all { "full-access" } else { origin(|patch| patch.network.is_some()) };
     let network = if has_all { NetworkMode::On } else { policy.network_mode() };
     row("network", &format!("{network}  {DIM}{of_network}{DIM:#}"));
     for (name, value) in host_rows(data) {

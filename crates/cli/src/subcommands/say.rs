@@ -203,12 +203,11 @@ async fn message(words: &[String], output: CliOutput) -> anyhow::Result<String> 
         return Err(CliError::usage("say what? see --help").into());
     }
     let has_words = !typed.trim().is_empty();
-    let piped = match has_words {
-        false => tokio::task::spawn_blocking(read_blocking).await??,
-        true if is_input(&std::io::stdin()) && has_data(output).await? => {
-            tokio::task::spawn_blocking(read_blocking).await??
-        }
-        true => String::new(),
+    let reads_stdin = !has_words || is_input(&std::io::stdin()) && has_data(output).await?;
+    let piped = if reads_stdin {
+        tokio::task::spawn_blocking(read_blocking).await??
+    } else {
+        String::new()
     };
     match (has_words, piped.trim().is_empty()) {
         (false, true) => Err(CliError::usage("the message is empty").into()),

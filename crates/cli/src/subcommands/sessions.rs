@@ -59,10 +59,8 @@ fn render(
 /// Returns a session's status. For an older daemon without a status: whether its worker is running.
 fn status(session: &SessionInfo) -> String {
     let told = &session.status;
-    let word = match told.status_why.is_empty() {
-        true if session.is_running => "running",
-        _ => told.status.name(),
-    };
+    let is_untold = told.status_why.is_empty();
+    let word = if is_untold && session.is_running { "running" } else { told.status.name() };
     if told.pinned { format!("{word} ⚲") } else { word.to_owned() }
 }
 

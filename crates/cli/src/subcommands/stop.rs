@@ -67,10 +67,7 @@ async fn confirm(home: &Home, output: CliOutput) -> anyhow::Result<()> {
         return Ok(());
     }
     let asking = tokio::task::spawn_blocking(move || output.ask_blocking("Stop the daemon?"));
-    match asking.await?? {
-        true => Ok(()),
-        false => Err(CliError::failed("the daemon was not stopped").into()),
-    }
+    if asking.await?? { Ok(()) } else { Err(CliError::failed("the daemon was not stopped").into()) }
 }
 
 /// Requests a shutdown and waits until the daemon has exited. `None` if no daemon is running.

@@ -70,9 +70,10 @@ async fn call_tool(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCod
     let patience = patience(args.timeout.unwrap_or(longest));
     let mut printer = Printer::new(args.raw, output);
     let may_ask = !args.no_ask && !args.raw && is_possible(output);
-    let asking = match may_ask {
-        true => Prompter::start(params.session_id.clone(), AskedBy::Call, output).await.ok(),
-        false => None,
+    let asking = if may_ask {
+        Prompter::start(params.session_id.clone(), AskedBy::Call, output).await.ok()
+    } else {
+        None
     };
     let cancel = CancellationToken::new();
     let asking = async {

@@ -112,12 +112,13 @@ fn purge_blocking(
 ) -> anyhow::Result<()> {
     // Without a state directory, at most the configuration was made.
     let has_state = home.dir().is_dir();
-    let lock = match has_state {
-        true => Some(
+    let lock = if has_state {
+        Some(
             quackd_home::lock_blocking(home)?
                 .ok_or_else(|| CliError::busy("a daemon has started; the state was not removed"))?,
-        ),
-        false => None,
+        )
+    } else {
+        None
     };
     let is_lock = |path: &&PathBuf| **path == home.lock_file();
     for path in plan.state.iter().filter(|path| !is_lock(path)) {

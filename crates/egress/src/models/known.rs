@@ -80,9 +80,10 @@ pub(super) fn describe(provider: &str, id: &str, api: ModelApi, base_url: &str) 
     let price = cost.map_or(Price::Unknown, |[input, output, cache_read, cache_write]| {
         Price::Known(ModelCost { input, output, cache_read, cache_write })
     });
-    let input_kinds = match known.and_then(|family| family.image) == Some(true) {
-        true => vec![InputKind::Text, InputKind::Image],
-        false => vec![InputKind::Text],
+    let input_kinds = if known.and_then(|family| family.image) == Some(true) {
+        vec![InputKind::Text, InputKind::Image]
+    } else {
+        vec![InputKind::Text]
     };
     ModelInfo {
         id: id.to_owned(),

@@ -129,9 +129,10 @@ impl Provider {
                     Ok(key) => {
                         provider.key = key;
                         let is_of_shell = of_shell.iter().any(|it| it == name);
-                        provider.key_source = match is_of_shell {
-                            true => KeySource::ShellVariable(name),
-                            false => KeySource::Variable(name),
+                        provider.key_source = if is_of_shell {
+                            KeySource::ShellVariable(name)
+                        } else {
+                            KeySource::Variable(name)
                         };
                     }
                     Err(_unusable) => problems.push(format!(
@@ -415,9 +416,10 @@ impl Provider {
 
     /// The API of a model, unless the user has named one.
     fn api_of(&self, id: &str) -> ModelApi {
-        match self.name == "openai" && !self.has_own_api && is_openai_reasoning(id) {
-            true => ModelApi::OpenAiResponses,
-            false => self.api,
+        if self.name == "openai" && !self.has_own_api && is_openai_reasoning(id) {
+            ModelApi::OpenAiResponses
+        } else {
+            self.api
         }
     }
 

@@ -191,9 +191,10 @@ impl Seen {
             };
             let shown =
                 if text.is_empty() { "without text".to_owned() } else { format!("({text})") };
-            return Err(match body.is_cut {
-                true => format!("the answer has more than {} bytes", body.bytes.len()),
-                false => format!("the answer {shown} ends without {name}: agents take it for cut"),
+            return Err(if body.is_cut {
+                format!("the answer has more than {} bytes", body.bytes.len())
+            } else {
+                format!("the answer {shown} ends without {name}: agents take it for cut")
             });
         };
         let is_limit = ["length", "max_tokens", "max_output_tokens"].contains(&&*finish);

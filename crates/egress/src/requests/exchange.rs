@@ -109,9 +109,10 @@ async fn exchange(
     }
     let head = head::read(status, response.headers(), SystemTime::now());
     send(parts, ModelPart::Head(head)).await?;
-    match status.is_success() {
-        true => stream(response, host, idle, parts).await,
-        false => Ok(pass(parts, &error_body(response, route).await).await?),
+    if status.is_success() {
+        stream(response, host, idle, parts).await
+    } else {
+        Ok(pass(parts, &error_body(response, route).await).await?)
     }
 }
 

@@ -183,9 +183,8 @@ async fn ollama(route: &Route, request: reqwest::RequestBuilder) -> Option<Value
 
 async fn list(client: &Client, route: &Route) -> Result<Vec<ListedModel>, ModelFailure> {
     let headers = route.headers(route.api(), &[]);
-    let kind = |error: &reqwest::Error| match error.is_connect() {
-        true => ModelFailureKind::NotConnected,
-        false => ModelFailureKind::Broken,
+    let kind = |error: &reqwest::Error| {
+        if error.is_connect() { ModelFailureKind::NotConnected } else { ModelFailureKind::Broken }
     };
     let sent = client.get(route.models_url()).headers(headers).send().await;
     let mut response = sent.map_err(|error| failed(route, kind(&error), &reason(&error)))?;

@@ -63,9 +63,10 @@ impl Home {
         id: &str,
         is_isolated: bool,
     ) -> Result<PathBuf, HomeError> {
-        match is_isolated {
-            true => Ok(self.session_isolated_dir(id)?.join("checkpoints")),
-            false => Ok(self.checkpoints_dir().join(file_name(id)?)),
+        if is_isolated {
+            Ok(self.session_isolated_dir(id)?.join("checkpoints"))
+        } else {
+            Ok(self.checkpoints_dir().join(file_name(id)?))
         }
     }
 

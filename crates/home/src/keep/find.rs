@@ -181,9 +181,10 @@ impl GarbageScan<'_> {
             let age = ages.chain([self.age(&entry)]).min().unwrap_or_default();
             let bytes = files.iter().fold(0_u64, |sum, file| sum.saturating_add(bytes(&file.stat)));
             let item = Item::new(Kind::Undo, &at, &entry.name, bytes, age);
-            match self.rules.undo.max(MIN_AGE) <= age {
-                true => self.items.push(item),
-                false => self.undo.push(item),
+            if self.rules.undo.max(MIN_AGE) <= age {
+                self.items.push(item);
+            } else {
+                self.undo.push(item);
             }
         }
     }

@@ -94,8 +94,9 @@ fn allowed(
         .into_iter()
         .filter(|(_, request)| declared.get(needed(request)).is_some())
         .collect();
-    match allowed.is_empty() {
-        true => Err(ErrorData::missing_required_client_capability(parsed(Value::Object(all))?)),
-        false => Ok(allowed),
+    if allowed.is_empty() {
+        Err(ErrorData::missing_required_client_capability(parsed(Value::Object(all))?))
+    } else {
+        Ok(allowed)
     }
 }

@@ -307,11 +307,11 @@ fn only_before_2026(
     context: &RequestContext<RoleServer>,
     method: &'static str,
 ) -> Result<(), ErrorData> {
-    match context.protocol_version().is_some_and(|version| ProtocolVersion::V_2026_07_28 <= version)
-    {
-        true => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)),
-        false => Ok(()),
+    let version = context.protocol_version();
+    if version.is_some_and(|version| ProtocolVersion::V_2026_07_28 <= version) {
+        return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None));
     }
+    Ok(())
 }
 
 async fn progress(context: &RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {

@@ -52,9 +52,10 @@ impl Host {
             return Err(HostError::Number);
         }
         let text = text.strip_suffix('.').unwrap_or(text);
-        let name = match text.is_ascii() {
-            true => text.to_ascii_lowercase(),
-            false => idna::domain_to_ascii(text).map_err(|_error| HostError::Character)?,
+        let name = if text.is_ascii() {
+            text.to_ascii_lowercase()
+        } else {
+            idna::domain_to_ascii(text).map_err(|_error| HostError::Character)?
         };
         check_name(&name)?;
         let last = name.rsplit('.').next().unwrap_or_default();

@@ -117,9 +117,10 @@ impl FromStr for Rule {
         };
         if let Some(name) = rest.strip_prefix('@') {
             let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-            return match !name.is_empty() && name.len() <= 32 && name.chars().all(is_name) {
-                true => Ok(Self::Preset { denies, name: name.to_owned() }),
-                false => Err(RuleError::Preset(text.to_owned())),
+            return if !name.is_empty() && name.len() <= 32 && name.chars().all(is_name) {
+                Ok(Self::Preset { denies, name: name.to_owned() })
+            } else {
+                Err(RuleError::Preset(text.to_owned()))
             };
         }
         if rest.contains("://") {

@@ -164,10 +164,8 @@ fn make_way(directory: &Path, inner: &Path) -> Result<(), String> {
 #[expect(unsafe_code, reason = "mount_setattr(2) has no safe form")]
 fn set_read_only(path: &Path, flags: libc::c_int, is_read_only: bool) -> Result<(), String> {
     let name = CString::new(path.as_os_str().as_bytes()).map_err(step(path.display()))?;
-    let (attr_set, attr_clr) = match is_read_only {
-        true => (libc::MOUNT_ATTR_RDONLY, 0),
-        false => (0, libc::MOUNT_ATTR_RDONLY),
-    };
+    let (attr_set, attr_clr) =
+        if is_read_only { (libc::MOUNT_ATTR_RDONLY, 0) } else { (0, libc::MOUNT_ATTR_RDONLY) };
     let attr = libc::mount_attr { attr_set, attr_clr, propagation: 0, userns_fd: 0 };
     // SAFETY: the path is a C string and the size is that of the structure; both outlive the call, which only reads them.
     let answer = unsafe {

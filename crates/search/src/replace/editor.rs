@@ -109,17 +109,21 @@ impl Editor {
         let matcher = Matcher::new(&request.pattern, dialect)?;
         let text = request.replacement.as_str();
         let templates = |breaks| {
-            let of = |id| match request.template {
-                true => Template::with_groups(text, &matcher.regex, id, breaks),
-                false => Ok(Template::text(text, breaks)),
+            let of = |id| {
+                if request.template {
+                    Template::with_groups(text, &matcher.regex, id, breaks)
+                } else {
+                    Ok(Template::text(text, breaks))
+                }
             };
             let ids = (0..matcher.regex.pattern_len()).filter_map(|id| PatternID::new(id).ok());
             ids.map(of).collect::<Result<Vec<_>, _>>()
         };
         let follows_eol = !request.raw_newlines && has_line_breaks(text);
-        let templates = match follows_eol {
-            true => [templates(LineBreaks::Lf)?, templates(LineBreaks::CrLf)?],
-            false => [templates(LineBreaks::AsTheyAre)?, Vec::new()],
+        let templates = if follows_eol {
+            [templates(LineBreaks::Lf)?, templates(LineBreaks::CrLf)?]
+        } else {
+            [templates(LineBreaks::AsTheyAre)?, Vec::new()]
         };
         let needs_groups = templates.iter().flatten().any(Template::has_groups);
         Ok(Self {
@@ -167,14 +171,13 @@ impl Editor {
         }
         let text = Text::of(old, self.skip_binary)?;
         let body = &*text.bytes;
-        let (folded, crlf) = match self.matcher.folds && has_crlf(body) {
-            true => {
-                let mut folded = body.to_vec();
-                let (len, crlf) = CrlfMap::fold(&mut folded);
-                folded.truncate(len);
-                (Cow::Owned(folded), crlf)
-            }
-            false => (Cow::Borrowed(body), CrlfMap::default()),
+        let (folded, crlf) = if self.matcher.folds && has_crlf(body) {
+            let mut folded = body.to_vec();
+            let (len, crlf) = CrlfMap::fold(&mut folded);
+            folded.truncate(len);
+            (Cow::Owned(folded), crlf)
+        } else {
+            (Cow::Borrowed(body), CrlfMap::default())
         };
         let region = self.region(&folded);
         let eol = || Eol::of(body);
@@ -187,9 +190,10 @@ impl Editor {
         };
         let mut work = Work::new(self, templates, body, stop);
         work.crlf = crlf;
-        match self.matcher.is_multiline {
-            true => work.replace_in(&folded, 0, region)?,
-            false => work.line_by_line(region)?,
+        if self.matcher.is_multiline {
+            work.replace_in(&folded, 0, region)?;
+        } else {
+            work.line_by_line(region)?;
         }
         if work.edits.is_empty() {
             return Ok(None);

@@ -77,16 +77,18 @@ pub(super) fn beneath<'a>(path: &Path, hidden: &'a [PathBuf]) -> Option<&'a Path
 /// Returns the line about a hidden path. `None` if it does not exist, or is not hidden yet.
 pub(super) fn line_blocking(hidden: &Path, workspace: &Path, session: &str) -> Option<String> {
     let found = hidden.symlink_metadata().ok()?;
-    let looks = match found.is_dir() {
-        true => std::fs::read_dir(hidden).map(|_| "looks empty").ok()?,
-        false => (found.len() == 0).then_some("reads as empty")?,
+    let looks = if found.is_dir() {
+        std::fs::read_dir(hidden).map(|_| "looks empty").ok()?
+    } else {
+        (found.len() == 0).then_some("reads as empty")?
     };
     let name = hidden.strip_prefix(workspace).unwrap_or(hidden).to_string_lossy();
     let of = of_session(session);
     let at = quoted(&one_line(&hidden.to_string_lossy()));
-    let way = match may_be_shown(hidden, workspace) {
-        true => format!("To show it: quack sandbox set --unhide {at}{of}"),
-        false => format!("`quack sandbox explain {at}{of}` shows the reason"),
+    let way = if may_be_shown(hidden, workspace) {
+        format!("To show it: quack sandbox set --unhide {at}{of}")
+    } else {
+        format!("`quack sandbox explain {at}{of}` shows the reason")
     };
     let name = one_line(&name);
     Some(format!("[Sandbox: {name} is hidden in this session ({looks}). {way}]"))

@@ -99,9 +99,10 @@ impl GrepParams {
             include: include.map(|glob| directory.glob(glob)).into_iter().collect(),
             exclude: optional(parameters.texts("exclude")),
             exclude_dirs: EXCLUDED_DIRS.iter().map(|name| (*name).to_owned()).collect(),
-            ignore: match respect_ignore_files && !flag(&parameters, "no_ignore", false) {
-                true => Ignore::All,
-                false => Ignore::None,
+            ignore: if respect_ignore_files && !flag(&parameters, "no_ignore", false) {
+                Ignore::All
+            } else {
+                Ignore::None
             },
             hidden: Hidden::Show,
             vcs_dirs: true,
@@ -117,9 +118,10 @@ impl GrepParams {
             scope,
             before: lines("before"),
             after: lines("after"),
-            output: match flag(&parameters, "names_only", false) {
-                true => OutputMode::Files,
-                false => OutputMode::Lines,
+            output: if flag(&parameters, "names_only", false) {
+                OutputMode::Files
+            } else {
+                OutputMode::Lines
             },
             limit: usize::try_from(whole("total_max_matches").unwrap_or_default())
                 .unwrap_or_default(),
@@ -151,9 +153,10 @@ impl GrepParams {
             self.request.cursor = Some(cursor);
             add(&mut outcome, self.search(root)?);
         }
-        match self.finds_nothing {
-            true => Ok(self.output(&SearchOutcome::default())),
-            false => Ok(self.output(&outcome)),
+        if self.finds_nothing {
+            Ok(self.output(&SearchOutcome::default()))
+        } else {
+            Ok(self.output(&outcome))
         }
     }
 
@@ -237,9 +240,10 @@ fn read_pattern(pattern: &str, parameters: &Parameters<'_>) -> Pattern {
     Pattern {
         literal: flag(parameters, "fixed_strings", false),
         retry_as_basic: true,
-        case: match flag(parameters, "case_sensitive", true) {
-            true => Case::Sensitive,
-            false => Case::Insensitive,
+        case: if flag(parameters, "case_sensitive", true) {
+            Case::Sensitive
+        } else {
+            Case::Insensitive
         },
         multiline: if pattern.contains('\n') { Multiline::Off } else { Multiline::Auto },
         ..Pattern::new(pattern)

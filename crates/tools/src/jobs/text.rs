@@ -93,9 +93,10 @@ pub(super) fn output(job: &BackgroundJob, page: &OutputPage) -> Output {
 pub(super) fn killed(job: &BackgroundJob, was_running: bool) -> Output {
     let (total, end) = job.glance();
     let id = &job.id;
-    let mut text = match was_running {
-        true => format!("Ended background job {id}{}", ended_with_it(end.as_ref())),
-        false => format!("Background job {id} had ended already"),
+    let mut text = if was_running {
+        format!("Ended background job {id}{}", ended_with_it(end.as_ref()))
+    } else {
+        format!("Background job {id} had ended already")
     };
     push_closing(&mut text, job, end.as_ref());
     let data = facts(job, end.as_ref(), total);

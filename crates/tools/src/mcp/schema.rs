@@ -56,9 +56,10 @@ pub(super) fn with_object_root(given: Value) -> (Value, Option<String>) {
     required.dedup();
     root.insert("type".to_owned(), json!("object"));
     root.insert("properties".to_owned(), Value::Object(properties));
-    match required.is_empty() {
-        true => drop(root.remove("required")),
-        false => drop(root.insert("required".to_owned(), json!(required))),
+    if required.is_empty() {
+        drop(root.remove("required"));
+    } else {
+        drop(root.insert("required".to_owned(), json!(required)));
     }
     let choice = (!choice.is_empty()).then(|| Value::Object(choice).to_string());
     let choice = choice.filter(|choice| choice.len() <= MAX_CHOICE_BYTES);

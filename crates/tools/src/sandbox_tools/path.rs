@@ -189,15 +189,15 @@ impl PathQuery {
             );
         }
         let why = "the session may do whatever you may".to_owned();
-        let access = match exists {
-            false => PathAccess::Missing,
-            true if accessat(CWD, real, Access::WRITE_OK, AtFlags::EACCESS).is_ok() => {
-                PathAccess::ReadWrite
-            }
-            true if accessat(CWD, real, Access::READ_OK, AtFlags::EACCESS).is_ok() => {
-                PathAccess::ReadOnly
-            }
-            true => PathAccess::NotReadable,
+        let may = |access| accessat(CWD, real, access, AtFlags::EACCESS).is_ok();
+        let access = if !exists {
+            PathAccess::Missing
+        } else if may(Access::WRITE_OK) {
+            PathAccess::ReadWrite
+        } else if may(Access::READ_OK) {
+            PathAccess::ReadOnly
+        } else {
+            PathAccess::NotReadable
         };
         told(access, why, None)
     }

@@ -91,10 +91,7 @@ fn visible(row: &Row) -> Cow<'_, str> {
 
 /// Returns a line with the end that `style` requests.
 fn end(line: &str, style: Style) -> &str {
-    match style.carriage_returns {
-        true => line,
-        false => line.strip_suffix('\r').unwrap_or(line),
-    }
+    if style.carriage_returns { line } else { line.strip_suffix('\r').unwrap_or(line) }
 }
 
 /// Passes one line per file to `take`, in the file modes, until `take` returns false.
@@ -190,9 +187,10 @@ impl<'a> ResultNotes<'a> {
         };
         let at_least = if total.is_exact { "" } else { "at least " };
         // The total is unknown beyond the shown rows.
-        let of = match total.count <= *shown {
-            true => "more".to_owned(),
-            false => format!("{at_least}{}", total.count),
+        let of = if total.count <= *shown {
+            "more".to_owned()
+        } else {
+            format!("{at_least}{}", total.count)
         };
         Some(format!("[{shown} of {of} shown{go_on}]"))
     }

@@ -141,9 +141,10 @@ impl SessionActor {
         self.report_agent_exit(exit);
         // New callers wait for the next agent.
         let now = Instant::now();
-        let order = match is_quiet {
-            true => self.agent.child.lifecycle.drain(now),
-            false => self.agent.child.lifecycle.condemn(now, Cause::from(exit)),
+        let order = if is_quiet {
+            self.agent.child.lifecycle.drain(now)
+        } else {
+            self.agent.child.lifecycle.condemn(now, Cause::from(exit))
         };
         // The worker exits by itself. Kill what the agent left behind without waiting.
         self.apply_order(OfAgent, if order == Order::Nothing { order } else { Order::Kill }, ctx);

@@ -294,10 +294,13 @@ impl SessionActor {
     /// Starts the timeout of a command.
     fn give_command_time(&self, number: u64, limit: Duration, ctx: &mut Context<Self>) {
         let due = Instant::now() + limit;
-        ctx.run_later(limit, move |handle, ctx| match STALL_THRESHOLD < due.elapsed() {
-            // The agent may have been suspended as well.
-            true => handle.give_command_time(number, AGENT_ABORT_LIMIT, ctx),
-            false => handle.command_timed_out(number, ctx),
+        ctx.run_later(limit, move |handle, ctx| {
+            if STALL_THRESHOLD < due.elapsed() {
+                // The agent may have been suspended as well.
+                handle.give_command_time(number, AGENT_ABORT_LIMIT, ctx);
+            } else {
+                handle.command_timed_out(number, ctx);
+            }
         });
     }
 

@@ -85,20 +85,20 @@ const MAX_TOLD_COMMAND: usize = 100;
 fn command_of(tool: &str, arguments: &str) -> String {
     let command = runs_commands(tool).then(|| command_text(arguments)).flatten();
     let text = command.as_deref().unwrap_or(tool);
-    match text.len() <= MAX_TOLD_COMMAND {
-        true => text.to_owned(),
-        false => {
-            let cut = text.floor_char_boundary(MAX_TOLD_COMMAND);
-            format!("{}…", text.get(..cut).unwrap_or_default())
-        }
+    if text.len() <= MAX_TOLD_COMMAND {
+        text.to_owned()
+    } else {
+        let cut = text.floor_char_boundary(MAX_TOLD_COMMAND);
+        format!("{}…", text.get(..cut).unwrap_or_default())
     }
 }
 
 /// Returns the command of a call of `bash`, as the worker finds it. `None` if the arguments have none.
 pub(crate) fn command_text(arguments: &str) -> Option<String> {
-    let value: serde_json::Value = match arguments.trim_start().starts_with(['{', '"']) {
-        true => serde_json::from_str(arguments).ok()?,
-        false => return Some(arguments.to_owned()),
+    let value: serde_json::Value = if arguments.trim_start().starts_with(['{', '"']) {
+        serde_json::from_str(arguments).ok()?
+    } else {
+        return Some(arguments.to_owned());
     };
     let command = BASH.main.and_then(|main| BASH.parameter(main))?;
     let named = |name| value.get(name).and_then(serde_json::Value::as_str);

@@ -52,9 +52,10 @@ impl SessionActor {
             slot.map_err(|Full(max)| SpawnRequestError::TooManyWorkers(max))?;
             // Known already, except for the first workers of a daemon without a cached login environment.
             let env = services.children.login.env_for_worker(LOGIN_LIMIT).await;
-            let probe = match is_confined {
-                true => services.children.probing.result(&services.children.spawner).await,
-                false => Ok(None),
+            let probe = if is_confined {
+                services.children.probing.result(&services.children.spawner).await
+            } else {
+                Ok(None)
             };
             Ok((env, probe?))
         };
@@ -283,9 +284,10 @@ async fn make_place(
 ) -> Result<MadePlace, SpawnRequestError> {
     let (home, places) = (services.daemon.home.clone(), services.daemon.places());
     let obeyed = services.daemon.obeyed.clone();
-    let writable = match obeyed.has_launcher() {
-        true => owner.writable().await.ok_or(SpawnRequestError::Unavailable)?,
-        false => Vec::new(),
+    let writable = if obeyed.has_launcher() {
+        owner.writable().await.ok_or(SpawnRequestError::Unavailable)?
+    } else {
+        Vec::new()
     };
     let cgroups = services.children.cgroups.clone();
     let processes =

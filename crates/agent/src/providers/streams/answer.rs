@@ -269,10 +269,7 @@ impl Answer {
 
     /// Joins the halves of a text that no other record continues.
     fn whole<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match self.has_halves {
-            true => Cow::Owned(surrogates::joined(text)),
-            false => Cow::Borrowed(text),
-        }
+        if self.has_halves { Cow::Owned(surrogates::joined(text)) } else { Cow::Borrowed(text) }
     }
 
     /// Adds a detail of the reasoning. The pieces of one detail have its index and type; their texts are joined.

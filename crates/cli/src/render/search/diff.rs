@@ -42,10 +42,8 @@ pub(crate) fn diff(patch: &str, audience: StdoutProperties) -> String {
                 }
             }
         };
-        let shown = match audience.is_terminal {
-            true => text.strip_suffix('\r').unwrap_or(text),
-            false => text,
-        };
+        let shown =
+            if audience.is_terminal { text.strip_suffix('\r').unwrap_or(text) } else { text };
         push(&mut out, &fit(shown, audience), style, audience);
         out.push_str(end);
     }

@@ -117,10 +117,8 @@ impl Printer {
     fn text(&self, hit: &Hit<'_>, begin: usize, text: &str, out: &mut String) {
         let audience = self.layout.audience;
         // Drop the CR of a CR LF, which a terminal does not show.
-        let shown = match audience.is_terminal {
-            true => text.strip_suffix('\r').unwrap_or(text),
-            false => text,
-        };
+        let shown =
+            if audience.is_terminal { text.strip_suffix('\r').unwrap_or(text) } else { text };
         if !audience.is_colored {
             out.push_str(&fit(shown, audience));
             return;

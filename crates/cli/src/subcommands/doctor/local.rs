@@ -61,9 +61,10 @@ fn socket(home: &Home) -> Check {
         Err(error) if error.kind() == io::ErrorKind::NotFound => warn(
             "socket",
             format!("{place} does not exist"),
-            match is_held_blocking(home) {
-                true => "the running daemon creates it again",
-                false => "`quack` starts the daemon, which creates it",
+            if is_held_blocking(home) {
+                "the running daemon creates it again"
+            } else {
+                "`quack` starts the daemon, which creates it"
             },
         ),
         Err(error) => {

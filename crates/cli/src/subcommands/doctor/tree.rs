@@ -22,9 +22,10 @@ const MAX_CAUSE: usize = 120;
 pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
     let daemon = connect_only(output).await?;
     let data = daemon.client.call(TreeParams {}).await?;
-    match output.is_json() {
-        true => output.document(&data)?,
-        false => output.text(&render(&data, &TimeZone::system()))?,
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        output.text(&render(&data, &TimeZone::system()))?;
     }
     Ok(ExitCode::Ok)
 }

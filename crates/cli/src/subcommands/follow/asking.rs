@@ -264,14 +264,16 @@ pub(super) fn question_rows(
     rows: Option<usize>,
 ) -> Vec<String> {
     let (title, said) = question.head();
-    let mut head = match question.is_about_permission() {
-        true => wrapped("", title, columns),
-        false => wrapped("[ui] ", title, columns),
+    let mut head = if question.is_about_permission() {
+        wrapped("", title, columns)
+    } else {
+        wrapped("[ui] ", title, columns)
     };
     if let Some(first) = head.first_mut() {
-        *first = match question.is_about_permission() {
-            true => format!("{BOLD}{first}{BOLD:#}"),
-            false => first.replacen("[ui]", &format!("{YELLOW}[ui]{YELLOW:#}"), 1),
+        *first = if question.is_about_permission() {
+            format!("{BOLD}{first}{BOLD:#}")
+        } else {
+            first.replacen("[ui]", &format!("{YELLOW}[ui]{YELLOW:#}"), 1)
         };
     }
     head.extend(said.iter().flat_map(|line| wrapped("  ", line, columns)));

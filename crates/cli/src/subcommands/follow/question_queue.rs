@@ -165,12 +165,11 @@ impl Question {
                         .take(MAX_OPTIONS)
                         .map(|line| format!("  {}", one_line(line, MAX_TEXT))),
                 );
-                lines.push(match prefill.is_empty() {
-                    true => "  (a line with only a . ends the text)".to_owned(),
-                    false => {
-                        "  (a line with only a . ends the text; nothing before it keeps the text above)"
-                            .to_owned()
-                    }
+                lines.push(if prefill.is_empty() {
+                    "  (a line with only a . ends the text)".to_owned()
+                } else {
+                    "  (a line with only a . ends the text; nothing before it keeps the text above)"
+                        .to_owned()
                 });
             }
         }

@@ -222,9 +222,10 @@ impl Screen {
             }
             text.push_str(&footer.text());
             self.shown = footer;
-            self.reader = match self.can_move {
-                true => self.output.screen_in_turn(text, turn).await?,
-                false => self.output.piece_in_turn(text, turn).await?,
+            self.reader = if self.can_move {
+                self.output.screen_in_turn(text, turn).await?
+            } else {
+                self.output.piece_in_turn(text, turn).await?
             };
         }
         if self.reader == StdoutState::Gone {

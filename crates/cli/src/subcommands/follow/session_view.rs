@@ -283,9 +283,10 @@ impl SessionView {
             }
             let is_over =
                 self.tracker.as_ref().is_some_and(|tracker| tracker.is_over(Instant::now()));
-            next = match is_over || PIECE_BYTES <= self.screen.len() {
-                true => None,
-                false => self.connection.try_recv(),
+            next = if is_over || PIECE_BYTES <= self.screen.len() {
+                None
+            } else {
+                self.connection.try_recv()
             };
         }
         // Abort after the loop: if the end of the turn has already arrived, an abort could hit another client's turn.

@@ -62,12 +62,11 @@ impl Status {
 
     /// Records the beginning or the end of a turn.
     pub(super) fn turn(&mut self, is_running: bool, now: Instant) {
-        match is_running {
-            true => drop(self.began.get_or_insert(now)),
-            false => {
-                self.began = None;
-                self.queued.clear();
-            }
+        if is_running {
+            self.began.get_or_insert(now);
+        } else {
+            self.began = None;
+            self.queued.clear();
         }
     }
 

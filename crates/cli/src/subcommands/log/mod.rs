@@ -175,9 +175,10 @@ async fn follow(
 ) -> anyhow::Result<ExitCode> {
     let (mut calls, mut position) = reader.last_blocking(max).context("cannot read the journal")?;
     loop {
-        let is_gone = match calls.is_empty() {
-            true => StdoutState::look() == StdoutState::Gone,
-            false => print(&calls, format, output).await? == StdoutState::Gone,
+        let is_gone = if calls.is_empty() {
+            StdoutState::look() == StdoutState::Gone
+        } else {
+            print(&calls, format, output).await? == StdoutState::Gone
         };
         if is_gone {
             return Ok(ExitCode::Ok);

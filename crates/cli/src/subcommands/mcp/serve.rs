@@ -82,14 +82,13 @@ async fn serve_http(
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
     let url = format!("http://{}{}", tcp.local_addr()?, http::PATH);
     let token_file = home.mcp_token();
-    match output.is_json() {
-        true => output.document(&json!({"url": url, "tokenFile": token_file}))?,
-        false => {
-            let file = token_file.display();
-            output.text(&format!(
-                "Listening on {url}\nThe token is in {file}: send `Authorization: Bearer TOKEN`\n"
-            ))?;
-        }
+    if output.is_json() {
+        output.document(&json!({"url": url, "tokenFile": token_file}))?;
+    } else {
+        let file = token_file.display();
+        output.text(&format!(
+            "Listening on {url}\nThe token is in {file}: send `Authorization: Bearer TOKEN`\n"
+        ))?;
     }
     let make = move || AgentServer::new(Arc::clone(&gateways));
     http::serve(tcp, token, make, CancellationToken::new()).await;
@@ -105,9 +104,10 @@ fn token_blocking(home: &Home) -> anyhow::Result<SecretString> {
             Ok(text) => {
                 let text = String::from_utf8(text).with_context(why)?;
                 let text = text.trim();
-                return match text.is_empty() {
-                    true => Err(anyhow::anyhow!("it is empty: delete it")).with_context(why),
-                    false => Ok(SecretString::from(text)),
+                return if text.is_empty() {
+                    Err(anyhow::anyhow!("it is empty: delete it")).with_context(why)
+                } else {
+                    Ok(SecretString::from(text))
                 };
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

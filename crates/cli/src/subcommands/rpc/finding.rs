@@ -70,9 +70,10 @@ fn conversation_of(path: &Path) -> Option<String> {
 
 /// Finds a session by its file, by a reference, or by the beginning of the id of its conversation.
 pub(super) async fn find(client: &Client, wanted: &str) -> Result<String, ClientError> {
-    let of_file = match wanted.contains('/') {
-        true => of_conversation(Wanted::File(wanted.to_owned())).await,
-        false => None,
+    let of_file = if wanted.contains('/') {
+        of_conversation(Wanted::File(wanted.to_owned())).await
+    } else {
+        None
     };
     let reference = of_file.unwrap_or_else(|| wanted.to_owned());
     match client.call(StateParams::of(reference)).await {

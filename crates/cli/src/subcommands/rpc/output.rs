@@ -81,9 +81,10 @@ impl<W: Write> Output<W> {
     /// Writes a response, or keeps it for later.
     pub(super) fn done(&mut self, done: Done) -> std::io::Result<()> {
         let order = done.order;
-        match self.is_early(order) {
-            true => self.late.push(done),
-            false => self.write(&[done.line])?,
+        if self.is_early(order) {
+            self.late.push(done);
+        } else {
+            self.write(&[done.line])?;
         }
         if order == Order::First {
             self.prompts = self.prompts.saturating_sub(1);

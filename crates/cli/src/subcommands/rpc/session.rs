@@ -133,9 +133,10 @@ impl Session {
 
     /// Gives a session the options of the command line, if there are any.
     pub(super) async fn limit(&self, session: &str) -> Result<(), ClientError> {
-        match self.options == AgentOptions::default() {
-            true => Ok(()),
-            false => set_options(&self.client, session, self.options.clone()).await,
+        if self.options == AgentOptions::default() {
+            Ok(())
+        } else {
+            set_options(&self.client, session, self.options.clone()).await
         }
     }
 

@@ -380,9 +380,8 @@ fn oldest(worker: &WorkerInfo) -> String {
 }
 
 fn pi(worker: &WorkerInfo) -> String {
-    worker.pi.as_ref().map_or_else(String::new, |pi| match pi.busy {
-        true => "at work".to_owned(),
-        false => pi.state.name().to_owned(),
+    worker.pi.as_ref().map_or_else(String::new, |pi| {
+        if pi.busy { "at work".to_owned() } else { pi.state.name().to_owned() }
     })
 }
 

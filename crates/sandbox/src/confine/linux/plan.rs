@@ -251,9 +251,10 @@ impl MountPlan {
     fn add_hosts_file(&mut self, facts: &HostFacts) {
         if let (false, Some((path, content))) = (self.network, &facts.hosts_file) {
             let content = content.clone();
-            match self.shows_in_a_directory(path) {
-                true => self.add(path, Mount::Over { content: content.into() }),
-                false => self.add(path, Mount::File { content }),
+            if self.shows_in_a_directory(path) {
+                self.add(path, Mount::Over { content: content.into() });
+            } else {
+                self.add(path, Mount::File { content });
             }
         }
     }

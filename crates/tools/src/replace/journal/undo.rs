@@ -88,9 +88,10 @@ fn undo_once(
     let mut content = |number: usize, _: &[u8]| {
         let restore = restores.get(number).ok_or(LeftReason::Damaged)?;
         let original = original(session, &folder, restore).map_err(|_| LeftReason::Damaged)?;
-        match Some(Digest::of(&original)) == restore.write.after {
-            true => Ok(original),
-            false => Err(LeftReason::Damaged),
+        if Some(Digest::of(&original)) == restore.write.after {
+            Ok(original)
+        } else {
+            Err(LeftReason::Damaged)
         }
     };
     let place =
@@ -107,10 +108,7 @@ fn undo_once(
         applied.undo_id = end(session, entry, &began, is_kept, applied.n_written() != 0);
     }
 
-    let older = match mark_undone(session, &members, &applied) {
-        true => Vec::new(),
-        false => older,
-    };
+    let older = if mark_undone(session, &members, &applied) { Vec::new() } else { older };
     let of_written = |is_meant: fn(&Restore<'_>) -> bool| -> Vec<PathBuf> {
         let written = restores.iter().zip(&applied.files).filter(|(restore, file)| {
             is_meant(restore) && matches!(file.outcome, WriteOutcome::Written { .. })

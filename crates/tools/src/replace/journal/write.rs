@@ -166,9 +166,10 @@ impl Writing<'_> {
         let file_id = target.version().map(|version| version.device_inode());
         if before == change.after {
             let is_ours = file_id.is_some_and(|id| self.written_in_place.contains(&id));
-            return Err(match is_ours {
-                true => WriteOutcome::Written { is_detached: false },
-                false => WriteOutcome::Left(LeftReason::Already),
+            return Err(if is_ours {
+                WriteOutcome::Written { is_detached: false }
+            } else {
+                WriteOutcome::Left(LeftReason::Already)
             });
         }
         if !change.before.contains(&before) {

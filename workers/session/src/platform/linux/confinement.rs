@@ -111,10 +111,7 @@ pub(crate) fn enter(
     let world = ConfinementInputs::look_blocking(start, home_links)?;
     let mut confined = match tier {
         Tier::A | Tier::B => {
-            let mode = match probe.held_calls {
-                true => GitProtection::Top,
-                false => GitProtection::Names,
-            };
+            let mode = if probe.held_calls { GitProtection::Top } else { GitProtection::Names };
             world.enter_namespaces(start, cgroup, group, exe, mode)?
         }
         Tier::D => world.enter_alone(start, cgroup, group, exe)?,

@@ -285,17 +285,19 @@ impl Editor {
     /// Moves up a line, or from the first one to the previous prompt.
     fn up(&mut self) {
         let (text, cursor) = self.shown();
-        match text.get(..cursor).is_some_and(|before| before.contains('\n')) {
-            true => self.run(&[EditCommand::MoveLineUp { select: false }]),
-            false => self.walk(Walk::Older),
+        if text.get(..cursor).is_some_and(|before| before.contains('\n')) {
+            self.run(&[EditCommand::MoveLineUp { select: false }]);
+        } else {
+            self.walk(Walk::Older);
         }
     }
 
     fn down(&mut self) {
         let (text, cursor) = self.shown();
-        match text.get(cursor..).is_some_and(|after| after.contains('\n')) {
-            true => self.run(&[EditCommand::MoveLineDown { select: false }]),
-            false => self.walk(Walk::Newer),
+        if text.get(cursor..).is_some_and(|after| after.contains('\n')) {
+            self.run(&[EditCommand::MoveLineDown { select: false }]);
+        } else {
+            self.walk(Walk::Newer);
         }
     }
 

@@ -331,13 +331,12 @@ impl Prompt {
         let (text, cursor, first) = match self.questions.current() {
             Some(question) => {
                 footer.rows.extend(question_rows(question, columns, Some(rows)));
-                match counts {
-                    true => {
-                        let (text, cursor) = self.answer.shown();
-                        (text.to_owned(), cursor, question.prompt())
-                    }
+                if counts {
+                    let (text, cursor) = self.answer.shown();
+                    (text.to_owned(), cursor, question.prompt())
+                } else {
                     // The prompt goes on until answers count.
-                    false => self.draft_row(),
+                    self.draft_row()
                 }
             }
             None => self.draft_row(),

@@ -64,14 +64,11 @@ impl SessionView {
         if let Some(tracker) = &mut self.tracker {
             tracker.queued(now);
         }
-        match self.output.is_json() {
-            true => {
-                let session = self.connection.session();
-                self.output.first_line(&json!({"sessionId": session, "disposition": "queued"}))?;
-            }
-            false => {
-                self.screen.remark("queued: the running turn reads it; `quack follow` shows it");
-            }
+        if self.output.is_json() {
+            let session = self.connection.session();
+            self.output.first_line(&json!({"sessionId": session, "disposition": "queued"}))?;
+        } else {
+            self.screen.remark("queued: the running turn reads it; `quack follow` shows it");
         }
         Ok(())
     }

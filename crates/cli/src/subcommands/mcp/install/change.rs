@@ -102,13 +102,12 @@ impl Change {
                     let added: Vec<&str> =
                         items.iter().copied().filter(|item| !is_there(item)).collect();
                     let existing = existing(document, self.path());
-                    match added.is_empty() {
-                        true => None,
-                        false => {
-                            document.append(path, &added)?;
-                            let added = added.into_iter().map(str::to_owned).collect();
-                            Some((existing, What::Items { added }))
-                        }
+                    if added.is_empty() {
+                        None
+                    } else {
+                        document.append(path, &added)?;
+                        let added = added.into_iter().map(str::to_owned).collect();
+                        Some((existing, What::Items { added }))
                     }
                 }
                 Self::Entry(..) | Self::Setting(..) => None,
