@@ -181,14 +181,13 @@ fn socket(services: &Services, on_disk: &OnDisk) -> Check {
 fn log(services: &Services, on_disk: &OnDisk) -> Check {
     let path = services.daemon.home.log_file().display().to_string();
     if on_disk.log {
-        ok("log", path)
-    } else {
-        warn(
-            "log",
-            format!("Log file missing: {path}"),
-            "it is made again with the next line; if not, look at the directory's permissions",
-        )
+        return ok("log", path);
     }
+    warn(
+        "log",
+        format!("Log file missing: {path}"),
+        "it is made again with the next line; if not, look at the directory's permissions",
+    )
 }
 
 fn metadata(health: &Health, known: usize) -> Check {
@@ -412,14 +411,13 @@ fn model(catalog: &ModelCatalog, failure: Option<Failure>) -> Check {
 fn web_search(health: &Health) -> Check {
     let web = &health.web_search;
     if web.has_key {
-        ok("web_search", format!("key found, asks {}", web.endpoint))
-    } else {
-        warn(
-            "web_search",
-            "EXA_API_KEY not configured".to_owned(),
-            "set EXA_API_KEY in the daemon's environment and restart it; only web_search needs it",
-        )
+        return ok("web_search", format!("key found, asks {}", web.endpoint));
     }
+    warn(
+        "web_search",
+        "EXA_API_KEY not configured".to_owned(),
+        "set EXA_API_KEY in the daemon's environment and restart it; only web_search needs it",
+    )
 }
 
 fn remote(status: &RemoteStatus) -> Check {

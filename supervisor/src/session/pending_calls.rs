@@ -215,10 +215,7 @@ impl PendingCalls {
         } else {
             call.deadline.saturating_sub(waited)
         };
-        if left < MIN_SEND_BUDGET {
-            return None;
-        }
-        if call.is_sent {
+        if left < MIN_SEND_BUDGET || call.is_sent {
             return None;
         }
         call.is_sent = true;
