@@ -27,7 +27,7 @@ def main():
     if not programs or not len(programs) <= len(names) <= MAX_FAILED:
         print(f"not run again: {len(names)} tests in {len(programs)} programs failed")
         return 1
-    passed = 0
+    passed = set()
     for program in programs:
         # Not the package: with `--workspace` the programs that exist are run, with `-p` all dependencies are built again,
         # with other features.
@@ -38,9 +38,9 @@ def main():
         print(ran.stdout, end="")
         if ran.returncode != 0:
             return 1
-        passed += sum(int(n) for n in re.findall(r"test result: ok\. (\d+) passed", ran.stdout))
-    if passed < len(names):
-        print(f"not every test was found: {passed} of {len(names)} ran")
+        passed.update(re.findall(r"^test (\S+) \.\.\. ok$", ran.stdout, re.M))
+    if not passed.issuperset(names):
+        print(f"not every test was found: {sorted(set(names) - passed)}")
         return 1
     for name in names:
         print(f"FLAKY: {name} failed once and passed alone; find the race")

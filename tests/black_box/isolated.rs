@@ -371,6 +371,13 @@ fn the_session_gets_new_files_and_commits_of_the_workspace() {
     let again = daemon.quack(&["refresh", "--session", "one"]).ok();
     assert_eq!(again, "project/one has everything that changed in the workspace.\n");
 
+    // So does a session that has no worker yet.
+    isolated(&daemon, &repo, "idle");
+    git(&repo, &["commit", "-q", "--allow-empty", "-m", "third"]);
+    let refreshed = daemon.quack(&["refresh", "--session", "idle"]).ok();
+    assert_eq!(refreshed, "Brought the commits of the workspace into project/idle.\n");
+    assert_eq!(bash(&daemon, "idle", "git log -1 --format=%s"), "third\n");
+
     // A conflict writes nothing.
     repo.write("mine.txt", "of the user\n");
     repo.write("other.txt", "other\n");

@@ -130,9 +130,7 @@ fn n_tuples_of(signature: &str) -> usize {
 
 /// Returns the number of parameters with a tuple pattern in a file, without those of its tests and of closures.
 fn n_tuples(text: &str) -> usize {
-    let lines = text.lines().take_while(|line| *line != "#[cfg(test)]");
-    let code: String = lines.map(|line| code_and_comment(line).0 + "\n").collect();
-    code.split("fn ").skip(1).map(n_tuples_of).sum()
+    crate::modules::code(text).split("fn ").skip(1).map(n_tuples_of).sum()
 }
 
 /// A number of parameters with a tuple pattern that is not `max`. A pair hides two parameters from clippy's limit.
@@ -227,11 +225,12 @@ mod tests {
             ),
             ("crates/a/src/d.rs", "fn f() {}\n#[cfg(test)]\nfn g((a, b): (A, B)) {}\n"),
             ("workers/a/src/a/tests.rs", "fn f((a, b): (A, B)) {}\n"),
+            ("crates/a/src/e.rs", "#[cfg(test)]\nmod tests;\nfn f((a, b): (A, B)) {}\n"),
         ]);
-        let expected = "2 parameters with a tuple pattern, not 1; split them or use a struct: \
-            [(\"crates/a/src/a.rs\", 1), (\"crates/a/src/b.rs\", 1)]";
+        let expected = "3 parameters with a tuple pattern, not 1; split them or use a struct: \
+            [(\"crates/a/src/a.rs\", 1), (\"crates/a/src/b.rs\", 1), (\"crates/a/src/e.rs\", 1)]";
         assert_eq!(tuple_complaints(&tree, 1).as_deref(), Some(expected));
-        assert_eq!(tuple_complaints(&tree, 2), None);
+        assert_eq!(tuple_complaints(&tree, 3), None);
         assert_eq!(tuple_complaints(&read_tree().unwrap(), MAX_TUPLES), None);
     }
 

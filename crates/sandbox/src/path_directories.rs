@@ -1,7 +1,8 @@
 //! Directories of `PATH` that the macOS profile shows.
 
 use crate::names::follow_trusted_links;
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, accessat, stat};
+use rustix::process::geteuid;
 use std::path::{Path, PathBuf};
 
 /// Most directories of `PATH` that are shown.
@@ -17,19 +18,22 @@ pub fn path_directories_blocking(path: &str, home: &Path) -> Vec<PathBuf> {
     absolute.filter_map(|at| follow_trusted_links(Path::new("/"), at, is_trusted).ok()).collect()
 }
 
-/// Whether no session can have made this link. The home and `/` are never workspaces, and a session cannot write a
-/// directory that the user cannot write.
+/// Whether no session can have made this link. The home and `/` are never workspaces. A session cannot write a directory
+/// of another user that this one cannot write; in a directory of its own user it can have taken the right away later.
 fn is_trusted_blocking(link: &Path, home: &Path) -> bool {
     let Some(directory) = link.parent() else { return false };
-    directory == home
-        || directory.parent().is_none()
-        || accessat(CWD, directory, Access::WRITE_OK, AtFlags::EACCESS).is_err()
+    let is_foreign = || {
+        let owner = stat(directory).map(|found| found.st_uid);
+        owner.is_ok_and(|owner| owner != geteuid().as_raw())
+            && accessat(CWD, directory, Access::WRITE_OK, AtFlags::EACCESS).is_err()
+    };
+    directory == home || directory.parent().is_none() || is_foreign()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     #[test]
     fn a_link_that_a_session_can_have_made_leads_nowhere() {
@@ -41,6 +45,8 @@ mod tests {
         let home = root.join("home");
         symlink("../keys", home.join("ws/planted")).unwrap();
         symlink("ws/bin", home.join("own")).unwrap();
+        let read_only = std::fs::Permissions::from_mode(0o555);
+        std::fs::set_permissions(home.join("ws"), read_only).unwrap();
         let text = ["ws/bin", "ws/planted", "own"].map(|one| home.join(one).display().to_string());
         let shown = path_directories_blocking(&format!("bin:{}", text.join(":")), &home);
         assert_eq!(shown, [home.join("ws/bin"), home.join("ws/bin")]);

@@ -34,6 +34,8 @@ pub struct MacPaths {
     pub toolchains: Vec<PathBuf>,
     /// `.git` nodes in the workspace, as found by a walk.
     pub repositories: Vec<PathBuf>,
+    /// Workspace of the user, if the session works in a copy of it.
+    pub original: Option<PathBuf>,
     /// Directory of the user's repository with the objects that the copy of an isolated session borrows, read-only.
     pub objects: Option<PathBuf>,
     /// Port of the session's network proxy on 127.0.0.1, which [`NetworkMode::Hosts`] needs. `None` without a proxy.
@@ -145,6 +147,10 @@ impl Seatbelt {
         let is_copy = places.workspace.starts_with(&places.state_dir);
         if is_copy {
             profile.hide_state(places);
+        }
+        // It may be in a directory that the session may read or write.
+        if let Some(original) = &places.original {
+            profile.forbid("deny file-read* file-write*", Extent::Tree, "ORIGINAL", original);
         }
         profile.rule("allow file-read*", "subpath", "WORKSPACE", &places.workspace);
         if let Some(objects) = &places.objects {
@@ -328,6 +334,7 @@ mod tests {
             temporary: "/private/var/folders/x/T/s1".into(),
             toolchains: vec!["/Users/u/.cargo/bin".into()],
             repositories: vec!["/Users/u/w/.git".into(), "/Users/u/w/a/b/.git".into()],
+            original: None,
             objects: None,
             proxy: Some(61_234),
         }

@@ -5,7 +5,17 @@ use std::path::{Path, PathBuf};
 
 /// Directories in the state directory that belong to the daemon, Pi and the app. The user owns everything else there:
 /// tests of clients create all their files, also workspaces, in one temporary directory.
-const KEPT: [&str; 6] = ["caches", "isolated", "pi-sessions", "placeholders", "run", "sessions"];
+const KEPT: [&str; 9] = [
+    "caches",
+    "checkpoints",
+    "isolated",
+    "journal",
+    "pi-sessions",
+    "placeholders",
+    "prompts",
+    "run",
+    "sessions",
+];
 
 /// Prefix of the names of run directories that were moved aside.
 const KEPT_ASIDE: &str = "run.old-";

@@ -39,6 +39,7 @@ mod tests {
                 "bin".into(),
             ],
             repositories: vec!["/Users/u/w/.git".into(), "/Users/u/w/a/b/.git".into()],
+            original: None,
             objects: None,
             proxy: Some(PROXY),
         }
@@ -300,6 +301,7 @@ mod tests {
             (READ, path("/Users/u/w/.git/config"), false),
             (READ, path("/Users/u/w/src/main.rs"), false),
             (WRITE, path("/Users/u/w/src/main.rs"), false),
+            (READ, path("/Users/u/w/tools/run"), false),
             (READ, path("/Users/u/state/isolated/s1/manifest"), false),
             (WRITE, path("/Users/u/state/isolated/s1/manifest"), false),
             (READ, path("/Users/u/state/isolated/s2/tree/src/main.rs"), false),
@@ -310,7 +312,9 @@ mod tests {
         let places = MacPaths {
             workspace: TREE.into(),
             repositories: vec![format!("{TREE}/.git").into()],
+            original: Some("/Users/u/w".into()),
             objects: Some("/Users/u/w/.git/objects".into()),
+            toolchains: vec!["/Users/u/w/tools".into()],
             ..places()
         };
         (places, decisions)
@@ -333,7 +337,14 @@ mod tests {
         all.push((policy(Profile::ReadOnly, NetworkMode::Off), places(), decisions));
         all.push((policy(Profile::WorkspaceWrite, NetworkMode::Off), home, secrets));
         let (copy, decisions) = in_a_copy();
-        all.push((policy(Profile::WorkspaceWrite, NetworkMode::Off), copy, decisions));
+        let mut above = policy(Profile::WorkspaceWrite, NetworkMode::Off);
+        all.push((above.clone(), copy.clone(), decisions.clone()));
+        // A directory that the session may write contains the workspace of the user.
+        above.writable_roots.push("/Users/u".into());
+        let decisions = decisions.into_iter().filter(|(_, object, is_allowed)| {
+            *is_allowed || matches!(object, Object::Path(path) if path.starts_with("/Users/u/w/"))
+        });
+        all.push((above, copy, decisions.collect()));
         all
     }
 

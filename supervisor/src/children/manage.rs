@@ -1,5 +1,4 @@
-//! Requests about one child, from the supervisor's own tasks or from the user: to evict or kill it, or to restart its
-//! deadlines. Handled by the session's actor.
+//! Requests to evict or kill one child, or to restart its deadlines. Handled by the session's actor.
 
 use super::heartbeat::HeartbeatDriver;
 use super::lifecycle::LifecycleDriver;

@@ -44,7 +44,8 @@ impl WorkerSource {
         }
     }
 
-    /// Makes sure that the next worker has a template with forks left. Does not wait for it.
+    /// Makes sure that the next worker has a template with forks left. Does not wait for it. Not for workers of
+    /// `worker.launcher`: a template starts without it.
     pub(super) fn prepare(&mut self, exe: &SelfExe) {
         use quackd_ipc::first::write_first_blocking;
         use quackd_protocol::worker::ToWorker;

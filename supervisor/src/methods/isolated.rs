@@ -93,6 +93,10 @@ pub(super) async fn isolated(
     };
     let answer = run(services, &session_id, &found.workspace_path, task).await?;
     let FromIsolate::Compared(report) = answer else { return Err(unusable()) };
+    if report.written && action == IsolatedAction::Refresh {
+        // A call during the refresh may have started a worker, which knows the earlier repository.
+        evict(&found).await?;
+    }
     if report.written && action != IsolatedAction::Refresh {
         const NAME: &str = "isolated_applied";
         let (files, is_undo) = (report.files.len(), action == IsolatedAction::Undo);
@@ -101,6 +105,12 @@ pub(super) async fn isolated(
     }
     data.report = report;
     Ok(data)
+}
+
+/// Evicts the session's worker before or after a refresh. Returns false if there is none, or if it is busy.
+async fn evict(found: &FoundSession) -> Result<bool, MethodError> {
+    let evict = Request::Evict(EvictionReason::Refreshed);
+    Ok(found.handle.send(Manage(ProcessKind::Worker, evict)).await?)
 }
 
 /// Prepares to bring the changes of the workspace into the copy.
@@ -116,9 +126,8 @@ async fn refresh(
     let mut keeps_git = !is_idle;
     if is_idle && !dry_run {
         // The worker protects names of the present repository of the copy, which may be made again.
-        let evict = Request::Evict(EvictionReason::Refreshed);
-        let is_gone = found.handle.send(Manage(ProcessKind::Worker, evict)).await?;
-        keeps_git = !is_gone;
+        keeps_git = !evict(found).await?
+            && caller.services.sessions.table.snapshot(&found.session_id).worker.is_up();
     }
     Ok(IsolateTask::Refresh {
         choice,

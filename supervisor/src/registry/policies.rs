@@ -1,4 +1,5 @@
-//! Sandbox policy of a session, resolved from the configuration, its workspace and the session.
+//! Sandbox policy of a session, resolved from the configuration, its workspace and the session. Also the changes of a
+//! session that clients ask for.
 //!
 //! Rules of hosts and searches of the web change at once. Other changes apply to workers that start later: a running one
 //! is replaced when nothing runs in it ([`crate::session::worker`]).

@@ -1,6 +1,7 @@
 //! Result of confining a worker: created by `platform`, used by the executor.
 
 use quackd_process::{SelfExe, SpawnThread};
+use quackd_protocol::policy::Policy;
 use quackd_protocol::worker::SandboxReport;
 use quackd_sandbox::Seatbelt;
 use quackd_sandbox::audit::Known;
@@ -16,6 +17,8 @@ pub(crate) struct ConfinementResult {
     pub(crate) report: SandboxReport,
     /// Path of an isolated session's copy, if commands do not see it at the path of the workspace.
     pub(crate) copy: Option<PathBuf>,
+    /// Policy of the tools, if it is not that of the first frame.
+    pub(crate) policy: Option<Policy>,
     /// True if the worker is confined.
     pub(crate) is_confined: bool,
     /// Process id of the worker in the supervisor's namespace.

@@ -77,11 +77,12 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
     }
     let toolbox = Toolbox::new(start.workspace.into(), start.run_dir.into(), env, start.safe_mode);
     let searches = Searches::default();
+    let policy = confined.policy.unwrap_or(start.sandbox.policy);
     let toolbox = toolbox
         .respecting_ignore_files(start.respect_ignore_files)
         .in_copy(confined.copy)
         .with_confinement(
-            Confinement::new(start.sandbox.policy, confined.is_confined, start.label)
+            Confinement::new(policy, confined.is_confined, start.label)
                 .with_read_only_mounts(confined.read_only_pins.clone())
                 .with_profile(confined.profile),
         )

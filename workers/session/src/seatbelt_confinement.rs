@@ -16,6 +16,7 @@ use quackd_sandbox::{
 };
 use quackd_tools::UserGit;
 use std::ffi::OsString;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 /// File with settings of git, in the directory for temporary files.
@@ -44,8 +45,8 @@ pub(crate) fn enter(
     sandbox_exec: &Path,
 ) -> Result<ConfinementResult, WorkerStartError> {
     let has_seatbelt = sandbox_exec.exists();
-    let policy = &start.sandbox.policy;
     let mut places = places(start);
+    let policy = &policy_of_places(&start.sandbox.policy, &places);
     if let Some(why) = refusal(start, &places, Some(sandbox_exec).filter(|_| !has_seatbelt)) {
         return Err(WorkerStartError::Confinement(why));
     }
@@ -101,6 +102,7 @@ pub(crate) fn enter(
         has_private_tmp: false,
         command_words: words(profile.as_ref()),
         read_only_words: words(read_only.as_ref()),
+        policy: Some(policy.clone()),
         profile,
         exe: None,
         known: None,
@@ -109,7 +111,7 @@ pub(crate) fn enter(
     })
 }
 
-/// Returns the reason why the session may not work in its workspace. `missing` is the program, if it does not exist.
+/// Returns the reason why the session may not start. `missing` is the path of `sandbox-exec`, if it does not exist.
 fn refusal(start: &Start, places: &MacPaths, missing: Option<&Path>) -> Option<String> {
     let needed = match (start.sandbox.tier, &start.sandbox.isolated) {
         (Some(Tier::M), _) => Some("tier M was asked for"),
@@ -124,10 +126,25 @@ fn refusal(start: &Start, places: &MacPaths, missing: Option<&Path>) -> Option<S
         let is_isolated = start.sandbox.isolated.is_some();
         return is_isolated.then(|| "full-access cannot be isolated".to_owned());
     }
-    let workspace = real(Path::new(&start.workspace));
+    if policy.hidden.iter().any(|hidden| places.workspace.starts_with(hidden)) {
+        return Some(format!("{} is hidden by the policy", places.workspace.display()));
+    }
+    let workspace = places.original.as_ref().unwrap_or(&places.workspace);
     let own = [places.run_dir.as_path(), &places.state_dir, &places.home];
-    let why = workspace_refusal(&workspace, own, &policy.hidden)?;
+    let why = workspace_refusal(workspace, own, &policy.hidden)?;
     Some(format!("{} {why}", workspace.display()))
+}
+
+/// Returns the policy for these places: what is hidden in the user's workspace is hidden in its copy too.
+fn policy_of_places(policy: &Policy, places: &MacPaths) -> Policy {
+    let in_copy = |hidden: &PathBuf| {
+        let beneath = hidden.strip_prefix(places.original.as_ref()?).ok()?;
+        Some(places.workspace.join(beneath)).filter(|_| beneath != Path::new(""))
+    };
+    let hidden: Vec<PathBuf> = policy.hidden.iter().filter_map(in_copy).collect();
+    let mut policy = policy.clone();
+    policy.hidden.extend(hidden);
+    policy
 }
 
 /// Lends the copy of an isolated session the objects of the user's repository. There they have the path that they have
@@ -139,11 +156,14 @@ fn prepare_copy_blocking(
     let tree = Root::open(&places.workspace)
         .map_err(|_missing| WorkerStartError::Confinement(NO_COPY.to_owned()))?;
     if let Some(objects) = &places.objects {
-        let line = format!("{}\n", objects.display());
-        let lend = |info| private_files::write_in_blocking(info, "alternates", &line);
-        let lent = tree.open_directory(Path::new(".git/objects/info")).and_then(lend);
-        lent.map_err(|source| WorkerStartError::System {
-            step: "cannot lend the copy the objects of the repository",
+        // A link could lead to any directory of the user, also to the daemon's own.
+        if real(objects) != *objects {
+            let why =
+                "the objects of the repository are elsewhere now; `quack discard` makes a new copy";
+            return Err(WorkerStartError::Confinement(why.to_owned()));
+        }
+        lend_blocking(&tree, objects).map_err(|source| WorkerStartError::System {
+            step: "cannot lend the copy the objects of the repository (`quack discard` makes a new copy)",
             source,
         })?;
     }
@@ -158,6 +178,20 @@ fn prepare_copy_blocking(
         more => format!(" and {more} more"),
     };
     Ok(vec![format!("ignored directories are not in the copy: {}{more}", names.join(", "))])
+}
+
+/// Writes the directory with the objects of the user's repository into the repository of the copy.
+fn lend_blocking(tree: &Root, objects: &Path) -> io::Result<()> {
+    let line = format!("{}\n", objects.display());
+    let mut found = String::new();
+    if let Ok(alternates) = tree.open_file(".git/objects/info/alternates") {
+        alternates.file.take(MAX_GIT_SETTINGS).read_to_string(&mut found).ok();
+    }
+    if found == line {
+        return Ok(());
+    }
+    let info = tree.open_directory(Path::new(".git/objects/info"))?;
+    private_files::write_in_blocking(info, "alternates", &line)
 }
 
 /// Returns the variables of confined commands.
@@ -206,8 +240,12 @@ fn real(path: &Path) -> PathBuf {
 fn places(start: &Start) -> MacPaths {
     let isolated = start.sandbox.isolated.as_ref();
     let copy = isolated.map(|isolated| Path::new(&isolated.directory).join("tree"));
-    let workspace = real(copy.as_deref().unwrap_or_else(|| Path::new(&start.workspace)));
-    let objects = isolated.and_then(|isolated| isolated.copied.objects.as_deref()).map(real);
+    let original = real(Path::new(&start.workspace));
+    let (workspace, original) = match &copy {
+        Some(copy) => (real(copy), Some(original)),
+        None => (original, None),
+    };
+    let objects = isolated.and_then(|isolated| isolated.copied.objects.clone());
     let home = real(Path::new(&start.sandbox.home));
     let path = start.env.iter().find(|(name, _)| name == "PATH");
     let toolchains = path.map(|(_, path)| path_directories_blocking(path, &home));
@@ -222,6 +260,7 @@ fn places(start: &Start) -> MacPaths {
         home,
         toolchains: toolchains.unwrap_or_default(),
         repositories,
+        original,
         objects,
         proxy: None,
         workspace,

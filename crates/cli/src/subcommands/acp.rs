@@ -17,7 +17,7 @@ pub(crate) async fn run(args: &AcpArgs, output: CliOutput) -> anyhow::Result<Exi
     let (input, reply) = (tokio::io::stdin(), tokio::io::stdout());
     quackd_acp::serve_lines(
         connector(ShellKeys::PassOn, output),
-        session_file::read_blocking as quackd_acp::ReadTranscript,
+        session_file::read_blocking,
         args.isolated,
         input,
         reply,

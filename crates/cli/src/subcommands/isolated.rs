@@ -110,6 +110,9 @@ pub(crate) async fn refresh(args: RefreshArgs, output: CliOutput) -> anyhow::Res
         let (written, session) = (n_written(report), name(&data.label));
         text.push_str(&match (has_conflicts, report.written, args.dry_run) {
             (true, _, _) => conflicts(report),
+            (_, true, _) if report.files.is_empty() => {
+                format!("Brought the commits of the workspace into {session}.\n")
+            }
             (_, true, _) => format!("Brought {written} of the workspace into {session}.\n"),
             (_, _, true) => format!("Would bring {written} of the workspace into {session}.\n"),
             _ => format!("{session} has everything that changed in the workspace.\n"),

@@ -1,5 +1,5 @@
-//! Deletes one entry of a directory with everything in it, at any depth. Called by `removal` and `caches`, and by
-//! [`crate::Home`] for a session's run directory.
+//! Deletes one entry of a directory with everything in it, at any depth. Called by `removal` and `caches`, by
+//! [`crate::Home`] for directories of a session, and by `quack uninstall`.
 //!
 //! Works by handles that follow no links. The walk has no recursion, and it opens at most [`MAX_OPEN`]
 //! directories and lists at most [`MAX_LISTED`] names of each at a time. It moves deeper directories to the top of the

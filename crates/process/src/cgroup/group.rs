@@ -80,7 +80,8 @@ impl Group {
         self.processes
     }
 
-    /// Takes a directory for the leaf of a command. Returns its number, for [`Group::give_back`], and its handle.
+    /// Takes a directory for the leaf of a command. Returns its number and its handle. The caller must give it
+    /// back with [`Group::give_back`].
     pub(super) fn take_directory(&self) -> io::Result<(usize, Directory)> {
         let take = |from| {
             move |slot: &(usize, &AtomicU8)| {

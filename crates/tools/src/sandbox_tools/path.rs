@@ -154,7 +154,7 @@ impl PathQuery {
                 ),
                 Some(Remedy::Words("write it by hand")),
             ),
-            (Some(rule), false) if self.tier == Some(Tier::M) && is_in_git(name) => told(
+            (Some(rule), false) if self.tier == Some(Tier::M) && name.starts_with(".git") => told(
                 PathAccess::ReadOnly,
                 format!("it is a protected name, which {}; the profile forbids it", rule.reason()),
                 Some(Remedy::Words("write it by hand")),

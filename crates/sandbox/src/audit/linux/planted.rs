@@ -3,7 +3,8 @@
 //! links. If `COMMIT_EDITMSG` is a link to `config`, the next commit overwrites the settings.
 //!
 //! [`git_directory`] opens the git directory of a `.git`, and [`look`] searches it within a [`Reach`]. Called by
-//! `report`. [`each`] searches several repositories with the tight limits of `sweep` and `snapshot`.
+//! `report`. [`each`] searches several repositories with tighter limits, for `sweep`, and through
+//! [`earlier`] for `snapshot`.
 
 use super::repository::{Base, RepositoryLayout, RepositoryLocation};
 use crate::confine::git::gitdir::{self, LinkedRepository};

@@ -1,4 +1,5 @@
-//! Identity of a directory, which tells whether it was replaced. Recorded by `plan`, checked by `mounts` and `overlay`.
+//! Identity of a directory, which tells whether it was replaced. Recorded by `plan`, `overlay` and `spawn`, checked by
+//! `mounts` and `overlay`.
 
 use rustix::fs::fstat;
 use std::io;

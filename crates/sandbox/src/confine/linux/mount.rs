@@ -1,4 +1,5 @@
-//! Mounts of a new tree, and what a read-only one shows. `plan` chooses them, and `mounts` carries them out.
+//! Mounts of a new tree, and files that are shown read-only. `plan`, `host_facts` and `entries` choose them, and `mounts`
+//! carries them out.
 
 use std::borrow::Cow;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
 //! The tree that becomes a worker's root: finds and creates mount points in it, always under its own handle and never
-//! through a link. Called by `mounts`, `overlay` and `kernel_files`.
+//! through a link. Called by `mounts`, `empty_mounts`, `overlay` and `kernel_files`.
 
 use super::detached::clone_tree;
 use super::error::{ConfineError, StepContext};

@@ -121,7 +121,8 @@ impl LoggedChange {
     }
 }
 
-/// The segment that gets the next change.
+/// The segment that gets the next change. Used while the journal is locked. After a failed `add` it is dropped: a part of
+/// the record may be in it.
 #[derive(Debug)]
 pub(super) struct OpenSegment {
     mark: u32,

@@ -1,4 +1,4 @@
-//! State of a session that applying, undoing, listing and recovery share.
+//! State of a session. Applying, undoing, listing and recovery share it.
 
 use super::author::ChangeAuthor;
 use super::session_journal::Journal;
@@ -6,7 +6,7 @@ use crate::Confinement;
 use crate::read_tracker::ReadTracker;
 use quackd_sandbox::Root;
 
-/// Session state for writing.
+/// Root, confinement and record of reads of the session whose files change.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JournalSession<'a> {
     /// Root of the workspace.

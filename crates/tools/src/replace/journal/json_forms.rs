@@ -1,4 +1,4 @@
-//! Forms of paths and digests in the lines of JSON of `manifest` and `change_log`.
+//! Forms of paths, digests and tags in the lines of JSON of `manifest` and `change_log`.
 
 /// Serializes a path as text if it is UTF-8, otherwise as bytes.
 pub(super) mod as_path {

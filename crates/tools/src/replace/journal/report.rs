@@ -1,4 +1,4 @@
-//! Result of applying or undoing, for each file.
+//! Result of applying or undoing, for each file, and the reasons why nothing was done.
 
 use super::undo_id::UndoId;
 use crate::search_common::text::shown;

@@ -47,6 +47,7 @@ impl World {
             temporary: self.at("run/tmp"),
             toolchains: vec![self.at("tools")],
             repositories: vec![self.at("ws/.git")],
+            original: None,
             objects: None,
             proxy: None,
         };

@@ -140,6 +140,7 @@ fn unconfined(
             notes,
         },
         copy: None,
+        policy: None,
         is_confined: false,
         spawn_thread: Some(spawn_thread),
         pid: std::process::id(),
@@ -284,6 +285,7 @@ impl ConfinementInputs {
         Ok(ConfinementResult {
             report: SandboxReport { git, ..report(start, notes) },
             copy: None,
+            policy: None,
             is_confined: true,
             spawn_thread: Some(spawn_thread),
             pid: confined.host_pid.unwrap_or_else(std::process::id),
@@ -344,6 +346,7 @@ impl ConfinementInputs {
         Ok(ConfinementResult {
             report: report(start, notes),
             copy: None,
+            policy: None,
             is_confined: true,
             spawn_thread: Some(spawn_thread),
             pid: std::process::id(),
