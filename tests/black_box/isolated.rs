@@ -371,7 +371,7 @@ fn the_session_gets_new_files_and_commits_of_the_workspace() {
     let again = daemon.quack(&["refresh", "--session", "one"]).ok();
     assert_eq!(again, "project/one has everything that changed in the workspace.\n");
 
-    // So does a session that has no worker yet.
+    // Also a session without a worker gets new commits.
     isolated(&daemon, &repo, "idle");
     git(&repo, &["commit", "-q", "--allow-empty", "-m", "third"]);
     let refreshed = daemon.quack(&["refresh", "--session", "idle"]).ok();

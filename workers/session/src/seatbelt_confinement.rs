@@ -135,7 +135,7 @@ fn refusal(start: &Start, places: &MacPaths, missing: Option<&Path>) -> Option<S
     Some(format!("{} {why}", workspace.display()))
 }
 
-/// Returns the policy for these places: what is hidden in the user's workspace is hidden in its copy too.
+/// Returns the policy for these places. Paths that are hidden in the user's workspace are also hidden in its copy.
 fn policy_of_places(policy: &Policy, places: &MacPaths) -> Policy {
     let in_copy = |hidden: &PathBuf| {
         let beneath = hidden.strip_prefix(places.original.as_ref()?).ok()?;
