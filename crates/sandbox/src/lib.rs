@@ -12,7 +12,9 @@
 
 pub mod audit;
 pub mod confine;
+pub mod git;
 pub mod git_config;
+mod pin;
 mod protected;
 mod root;
 mod seatbelt;
@@ -33,9 +35,10 @@ mod workspace_place;
 pub use error::{Kind, PathError, WriteError};
 pub use obeyed::{Held, Obeyed, Rule};
 pub use path_directories::path_directories_blocking;
+pub use pin::Pin;
 pub use protected::{is_git_directory, protected_name};
 pub use root::{CachedFile, Metadata, OpenFile, Root};
-pub use seatbelt::{MacPaths, SANDBOX_EXEC, Seatbelt};
+pub use seatbelt::{MANY_REPOSITORIES, MacPaths, SANDBOX_EXEC, Seatbelt};
 pub use staged::StagedTag;
 pub use target::{OtherNames, Purpose, StagedContent, Target};
 pub use version::FileVersion;

@@ -7,8 +7,12 @@
 
 mod spelling;
 
+use crate::git::GitDirectories;
+use crate::git::protected_names::{NAMES, PARENTS, WORKTREE_NAMES};
+use crate::pin::Pin;
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use spelling::Extent;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -32,14 +36,37 @@ pub struct MacPaths {
     /// Directories of `PATH` and toolchains in the home, readable only. A relative one, and one that contains the home, is
     /// left out.
     pub toolchains: Vec<PathBuf>,
-    /// `.git` nodes in the workspace, as found by a walk.
-    pub repositories: Vec<PathBuf>,
+    /// Git directories of the workspace and of the directories that the session may write.
+    pub git: GitDirectories,
+    /// Files that git's settings name, and the directories above them.
+    pub pins: Vec<Pin>,
     /// Workspace of the user, if the session works in a copy of it.
     pub original: Option<PathBuf>,
     /// Directory of the user's repository with the objects that the copy of an isolated session borrows, read-only.
     pub objects: Option<PathBuf>,
     /// Port of the session's network proxy on 127.0.0.1, which [`NetworkMode::Hosts`] needs. `None` without a proxy.
     pub proxy: Option<u16>,
+}
+
+impl MacPaths {
+    /// Whether every repository has rules of its own. Otherwise commands cannot make another one in the workspace, which the
+    /// session is told by [`MANY_REPOSITORIES`].
+    #[must_use]
+    pub fn has_rules_for_each_repository(&self) -> bool {
+        self.n_with_own_rules() == self.git.repositories.len()
+    }
+
+    /// Returns the number of repositories that get rules of their own.
+    fn n_with_own_rules(&self) -> usize {
+        let mut left = MAX_REPOSITORY_PATHS;
+        let fits = |path: &&PathBuf| {
+            let beneath = path.strip_prefix(&self.workspace).unwrap_or(path);
+            let length = beneath.as_os_str().len();
+            left = left.saturating_sub(length);
+            0 < left
+        };
+        self.git.repositories.iter().take(MAX_REPOSITORIES).take_while(fits).count()
+    }
 }
 
 /// A profile with its parameters.
@@ -113,17 +140,18 @@ const NETWORK: &str = "\
 /// Forbids creating, renaming and removing a directory.
 const PIN: &str = "deny file-write-create file-write-unlink";
 
-/// Names in a repository that must not change.
-const GIT_NAMES: [&str; 8] = [
-    "hooks",
-    "config",
-    "config.worktree",
-    "commondir",
-    "info",
-    "objects/info/alternates",
-    "modules",
-    "worktrees",
-];
+/// Maximum number of repositories with rules of their own.
+const MAX_REPOSITORIES: usize = 128;
+
+/// Maximum length of their paths together, in bytes. The system limits the length of an argument, and each letter of a
+/// path becomes about a dozen characters of a pattern.
+const MAX_REPOSITORY_PATHS: usize = 3_000;
+
+/// Number of paths that a rule names beside its pattern, in case that macOS understands the pattern otherwise.
+const MAX_NAMED: usize = 32;
+
+/// What a session with more repositories than [`MAX_REPOSITORIES`] is told, to be read after the workspace.
+pub const MANY_REPOSITORIES: &str = "has more than 128 git repositories, or long paths to them: commands cannot make another one in it";
 
 impl Seatbelt {
     /// Creates the profile of a policy. `None` for full access, which has none.
@@ -155,6 +183,9 @@ impl Seatbelt {
         profile.rule("allow file-read*", "subpath", "WORKSPACE", &places.workspace);
         if let Some(objects) = &places.objects {
             profile.rule("allow file-read*", "subpath", "OBJECTS", objects);
+        }
+        for repository in &places.git.outside {
+            profile.rule(beside, "subpath", "OUTSIDE", repository);
         }
         if policy.may_write() {
             profile.rule("allow file-write*", "subpath", "WRITE", &places.workspace);
@@ -235,10 +266,7 @@ impl Seatbelt {
 
     /// Adds a rule that forbids something about every spelling of a path.
     fn forbid(&mut self, action: &str, extent: Extent, name: &str, path: &Path) {
-        let matcher = match extent {
-            Extent::Name => "literal",
-            Extent::Tree => "subpath",
-        };
+        let matcher = matcher(extent);
         let Some(pattern) = spelling::pattern(path, extent) else {
             return self.rule(action, matcher, name, path);
         };
@@ -272,25 +300,68 @@ impl Seatbelt {
         }
     }
 
-    /// Forbids creating and unlinking the names and their parent directories. Otherwise a rename would bypass the
-    /// rule.
+    /// Forbids changes of what decides what git runs: the names in each git directory, and the files that its settings
+    /// name. Also forbids creating and unlinking the directories above. Otherwise a rename would bypass the rules.
     fn protect(&mut self, policy: &Policy, places: &MacPaths) {
-        for git in &places.repositories {
-            for name in GIT_NAMES {
-                self.forbid("deny file-write*", Extent::Tree, "GIT", &git.join(name));
-            }
-            // The directories on the way to the last of these names.
-            for name in ["objects", "objects/info"] {
-                self.forbid(PIN, Extent::Name, "PIN", &git.join(name));
-            }
-            let above = git.ancestors().take_while(|above| *above != places.workspace);
-            for directory in above {
-                self.forbid(PIN, Extent::Name, "PIN", directory);
+        let (own, others) = places.git.repositories.split_at(places.n_with_own_rules());
+        self.forbid_names("deny file-write*", Extent::Tree, "GIT", own, &NAMES);
+        self.forbid_names(PIN, Extent::Name, "PIN", own, &PARENTS);
+        if !others.is_empty() {
+            self.forbid_at_any_depth(&places.workspace);
+        }
+
+        let worktrees = &places.git.worktrees;
+        self.forbid_names("deny file-write*", Extent::Tree, "WORKTREE", worktrees, &WORKTREE_NAMES);
+        let read_only = places.pins.iter().filter(|pin| pin.read_only).map(|pin| pin.at.clone());
+        let read_only: Vec<_> = read_only.chain(places.git.read_only.iter().cloned()).collect();
+        self.forbid_names("deny file-write*", Extent::Tree, "FIXED", &read_only, &[]);
+
+        let roots = policy.writable_roots.iter().chain(&places.git.outside);
+        let roots: BTreeSet<&Path> =
+            roots.chain([&places.workspace]).map(PathBuf::as_path).collect();
+        let kept = own.iter().chain(worktrees).chain(&read_only);
+        let kept = kept.chain(places.pins.iter().map(|pin| &pin.at));
+        let above = kept.flat_map(|path| path.ancestors().take_while(|at| !roots.contains(at)));
+        let above: BTreeSet<PathBuf> = above.map(Path::to_path_buf).collect();
+        self.forbid_names(PIN, Extent::Name, "PIN", &Vec::from_iter(above), &[]);
+        roots.into_iter().for_each(|root| self.pin(root));
+    }
+
+    /// Forbids something about names in directories; without names, about the directories.
+    fn forbid_names(
+        &mut self,
+        action: &str,
+        extent: Extent,
+        name: &str,
+        directories: &[PathBuf],
+        names: &[&str],
+    ) {
+        if directories.is_empty() {
+            return;
+        }
+        let matcher = matcher(extent);
+        let mut filters = String::new();
+        for directory in directories.iter().take(MAX_NAMED) {
+            let beneath = names.iter().map(|name| directory.join(name));
+            let itself = names.is_empty().then(|| directory.clone());
+            for path in beneath.chain(itself) {
+                let parameter = self.parameter(name, &path);
+                let _written = write!(filters, " ({matcher} (param \"{parameter}\"))");
             }
         }
-        self.pin(&places.workspace);
-        for root in &policy.writable_roots {
-            self.pin(root);
+        let pattern = spelling::pattern_of(directories, names, extent);
+        let _written = writeln!(self.text, "({action}{filters} (regex #\"{pattern}\"))");
+    }
+
+    /// Forbids changes of the names in every `.git` of a directory, and making another `.git`.
+    fn forbid_at_any_depth(&mut self, above: &Path) {
+        for (action, extent, names) in [
+            ("deny file-write*", Extent::Tree, NAMES.as_slice()),
+            (PIN, Extent::Name, PARENTS.as_slice()),
+            (PIN, Extent::Name, &[]),
+        ] {
+            let pattern = spelling::pattern_at_any_depth(above, ".git", names, extent);
+            let _written = writeln!(self.text, "({action} (regex #\"{pattern}\"))");
         }
     }
 
@@ -321,6 +392,13 @@ impl Seatbelt {
     }
 }
 
+fn matcher(extent: Extent) -> &'static str {
+    match extent {
+        Extent::Name => "literal",
+        Extent::Tree => "subpath",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -333,7 +411,11 @@ mod tests {
             home: "/Users/u".into(),
             temporary: "/private/var/folders/x/T/s1".into(),
             toolchains: vec!["/Users/u/.cargo/bin".into()],
-            repositories: vec!["/Users/u/w/.git".into(), "/Users/u/w/a/b/.git".into()],
+            git: GitDirectories {
+                repositories: vec!["/Users/u/w/.git".into(), "/Users/u/w/a/b/.git".into()],
+                ..GitDirectories::default()
+            },
+            pins: Vec::new(),
             original: None,
             objects: None,
             proxy: Some(61_234),
@@ -371,7 +453,7 @@ mod tests {
     fn no_path_can_be_a_rule() {
         let mut places = places();
         places.workspace = "/w\")(allow default)(deny file-read* (subpath \"/x".into();
-        places.repositories = vec![places.workspace.join(".git")];
+        places.git.repositories = vec![places.workspace.join(".git")];
         let profile = Seatbelt::new(&Policy::default(), &places).unwrap();
         assert!(!profile.text.contains("allow default") && is_balanced(&profile.text));
         let policy = Policy { hidden: vec!["/h\"".into()], ..Policy::default() };

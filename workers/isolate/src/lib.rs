@@ -20,7 +20,8 @@ use quackd_protocol::isolate::{
     EXPORTED_COMMITS, FromIsolate, IsolateRequest, IsolateTask, TO_ISOLATE_TAGS, ToIsolate,
 };
 use quackd_protocol::worker::EXIT_TERMINAL;
-use quackd_sandbox::confine::{enter_isolate, user_excludes_blocking};
+use quackd_sandbox::confine::enter_isolate;
+use quackd_sandbox::git::user_excludes_blocking;
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,8 @@
 use crate::tracked;
 use quackd_isolate::{Cause, Checkpoints, IsolateError, RecordedFiles};
 use quackd_protocol::isolate::{CheckpointAction, CheckpointRequest, FromIsolate};
-use quackd_sandbox::confine::{enter_isolate, user_excludes_blocking};
+use quackd_sandbox::confine::enter_isolate;
+use quackd_sandbox::git::user_excludes_blocking;
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
 use std::io;

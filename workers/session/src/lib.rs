@@ -26,7 +26,9 @@ mod seatbelt_confinement;
 mod stage0;
 mod start_error;
 mod streaming;
+mod trees;
 mod updates;
+mod user_git;
 mod web;
 
 pub use platform::run_role;

@@ -5,25 +5,30 @@
 use crate::confinement_result::ConfinementResult;
 use crate::private_files;
 use crate::start_error::WorkerStartError;
+use crate::trees::{
+    LOOK_LIMIT, MAX_NOTES, Tree, hold_roots, known_without_limits, named_files, notes_of,
+    repositories, too_many_repositories, trees_of,
+};
+use crate::user_git::{of_user, user_settings, write_settings_blocking};
 use quackd_process::{SessionPaths, find_processes_by_list, split_off_monitor_of};
 use quackd_protocol::foreign_text::one_line_cut;
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::Tier;
 use quackd_protocol::worker::{IsolatedStart, SandboxReport, Start};
+use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::PrivateNetwork;
+use quackd_sandbox::git::{self, GitDirectories};
 use quackd_sandbox::{
-    MacPaths, Root, Seatbelt, git_config, path_directories_blocking, workspace_refusal,
+    MANY_REPOSITORIES, MacPaths, Root, Seatbelt, path_directories_blocking, workspace_refusal,
 };
-use quackd_tools::UserGit;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-/// File with settings of git, in the directory for temporary files.
-const GIT_SETTINGS: &str = "gitconfig";
-
-/// Largest file of git's settings that is read, in bytes.
-const MAX_GIT_SETTINGS: u64 = 1024 * 1024;
+/// Largest file of the copy's repository that is read, in bytes.
+const MAX_ALTERNATES: u64 = 1024 * 1024;
 
 /// Error of an isolated session whose copy was not completed or was deleted.
 pub(crate) const NO_COPY: &str =
@@ -46,22 +51,31 @@ pub(crate) fn enter(
 ) -> Result<ConfinementResult, WorkerStartError> {
     let has_seatbelt = sandbox_exec.exists();
     let mut places = places(start);
-    let policy = &policy_of_places(&start.sandbox.policy, &places);
+    let policy = policy_of_places(&start.sandbox.policy, &places);
+    let (policy, roots, mut notes) = hold_roots(policy, &places.home);
     if let Some(why) = refusal(start, &places, Some(sandbox_exec).filter(|_| !has_seatbelt)) {
         return Err(WorkerStartError::Confinement(why));
     }
     let isolated = start.sandbox.isolated.as_ref();
-    let notes = match isolated {
-        Some(isolated) => prepare_copy_blocking(&places, isolated)?,
-        None => Vec::new(),
+    if let Some(isolated) = isolated {
+        notes.extend(prepare_copy_blocking(&places, isolated)?);
+    }
+    let settings = user_settings(start);
+    let is_limited = has_seatbelt && policy.profile != Profile::FullAccess;
+    let known = if is_limited {
+        Some(look_blocking(start, policy.may_write(), &roots, &mut places, &mut notes)?)
+    } else {
+        known_without_limits(start)
     };
+    notes.truncate(MAX_NOTES);
+    drop(roots);
     split_off_monitor_of(cgroup)
         .map_err(|source| WorkerStartError::System { step: "cannot start the monitor", source })?;
     find_processes_by_list();
     private_files::make_directory_blocking(&places.temporary)
         .map_err(|source| WorkerStartError::System { step: "cannot make a directory", source })?;
     let private_network = match policy.network_mode() {
-        NetworkMode::Hosts if has_seatbelt && policy.profile != Profile::FullAccess => {
+        NetworkMode::Hosts if is_limited => {
             let made = PrivateNetwork::on_the_machine();
             Some(made.map_err(|source| WorkerStartError::System {
                 step: "cannot listen for the network proxy",
@@ -78,7 +92,7 @@ pub(crate) fn enter(
         words.unwrap_or_default()
     };
     let read_only = profile(&Policy { profile: Profile::ReadOnly, ..policy.clone() });
-    let profile = profile(policy);
+    let profile = profile(&policy);
     let is_confined = profile.is_some();
     Ok(ConfinementResult {
         report: SandboxReport {
@@ -93,7 +107,7 @@ pub(crate) fn enter(
         is_confined,
         spawn_thread: None,
         pid: std::process::id(),
-        env: if is_confined { variables_blocking(&places)? } else { Vec::new() },
+        env: if is_confined { variables_blocking(&places, &settings)? } else { Vec::new() },
         pins: Vec::new(),
         read_only_pins: Vec::new(),
         absent: Vec::new(),
@@ -102,11 +116,11 @@ pub(crate) fn enter(
         has_private_tmp: false,
         command_words: words(profile.as_ref()),
         read_only_words: words(read_only.as_ref()),
-        policy: Some(policy.clone()),
+        policy: Some(policy),
         profile,
         exe: None,
-        known: None,
-        user_git: UserGit::default(),
+        known,
+        user_git: of_user(&settings),
         private_network,
     })
 }
@@ -185,7 +199,7 @@ fn lend_blocking(tree: &Root, objects: &Path) -> io::Result<()> {
     let line = format!("{}\n", objects.display());
     let mut found = String::new();
     if let Ok(alternates) = tree.open_file(".git/objects/info/alternates") {
-        alternates.file.take(MAX_GIT_SETTINGS).read_to_string(&mut found).ok();
+        alternates.file.take(MAX_ALTERNATES).read_to_string(&mut found).ok();
     }
     if found == line {
         return Ok(());
@@ -194,43 +208,62 @@ fn lend_blocking(tree: &Root, objects: &Path) -> io::Result<()> {
     private_files::write_in_blocking(info, "alternates", &line)
 }
 
-/// Returns the variables of confined commands.
-///
-/// The profile hides the user's settings of git, and git fails if it may not read them. So the session has a file with
-/// the user's name and email address, and files of ignored names and of attributes, which are empty, instead of the
-/// default ones in the home.
-fn variables_blocking(places: &MacPaths) -> Result<Vec<(&'static str, String)>, WorkerStartError> {
-    let mut settings = git_user_blocking(&places.home.join(".gitconfig"));
-    settings.push_str("[core]\n");
-    for key in ["excludesFile", "attributesFile"] {
-        settings.push_str(&format!("\t{key} = /dev/null\n"));
+/// Finds what must not change in the directories that the session may write, and adds it to the places. Returns what the
+/// audit compares. Adds notes on what is not protected.
+fn look_blocking(
+    start: &Start,
+    may_write: bool,
+    roots: &[(PathBuf, OwnedFd)],
+    places: &mut MacPaths,
+    notes: &mut Vec<String>,
+) -> Result<Known, WorkerStartError> {
+    let until = Instant::now() + LOOK_LIMIT;
+    let path = places.workspace.clone();
+    let workspace = git::hold_directory_blocking(&path)
+        .map_err(|source| WorkerStartError::System { step: "cannot open the workspace", source })?;
+    let found = repositories(&workspace, until)
+        .map_err(|source| WorkerStartError::System { step: "cannot read the workspace", source })?;
+    let known = Known::from(&found);
+    if !may_write {
+        return Ok(known);
     }
-    private_files::write_blocking(&places.temporary, GIT_SETTINGS, &settings).map_err(
-        |source| WorkerStartError::System { step: "cannot write the settings of git", source },
-    )?;
-    Ok(vec![
-        ("TMPDIR", places.temporary.display().to_string()),
-        ("GIT_CONFIG_GLOBAL", places.temporary.join(GIT_SETTINGS).display().to_string()),
-    ])
+    if found.has_more_repositories {
+        return Err(too_many_repositories());
+    }
+
+    let trees = trees_of(Tree { handle: &workspace, path: &path, found }, roots, until)?;
+    let visible: Vec<&Path> = trees.iter().map(|tree| tree.path).collect();
+    for tree in &trees {
+        places.git.add_blocking(&tree.as_writable(), &visible);
+    }
+    // Those that are found by their name come last: all of them have a rule, however many there are.
+    places.git.repositories.sort_by_key(|git| git.file_name() == Some(OsStr::new(".git")));
+    notes.extend(notes_of(&places.git.troubles));
+    if !places.has_rules_for_each_repository() {
+        notes.push(format!("{} {MANY_REPOSITORIES}", path.display()));
+    }
+
+    let settings = git::UserSettings::read_blocking(Path::new(&start.sandbox.home), &start.env);
+    let named = named_files(&trees, &settings, until, notes);
+    places.pins.clone_from(&named.pins);
+    Ok(known.naming(&named))
 }
 
-/// Returns settings of git with the user's name and email address, as far as the user's file has them.
-fn git_user_blocking(file: &Path) -> String {
-    let is_small = |file: &std::fs::Metadata| file.is_file() && file.len() <= MAX_GIT_SETTINGS;
-    let text = file.metadata().ok().filter(is_small).and_then(|_| std::fs::read(file).ok());
-    let text = text.unwrap_or_default();
-    let entries = git_config::parse(&String::from_utf8_lossy(&text));
-    let mut settings = String::from("[user]\n");
-    for key in ["name", "email"] {
-        // The last one counts, as for git.
-        let last = entries.iter().rev().find(|entry| entry.is("user", key));
-        let value = last.and_then(|entry| entry.value.as_deref()).unwrap_or_default();
-        if !value.is_empty() && !value.contains(char::is_control) {
-            let value = value.replace('\\', "\\\\").replace('"', "\\\"");
-            settings.push_str(&format!("\t{key} = \"{value}\"\n"));
-        }
-    }
-    settings
+/// Returns the variables of confined commands.
+///
+/// The profile hides the user's settings of git, and git fails if it may not read them. So the session has files of its
+/// own, also of ignored names and of attributes, instead of the default ones in the home.
+fn variables_blocking(
+    places: &MacPaths,
+    settings: &git::CarriedSettings,
+) -> Result<Vec<(&'static str, String)>, WorkerStartError> {
+    let mut settings = settings.clone();
+    settings.excludes.get_or_insert_default();
+    settings.attributes.get_or_insert_default();
+    let settings = write_settings_blocking(&places.temporary, &settings).map_err(|source| {
+        WorkerStartError::System { step: "cannot write the settings of git", source }
+    })?;
+    Ok(vec![("TMPDIR", places.temporary.display().to_string()), ("GIT_CONFIG_GLOBAL", settings)])
 }
 
 fn real(path: &Path) -> PathBuf {
@@ -250,37 +283,17 @@ fn places(start: &Start) -> MacPaths {
     let path = start.env.iter().find(|(name, _)| name == "PATH");
     let toolchains = path.map(|(_, path)| path_directories_blocking(path, &home));
     let run_dir = real(Path::new(&start.run_dir));
-    let repository = workspace.join(".git");
-    let repositories: Vec<PathBuf> =
-        repository.exists().then_some(repository).into_iter().collect();
     MacPaths {
         temporary: run_dir.join("tmp"),
         run_dir,
         state_dir: real(Path::new(&start.sandbox.state_dir)),
         home,
         toolchains: toolchains.unwrap_or_default(),
-        repositories,
+        git: GitDirectories::default(),
+        pins: Vec::new(),
         original,
         objects,
         proxy: None,
         workspace,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_and_the_address_of_the_user_are_kept_and_nothing_else() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("gitconfig");
-        assert_eq!(git_user_blocking(&file), "[user]\n");
-        let text =
-            "[user]\nname = A\nemail = a@b\nname = \"A \\\"B\\\" \\\\ C\"\n[core]\npager = evil\n";
-        std::fs::write(&file, text).unwrap();
-        let expected = "[user]\n\tname = \"A \\\"B\\\" \\\\ C\"\n\temail = \"a@b\"\n";
-        assert_eq!(git_user_blocking(&file), expected);
-        assert_eq!(git_config::parse(expected)[0].value.as_deref(), Some("A \"B\" \\ C"));
     }
 }

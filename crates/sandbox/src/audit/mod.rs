@@ -7,12 +7,21 @@
 //!
 //! All reads use handles, have limits and follow no links. Git is never run. Every reported name is one line of
 //! bounded length.
-//!
-//! On other systems than Linux nothing is found, and the report is marked as incomplete.
 
-mod platform;
-
-pub use platform::*;
+mod budget;
+mod git_names;
+mod hidden;
+mod manifest;
+mod names;
+mod planted;
+mod report;
+mod reported;
+mod repository;
+mod set_aside;
+mod snapshot;
+mod sweep;
+mod unlisted;
+mod wanted;
 
 /// Change of one watched name.
 pub use quackd_protocol::client::AuditFile as Change;
@@ -23,11 +32,9 @@ pub use quackd_protocol::client::AuditPlanted as Planted;
 /// Result of an audit.
 pub use quackd_protocol::client::AuditReport as Report;
 
-/// Limits of an audit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Budget {
-    /// Maximum number of directory entries to read.
-    pub entries: u64,
-    /// Deadline. A late audit is incomplete.
-    pub until: std::time::Instant,
-}
+pub use budget::Budget;
+pub use names::WatchedNames;
+pub use report::audit_blocking;
+pub use set_aside::SetAside;
+pub use snapshot::{Known, Snapshot};
+pub use sweep::{Check, Checked};

@@ -101,12 +101,6 @@ fn apply(profile: &Seatbelt) -> io::Result<()> {
     Err(io::Error::other(format!("the system refuses the profile: {why}")))
 }
 
-/// Returns `None`: the copy follows only the ignore files of the workspace here.
-#[must_use]
-pub fn user_excludes_blocking(_home: &Path, _workspace: &Path) -> Option<String> {
-    None
-}
-
 /// Returns the missing layer.
 ///
 /// # Errors

@@ -4,7 +4,7 @@
 //! removal of placeholders).
 //!
 //! The order of a start in tiers A and B, all while the process has one thread:
-//! 1. [`HostFacts::gather_blocking`] inspects the machine, [`git::Walk`] finds repositories, and [`MountPlan::new`]
+//! 1. [`HostFacts::gather_blocking`] inspects the machine, [`crate::git::Walk`] finds repositories, and [`MountPlan::new`]
 //!    decides what is visible;
 //! 2. [`split`] creates the namespaces: the calling process is the monitor, its child is process 1;
 //! 3. [`Init::enter`] builds the planned tree, drops all privileges, and forks the worker.

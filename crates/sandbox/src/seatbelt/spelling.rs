@@ -7,7 +7,8 @@
 //! A pattern has letters, digits and a few signs only. Every other character becomes a class, so no directory name can
 //! be parsed as a rule.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
 
 /// Extent of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,22 +30,82 @@ const PLAIN: &str = "/-_ ,=@%~";
 /// Letters outside of ASCII are not compared: each stands for every other one, with or without a letter of ASCII under
 /// an accent. So a pattern can also match a similar name.
 pub(super) fn pattern(path: &Path, extent: Extent) -> Option<String> {
-    if !has_other_spellings(path) {
-        return None;
+    has_other_spellings(path).then(|| pattern_of(&[path.to_path_buf()], &[], extent))
+}
+
+/// Returns the pattern of `names`, relative paths, in each of the directories; without names, of the directories.
+pub(super) fn pattern_of(directories: &[PathBuf], names: &[&str], extent: Extent) -> String {
+    let mut pattern = format!("^{}", any_of(directories.iter().map(PathBuf::as_path)));
+    if !names.is_empty() {
+        pattern.push_str(&any_of(names.iter().map(Path::new)));
     }
-    let text = path.to_string_lossy();
-    let all: Vec<char> = text.chars().collect();
-    let mut pattern = "^".to_owned();
+    pattern + end(extent)
+}
+
+/// Like [`pattern_of`], for every directory `name` at any depth of `above`.
+pub(super) fn pattern_at_any_depth(
+    above: &Path,
+    name: &str,
+    names: &[&str],
+    extent: Extent,
+) -> String {
+    let mut pattern = format!("^{}(/.*)?", any_of([above]));
+    for paths in [&[name], names].into_iter().filter(|paths| !paths.is_empty()) {
+        pattern.push_str(&any_of(paths.iter().map(Path::new)));
+    }
+    pattern + end(extent)
+}
+
+fn end(extent: Extent) -> &'static str {
+    match extent {
+        Extent::Name => "$",
+        Extent::Tree => "(/|$)",
+    }
+}
+
+/// Names that a pattern matches one after the other.
+#[derive(Default)]
+struct Names {
+    next: BTreeMap<String, Names>,
+    is_end: bool,
+}
+
+/// Returns the pattern of one of several paths. What their beginnings have in common is in it once.
+fn any_of<'a>(paths: impl IntoIterator<Item = &'a Path>) -> String {
+    let mut all = Names::default();
+    for path in paths {
+        let mut last = &mut all;
+        for part in path.components().filter(|part| matches!(part, Component::Normal(_))) {
+            let name = part.as_os_str().to_string_lossy().into_owned();
+            last = last.next.entry(name).or_default();
+        }
+        last.is_end = true;
+    }
+    all.pattern()
+}
+
+impl Names {
+    fn pattern(&self) -> String {
+        let all = self.next.iter().map(|(name, rest)| spelled(name) + &rest.pattern());
+        let all: Vec<String> = all.collect();
+        match all.as_slice() {
+            [] => String::new(),
+            [only] if !self.is_end => only.clone(),
+            _ => format!("({}){}", all.join("|"), if self.is_end { "?" } else { "" }),
+        }
+    }
+}
+
+/// Returns the pattern of a name after a slash.
+fn spelled(name: &str) -> String {
+    let mut pattern = String::new();
+    let all: Vec<char> = std::iter::once('/').chain(name.chars()).collect();
     for (index, &one) in all.iter().enumerate() {
         let before = index.checked_sub(1).and_then(|index| all.get(index));
         let after = all.get(index + 1);
         push(&mut pattern, one, before.copied(), after.copied());
     }
-    pattern.push_str(match extent {
-        Extent::Name => "$",
-        Extent::Tree => "(/|$)",
-    });
-    Some(pattern)
+    pattern
 }
 
 fn has_other_spellings(path: &Path) -> bool {
@@ -142,6 +203,31 @@ mod tests {
             assert!(!matches(path, Extent::Tree, other), "{path} {other}");
         }
         assert!(!matches("/w/.git", Extent::Name, "/w/.git/x"));
+    }
+
+    #[test]
+    fn a_pattern_of_several_paths_matches_each_of_them_and_no_other() {
+        let directories = ["/w/.git", "/w/a/.git", "/w/a/b/.git", "/w/c"].map(PathBuf::from);
+        let regex = |pattern: String| RegexBuilder::new(&pattern).unicode(false).build().unwrap();
+        let names = regex(pattern_of(&directories, &["hooks", "objects/info"], Extent::Tree));
+        let alone = regex(pattern_of(&directories, &[], Extent::Name));
+        let deep = pattern_at_any_depth(Path::new("/w"), ".git", &["hooks"], Extent::Tree);
+        let deep = regex(deep);
+        for directory in directories {
+            let directory = directory.to_str().unwrap();
+            for (name, is_one) in [("hooks", true), ("Hooks/x", true), ("objects", false)] {
+                let path = format!("{directory}/{name}");
+                assert_eq!(names.is_match(path.as_bytes()), is_one, "{path}");
+                let is_deep = is_one && directory.ends_with(".git");
+                assert_eq!(deep.is_match(path.as_bytes()), is_deep, "{path}");
+                assert!(!alone.is_match(path.as_bytes()), "{path}");
+            }
+            assert!(alone.is_match(directory.to_uppercase().as_bytes()), "{directory}");
+        }
+        for other in ["/w/a/hooks", "/w/hooks", "/v/w/.git/hooks", "/w/x.git/hooks"] {
+            assert!(!names.is_match(other.as_bytes()), "{other}");
+            assert!(!deep.is_match(other.as_bytes()), "{other}");
+        }
     }
 
     #[test]

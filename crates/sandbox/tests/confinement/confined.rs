@@ -4,8 +4,10 @@ use quackd_protocol::policy::{Policy, Profile};
 use quackd_protocol::tiers::GitProtection;
 use quackd_sandbox::confine::ConfinementLimits;
 use quackd_sandbox::confine::{
-    HostFacts, Monitor, MountPlan, SessionDirs, Side, enter_alone, git, rules_alone_blocking, split,
+    HostFacts, Monitor, MountPlan, SessionDirs, Side, enter_alone, git_mounts,
+    rules_alone_blocking, split,
 };
+use quackd_sandbox::git;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use serde::{Deserialize, Serialize};
@@ -72,7 +74,8 @@ impl Request {
         };
         plan.limits = self.limits();
         let registry = self.state_dir.join("placeholders");
-        let mut placeholders = git::Placeholders::open_blocking(&registry).expect("registry");
+        let mut placeholders =
+            git_mounts::Placeholders::open_blocking(&registry).expect("registry");
         self.protect(&mut plan, &workspace, &found, &mut placeholders);
         let gathered = start.elapsed();
         let init = match split(workspace.as_fd(), plan.network) {
@@ -107,18 +110,18 @@ impl Request {
         plan: &mut MountPlan,
         workspace: &OwnedFd,
         found: &git::FoundRepositories,
-        placeholders: &mut git::Placeholders,
+        placeholders: &mut git_mounts::Placeholders,
     ) {
         if !self.policy.may_write() {
             return;
         }
-        let settings = git::ProtectionSettings {
+        let settings = git_mounts::ProtectionSettings {
             mode: if self.names { GitProtection::Names } else { GitProtection::Top },
             until: Instant::now() + Duration::from_secs(60),
             visible: &[&self.workspace],
         };
         let protection =
-            git::protect_blocking(workspace, &self.workspace, found, settings, placeholders);
+            git_mounts::protect_blocking(workspace, &self.workspace, found, settings, placeholders);
         let protection = protection.expect("protect");
         for trouble in &protection.troubles {
             eprintln!("trouble: {} {}", trouble.path.display(), trouble.what);

@@ -1,7 +1,8 @@
 //! Repositories in the workspace: commits work, and nothing that a later git would run can be planted.
 
 use crate::world::{CANARY, World};
-use quackd_sandbox::confine::git;
+use quackd_sandbox::confine::git_mounts;
+use quackd_sandbox::git;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -202,7 +203,11 @@ fn nothing_is_left(world: &World) {
     wait_until(|| {
         world.at("ws/.git/commondir").exists() && world.at("ws/.git/info/attributes").exists()
     });
-    assert_eq!(git::clean_blocking(&registry).unwrap().removed, 0, "taken from a living worker");
+    assert_eq!(
+        git_mounts::clean_blocking(&registry).unwrap().removed,
+        0,
+        "taken from a living worker"
+    );
     assert!(world.at("ws/.git/commondir").exists());
     // The monitor is killed; the kernel ends the others.
     running.kill().unwrap();
@@ -210,7 +215,7 @@ fn nothing_is_left(world: &World) {
     // Process 1 may take a moment to end; until then the repository is in use.
     let removed = std::cell::Cell::new(0);
     wait_until(|| {
-        removed.set(removed.get() + git::clean_blocking(&registry).unwrap().removed);
+        removed.set(removed.get() + git_mounts::clean_blocking(&registry).unwrap().removed);
         removed.get() >= 4
     });
     assert_eq!(listing(&world), before);

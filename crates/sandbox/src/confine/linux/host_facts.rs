@@ -2,12 +2,12 @@
 //! namespaces exist, so the plan itself is pure.
 
 use super::entries;
-use super::git;
 use super::mount::{Mount, ReadOnlyBind};
 use super::toolchains::{
     CACHES, CREDENTIALS, SYSTEM_DIRECTORIES, SYSTEM_SECRETS, TOOLCHAINS, Toolchain, VARIABLES,
     Variable,
 };
+use crate::git;
 use crate::names::follow_trusted_links;
 use quackd_protocol::places::refusal;
 use rustix::fs::{Access, AtFlags, CWD, accessat};

@@ -2,7 +2,6 @@
 //! and writes files of the user, so it reaches the workspace and the copy only, and no network.
 
 use super::error::ConfineError;
-use super::git::CarriedSettings;
 use super::landlock::{self, FileRights, FileRule, LandlockRules};
 use super::seccomp::{self, Sockets};
 use super::{privilege, sys};
@@ -37,11 +36,4 @@ pub fn enter_isolate(readable: &[PathBuf], writable: &[PathBuf]) -> Result<(), C
     privilege::forbid_new_rights()?;
     landlock::apply(LandlockRules { files, forbid_tcp: true })?;
     seccomp::apply(&filter)
-}
-
-/// Reads the text of the user's own file of ignored names.
-#[must_use]
-pub fn user_excludes_blocking(home: &Path, workspace: &Path) -> Option<String> {
-    let writable = [workspace.to_owned()];
-    CarriedSettings::read_blocking(home, &[], workspace, &writable).excludes
 }

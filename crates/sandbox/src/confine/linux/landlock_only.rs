@@ -2,9 +2,9 @@
 //! contain no file that must stay read-only. Called by stage 0.
 
 use super::error::{ConfineError, StepContext};
-use super::git::FoundRepositories;
 use super::host_facts::{HostFacts, SystemDirectory};
 use super::landlock::{FileRights, FileRule};
+use crate::git::FoundRepositories;
 use quackd_protocol::policy::Policy;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, openat2};
 use std::ffi::OsStr;
@@ -71,7 +71,7 @@ pub fn rules_alone_blocking(
         return Err(ConfineError::new("grant the workspace", text));
     }
     let root = &facts.places.workspace;
-    let closed = super::git::git_directories_blocking(workspace, root, found);
+    let closed = crate::git::git_directories_blocking(workspace, root, found);
     let closed = closed.iter().filter_map(|at| Some(at.strip_prefix(root).ok()?.to_owned()));
     grant(workspace, Path::new(""), &closed.collect::<Vec<_>>(), &mut rules)?;
     Ok(rules)
@@ -110,7 +110,7 @@ fn grant(
 
 fn list(workspace: BorrowedFd<'_>, at: &Path) -> Result<Vec<(PathBuf, FileType)>, ConfineError> {
     let read = || {
-        let directory = super::git::open_directory(workspace, at)?;
+        let directory = crate::git::open_directory(workspace, at)?;
         let mut entries = Vec::new();
         for entry in Dir::read_from(&directory)? {
             let entry = entry?;

@@ -7,13 +7,14 @@ mod isolated;
 mod repositories;
 
 use super::directory_id::DirectoryId;
-use super::git;
 use super::held::GitLayout;
 use super::host_facts::{HostFacts, SessionDirs, SystemDirectory};
 use super::limits::ConfinementLimits;
 use super::mount::{Mount, ReadOnlyBind};
 use super::overlay::CacheDirectory;
 use super::toolchains::is_toolchain;
+use crate::git;
+use crate::pin::Pin;
 use crate::workspace_place::workspace_refusal;
 use quackd_protocol::policy::{Policy, Profile};
 use std::borrow::Cow;
@@ -28,15 +29,6 @@ const MAX_CACHES: usize = 16;
 
 /// Content of `resolv.conf` in a network namespace: names the resolver on the loopback.
 const RESOLVER_FILE: &str = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
-
-/// Path that is bind-mounted onto itself after all other mounts. So it cannot be renamed, replaced or removed.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pin {
-    /// Path inside the namespace, equal to the path on the host.
-    pub at: PathBuf,
-    /// True to also forbid changes of the content.
-    pub read_only: bool,
-}
 
 /// Mounts, pins and limits of one worker.
 #[derive(Debug, Clone, PartialEq, Eq)]

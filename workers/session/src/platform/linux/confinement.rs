@@ -7,10 +7,9 @@
 
 mod caches;
 mod command_variables;
+mod git_protection;
 mod hidden;
 mod host_ports;
-mod trees;
-mod user_git;
 mod watched_mounts;
 mod wrapper;
 
@@ -20,31 +19,32 @@ use crate::private_files::make_directory_blocking;
 use crate::real_paths::HomeLink;
 use crate::seatbelt_confinement::{self, NO_COPY};
 use crate::start_error::WorkerStartError;
+use crate::trees::{
+    LOOK_LIMIT, MAX_NOTES, Tree, hold_roots, known_without_limits, named_files, repositories,
+    too_many_repositories, trees_of,
+};
+use crate::user_git::{of_user, user_settings, write_settings_blocking};
 use command_variables::variables;
+use git_protection::protect_all;
 use hidden::pins_above_hidden;
 use quackd_process::{
     ForkSide, Group, OomScore, SelfExe, SessionPaths, SpawnThread, split_off_monitor_by,
     split_off_monitor_of,
 };
-use quackd_protocol::places::refusal;
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::{GitProtection, Tier};
 use quackd_protocol::worker::{IsolatedStart, SandboxReport, Start};
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::{
     self, ConfinedProcess, ConfinementLimits, FileRights, FileRule, HostFacts, Init,
-    LANDLOCK_WITH_NAMESPACES, MountPlan, MountSources, SessionDirs, Side, SystemDirectory, git,
+    LANDLOCK_WITH_NAMESPACES, MountPlan, MountSources, SessionDirs, Side, SystemDirectory,
 };
+use quackd_sandbox::git;
 use quackd_tools::UserGit;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use trees::{
-    LOOK_LIMIT, MAX_NOTES, Tree, known_without_limits, named_files, protect_all, repositories,
-    too_many_repositories, trees_of,
-};
-use user_git::{of_user, user_settings, write_settings_blocking};
 use watched_mounts::{mounted, paths_to_watch};
 use wrapper::ReadOnlyWrapper;
 
@@ -393,29 +393,6 @@ fn launching(
         None => Ok(()),
     };
     (SpawnThread::new(prepare, score.ok()), note)
-}
-
-/// Opens the writable directories. Returns the policy without missing ones, the handles, and notes on the missing.
-/// System directories count as missing.
-fn hold_roots(mut policy: Policy, home: &Path) -> (Policy, Vec<(PathBuf, OwnedFd)>, Vec<String>) {
-    let (mut held, mut notes) = (Vec::new(), Vec::new());
-    policy.writable_roots.retain(|root| {
-        // A handle is only given for a path without links, so the path is the directory's own.
-        let why = match git::hold_directory_blocking(root) {
-            Ok(handle) => {
-                let why = refusal(root, home);
-                held.extend(why.is_none().then(|| (root.clone(), handle)));
-                why
-            }
-            Err(_) => Some("is no directory"),
-        };
-        if let Some(why) = why {
-            notes.push(format!("{} {why} and cannot be written", root.display()));
-        }
-        why.is_none()
-    });
-    notes.truncate(MAX_NOTES);
-    (policy, held, notes)
 }
 
 /// Registry of placeholders, in the state directory.

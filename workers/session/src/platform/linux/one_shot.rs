@@ -15,7 +15,7 @@ pub(crate) fn clean_repositories() -> ExitCode {
     let mut path = Vec::new();
     let read = std::io::stdin().take(MAX_PATH).read_to_end(&mut path);
     let path = std::path::PathBuf::from(std::ffi::OsString::from_vec(path));
-    let cleaned = read.and_then(|_| quackd_sandbox::confine::git::clean_blocking(&path));
+    let cleaned = read.and_then(|_| quackd_sandbox::confine::git_mounts::clean_blocking(&path));
     match cleaned {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {

@@ -2,7 +2,8 @@
 //! see.
 
 use super::{Mount, MountPlan, Pin};
-use crate::confine::git;
+use crate::confine::git_mounts::Protection;
+use crate::git;
 use std::io;
 use std::path::Path;
 
@@ -19,7 +20,7 @@ impl MountPlan {
     ///
     /// # Errors
     /// fstat of a repository outside fails.
-    pub fn protect(&mut self, protection: &git::Protection) -> io::Result<()> {
+    pub fn protect(&mut self, protection: &Protection) -> io::Result<()> {
         for git::Main { handle, path } in &protection.repositories {
             if self.hidden.iter().any(|hidden| path.starts_with(hidden)) {
                 continue;

@@ -147,7 +147,7 @@ fn pins_in_what_is_hidden_are_left_out() {
     let main = git::Main { handle, path: "/home/u/work/main/.git".into() };
     let handle = std::fs::File::open("/").unwrap().into();
     let other = git::Main { handle, path: "/home/u/work/other/.git".into() };
-    let protection = git::Protection {
+    let protection = crate::confine::git_mounts::Protection {
         pins: vec![pin("/home/u/work/ws/.git/config"), pin("/home/u/work/ws/private/.git/config")],
         repositories: vec![main, other],
         layout: GitLayout::default(),

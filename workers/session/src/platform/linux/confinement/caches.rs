@@ -2,7 +2,7 @@
 //! process splits.
 
 use quackd_protocol::worker::Start;
-use quackd_sandbox::confine::{CacheDirectory, HostFacts, MountPlan, git};
+use quackd_sandbox::confine::{CacheDirectory, HostFacts, MountPlan, git_mounts};
 use std::path::Path;
 
 /// Locks the directory for this worker and adds it to the plan. `None` and a note if another worker has it, or if it
@@ -25,11 +25,11 @@ pub(crate) fn keep(
 
 /// Returns the last steps of the monitor: removes placeholders and releases the caches.
 pub(crate) fn at_the_end(
-    placeholders: Option<git::Placeholders>,
+    placeholders: Option<git_mounts::Placeholders>,
     kept: Option<CacheDirectory>,
 ) -> impl FnOnce() {
     move || {
-        placeholders.into_iter().for_each(git::Placeholders::clean_own_blocking);
+        placeholders.into_iter().for_each(git_mounts::Placeholders::clean_own_blocking);
         kept.into_iter().for_each(CacheDirectory::release_blocking);
     }
 }

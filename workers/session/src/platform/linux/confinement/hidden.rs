@@ -1,7 +1,7 @@
 //! Hidden paths in writable directories. Called by `platform`.
 
 use quackd_protocol::policy::Policy;
-use quackd_sandbox::confine::{Pin, git};
+use quackd_sandbox::{Pin, git};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 

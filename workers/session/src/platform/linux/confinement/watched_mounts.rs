@@ -1,7 +1,8 @@
 //! Mounts of a confined worker that its tools check before each call. Called by [`super`].
 
 use quackd_protocol::policy::Policy;
-use quackd_sandbox::confine::{self, MountPlan, Pin};
+use quackd_sandbox::Pin;
+use quackd_sandbox::confine::{self, MountPlan};
 use std::path::{Path, PathBuf};
 
 /// Returns the pins that keep directories in their place with the hidden paths that have a mount, and the pins of files

@@ -1,0 +1,252 @@
+//! The git directories of a tree, with those of submodules and linked worktrees. Called by stage 0 in the tiers that
+//! protect them by rules about paths: Landlock alone, and the profile of macOS.
+
+use super::gitdir::{self, LinkedRepository};
+use super::named::WritableTree;
+use super::openat::{self, Node};
+use super::protected_names::{MODULE_MARKS, NAMES, PARENTS};
+use super::protection_gap::ProtectionGap;
+use super::walk::{FoundRepositories, NodeKind};
+use rustix::fs::Dir;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// Maximum number of submodules, and of linked worktrees, of one repository.
+const MAX_CHILDREN: usize = 128;
+
+/// Maximum number of git directories of one tree.
+const MAX_DIRECTORIES: usize = 4_096;
+
+/// Maximum depth of a submodule's name: `modules/a/b/c`.
+const MAX_MODULE_DEPTH: usize = 4;
+
+/// Returns the git directories of what a walk has found: each `.git`, and the directories in the workspace that `.git`
+/// files name. Absolute paths.
+pub fn git_directories_blocking(
+    workspace: impl AsFd,
+    path: &Path,
+    found: &FoundRepositories,
+) -> Vec<PathBuf> {
+    let mut directories = Vec::new();
+    for (at, kind) in &found.repositories {
+        directories.push(path.join(at));
+        if *kind == NodeKind::File
+            && let LinkedRepository::Inside(named) = gitdir::follow(&workspace, path, at)
+        {
+            directories.extend(named.into_iter().map(|git| path.join(git)));
+        }
+    }
+    directories.sort_unstable();
+    directories.dedup();
+    directories
+}
+
+/// The git directories of writable trees, each once, as absolute paths.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GitDirectories {
+    /// Repositories, also those of submodules. Their [`NAMES`] must not change.
+    pub repositories: Vec<PathBuf>,
+    /// Git directories of linked worktrees. Only the names that lead to their repository must not change.
+    pub worktrees: Vec<PathBuf>,
+    /// Files and directories of which nothing must change: `.git` files, repositories whose names are links, and git
+    /// directories of linked worktrees that are elsewhere.
+    pub read_only: Vec<PathBuf>,
+    /// Repositories outside of the trees that belong to them. They are also in `repositories`.
+    pub outside: Vec<PathBuf>,
+    /// Paths that could not be protected, or only by stricter rules. For display to the user.
+    pub troubles: Vec<ProtectionGap>,
+}
+
+impl GitDirectories {
+    /// Adds the git directories of a tree. `visible` are the directories that the session sees.
+    pub fn add_blocking(&mut self, tree: &WritableTree<'_>, visible: &[&Path]) {
+        let done = self.repositories.iter().cloned().collect();
+        let mut search = Search { found: self, visible, done };
+        let base = Base { handle: tree.handle, path: tree.path };
+        for (at, kind) in &tree.found.repositories {
+            match kind {
+                NodeKind::Directory | NodeKind::File
+                    if !openat::is_own_repository(tree.handle, at) =>
+                {
+                    // Git refuses such a repository.
+                    search.found.read_only.push(tree.path.join(at));
+                    search.trouble(
+                        base,
+                        at,
+                        "or its directory belongs to another user and is read-only",
+                    );
+                }
+                NodeKind::Directory => search.repository(base, at),
+                NodeKind::File => search.file(base, at),
+                NodeKind::Other => search.trouble(base, at, "is a link and cannot be pinned"),
+            }
+        }
+        if !tree.found.complete {
+            search.trouble(base, Path::new(""), "is too large to find every repository in it");
+        }
+    }
+}
+
+/// A tree that contains repositories.
+#[derive(Clone, Copy)]
+struct Base<'a> {
+    handle: BorrowedFd<'a>,
+    path: &'a Path,
+}
+
+struct Search<'a> {
+    found: &'a mut GitDirectories,
+    visible: &'a [&'a Path],
+    /// Git directories that were added.
+    done: BTreeSet<PathBuf>,
+}
+
+impl Search<'_> {
+    fn trouble(&mut self, base: Base<'_>, at: &Path, what: &'static str) {
+        let path = if at.as_os_str().is_empty() { base.path.into() } else { base.path.join(at) };
+        self.found.troubles.push(ProtectionGap { path, what });
+    }
+
+    /// Adds a repository, its submodules and its linked worktrees.
+    fn repository(&mut self, base: Base<'_>, at: &Path) {
+        let path = if at.as_os_str().is_empty() { base.path.into() } else { base.path.join(at) };
+        // A `.git` file often names a directory of a repository that was found before.
+        if MAX_DIRECTORIES <= self.done.len() || !self.done.insert(path.clone()) {
+            return;
+        }
+        if has_link(base, at) {
+            self.found.read_only.push(path);
+            self.trouble(base, at, "has links in place of protected names and is read-only");
+            return;
+        }
+        self.found.repositories.push(path);
+
+        self.modules(base, &at.join("modules"), MAX_MODULE_DEPTH);
+        for worktree in children(base, &at.join("worktrees")) {
+            let path = base.path.join(worktree);
+            let file = gitdir::named_by(base.handle, base.path, &path);
+            let sees = |file: &PathBuf| self.visible.iter().any(|root| file.starts_with(root));
+            let is_seen = file.as_ref().is_some_and(sees);
+            let known = &mut self.found;
+            if is_seen { &mut known.worktrees } else { &mut known.read_only }.push(path);
+        }
+    }
+
+    /// Adds a `.git` file and the repository that it names.
+    fn file(&mut self, base: Base<'_>, at: &Path) {
+        self.found.read_only.push(base.path.join(at));
+        match gitdir::follow(base.handle, base.path, at) {
+            LinkedRepository::Inside(directories) => {
+                directories.iter().for_each(|git| self.repository(base, git));
+            }
+            LinkedRepository::Outside(main) => {
+                let outside = Base { handle: main.handle.as_fd(), path: &main.path };
+                self.repository(outside, Path::new(""));
+                if !self.found.outside.contains(&main.path) {
+                    self.found.outside.push(main.path.clone());
+                }
+            }
+            LinkedRepository::Nowhere => {
+                let what = "names no repository of this workspace, and git does not work there";
+                self.trouble(base, at, what);
+            }
+        }
+    }
+
+    /// Adds submodules: directories at any depth of `modules` that look like a repository.
+    fn modules(&mut self, base: Base<'_>, at: &Path, depth: usize) {
+        for child in children(base, at) {
+            let has = |mark: &&str| {
+                let node = openat::node_at(base.handle, &child.join(mark));
+                node.is_ok_and(|node| node != Node::Missing)
+            };
+            if MODULE_MARKS.iter().any(has) {
+                self.repository(base, &child);
+            } else if 0 < depth {
+                self.modules(base, &child, depth - 1);
+            } else {
+                self.trouble(base, &child, "is too deep for a submodule and is not protected");
+            }
+        }
+    }
+}
+
+/// Returns true if a link is in place of a protected name of a git directory.
+fn has_link(base: Base<'_>, at: &Path) -> bool {
+    let mut names = NAMES.into_iter().chain(PARENTS);
+    names.any(|name| openat::node_at(base.handle, &at.join(name)) == Ok(Node::Other))
+}
+
+/// Returns the directories in a directory, up to a limit. None if it cannot be read.
+fn children(base: Base<'_>, at: &Path) -> Vec<PathBuf> {
+    let Ok(directory) = openat::open_directory(base.handle, at) else { return Vec::new() };
+    let Ok(entries) = Dir::read_from(&directory) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| {
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        let is_directory =
+            name != "." && name != ".." && openat::node(&directory, name) == Ok(Node::Directory);
+        is_directory.then(|| at.join(name))
+    });
+    names.take(MAX_CHILDREN).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::git::Walk;
+    use std::fs;
+
+    fn found_in(root: &Path) -> GitDirectories {
+        let handle = fs::File::open(root).unwrap();
+        let mut walk = Walk::new(&handle).unwrap();
+        walk.step(10_000);
+        let found = walk.finish();
+        let mut directories = GitDirectories::default();
+        let tree = WritableTree { handle: handle.as_fd(), path: root, found: &found };
+        directories.add_blocking(&tree, &[root]);
+        directories
+    }
+
+    #[test]
+    fn submodules_worktrees_and_repositories_that_files_name_are_found() {
+        let tree = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(tree.path()).unwrap();
+        for directory in
+            [".git/modules/a/b/hooks", ".git/worktrees/w", "z", "app.git/objects", "deep/x/.git"]
+        {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        fs::write(root.join("z/.git"), "gitdir: ../app.git\n").unwrap();
+        fs::create_dir_all(root.join(".git/worktrees/elsewhere")).unwrap();
+        for (name, worktree) in [("w", root.join("w/.git")), ("elsewhere", "/e/.git".into())] {
+            let file = root.join(".git/worktrees").join(name).join("gitdir");
+            fs::write(file, worktree.display().to_string()).unwrap();
+        }
+        let found = found_in(&root);
+        let mut repositories = found.repositories.clone();
+        repositories.sort();
+        let expected =
+            [".git", ".git/modules/a/b", "app.git", "deep/x/.git"].map(|at| root.join(at));
+        assert_eq!(repositories, expected);
+        assert_eq!(found.worktrees, [root.join(".git/worktrees/w")]);
+        let mut read_only = found.read_only.clone();
+        read_only.sort();
+        assert_eq!(read_only, [".git/worktrees/elsewhere", "z/.git"].map(|at| root.join(at)));
+        assert!(found.outside.is_empty() && found.troubles.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn a_repository_with_a_link_in_place_of_a_name_is_read_only_as_a_whole() {
+        let tree = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(tree.path()).unwrap();
+        fs::create_dir_all(root.join(".git")).unwrap();
+        std::os::unix::fs::symlink("/elsewhere", root.join(".git/hooks")).unwrap();
+        let found = found_in(&root);
+        assert!(found.repositories.is_empty());
+        assert_eq!(found.read_only, [root.join(".git")]);
+        assert_eq!(found.troubles.len(), 1);
+    }
+}
