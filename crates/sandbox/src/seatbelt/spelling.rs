@@ -66,7 +66,7 @@ fn end(extent: Extent) -> &'static str {
 /// Names that a pattern matches one after the other.
 #[derive(Default)]
 struct Names {
-    next: BTreeMap<String, Names>,
+    next: BTreeMap<String, Self>,
     is_end: bool,
 }
 

@@ -19,7 +19,7 @@ use crate::git::protected_names::{MODULE_MARKS, NAMES, PARENTS};
 use crate::git::{FoundRepositories, NodeKind, ProtectionGap, config_paths};
 use crate::pin::Pin;
 use quackd_protocol::tiers::GitProtection;
-use rustix::fs::{Dir, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::Dir;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
