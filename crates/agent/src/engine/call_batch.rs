@@ -28,7 +28,7 @@ pub(super) struct Slot {
 /// State of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallState {
-    /// Its event was not published.
+    /// The call was not announced to clients yet.
     New,
     /// It runs, with this number.
     Running(u64),

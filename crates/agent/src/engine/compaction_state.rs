@@ -21,7 +21,7 @@ pub(super) struct Compaction {
     pub(super) is_billed: bool,
 }
 
-/// Why a summary is made.
+/// Reason for a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reason {
     /// The user asked, with this command.

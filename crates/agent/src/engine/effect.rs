@@ -1,4 +1,4 @@
-//! What the engine asks of its driver. [`super::Agent::handle`] returns effects in their order.
+//! Effects: the work of the driver. [`super::Agent::handle`] returns them in their order.
 
 use quackd_protocol::agent::{AgentToolCall, EventName};
 use quackd_protocol::model::ModelRequest;
@@ -11,12 +11,12 @@ pub enum Effect {
     Answer {
         /// Number of the command.
         number: u64,
-        /// Its data, or the text of the error.
+        /// Data of the answer, or the text of the error.
         result: Result<Option<Box<RawValue>>, String>,
     },
     /// Publish an event.
     Event {
-        /// Its name.
+        /// Name of the event.
         name: EventName,
         /// The whole object.
         data: Box<RawValue>,

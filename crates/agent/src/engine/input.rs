@@ -1,4 +1,4 @@
-//! What the driver gives to the engine: events, each with the time. Taken by [`super::Agent::handle`].
+//! Events from the driver, each with the time. [`super::Agent::handle`] takes them.
 
 use quackd_protocol::agent::{AgentCommand, AgentModels, AgentToolDone};
 use quackd_protocol::model::{ModelFailure, ModelHead};

@@ -1,5 +1,5 @@
-//! What a run loads before its first request: the instructions of the workspace, and the tools of MCP servers. Called by
-//! [`super::run`], and by [`super::tools`] for each call that has ended.
+//! Calls before the first request of a run: for the instructions of the workspace, and for the tools of MCP servers.
+//! Called by [`super::run`], and by [`super::tools`] for each call that has ended.
 
 use super::Agent;
 use super::instructions::Git;

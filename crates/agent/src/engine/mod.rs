@@ -1,14 +1,14 @@
 //! The turns of one session, as a state machine. [`Agent::handle`] takes an input with the current time, and returns
 //! effects in their order. The driver carries them out: it writes to the session file and to the supervisor.
 //!
-//! - [`input`] and [`effect`]: what comes in and goes out;
+//! - [`input`] and [`effect`]: events from the driver, and work for it;
 //! - [`handle`]: the part of the engine for each input;
 //! - [`agent`]: the state, and the steps that all parts share;
 //! - [`commands`]: commands of clients;
 //! - [`attachments`]: images and schemas of prompts;
 //! - [`models`] and [`model_names`]: the model of the session;
 //! - [`run`] and [`run_state`]: a run, from a prompt to the end of its last turn;
-//! - [`loading`], [`instructions`] and [`servers`]: what a run loads before its first request;
+//! - [`loading`], [`instructions`] and [`servers`]: the calls before the first request of a run;
 //! - [`answer`]: one answer of the model, and further attempts;
 //! - [`incoming`]: answers to requests as they arrive;
 //! - [`tools`], [`call_batch`] and [`results`]: the calls of one answer, and their results;

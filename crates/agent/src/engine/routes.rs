@@ -17,7 +17,7 @@ const MAX_LINES: u64 = 2000;
 pub struct ToolRoute {
     /// Name of the session's tool.
     pub tool: &'static str,
-    /// Its arguments.
+    /// Arguments for this tool.
     pub arguments: Map<String, Value>,
     /// The file that the call writes. Such calls of one answer run one after the other.
     pub writes: Option<String>,

@@ -1,4 +1,4 @@
-//! State of a run: what it waits for, and what it counts. Owned by the agent; [`super::run`], [`super::answer`] and
+//! State of a run: its phase, messages and counters. Owned by the agent; [`super::run`], [`super::answer`] and
 //! [`super::tools`] change it.
 
 use super::call_batch::Batch;
@@ -31,7 +31,7 @@ pub(super) struct Run {
     pub(super) last_calls: (String, u32),
     /// Hash of the results of the last calls.
     pub(super) last_results: u64,
-    /// Why the run ended early.
+    /// Reason for an early end of the run.
     pub(super) reason: Option<EndReason>,
     /// JSON schema of the answer.
     pub(super) schema: Option<Value>,
@@ -39,7 +39,7 @@ pub(super) struct Run {
     pub(super) cost: Cost,
 }
 
-/// What a run waits for.
+/// The event that a run waits for.
 #[derive(Debug)]
 pub(super) enum Phase {
     /// The instructions of the workspace, and the tools of MCP servers.
