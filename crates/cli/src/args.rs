@@ -3,6 +3,7 @@
 pub(crate) mod acp;
 pub(crate) mod approvals;
 pub(crate) mod daemon;
+mod display_options;
 pub(crate) mod forward;
 pub(crate) mod gc;
 pub(crate) mod isolated;
@@ -22,11 +23,17 @@ pub(crate) mod say;
 pub(crate) mod schema;
 pub(crate) mod search;
 pub(crate) mod service;
+mod session_choice;
 pub(crate) mod sessions;
 pub(crate) mod tool;
 mod tool_help;
 pub(crate) mod top;
 pub(crate) mod undo;
+
+pub(crate) use self::display_options::DisplayArgs;
+pub(crate) use self::session_choice::{
+    AnySessionArgs, NamedSessionArgs, REF, SessionArgs, reference,
+};
 
 use crate::display;
 use crate::suggest::nearest;
@@ -275,78 +282,6 @@ impl AttachArgs {
     fn is_given(&self) -> bool {
         let look = self.look;
         self.dir.is_some() || self.no_follow || self.force || look.show_thinking || look.verbose
-    }
-}
-
-/// Display options of the subcommands that follow a session.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct DisplayArgs {
-    /// Show the model's thinking
-    #[arg(long)]
-    pub(crate) show_thinking: bool,
-    /// Show events for debugging
-    #[arg(long)]
-    pub(crate) verbose: bool,
-}
-
-/// Value name of each argument that refers to a session.
-pub(crate) const REF: &str = "REF";
-
-/// Parses a reference to a session. Rejects an empty reference, because the daemon would treat it as no reference and
-/// use the active session.
-pub(crate) fn reference(text: &str) -> Result<String, &'static str> {
-    if text.trim().is_empty() {
-        Err("the reference is empty: give the id or the name of a session")
-    } else {
-        Ok(text.to_owned())
-    }
-}
-
-/// Options that select the session of a subcommand.
-#[derive(Debug, Default, Args)]
-pub(crate) struct SessionArgs {
-    /// Session, such as api or api/review
-    #[arg(long, value_name = REF, value_parser = reference, allow_hyphen_values = true, conflicts_with = "dir")]
-    pub(crate) session: Option<String>,
-    /// Use your session of this directory [default: the current one]
-    #[arg(short = 'C', long = "dir", value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
-}
-
-/// Session of a subcommand, as a word or as an option.
-#[derive(Debug, Args)]
-pub(crate) struct AnySessionArgs {
-    /// Session, such as api or api/review [default: yours of the current directory]
-    #[arg(value_name = REF, value_parser = reference, allow_hyphen_values = true, conflicts_with_all = ["session", "dir"])]
-    reference: Option<String>,
-    #[command(flatten)]
-    which: SessionArgs,
-}
-
-impl AnySessionArgs {
-    /// Returns the session and directory, however they were given.
-    pub(crate) fn into_which(self) -> SessionArgs {
-        let SessionArgs { session, dir } = self.which;
-        SessionArgs { session: self.reference.or(session), dir }
-    }
-}
-
-/// Session of a subcommand that never guesses one, as a word or as an option.
-#[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-pub(crate) struct NamedSessionArgs {
-    /// Session, such as api or api/review
-    #[arg(value_name = REF, value_parser = reference, allow_hyphen_values = true)]
-    reference: Option<String>,
-    /// Session, as an option
-    #[arg(long, value_name = REF, value_parser = reference, allow_hyphen_values = true)]
-    session: Option<String>,
-}
-
-impl NamedSessionArgs {
-    /// Returns the reference, however it was given.
-    pub(crate) fn into_reference(self) -> Option<String> {
-        self.reference.or(self.session)
     }
 }
 

@@ -86,7 +86,7 @@ fn main() -> std::process::ExitCode {
     let is_search = matches!(cli.verb, Some(Verb::Grep(_) | Verb::Find(_)));
     let ended = match cli.verb {
         Some(Verb::Daemon(args)) => subcommands::daemon::run(&args, output),
-        verb => run_client(verb, &cli.attach, output),
+        verb => run_client(verb, cli.attach, output),
     };
     let exit = match ended {
         Ok(ExitCode::Interrupted) if output.is_json() && !is_stream => {
@@ -125,7 +125,7 @@ fn help(text: &clap::Error) -> ExitCode {
 
 fn run_client(
     verb: Option<Verb>,
-    attach: &args::AttachArgs,
+    attach: args::AttachArgs,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -1,22 +1,15 @@
 //! One answer of the model: its stream, its end, and further attempts after a failure.
 
 use super::incoming::{Arrived, Incoming};
-use super::run::{Phase, empty_message};
-use super::{Agent, Effect, Part, is_same};
+use super::model_names::is_same;
+use super::run::empty_message;
+use super::run_state::{Answer, Phase};
+use super::{Agent, Effect, Part};
 use crate::message::{AssistantMessage, Message, StopReason};
 use crate::providers::{Delta, ErrorKind, ProviderError, StreamEnd, retry_delay, stated_window};
 use quackd_protocol::agent::EventName;
 use quackd_protocol::model::{EndReason, ModelFailureKind, ModelHead, ModelInfo};
 use serde_json::json;
-
-/// An answer that is not complete.
-#[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) incoming: Incoming,
-    /// Whether clients know of the message.
-    pub(super) is_started: bool,
-    pub(super) began_ms: i64,
-}
 
 impl Agent {
     /// Takes a part of the answer that the run waits for.

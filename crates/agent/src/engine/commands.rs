@@ -1,8 +1,11 @@
 //! Commands of clients, with the names, members and texts of Pi's protocol.
 
+use super::agent::QueueMode;
 use super::attachments::images;
-use super::run::{Phase, user_message};
-use super::{Agent, Effect, Instructions, MAX_QUEUED, QueueMode, fields};
+use super::instructions::Instructions;
+use super::run::user_message;
+use super::run_state::Phase;
+use super::{Agent, Effect};
 use crate::compaction;
 use crate::message::{Message, UserMessage};
 use crate::providers::{StreamEnd, clamp, levels};
@@ -17,6 +20,9 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+/// Messages in both queues together. A further one is refused.
+pub(super) const MAX_QUEUED: usize = 64;
 
 /// Most messages and entries in one answer. A client reads the session file for more.
 const MAX_LISTED: usize = 2_000;
@@ -412,4 +418,9 @@ fn listed(items: impl Iterator<Item = impl Serialize>) -> Vec<Box<RawValue>> {
         Some(item)
     });
     fitting.collect()
+}
+
+/// The fields of a command's body.
+fn fields(command: &OtherCommand) -> Value {
+    serde_json::from_str(command.body.get()).unwrap_or(Value::Null)
 }

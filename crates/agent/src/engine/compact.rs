@@ -1,9 +1,10 @@
 //! Summaries of a conversation that became too long: after a run, because of an overflow, or on demand.
 
+use super::compaction_state::{Compaction, Reason};
 use super::incoming::{Arrived, Incoming};
-use super::run::Phase;
+use super::run_state::{Phase, Run};
 use super::{Agent, Effect, Part};
-use crate::compaction::{self, CompactionError, Plan, Prompt, SummaryPrompts};
+use crate::compaction::{self, CompactionError, Plan, Prompt};
 use crate::message::{Message, StopReason, Usage};
 use crate::providers::{self, RequestOptions, StreamEnd};
 use crate::transcript::EntryKind;
@@ -13,53 +14,6 @@ use serde_json::{Value, json};
 /// Failures of automatic summaries in a row after which the agent starts no further one: each may cost as much as the
 /// longest request.
 const MAX_FAILED: u32 = 2;
-
-/// A summary that is being made.
-#[derive(Debug)]
-pub(super) struct Compaction {
-    reason: Reason,
-    plan: Plan,
-    prompts: SummaryPrompts,
-    /// Whether the running request is for the history, not for the start of a split turn.
-    is_history: bool,
-    history: Option<String>,
-    turn_prefix: Option<String>,
-    usage: Usage,
-    /// The answer to the running request.
-    incoming: Option<Incoming>,
-    /// Whether a byte of an answer came, so that the provider may bill the summary.
-    is_billed: bool,
-}
-
-/// Why a summary is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reason {
-    /// The user asked, with this command.
-    Manual(u64),
-    /// The conversation is close to the limit after a run.
-    Threshold,
-    /// The conversation is close to the limit within a run, which continues afterwards, also without a summary.
-    WithinRun,
-    /// The model refused the conversation.
-    Overflow,
-}
-
-impl Reason {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Manual(_) => "manual",
-            Self::Threshold | Self::WithinRun => "threshold",
-            Self::Overflow => "overflow",
-        }
-    }
-}
-
-impl Compaction {
-    /// Whether it waits for the answer to this request.
-    pub(super) fn is_for(&self, number: u64) -> bool {
-        self.incoming.as_ref().is_some_and(|it| it.number == number)
-    }
-}
 
 impl Agent {
     /// Makes a summary because the user asked for it.
@@ -82,7 +36,7 @@ impl Agent {
     /// Makes a summary between two requests of a run if the conversation is close to the limit. Returns false, without an
     /// event, if it is not, if there is nothing to summarize, or if a summary did not help before the last request.
     pub(super) fn compact_within_run(&mut self) -> bool {
-        let has_progress = self.run.as_ref().is_some_and(super::run::Run::may_summarize);
+        let has_progress = self.run.as_ref().is_some_and(Run::may_summarize);
         has_progress && self.compact_full(Reason::WithinRun)
     }
 

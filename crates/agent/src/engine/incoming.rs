@@ -1,11 +1,8 @@
 //! The answer to one request as it arrives. Used by answers of a run and by summaries.
 
-use super::{Agent, Effect, Part};
-use crate::providers::{self, Delta, ErrorKind, ProviderError, ProviderRequest, Stream, StreamEnd};
-use quackd_protocol::model::{
-    MAX_MODEL_ERROR_BYTES, MAX_MODEL_REQUEST_BYTES, ModelFailure, ModelHead, ModelInfo,
-    ModelRequest,
-};
+use super::Part;
+use crate::providers::{self, Delta, ProviderError, Stream, StreamEnd};
+use quackd_protocol::model::{MAX_MODEL_ERROR_BYTES, ModelFailure, ModelHead, ModelInfo};
 
 /// Deltas of one piece above which adjacent ones are joined. A piece has so many if they wait for the supervisor, which
 /// takes at most 1,000 events a second.
@@ -95,30 +92,4 @@ fn joined(mut deltas: Vec<Delta>) -> Vec<Delta> {
         }
     }
     joined
-}
-
-impl Agent {
-    /// Sends a request with this number to the current model.
-    ///
-    /// # Errors
-    ///
-    /// The request is too long.
-    pub(super) fn send(&mut self, number: u64, made: ProviderRequest) -> Result<(), ProviderError> {
-        if MAX_MODEL_REQUEST_BYTES < made.body.get().len() {
-            let mib = MAX_MODEL_REQUEST_BYTES / 1024 / 1024;
-            let text = format!(
-                "The conversation is longer than a request may be ({mib} MiB); run `compact`, or start a new session"
-            );
-            return Err(ProviderError { text, kind: ErrorKind::Overflow });
-        }
-        self.effects.push(Effect::Request(Box::new(ModelRequest {
-            number,
-            provider: self.model.provider.clone(),
-            api: self.model.api,
-            model: self.model.id.clone(),
-            betas: made.betas,
-            body: made.body,
-        })));
-        Ok(())
-    }
 }

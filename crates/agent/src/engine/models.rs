@@ -1,9 +1,10 @@
 //! The model of a session, and the models among which a client changes.
 
-use super::{Agent, is_same};
+use super::Agent;
+use super::model_names::{is_same, missing_text, scoped};
 use crate::providers::clamp;
-use quackd_protocol::agent_options;
-use quackd_protocol::model::{ModelInfo, ThinkingLevel};
+use quackd_protocol::agent::AgentModels;
+use quackd_protocol::model::ModelInfo;
 use serde_json::{Value, json};
 
 impl Agent {
@@ -68,42 +69,26 @@ impl Agent {
         });
         self.answer(number, Some(&data));
     }
-}
 
-/// Returns the models that the patterns name, in the order of the patterns, each with the thinking level of its pattern.
-pub(super) fn scoped(
-    patterns: &[String],
-    models: &[ModelInfo],
-) -> Vec<(ModelInfo, Option<ThinkingLevel>)> {
-    let mut found: Vec<(ModelInfo, Option<ThinkingLevel>)> = Vec::new();
-    for pattern in patterns {
-        let split = pattern.rsplit_once(':');
-        let level = split.and_then(|(_, level)| ThinkingLevel::named(level));
-        let name = split.filter(|_| level.is_some()).map_or(pattern.as_str(), |(name, _)| name);
-        let name = name.to_ascii_lowercase();
-        let is_glob = name.contains('*');
-        let names = |model: &ModelInfo| {
-            [format!("{}/{}", model.provider, model.id), model.id.clone()]
-                .map(|name| name.to_ascii_lowercase())
-        };
-        let equal = |model: &&ModelInfo| names(model).contains(&name);
-        let like = |model: &&ModelInfo| {
-            names(model).iter().any(|it| {
-                if is_glob { agent_options::matches(&name, it) } else { it.contains(&name) }
-            })
-        };
-        let exact = models.iter().find(equal);
-        let matching: Vec<_> = match exact {
-            Some(model) => vec![model],
-            None if is_glob => models.iter().filter(like).collect(),
-            // A part of a name means one model.
-            None => models.iter().find(like).into_iter().collect(),
-        };
-        for model in matching {
-            if !found.iter().any(|(known, _)| is_same(known, model)) {
-                found.push((model.clone(), level));
-            }
+    pub(super) fn set_models(&mut self, models: AgentModels) {
+        self.setup.models = models;
+        let models = &self.setup.models.models;
+        if let Some(found) = models.iter().find(|model| is_same(model, &self.model)) {
+            self.model = found.clone();
+        } else if self.run.is_none() {
+            self.replace_missing_model();
         }
     }
-    found
+
+    /// Uses the default model if the current one was removed.
+    pub(super) fn replace_missing_model(&mut self) {
+        let AgentModels { models, default, .. } = &self.setup.models;
+        if models.iter().chain([default]).any(|model| is_same(model, &self.model)) {
+            return;
+        }
+        let missing = std::mem::replace(&mut self.model, default.clone());
+        self.thinking = clamp(self.thinking, &self.model);
+        self.is_model_recorded = false;
+        self.tell_user("models", &missing_text(&missing.provider, &missing.id, &self.model));
+    }
 }

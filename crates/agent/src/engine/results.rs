@@ -1,6 +1,6 @@
 //! Results of tools as a model reads them: bounded by its window, and without the content of binary files.
 
-use super::tools::ToolRoute;
+use super::routes::ToolRoute;
 use quackd_protocol::tools::READ_FILE;
 
 /// Most bytes of a result, and of the content of a file.

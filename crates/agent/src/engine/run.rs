@@ -1,18 +1,19 @@
 //! A run: from a prompt to the end of the last turn that it causes.
 
-use super::answer::Answer;
+use super::agent::QueueMode;
 use super::incoming::Incoming;
-use super::tools::Batch;
-use super::{Agent, Effect, Git, Instructions, QueueMode, is_same};
+use super::instructions::Instructions;
+use super::model_names::is_same;
+use super::run_state::{Answer, Loading, Phase, Run};
+use super::{Agent, Effect};
 use crate::message::{
-    AssistantMessage, Block, Content, Cost, Message, StopReason, Usage, UserMessage, cost_text,
+    AssistantMessage, Block, Content, Message, StopReason, Usage, UserMessage, cost_text,
 };
 use crate::prompt;
 use crate::providers::{self, RequestOptions};
-use quackd_protocol::agent::{AgentToolCall, AgentToolDone, EventName};
-use quackd_protocol::instructions::InstructionFile;
+use quackd_protocol::agent::{AgentToolCall, EventName};
 use quackd_protocol::model::{EndReason, ModelInfo, Price};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::VecDeque;
 
 /// Internal tool that returns the instructions for agents in the workspace.
@@ -21,97 +22,12 @@ pub(super) const INSTRUCTIONS: &str = quackd_protocol::tools::INSTRUCTIONS;
 /// Internal tool that lists the tools of MCP servers.
 pub(super) const MCP_LIST: &str = quackd_protocol::tools::MCP_LIST;
 
-/// A run.
-#[derive(Debug)]
-pub(super) struct Run {
-    pub(super) phase: Phase,
-    /// Messages of this run, for `agent_end`.
-    pub(super) messages: Vec<Message>,
-    /// Id of the last entry before this run.
-    pub(super) parent: Option<String>,
-    /// Requests of this run.
-    turns: u32,
-    /// Failed attempts of the current request.
-    pub(super) attempt: u32,
-    /// Whether the user aborted.
-    pub(super) is_aborted: bool,
-    /// Whether the run was continued after a summary because of an overflow, and no answer has come since.
-    pub(super) was_compacted: bool,
-    /// Number of requests of this run before the last summary within it.
-    summarized_at: Option<u32>,
-    /// Whether the connection of an earlier attempt of the current request broke.
-    pub(super) was_broken: bool,
-    /// The calls of the last answer, and how often they came in a row.
-    pub(super) last_calls: (String, u32),
-    /// Hash of the results of the last calls.
-    pub(super) last_results: u64,
-    /// Why the run ended early.
-    pub(super) reason: Option<EndReason>,
-    /// JSON schema of the answer.
-    pub(super) schema: Option<Value>,
-    /// Cost of the requests of this run.
-    pub(super) cost: Cost,
-}
-
-/// What a run waits for.
-#[derive(Debug)]
-pub(super) enum Phase {
-    /// The instructions of the workspace, and the tools of MCP servers.
-    Loading(Loading),
-    /// The model.
-    Answering(Box<Answer>),
-    /// Tool calls.
-    Calling(Box<Batch>),
-    /// The time of another attempt.
-    Waiting,
-    /// A summary, because the context was too long.
-    Compacting,
-}
-
-/// Numbers of the calls that a run waits for before its first request.
-#[derive(Debug)]
-pub(super) struct Loading {
-    pub(super) instructions: Option<u64>,
-    pub(super) servers: Option<u64>,
-}
-
-impl Run {
-    /// Whether a summary may be made within the run: there was none, or several answers came since.
-    pub(super) fn may_summarize(&self) -> bool {
-        self.summarized_at.is_none_or(|at| at + 1 < self.turns)
-    }
-
-    /// Notes that a summary within the run was made, or has failed.
-    pub(super) fn summarized(&mut self) {
-        self.summarized_at = Some(self.turns);
-    }
-
-    /// Whether this run waits for the answer to this request.
-    pub(super) fn is_for_request(&self, number: u64) -> bool {
-        matches!(&self.phase, Phase::Answering(answer) if answer.incoming.number == number)
-    }
-}
-
 impl Agent {
     /// Starts a run with this message, and with messages that were queued while the agent was idle.
     pub(super) fn begin_run(&mut self, message: UserMessage) {
         self.mark_interruption();
-        self.run = Some(Run {
-            phase: Phase::Waiting,
-            messages: Vec::new(),
-            parent: self.transcript.leaf().map(str::to_owned),
-            turns: 0,
-            attempt: 0,
-            is_aborted: false,
-            was_compacted: false,
-            summarized_at: None,
-            was_broken: false,
-            last_calls: (String::new(), 0),
-            last_results: 0,
-            reason: None,
-            schema: self.schema.take(),
-            cost: Cost::default(),
-        });
+        let parent = self.transcript.leaf().map(str::to_owned);
+        self.run = Some(Run::new(parent, self.schema.take()));
         self.agent_start();
         if let Some(text) = self.setup.model_notice.take()
             && is_same(&self.model, &self.setup.models.default)
@@ -124,7 +40,7 @@ impl Agent {
         // They may have changed, and the user may be in another directory.
         let is_read = !self.setup.options.no_context_files;
         let instructions = is_read.then(|| self.next_call());
-        let servers = self.servers.is_due().then(|| self.next_call());
+        let servers = self.servers.is_due.then(|| self.next_call());
         self.set_phase(Phase::Loading(Loading { instructions, servers }));
         let git = self.instructions.as_ref().and_then(|it| it.git.as_ref());
         let head = git.map(|git| git.head.clone()).unwrap_or_default();
@@ -140,18 +56,6 @@ impl Agent {
             })));
         }
         self.request_if_loaded();
-    }
-
-    /// Sends the first request of the run, unless it still waits for something.
-    pub(super) fn request_if_loaded(&mut self) {
-        let Some(run) = &self.run else { return };
-        match &run.phase {
-            Phase::Loading(Loading { instructions: None, servers: None }) if run.is_aborted => {
-                self.end_aborted();
-            }
-            Phase::Loading(Loading { instructions: None, servers: None }) => self.request(),
-            _ => {}
-        }
     }
 
     pub(super) fn set_phase(&mut self, phase: Phase) {
@@ -197,36 +101,6 @@ impl Agent {
         self.queue_event();
         taken.into_iter().for_each(|message| self.add_user(message));
         true
-    }
-
-    /// Takes the instructions and the facts of the workspace. After a failure those of the run before stay.
-    pub(super) fn on_instructions(&mut self, done: &AgentToolDone) {
-        #[derive(Default, serde::Deserialize)]
-        #[serde(default)]
-        struct Data {
-            files: Vec<InstructionFile>,
-            shell: String,
-            git: Option<Git>,
-        }
-        let has_failed = done.is_error || done.aborted;
-        if has_failed && done.user_instructions.is_none() {
-            return;
-        }
-        let mut now = self.instructions.clone().unwrap_or_default();
-        if let Some(own) = &done.user_instructions {
-            now.own.clone_from(own);
-        }
-        if !has_failed {
-            let data = done.data.as_ref();
-            let data: Data =
-                data.and_then(|data| serde_json::from_str(data.get()).ok()).unwrap_or_default();
-            (now.project, now.shell) = (data.files, data.shell);
-            let is_known = |git: &Git| git.text.is_empty();
-            if !data.git.as_ref().is_some_and(is_known) {
-                now.git = data.git;
-            }
-        }
-        self.instructions = Some(now);
     }
 
     fn system_prompt(&self) -> String {

@@ -1,28 +1,20 @@
 //! Tools of MCP servers: their names for the model, and the way of a call to its server. The session's worker runs the
 //! servers. The agent lists their tools once, at the first prompt of its process.
 
-use super::Agent;
-use super::run::Phase;
 use crate::providers::ToolSpec;
-use quackd_protocol::agent::AgentToolDone;
 use quackd_protocol::agent_options::AgentOptions;
-use quackd_protocol::foreign_text::message_line;
-use quackd_protocol::mcp::{McpCall, McpTool, McpTools};
+use quackd_protocol::mcp::{McpCall, McpTool};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// Longest name of a tool that every provider accepts, in bytes.
 const MAX_NAME: usize = 64;
 
-/// Most problems that the system prompt names, and the longest one in bytes.
-const MAX_PROBLEMS: usize = 8;
-const MAX_PROBLEM: usize = 600;
-
 /// Tools of the session's MCP servers.
 #[derive(Debug, Default)]
 pub(super) struct ServerTools {
     /// Whether the tools must be listed.
-    is_due: bool,
+    pub(super) is_due: bool,
     /// Server and tool by the name that the model uses.
     names: BTreeMap<String, (String, String)>,
 }
@@ -31,11 +23,6 @@ impl ServerTools {
     /// Creates an empty table. With servers, their tools are listed at the next prompt.
     pub(super) fn new(has_servers: bool) -> Self {
         Self { is_due: has_servers, names: BTreeMap::new() }
-    }
-
-    /// Whether the tools must be listed.
-    pub(super) fn is_due(&self) -> bool {
-        self.is_due
     }
 
     /// Returns the arguments of the internal tool for a call. `None` if no server has a tool with this name.
@@ -53,7 +40,7 @@ impl ServerTools {
     }
 
     /// Adds a tool. Returns it as the model gets it. `None` if the model may not use it.
-    fn add(&mut self, tool: McpTool, options: &AgentOptions) -> Option<ToolSpec> {
+    pub(super) fn add(&mut self, tool: McpTool, options: &AgentOptions) -> Option<ToolSpec> {
         let name = self.free_name(&tool.server, &tool.name);
         if !options.permits_of_server(&name) {
             return None;
@@ -78,54 +65,6 @@ impl ServerTools {
         });
         let mut free = numbered.filter(|name| !self.names.contains_key(name));
         free.next().unwrap_or(whole)
-    }
-}
-
-impl Agent {
-    /// Takes the list of tools. A failure becomes a fact in the system prompt, and a message for the user.
-    pub(super) fn on_server_tools(&mut self, done: &AgentToolDone) {
-        if done.aborted {
-            // The next prompt lists them again.
-            return;
-        }
-        self.servers.is_due = false;
-        let data = done.data.as_ref().filter(|_| !done.is_error);
-        let listed: Option<McpTools> = data.and_then(|data| serde_json::from_str(data.get()).ok());
-        let McpTools { tools, mut problems } = listed.unwrap_or_else(|| {
-            let text: String = serde_json::from_str(done.text.get()).unwrap_or_default();
-            McpTools { tools: Vec::new(), problems: vec![text] }
-        });
-        for tool in tools {
-            if let Some(spec) = self.servers.add(tool, &self.setup.options) {
-                self.setup.small_tools.push(spec.clone());
-                self.setup.tools.push(spec);
-            }
-        }
-        problems.truncate(MAX_PROBLEMS);
-        for problem in problems {
-            let line = message_line(&problem, MAX_PROBLEM);
-            let cut = line.floor_char_boundary(MAX_PROBLEM.min(line.len()));
-            let line = line.get(..cut).unwrap_or_default();
-            self.setup.facts.push(format!("MCP servers: {line}"));
-            self.tell_user("mcp_servers", &format!("MCP server {line}"));
-        }
-    }
-
-    /// Handles the end of a call that the run loads with. Sends the request once both have ended.
-    pub(super) fn on_loaded(&mut self, done: &AgentToolDone) -> bool {
-        let Some(run) = &mut self.run else { return false };
-        let Phase::Loading(loading) = &mut run.phase else { return false };
-        if loading.instructions == Some(done.number) {
-            loading.instructions = None;
-            self.on_instructions(done);
-        } else if loading.servers == Some(done.number) {
-            loading.servers = None;
-            self.on_server_tools(done);
-        } else {
-            return false;
-        }
-        self.request_if_loaded();
-        true
     }
 }
 

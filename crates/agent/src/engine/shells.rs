@@ -1,5 +1,6 @@
 //! Commands that the user runs in the session's shell. The model gets their results with the next prompt.
 
+use super::agent::Shell;
 use super::{Agent, Effect};
 use crate::message::{BashExecution, Message};
 use quackd_protocol::agent::{AgentToolCall, AgentToolDone};
@@ -12,17 +13,6 @@ const MAX_SHELLS: usize = 4;
 
 /// Commands of the user during one turn. Their results wait in memory for its end.
 const MAX_SHELLS_OF_TURN: usize = 64;
-
-/// A command of the user that runs in the shell.
-#[derive(Debug)]
-pub(super) struct Shell {
-    /// Number of the client's command.
-    number: u64,
-    /// Number of the tool call.
-    call: u64,
-    command: String,
-    is_excluded: bool,
-}
 
 impl Agent {
     pub(super) fn shell(&mut self, number: u64, command: &str, cwd: &str, is_excluded: bool) {

@@ -1,6 +1,6 @@
 //! `quack [DIR]`: activates the session of a directory's repository, shows it and follows it.
 
-use super::follow::session_view::{self, InputMode, Interrupts, SessionView};
+use super::follow::session_view::{self, InputMode, Interrupts, RunVerb, SessionView};
 use super::follow::{self, follow_connection::FollowConnection, prompt::past_prompts::PastPrompts};
 use crate::args::{AttachArgs, unknown_verb};
 use crate::connect::{DaemonConnection, start_and_connect, warn_if_config_changed};
@@ -24,13 +24,17 @@ use std::time::Duration;
 /// Timeout for the check of Pi before the prompt is shown.
 const AGENT_LIMIT: Duration = Duration::from_secs(5);
 
-/// Runs the subcommand.
-pub(crate) async fn run(args: &AttachArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+/// Runs the subcommand. `run_verb` runs the subcommands that the user types at the prompt.
+pub(crate) async fn run(
+    args: &AttachArgs,
+    run_verb: RunVerb,
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let mut interrupts = Interrupts::catch()?;
     let begun = tokio::select! {
         biased;
         _ = interrupts.next() => return Ok(ExitCode::Interrupted),
-        begun = begin(args, output) => begun,
+        begun = begin(args, run_verb, output) => begun,
     };
     match begun? {
         Some(live) => live.run(&mut interrupts).await,
@@ -39,7 +43,11 @@ pub(crate) async fn run(args: &AttachArgs, output: CliOutput) -> anyhow::Result<
 }
 
 /// Attaches to the session. Returns the view to run, unless `--no-follow` was given.
-async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<SessionView>> {
+async fn begin(
+    args: &AttachArgs,
+    run_verb: RunVerb,
+    output: CliOutput,
+) -> anyhow::Result<Option<SessionView>> {
     let workspace = directory::workspace(args.dir.as_deref(), args.force)
         .map_err(|error| explain(error, args.dir.as_deref()))?;
     let daemon = start_and_connect(output).await?;
@@ -91,7 +99,10 @@ async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<Se
     }
     let no_agent = no_agent(&watch.client()).await;
     let (typing, keys) = match &no_agent {
-        None => (InputMode::Speaks, "Enter=send  Ctrl+C=stop the turn  Ctrl+D=leave  /help=more"),
+        None => (
+            InputMode::Speaks(run_verb),
+            "Enter=send  Ctrl+C=stop the turn  Ctrl+D=leave  /help=more",
+        ),
         // Without an agent no prompt is shown. Pi may start later, so its questions are still asked.
         Some(_) => (InputMode::Leaves, "Ctrl+C or Ctrl+D=leave"),
     };
@@ -102,7 +113,7 @@ async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<Se
     let directory = args.dir.as_deref().unwrap_or_else(|| Path::new("."));
     watch.directory = quackd_client::directory_in(&attached.workspace.path, directory);
     let mut live = SessionView::new(watch, follow::look(args.look), typing, output);
-    if typing == InputMode::Speaks {
+    if matches!(typing, InputMode::Speaks(_)) {
         let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
         live.show_prompt(past_prompts(attached.workspace.id.as_str()), directory)?;
     }

@@ -56,18 +56,19 @@ pub(crate) mod uninstall;
 pub(crate) mod version;
 pub(crate) mod workspaces;
 
-use crate::args::{AttachArgs, Verb};
+use crate::args::{AttachArgs, Cli, Verb};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
+use std::pin::Pin;
 
 /// Runs a subcommand. Without one, attaches a directory.
 pub(crate) async fn run(
     verb: Option<Verb>,
-    attach: &AttachArgs,
+    attach: AttachArgs,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     match verb {
-        None => Box::pin(attach::run(attach, output)).await,
+        None => Box::pin(attach::run(&attach, run_typed, output)).await,
         Some(Verb::Demo(args)) => Box::pin(demo::run(&args, output)).await,
         Some(Verb::Tool(args)) => Box::pin(tool::run(&args, output)).await,
         Some(Verb::Tools(args)) => tools::run(args, output),
@@ -130,4 +131,12 @@ pub(crate) async fn run(
             Err(CliError::usage("the daemon's own processes take no options").into())
         }
     }
+}
+
+/// Runs a subcommand that the user types at the prompt of `quack [DIR]`.
+fn run_typed(
+    cli: Cli,
+    output: CliOutput,
+) -> Pin<Box<dyn Future<Output = anyhow::Result<ExitCode>>>> {
+    Box::pin(run(cli.verb, cli.attach, output))
 }

@@ -1,11 +1,12 @@
 //! MCP servers of a session: processes of the worker, confined like commands, whose tools the session's agent calls.
 //!
-//! Owns the table of running servers. A server starts at the first call that needs it, and ends with the worker, like a
-//! background job. The supervisor sends the definitions of the servers with each call, because a new worker must be
-//! able to start them. A server whose definition has changed is replaced.
+//! A server starts at the first call that needs it, and ends with the worker, like a background job. The supervisor
+//! sends the definitions of the servers with each call, because a new worker must be able to start them. A server whose
+//! definition has changed is replaced.
 //!
-//! In reading order: [`server`] starts a server, [`connection`] exchanges messages with it, [`content`] turns results
-//! into answers, [`schema`] makes schemas acceptable to providers.
+//! In reading order: [`running_servers`] is the table of servers, [`server`] is one of them, [`mod@launch`] starts its
+//! process, [`connection`] exchanges messages with it, [`content`] turns results into answers, [`schema`] makes schemas
+//! acceptable to providers.
 
 #[expect(
     clippy::disallowed_types,
@@ -13,19 +14,22 @@
 )]
 mod connection;
 mod content;
+mod launch;
+mod running_servers;
 mod schema;
 mod server;
+
+pub(crate) use running_servers::McpServers;
 
 use crate::call_limits::{CallLimits, StopCause};
 use crate::{Call, Data, Output, Toolbox};
 use connection::{Reply, RequestError};
 use futures_util::future::join_all;
-use quackd_protocol::mcp::{MAX_MCP_SERVERS, MAX_MCP_TOOLS, McpCall, McpList, McpServer, McpTools};
+use launch::launch;
+use quackd_protocol::mcp::{MAX_MCP_SERVERS, MAX_MCP_TOOLS, McpCall, McpList, McpTools};
 use quackd_sandbox::Root;
 use serde_json::json;
 use server::{ListedTools, Server};
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,29 +38,6 @@ const MAX_SERVERS: usize = 2 * MAX_MCP_SERVERS;
 
 /// Most bytes of all tools in a list.
 const MAX_LIST_BYTES: usize = 512 * 1024;
-
-/// The running servers by name.
-#[derive(Debug, Default)]
-pub(crate) struct McpServers(RefCell<BTreeMap<String, Arc<Server>>>);
-
-impl McpServers {
-    /// Returns the server, which may not run yet. Replaces a server with another definition, which ends.
-    fn get(&self, definition: &McpServer) -> Arc<Server> {
-        let mut servers = self.0.borrow_mut();
-        let known = servers.get(&definition.name).filter(|it| it.definition() == definition);
-        if let Some(server) = known {
-            return Arc::clone(server);
-        }
-        let server = Arc::new(Server::new(definition.clone()));
-        servers.insert(definition.name.clone(), Arc::clone(&server));
-        server
-    }
-
-    /// Ends the servers that are not in this list.
-    fn keep_only(&self, definitions: &[McpServer]) {
-        self.0.borrow_mut().retain(|name, _| definitions.iter().any(|it| it.name == *name));
-    }
-}
 
 /// Returns why no server may run for this call. A server runs any code, so the list of commands of safe mode cannot
 /// apply to it.
@@ -83,7 +64,9 @@ pub(crate) async fn quack_mcp_list(
     servers.truncate(MAX_SERVERS);
     toolbox.mcp.keep_only(&servers);
     let servers: Vec<_> = servers.iter().map(|server| toolbox.mcp.get(server)).collect();
-    let listing = servers.iter().map(|server| server.list(toolbox, root.path(), bounds));
+    let listing = servers
+        .iter()
+        .map(|server| server.list(|definition| launch(toolbox, definition, root.path()), bounds));
     let listed = tokio::select! {
         biased;
         listed = join_all(listing) => listed,
@@ -98,7 +81,7 @@ pub(crate) async fn quack_mcp_list(
         match listed {
             Ok(listed) => add(&mut list, &mut room, name, listed),
             Err(error) => {
-                let file = server.stderr_file(toolbox).await;
+                let file = server.stderr_file(&toolbox.run_dir).await;
                 let file = file.map(|file| format!("; stderr: {}", file.display()));
                 list.problems.push(format!("{name}: {error}{}", file.unwrap_or_default()));
             }
@@ -163,7 +146,8 @@ async fn request(
     parameters: &serde_json::Value,
     bounds: &CallLimits,
 ) -> Result<Reply, RequestError> {
-    let starting = server.connection(toolbox, workspace, bounds.deadline);
+    let starting =
+        server.connection(|definition| launch(toolbox, definition, workspace), bounds.deadline);
     let connection = tokio::select! {
         biased;
         connection = starting => connection?,

@@ -1,11 +1,9 @@
-//! One MCP server: its process, its start and its tools.
+//! One MCP server: its connection, the limit of its starts, and its tools. The caller gives the function that starts its
+//! process.
 
 use super::connection::{Connection, RequestError, Shared};
 use super::schema::with_object_root;
-use crate::Toolbox;
 use crate::call_limits::CallLimits;
-use crate::command_line::{CommandLine, explain};
-use quackd_process::{LaunchError, launch_piped};
 use quackd_protocol::VERSION;
 use quackd_protocol::mask::MASK;
 use quackd_protocol::mcp::{MAX_MCP_TOOLS, McpServer, McpTool};
@@ -106,11 +104,10 @@ impl Server {
         &self.definition
     }
 
-    /// Returns the connection to the server, which is started if it does not run.
+    /// Returns the connection to the server, which `launch` starts if it does not run.
     pub(super) async fn connection(
         &self,
-        toolbox: &Toolbox,
-        workspace: &Path,
+        launch: impl FnOnce(&McpServer) -> Result<Connection, RequestError>,
         deadline: Instant,
     ) -> Result<Arc<Connection>, RequestError> {
         let mut process = self.process.lock().await;
@@ -129,16 +126,16 @@ impl Server {
         }
         process.starts.push(now);
         let deadline = deadline.min(now + START_LIMIT);
-        let connection = Arc::new(self.start(toolbox, workspace)?);
+        let connection = Arc::new(launch(&self.definition)?);
         process.last = Some(connection.shared());
         greet(&connection, deadline).await?;
         process.connection = Some(Arc::clone(&connection));
         Ok(connection)
     }
 
-    /// Writes the end of the stderr of the last process to a file in the session's directory. Returns its path; `None` if
-    /// the process wrote nothing there, or if the file cannot be written.
-    pub(super) async fn stderr_file(&self, toolbox: &Toolbox) -> Option<PathBuf> {
+    /// Writes the end of the stderr of the last process to a file in the session's directory `run_dir`. Returns its
+    /// path; `None` if the process wrote nothing there, or if the file cannot be written.
+    pub(super) async fn stderr_file(&self, run_dir: &Path) -> Option<PathBuf> {
         let last = self.process.lock().await.last.clone()?;
         let McpServer { name, env, .. } = &self.definition;
         let mut text = last.stderr();
@@ -149,42 +146,16 @@ impl Server {
         for variable in env.iter().filter(|it| MIN_SECRET_BYTES <= it.value.len()) {
             text = text.replace(&variable.value, MASK);
         }
-        let path = toolbox.run_dir.join(format!("mcp-{name}.stderr"));
+        let path = run_dir.join(format!("mcp-{name}.stderr"));
         let written = path.clone();
         let writing = spawn_blocking(move || write_blocking(&written, text.as_bytes()));
         matches!(writing.await, Ok(Ok(()))).then_some(path)
     }
 
-    /// Starts the process like a command.
-    fn start(&self, toolbox: &Toolbox, workspace: &Path) -> Result<Connection, RequestError> {
-        let McpServer { name, command, args, env } = &self.definition;
-        let args = args.iter().map(Into::into).collect();
-        let (program, args) = toolbox.confined(command.into(), args);
-        let own = env.iter().map(|it| (it.name.clone(), it.value.clone()));
-        let command = CommandLine {
-            line: String::new(),
-            program,
-            args,
-            cwd: workspace.to_owned(),
-            env: toolbox.env.iter().cloned().chain(own).collect(),
-            limits: toolbox.limits.clone(),
-            group: toolbox.group.clone(),
-            spawn_thread: toolbox.spawn_thread.clone(),
-        };
-        let command = command.command(format!("mcp-{name}"));
-        let not_started = |error: &LaunchError| RequestError::NotStarted(explain(error));
-        toolbox.watched.running_always();
-        let (process, pipes) = launch_piped(&command).map_err(|error| not_started(&error))?;
-        drop(command);
-        Connection::serve(process, pipes)
-            .map_err(|error| RequestError::NotStarted(error.to_string()))
-    }
-
-    /// Returns the tools of the server, which is started if it does not run.
+    /// Returns the tools of the server, which `launch` starts if it does not run.
     pub(super) async fn list(
         &self,
-        toolbox: &Toolbox,
-        workspace: &Path,
+        launch: impl FnOnce(&McpServer) -> Result<Connection, RequestError>,
         bounds: &CallLimits,
     ) -> Result<ListedTools, RequestError> {
         #[derive(Deserialize)]
@@ -196,7 +167,7 @@ impl Server {
             next_cursor: Option<String>,
         }
         let deadline = bounds.deadline.min(Instant::now() + START_LIMIT);
-        let connection = self.connection(toolbox, workspace, deadline).await?;
+        let connection = self.connection(launch, deadline).await?;
         let mut listed = ListedTools::default();
         let mut parameters = json!({});
         let (mut names, mut cursors) = (HashSet::new(), HashSet::new());

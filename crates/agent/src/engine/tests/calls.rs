@@ -1,7 +1,6 @@
 //! Calls of tools.
 
-use super::super::*;
-use super::{BEGIN, Bench, SAID, chunk, header};
+use super::*;
 use serde_json::json;
 
 #[test]

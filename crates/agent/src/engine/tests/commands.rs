@@ -1,7 +1,6 @@
 //! Commands of clients.
 
-use super::super::*;
-use super::Bench;
+use super::*;
 use serde_json::json;
 
 #[test]

@@ -1,8 +1,8 @@
 //! Aborts, failed answers and further attempts.
 
-use super::super::*;
-use super::{BEGIN, Bench, chunk};
-use quackd_protocol::model::ModelFailureKind;
+use super::*;
+use quackd_protocol::agent::EventName;
+use quackd_protocol::model::{ModelFailure, ModelFailureKind};
 use serde_json::json;
 
 #[test]

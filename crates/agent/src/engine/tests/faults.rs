@@ -1,9 +1,9 @@
 //! The engine with faults: summaries that fail, requests that must not be sent twice, and calls beyond the limits.
 
-use super::super::*;
-use super::{Bench, chunk, header};
+use super::*;
+use crate::message::UserMessage;
 use quackd_protocol::limits::MAX_ARGUMENTS_BYTES;
-use quackd_protocol::model::ModelFailureKind;
+use quackd_protocol::model::{ModelFailure, ModelFailureKind};
 use serde_json::json;
 
 fn small() -> Bench {

@@ -10,9 +10,16 @@ mod summaries;
 mod turns;
 
 use super::*;
-use crate::transcript::Header;
-use quackd_protocol::model::{InputKind, ModelApi, ModelCompat, ModelCost, Price};
-use serde_json::json;
+use crate::transcript::{Header, Transcript};
+use quackd_protocol::agent::{
+    AgentCommand, AgentModels, AgentSettings, AgentToolDone, OtherCommand,
+};
+use quackd_protocol::agent_options::AgentOptions;
+use quackd_protocol::model::{
+    InputKind, ModelApi, ModelCompat, ModelCost, ModelHead, ModelInfo, Price, ThinkingLevel,
+};
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
 
 /// An agent, with everything that it did.
 struct Bench {

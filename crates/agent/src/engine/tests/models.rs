@@ -1,8 +1,7 @@
 //! The model of a session: its choice, its record in the session file, and changes while it answers.
 
-use super::super::*;
-use super::{Bench, chunk, header, model};
-use quackd_protocol::model::{ModelCost, Price};
+use super::*;
+use quackd_protocol::agent::EventName;
 use serde_json::json;
 
 fn set(bench: &mut Bench, provider: &str, id: &str) -> Result<Value, String> {
@@ -103,7 +102,7 @@ fn patterns_name_models_in_their_order() {
     let models = ["sonnet-5", "haiku-5", "sonnet-4"].map(model);
     let of = |patterns: &[&str]| {
         let patterns: Vec<_> = patterns.iter().map(|it| (*it).to_owned()).collect();
-        let found = super::super::models::scoped(&patterns, &models).into_iter();
+        let found = super::super::model_names::scoped(&patterns, &models).into_iter();
         found.map(|(model, level)| (model.id, level)).collect::<Vec<_>>()
     };
     let high = Some(ThinkingLevel::High);

@@ -1,9 +1,9 @@
 //! Large conversations: images, events and lists within the limits of the wires.
 
-use super::super::*;
-use super::{Bench, chunk};
+use super::*;
+use quackd_protocol::agent::EventName;
 use quackd_protocol::limits::MAX_AGENT_ANSWER_BYTES;
-use quackd_protocol::model::{InputKind, MAX_MODEL_REQUEST_BYTES};
+use quackd_protocol::model::MAX_MODEL_REQUEST_BYTES;
 use serde_json::json;
 
 #[test]

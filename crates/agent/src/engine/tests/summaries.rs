@@ -1,7 +1,7 @@
 //! Summaries that succeed.
 
-use super::super::*;
-use super::{Bench, chunk, header};
+use super::super::commands::MAX_QUEUED;
+use super::*;
 use serde_json::json;
 
 #[test]

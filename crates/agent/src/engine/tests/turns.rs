@@ -1,7 +1,6 @@
 //! Turns: the order of events, the content of the session file, and the limits.
 
-use super::super::*;
-use super::{BEGIN, Bench, SAID, chunk, header};
+use super::*;
 use serde_json::json;
 
 #[test]

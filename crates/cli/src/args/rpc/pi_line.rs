@@ -75,7 +75,7 @@ const MAX_NAME: usize = 60;
 const MAX_IGNORED: usize = 20;
 
 /// Rewrites a command line of `quack rpc` for clap. Other command lines stay as they are.
-pub(in crate::args) fn rewritten(line: Vec<OsString>) -> Vec<OsString> {
+pub(crate) fn rewritten(line: Vec<OsString>) -> Vec<OsString> {
     let is_rpc = |word: &OsString| word == "rpc";
     // Options of every subcommand may precede it.
     let verb = line.iter().skip(1).position(|word| !is_general(word));

@@ -7,7 +7,6 @@
 mod one_turn;
 mod user_input;
 
-use self::user_input::wished;
 use super::asking::{Asking, Typed, until};
 use super::follow_connection::FollowConnection;
 use super::history;
@@ -15,10 +14,11 @@ use super::prompt::Wish;
 use super::requests::{self, RequestResult};
 use super::screen::{self, Screen};
 use super::slash;
-use super::speaker::Speaker;
+use super::speaker::{Speaker, wished};
 use super::turn_filter::TurnFilter;
 use super::turn_result::TurnResult;
 use super::turn_tracker::{TurnOutcome, TurnTracker};
+use crate::args::Cli;
 use crate::exit::{CliError, ExitCode};
 pub(crate) use crate::interrupts::Interrupts;
 use crate::output::{CliOutput, StdoutState};
@@ -28,6 +28,7 @@ use quackd_client::{ClientError, Event};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::io::{self, IsTerminal};
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -45,8 +46,12 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Warning after Ctrl-C if the turn has not begun and another turn may be running.
 const WAITS: &str = "the agent has not begun this turn: waiting briefly to abort it; press Ctrl-C again to exit now";
 
+/// Runs a subcommand typed by the user.
+pub(crate) type RunVerb =
+    fn(Cli, CliOutput) -> Pin<Box<dyn Future<Output = anyhow::Result<ExitCode>>>>;
+
 /// Use of the lines typed by the user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum InputMode {
     /// None: another module reads the keyboard.
     Nothing,
@@ -54,8 +59,8 @@ pub(crate) enum InputMode {
     Answers,
     /// Answers, and Ctrl-D, which leaves.
     Leaves,
-    /// Answers and prompts.
-    Speaks,
+    /// Answers, prompts and subcommands.
+    Speaks(RunVerb),
 }
 
 /// Whether a user reads the output and can type.
@@ -114,13 +119,16 @@ impl SessionView {
         typing: InputMode,
         output: CliOutput,
     ) -> Self {
-        let can_type = is_person(output) && typing != InputMode::Nothing;
+        let can_type = is_person(output) && !matches!(typing, InputMode::Nothing);
         let mut asking = can_type.then(|| Asking::new(false, output));
         let history = (!output.is_json()).then(|| history::read(connection.followed()));
         let state = connection.followed().session_state.as_ref();
         let streams = state.and_then(|state| state.get("isStreaming")).and_then(Value::as_bool);
-        let reads_lines =
-            typing == InputMode::Leaves || typing == InputMode::Speaks && !screen::can_move(output);
+        let reads_lines = match typing {
+            InputMode::Leaves => true,
+            InputMode::Speaks(_) => !screen::can_move(output),
+            InputMode::Nothing | InputMode::Answers => false,
+        };
         if let Some(asking) = asking.as_mut().filter(|_| reads_lines) {
             asking.read_lines();
         }

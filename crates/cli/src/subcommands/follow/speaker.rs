@@ -2,8 +2,8 @@
 //! [`super::session_view`].
 
 use super::footer::{Footer, screen_size};
-use super::prompt::Prompt;
 use super::prompt::past_prompts::PastPrompts;
+use super::prompt::{Prompt, Wish};
 use super::status::Status;
 use crate::output::DIM;
 use std::io;
@@ -79,5 +79,13 @@ impl Speaker {
     /// Records a key other than Ctrl-C.
     pub(super) fn other_key(&mut self) {
         self.interrupted = None;
+    }
+}
+
+/// Waits for a wish of the user. `None` without a prompt. Cancel-safe.
+pub(super) async fn wished(speaker: &mut Option<Speaker>) -> Option<io::Result<Wish>> {
+    match speaker {
+        Some(speaker) => Some(speaker.prompt.next().await),
+        None => None,
     }
 }

@@ -10,7 +10,7 @@ use super::super::slash::{self, Line};
 use super::super::speaker::{CtrlC, Speaker, THINKING};
 use super::super::stdin_lines::StdinLine;
 use super::super::turn_tracker::InterruptAction;
-use super::{InputMode, SessionView};
+use super::{InputMode, RunVerb, SessionView};
 use crate::args::Cli;
 use crate::display;
 use crate::exit::{CliError, ExitCode, explain};
@@ -117,7 +117,7 @@ impl SessionView {
     pub(super) fn interrupted(&mut self, is_key: bool, now: Instant) -> Option<ExitCode> {
         let Some(tracker) = &mut self.tracker else {
             // At a prompt, Ctrl-C ends the turn and Ctrl-D leaves.
-            let has_prompt = self.typing == InputMode::Speaks
+            let has_prompt = matches!(self.typing, InputMode::Speaks(_))
                 && (self.asking.is_some() || self.speaker.is_some());
             if !has_prompt || !is_key {
                 return Some(ExitCode::Ok);
@@ -168,12 +168,14 @@ impl SessionView {
         if matches!(line, StdinLine::Line(_)) {
             self.screen.footer_ended_by_terminal();
         }
-        let line = match line {
-            StdinLine::End if self.typing == InputMode::Leaves => return Ok(Some(ExitCode::Ok)),
-            _ if self.typing != InputMode::Speaks => return Ok(None),
-            StdinLine::End => return Ok(Some(ExitCode::Ok)),
-            StdinLine::Line(line) if line.trim().is_empty() => return Ok(None),
-            StdinLine::Line(line) => line,
+        let (line, run_verb) = match (line, self.typing) {
+            (StdinLine::End, InputMode::Leaves | InputMode::Speaks(_)) => {
+                return Ok(Some(ExitCode::Ok));
+            }
+            (StdinLine::Line(line), InputMode::Speaks(run_verb)) if !line.trim().is_empty() => {
+                (line, run_verb)
+            }
+            _ => return Ok(None),
         };
         let session = self.connection.session().to_owned();
         let cwd = self.connection.directory.clone();
@@ -203,7 +205,7 @@ impl SessionView {
             Line::Agent(command, asked) => {
                 self.requests.spawn(requests::agent(client, session, command, asked));
             }
-            Line::Verb(words) => self.run_verb(words).await?,
+            Line::Verb(words) => self.run_verb(words, run_verb).await?,
             Line::New => self.new_session().await?,
             Line::Help => slash::help().iter().for_each(|row| self.screen.plain(row)),
             Line::Quit => return Ok(Some(ExitCode::Ok)),
@@ -232,7 +234,7 @@ impl SessionView {
     }
 
     /// Runs a subcommand, which has the terminal until it ends.
-    async fn run_verb(&mut self, words: Vec<String>) -> anyhow::Result<()> {
+    async fn run_verb(&mut self, words: Vec<String>, run_verb: RunVerb) -> anyhow::Result<()> {
         self.screen.set_footer(Footer::default());
         self.screen.end_line();
         self.screen.flush().await?;
@@ -241,7 +243,7 @@ impl SessionView {
         }
         let line = std::iter::once("quack".to_owned()).chain(words);
         let ran = match Cli::read(line) {
-            Ok(cli) => Box::pin(crate::subcommands::run(cli.verb, &cli.attach, self.output)).await,
+            Ok(cli) => run_verb(cli, self.output).await,
             Err(error) => Err(CliError::usage(error.to_string()).into()),
         };
         if let Some(speaker) = &mut self.speaker {
@@ -288,19 +290,11 @@ impl SessionView {
             (Some(speaker), _) => speaker.footer(self.is_thinking, &self.waiting, Instant::now()),
             (None, Some(asking)) if asking.has_question() => Footer::default(),
             (None, Some(_)) if self.is_thinking => Footer::line(THINKING),
-            (None, Some(_)) if self.typing == InputMode::Speaks && !self.is_at_work => {
+            (None, Some(_)) if matches!(self.typing, InputMode::Speaks(_)) && !self.is_at_work => {
                 Footer::line(SPEAK)
             }
             (None, _) => Footer::default(),
         };
         self.screen.set_footer(footer);
-    }
-}
-
-/// Waits for a wish of the user. `None` without a prompt. Cancel-safe.
-pub(super) async fn wished(speaker: &mut Option<Speaker>) -> Option<io::Result<Wish>> {
-    match speaker {
-        Some(speaker) => Some(speaker.prompt.next().await),
-        None => None,
     }
 }
