@@ -13,7 +13,8 @@ mod tests {
         Form, Interpreter, Object, Pattern, is_meant, parse, parts, with_parameters,
     };
     use quackd_protocol::policy::{NetworkMode, Policy, Profile};
-    use quackd_sandbox::{MacPaths, Seatbelt};
+    use quackd_sandbox::git::GitDirectories;
+    use quackd_sandbox::{MacPaths, Pin, Seatbelt};
     use std::collections::BTreeMap;
 
     /// Returns the rules of a profile with their parameters replaced.
@@ -38,7 +39,22 @@ mod tests {
                 "/".into(),
                 "bin".into(),
             ],
-            repositories: vec!["/Users/u/w/.git".into(), "/Users/u/w/a/b/.git".into()],
+            git: GitDirectories {
+                repositories: vec![
+                    "/Users/u/w/.git".into(),
+                    "/Users/u/w/.git/modules/m".into(),
+                    "/Users/u/w/a/b/.git".into(),
+                    "/Users/u/main/.git".into(),
+                ],
+                worktrees: vec!["/Users/u/w/.git/worktrees/x".into()],
+                read_only: vec!["/Users/u/w/sub/.git".into()],
+                outside: vec!["/Users/u/main/.git".into()],
+                troubles: Vec::new(),
+            },
+            pins: vec![
+                Pin { at: "/Users/u/w/tools".into(), read_only: false },
+                Pin { at: "/Users/u/w/tools/fsm".into(), read_only: true },
+            ],
             original: None,
             objects: None,
             proxy: Some(PROXY),
@@ -185,6 +201,18 @@ mod tests {
             (UNLINK, path("/Users/u/data"), false),
             (READ, path("/Users/u/data/x"), true),
             (UNLINK, path("/Users/u/w"), false),
+            (CREATE, path("/Users/u/w/.git/info/exclude"), true),
+            (CREATE, path("/Users/u/w/.git/modules/new/HEAD"), true),
+            (CREATE, path("/Users/u/w/.git/modules/m/refs/heads/x"), true),
+            (CREATE, path("/Users/u/w/.git/worktrees/x/index.lock"), true),
+            (CREATE, path("/Users/u/w/.git/worktrees/y/gitdir"), true),
+            (WRITE, path("/Users/u/w/tools/other"), true),
+            (CREATE, path("/Users/u/w/new/.git/config"), true),
+            (READ, path("/Users/u/main/.git/config"), true),
+            (CREATE, path("/Users/u/main/.git/refs/heads/x"), true),
+            (CREATE, path("/Users/u/main/.git/config"), false),
+            (UNLINK, path("/Users/u/main/.git"), false),
+            (CREATE, path("/Users/u/main/x"), false),
         ];
         // In both repositories: the names that git obeys, and the directories whose rename would replace them.
         for denied in [
@@ -197,9 +225,23 @@ mod tests {
             "/Users/u/w/.git/objects/info",
             "/Users/u/w/.git/objects/info/alternates",
             "/Users/u/w/.git/objects",
+            "/Users/u/w/.git/remotes/x",
+            "/Users/u/w/.git/branches",
+            "/Users/u/w/.git/info",
             "/Users/u/w/.git/modules/m/config",
+            "/Users/u/w/.git/modules/m/hooks/x",
+            "/Users/u/w/.git/modules/m",
+            "/Users/u/w/.git/modules",
+            "/Users/u/w/.git/worktrees/x/gitdir",
+            "/Users/u/w/.git/worktrees/x/commondir",
             "/Users/u/w/.git/worktrees/x/config.worktree",
+            "/Users/u/w/.git/worktrees/x",
+            "/Users/u/w/.git/worktrees",
             "/Users/u/w/.git",
+            "/Users/u/w/sub/.git",
+            "/Users/u/w/sub",
+            "/Users/u/w/tools/fsm",
+            "/Users/u/w/tools",
             "/Users/u/w/a/b/.git/hooks",
             "/Users/u/w/a/b/.git/config",
             "/Users/u/w/a/b/.git/config.worktree",
@@ -208,8 +250,6 @@ mod tests {
             "/Users/u/w/a/b/.git/objects/info",
             "/Users/u/w/a/b/.git/objects/info/alternates",
             "/Users/u/w/a/b/.git/objects",
-            "/Users/u/w/a/b/.git/modules/m/config",
-            "/Users/u/w/a/b/.git/worktrees/x/config.worktree",
             "/Users/u/w/a/b/.git",
             "/Users/u/w/a/b",
             "/Users/u/w/a",
@@ -311,7 +351,11 @@ mod tests {
         ];
         let places = MacPaths {
             workspace: TREE.into(),
-            repositories: vec![format!("{TREE}/.git").into()],
+            git: GitDirectories {
+                repositories: vec![format!("{TREE}/.git").into()],
+                ..GitDirectories::default()
+            },
+            pins: Vec::new(),
             original: Some("/Users/u/w".into()),
             objects: Some("/Users/u/w/.git/objects".into()),
             toolchains: vec!["/Users/u/w/tools".into()],
@@ -398,6 +442,36 @@ mod tests {
             let wrong = wrong(&rules(&profile), &decisions);
             assert!(wrong.is_empty(), "{wrong:?}\n{}", profile.text);
         }
+    }
+
+    #[test]
+    fn with_very_many_repositories_every_one_is_protected_and_none_can_be_made() {
+        let mut places = places();
+        let many = (0..200).map(|number| format!("/Users/u/w/many/r{number}/.git").into());
+        places.git.repositories = many.collect();
+        assert!(!places.has_rules_for_each_repository());
+        let policy = policy(Profile::WorkspaceWrite, NetworkMode::Off);
+        let profile = Seatbelt::new(&policy, &places).unwrap();
+        let mut decisions: Vec<Decision> = vec![
+            (CREATE, path("/Users/u/w/many/r199/.git/refs/heads/x"), true),
+            (CREATE, path("/Users/u/w/new/.gitignore"), true),
+        ];
+        for denied in [
+            "/Users/u/w/many/r0/.git/hooks/x",
+            "/Users/u/w/many/r199/.git/hooks/x",
+            "/Users/u/w/many/r199/.git/objects/info",
+            "/Users/u/w/many/r199/.git",
+            "/Users/u/w/deep/er/.git/config",
+            "/Users/u/w/deep/er/.git",
+            "/Users/u/w/.git",
+        ] {
+            decisions.push((CREATE, path(denied), false));
+            decisions.push((CREATE, in_capitals("/Users/u/w/", denied), false));
+        }
+        let wrong = wrong(&rules(&profile), &decisions);
+        assert!(wrong.is_empty(), "{wrong:?}");
+        // Linux takes arguments of up to 128 KiB.
+        assert!(profile.text.len() < 100_000, "{}", profile.text.len());
     }
 
     #[test]

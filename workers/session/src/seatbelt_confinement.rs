@@ -74,16 +74,12 @@ pub(crate) fn enter(
     find_processes_by_list();
     private_files::make_directory_blocking(&places.temporary)
         .map_err(|source| WorkerStartError::System { step: "cannot make a directory", source })?;
-    let private_network = match policy.network_mode() {
-        NetworkMode::Hosts if is_limited => {
-            let made = PrivateNetwork::on_the_machine();
-            Some(made.map_err(|source| WorkerStartError::System {
-                step: "cannot listen for the network proxy",
-                source,
-            })?)
-        }
-        _ => None,
-    };
+    let has_proxy = is_limited && policy.network_mode() == NetworkMode::Hosts;
+    let private_network = has_proxy.then(PrivateNetwork::on_the_machine).transpose();
+    let private_network = private_network.map_err(|source| WorkerStartError::System {
+        step: "cannot listen for the network proxy",
+        source,
+    })?;
     places.proxy = private_network.as_ref().map(|network| network.port);
     let profile = |policy: &Policy| Seatbelt::new(policy, &places).filter(|_| has_seatbelt);
     let words = |profile: Option<&Seatbelt>| -> Vec<OsString> {

@@ -2,6 +2,7 @@
 
 use super::*;
 use quackd_protocol::policy::Policy;
+use quackd_sandbox::git::GitDirectories;
 use quackd_sandbox::{MacPaths, Seatbelt};
 use std::fs;
 
@@ -46,7 +47,11 @@ impl World {
             home: self.at(""),
             temporary: self.at("run/tmp"),
             toolchains: vec![self.at("tools")],
-            repositories: vec![self.at("ws/.git")],
+            git: GitDirectories {
+                repositories: vec![self.at("ws/.git")],
+                ..GitDirectories::default()
+            },
+            pins: Vec::new(),
             original: None,
             objects: None,
             proxy: None,
