@@ -1,7 +1,8 @@
 //! `quack.approvals` and `quack.answer`: lists the questions to the user about denied operations, and answers them. Clients
 //! without these methods answer by `extension_ui_response`.
 
-use super::attach::{SAVE_LIMIT, note_held};
+use super::attach::SAVE_LIMIT;
+use super::directories::note_held;
 use super::find::{id_of, label};
 use super::{Caller, own_reference};
 use crate::approvals::{Answering, NoAnswer, Subject};

@@ -2,7 +2,8 @@
 //! returns the worker's report on its sandbox and workspace.
 
 use super::Caller;
-use super::attach::{RESOLVE_LIMIT, SAVE_LIMIT, held, named, note_held};
+use super::attach::{SAVE_LIMIT, named};
+use super::directories::{RESOLVE_LIMIT, held, note_held};
 use super::find::label;
 use super::hosts;
 use super::presets;

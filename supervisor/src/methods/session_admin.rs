@@ -1,6 +1,7 @@
 //! `workspaces`, `activate_session`, `quack.session_new`, `quack.session_delete`: list and change the sessions.
 
-use super::attach::{SAVE_LIMIT, fresh, joined, look_up_noted, own_path};
+use super::attach::{SAVE_LIMIT, fresh, joined};
+use super::directories::{look_up_noted, own_path};
 use super::find::{id_of, label};
 use super::isolated::{check_applied, make_copy, remove_copy};
 use super::{AnySession, Caller, NoParams};
