@@ -10,7 +10,7 @@ use crate::errors::MethodError;
 use crate::events::answerers::Answerer;
 use crate::events::client_registry::Transport;
 use crate::registry::{ChangeSession, FindSession, GrantChange, Purpose, SessionChange};
-use crate::session::actor::TellSession;
+use crate::session::messages::TellSession;
 use quackd_config::RemoteApprovals;
 use quackd_protocol::SessionId;
 use quackd_protocol::approval::{AnswerScope, ApprovalKind, Decision};

@@ -10,7 +10,7 @@ use crate::events::client_registry::Transport;
 use crate::registry::AgentChange;
 use crate::registry::catalog::Fresh;
 use crate::registry::{FindSession, Open, OpenSession, Purpose, Restrictions};
-use crate::session::actor::TellSession;
+use crate::session::messages::TellSession;
 use crate::voice::VoiceSession;
 use quackd_config::PiStart;
 use quackd_protocol::SessionId;

@@ -4,7 +4,7 @@
 use crate::events::client_registry::Client;
 use crate::registry::Registry;
 use crate::services::Services;
-use crate::session::actor::TellSession;
+use crate::session::messages::TellSession;
 use actix::Addr;
 use quackd_protocol::client::LOCAL_APP;
 use quackd_protocol::limits::LOCAL_APP_DEADLINE;

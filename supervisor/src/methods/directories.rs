@@ -4,8 +4,8 @@
 use super::Caller;
 use crate::errors::MethodError;
 use crate::obeyed::{HeldFile, Use, in_words, record_blocking};
+use crate::session::actor::NoLook;
 use crate::session::owner::TellOwner;
-use crate::session::services::NoLook;
 use quackd_home::Workspace;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

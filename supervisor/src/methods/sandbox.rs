@@ -16,9 +16,9 @@ use crate::registry::{
     TakeSnapshot,
 };
 use crate::session::FoundSession;
-use crate::session::actor::TellSession;
+use crate::session::actor::NoLook;
 use crate::session::describe::jobs;
-use crate::session::services::NoLook;
+use crate::session::messages::TellSession;
 use crate::session::worker::{self, CallDone, CallTool};
 use quackd_policy::{MAX_ROOTS, PolicyError, path_problem};
 use quackd_protocol::SessionId;

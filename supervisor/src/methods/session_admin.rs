@@ -11,9 +11,9 @@ use crate::registry::{
     Activate, AgentChange, ChangeSession, Delete, FindSession, Open, OpenSession, Purpose,
     Restrictions, SessionChange, TakeSnapshot,
 };
-use crate::session::actor::{SessionActor, TellSession};
+use crate::session::actor::{NoLook, SessionActor};
 use crate::session::agent::{create_blocking, fork_blocking, is_conversation_id};
-use crate::session::services::NoLook;
+use crate::session::messages::TellSession;
 use crate::voice::VoiceSession;
 use crate::wire::reference;
 use actix::prelude::*;

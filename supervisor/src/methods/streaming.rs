@@ -7,8 +7,8 @@ use super::Caller;
 use crate::errors::MethodError;
 use crate::events::{CallInput, InputRequest, call_input};
 use crate::session::FoundSession;
-use crate::session::actor::TellSession;
-use crate::session::pending_calls::Printed;
+use crate::session::messages::TellSession;
+use crate::session::worker::Printed;
 use crate::wire;
 use quackd_protocol::client::{ToldLine, ToolParams};
 use quackd_protocol::output::{

@@ -15,9 +15,9 @@ use crate::events::client_registry::Transport;
 use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
 use crate::session::agent::native::mcp_servers;
-use crate::session::agent::native::work::AgentCall;
-use crate::session::pending_calls::{CallResult, tool_info};
-use crate::session::worker::{self, CallDone, CallTool};
+use crate::session::agent::native::tool_runner::AgentCall;
+use crate::session::pending_calls::tool_info;
+use crate::session::worker::{self, CallDone, CallResult, CallTool};
 use crate::wire::{js_string, reference, truthy};
 use quackd_config::{Origin, Setting};
 use quackd_protocol::client::{
