@@ -11,7 +11,7 @@ use crate::metrics::endpoint::MetricsEndpoint;
 use crate::registry::shutdown_record::Interrupted;
 use crate::remote::RemoteControl;
 use crate::retention::Retention;
-use crate::session::services::SessionServices;
+use crate::session::actor::SessionServices;
 use crate::voice::Voice;
 use quackd_ipc::alias::Alias;
 use quackd_ipc::listener::SocketFile;

@@ -9,7 +9,7 @@ mod routing;
 
 use crate::errors::MethodError;
 use crate::registry::{LinkNames, Registry, TakeSnapshot};
-use crate::session::services::SessionServices;
+use crate::session::actor::SessionServices;
 use actix::Addr;
 use quackd_protocol::SessionId;
 use router::{CloseRouter, Router};

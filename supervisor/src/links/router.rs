@@ -10,7 +10,7 @@ use crate::children::{
     HeartbeatDriver, KillReason, LifecycleDriver, Program,
 };
 use crate::registry::Registry;
-use crate::session::services::SessionServices;
+use crate::session::actor::SessionServices;
 use actix::prelude::*;
 use quackd_ipc::frames;
 use quackd_ipc::sockets::packet_pair;

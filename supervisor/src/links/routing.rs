@@ -1,10 +1,10 @@
 //! Connections that the router passes on: finds the session of each, and its proxy.
 
 use crate::registry::{LinkNames, Named, Registry, RegistrySnapshot, TakeSnapshot};
-use crate::session::actor::TellSession;
-use crate::session::network::{ForeignSocket, NetworkActor, TellNetwork, close_pair_elsewhere};
-use crate::session::services::SessionServices;
-use actix::Addr;
+use crate::session::actor::SessionServices;
+use crate::session::messages::TellSession;
+use crate::session::network::{ForeignSocket, TellNetwork, close_pair_elsewhere};
+use actix::{Addr, Recipient};
 use quackd_ipc::descriptors::{MAX_DESCRIPTORS, receive_with_descriptors, send_with_descriptors};
 use quackd_ipc::sockets::is_tcp_connection;
 use quackd_protocol::network::{MAX_PACKET_BYTES, RouteAnswer, RouteAsk, RouteRefusal};
@@ -129,7 +129,7 @@ async fn proxy_of(
     name: &str,
     names: &LinkNames,
     sessions: &SessionServices,
-) -> Result<Addr<NetworkActor>, RouteRefusal> {
+) -> Result<Recipient<TellNetwork>, RouteRefusal> {
     let id = match names.find(name) {
         Named::One(id) => id,
         Named::Several => return Err(RouteRefusal::Ambiguous),

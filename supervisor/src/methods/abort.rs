@@ -3,7 +3,7 @@
 use super::{AnySession, Caller};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
-use crate::session::actor::TellSession;
+use crate::session::messages::TellSession;
 use crate::wire::reference;
 use quackd_protocol::client::AbortData;
 use tokio::sync::oneshot;

@@ -9,7 +9,7 @@ use crate::events::client_registry::{Client, Transport};
 use crate::registry::{FindSession, Purpose, Registry};
 use crate::services::Services;
 use crate::session::agent::SendCommand;
-use crate::session::agent::native::work::{AgentCall, ToolRunner};
+use crate::session::agent::native::tool_runner::{AgentCall, ToolRunner};
 use crate::wire::reference;
 use actix::Addr;
 use futures_util::future::LocalBoxFuture;
@@ -125,7 +125,7 @@ pub(crate) struct AgentTools {
 }
 
 impl AgentTools {
-    /// Creates the runner, for [`crate::session::services::SessionServices::tool_runner`].
+    /// Creates the runner, for [`crate::session::actor::SessionServices::tool_runner`].
     ///
     /// # Errors
     /// If the system has no random numbers.

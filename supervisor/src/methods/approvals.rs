@@ -1,7 +1,8 @@
 //! `quack.approvals` and `quack.answer`: lists the questions to the user about denied operations, and answers them. Clients
 //! without these methods answer by `extension_ui_response`.
 
-use super::attach::{SAVE_LIMIT, note_held};
+use super::attach::SAVE_LIMIT;
+use super::directories::note_held;
 use super::find::{id_of, label};
 use super::{Caller, own_reference};
 use crate::approvals::{Answering, NoAnswer, Subject};
@@ -9,7 +10,7 @@ use crate::errors::MethodError;
 use crate::events::answerers::Answerer;
 use crate::events::client_registry::Transport;
 use crate::registry::{ChangeSession, FindSession, GrantChange, Purpose, SessionChange};
-use crate::session::actor::TellSession;
+use crate::session::messages::TellSession;
 use quackd_config::RemoteApprovals;
 use quackd_protocol::SessionId;
 use quackd_protocol::approval::{AnswerScope, ApprovalKind, Decision};

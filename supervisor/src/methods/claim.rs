@@ -1,6 +1,7 @@
 //! `quack.hello`, `quack.claim`: a client names itself and gets separate sessions.
 
-use super::attach::{SAVE_LIMIT, fresh, look_up_noted, own_path};
+use super::attach::{SAVE_LIMIT, fresh};
+use super::directories::{look_up_noted, own_path};
 use super::find::{enclosing, label};
 use super::isolated::{refresh_copy, renew_copy};
 use super::{Caller, NoData};

@@ -1,236 +1,22 @@
 //! Finds the row of a request's method, checks the caller's access, reads the parameters, runs the handler and writes
 //! the reply. Called by each connection, once per request.
 
-use super::METHODS;
+use super::Caller;
+use super::row::{Method, Order, Remote, refused};
+use super::table::METHODS;
 use crate::errors::MethodError;
-use crate::events::client_registry::{Client, Transport};
-use crate::registry::Registry;
-use crate::services::Services;
-use crate::session::actor::TellSession;
+use crate::events::client_registry::Transport;
 use crate::wire::{self, ParsedRequest};
-use actix::Addr;
 use bytes::Bytes;
-use quackd_protocol::client::{self, LOCAL_APP};
-use quackd_protocol::limits::LOCAL_APP_DEADLINE;
-use quackd_schema::{MethodSchema, Shape, Wire, shape_of};
-use schemars::JsonSchema;
-use serde::Serialize;
-use serde::de::{DeserializeOwned, Error as _};
-use serde_json::Value;
+use quackd_schema::Wire;
+use serde::de::Error as _;
 use std::collections::HashMap;
-use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::LazyLock;
-use std::time::Duration;
-
-/// One method.
-#[derive(Debug)]
-pub(super) struct Method {
-    pub(super) schema: MethodSchema,
-    pub(super) order: Order,
-    pub(super) remote: Remote,
-    pub(super) run: for<'a> fn(&'a mut ParsedRequest, &'a Caller) -> Replying<'a>,
-}
-
-/// Future of a reply. Runs on the actors' thread.
-type Replying<'a> = Pin<Box<dyn Future<Output = Bytes> + 'a>>;
-
-/// Order of the replies to one client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
-    /// The next request waits for this reply.
-    InOrder,
-    /// The handler may wait for a disk or a worker, and other requests run at the same time.
-    Concurrent,
-}
-
-/// Access of remote clients to a method.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Remote {
-    /// Like local clients.
-    All,
-    /// The handler refuses some requests.
-    Part,
-    /// None, with this error.
-    Nothing(fn() -> MethodError),
-}
-
-/// Parameters of a handler: any type that can be read and has a schema, or [`NoParams`].
-pub(super) trait Params: Sized {
-    const SHAPE: Option<Shape>;
-    fn read(request: &mut ParsedRequest) -> Result<Self, serde_json::Error>;
-}
-
-impl<T: DeserializeOwned + JsonSchema> Params for T {
-    const SHAPE: Option<Shape> = Some(shape_of::<T>);
-
-    fn read(request: &mut ParsedRequest) -> Result<Self, serde_json::Error> {
-        request.params()
-    }
-}
-
-/// The method has no parameters.
-pub(super) struct NoParams;
-
-impl Params for NoParams {
-    const SHAPE: Option<Shape> = None;
-
-    fn read(_request: &mut ParsedRequest) -> Result<Self, serde_json::Error> {
-        Ok(Self)
-    }
-}
-
-/// Result of a handler: any type that can be written and has a schema, [`NoData`], or a type that writes its own line.
-pub(super) trait Reply {
-    const SHAPE: Option<Shape>;
-    fn line(self, id: Option<&Value>) -> Bytes;
-}
-
-impl<T: Serialize + JsonSchema> Reply for T {
-    const SHAPE: Option<Shape> = Some(shape_of::<T>);
-
-    fn line(self, id: Option<&Value>) -> Bytes {
-        wire::success(id, Some(self))
-    }
-}
-
-/// Success without data.
-pub(super) struct NoData;
-
-impl Reply for NoData {
-    const SHAPE: Option<Shape> = None;
-
-    fn line(self, id: Option<&Value>) -> Bytes {
-        wire::success::<()>(id, None)
-    }
-}
-
-/// Gives a type the schema of another type: one that reads more leniently, or forwards bytes unread.
-macro_rules! schema_like {
-    ($own:ty, $shown:ty) => {
-        impl schemars::JsonSchema for $own {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                <$shown>::schema_name()
-            }
-
-            fn schema_id() -> std::borrow::Cow<'static, str> {
-                <$shown>::schema_id()
-            }
-
-            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                <$shown>::json_schema(generator)
-            }
-        }
-    };
-}
-pub(super) use schema_like;
-
-/// Builds the table of methods. A row begins with the type that clients call. The documentation of a row is the
-/// description of the method.
-macro_rules! methods {
-    ($(
-        $(#[doc = $about:literal])+
-        $called:ident: $order:ident, $remote:expr, $handler:path $(, needs [$($required:literal),+])?;
-    )+) => {
-        const METHODS: &[Method] = {
-            use dispatch::Order::{Concurrent, InOrder};
-            use dispatch::Remote::{All, Nothing, Part};
-            use quackd_protocol::client::Method as _;
-            &[$(Method {
-                schema: dispatch::schema::<$called, _, _>(
-                    concat!($($about),+).trim_ascii_start(),
-                    &[$($($required),+)?],
-                    &$handler,
-                ),
-                order: $order,
-                remote: $remote,
-                run: |request, caller| Box::pin(dispatch::call($called::NAME, request, caller, $handler)),
-            }),+]
-        };
-    };
-}
-pub(super) use methods;
-
-/// Returns the schema of a method with this handler.
-pub(super) const fn schema<M: client::Method, P: Params, R: Reply>(
-    about: &'static str,
-    required: &'static [&'static str],
-    _handler: &impl AsyncFn(P, &Caller) -> Result<R, MethodError>,
-) -> MethodSchema {
-    MethodSchema { name: M::NAME, about, params: P::SHAPE, required, data: R::SHAPE }
-}
-
-/// Reads the parameters of a request, runs the handler and returns the reply.
-pub(super) async fn call<P: Params, R: Reply>(
-    method: &'static str,
-    request: &mut ParsedRequest,
-    caller: &Caller,
-    handler: impl AsyncFn(P, &Caller) -> Result<R, MethodError>,
-) -> Bytes {
-    let done = match P::read(request) {
-        Ok(params) => handler(params, caller).await,
-        Err(why) => Err(MethodError::Params { method, why }),
-    };
-    match done {
-        Ok(reply) => reply.line(request.id.as_ref()),
-        Err(error) => refused(request, &error),
-    }
-}
-
-fn refused(request: &ParsedRequest, error: &MethodError) -> Bytes {
-    wire::failure(request.id.as_ref(), &error.to_string(), error.code())
-}
 
 /// Returns the client wire of this daemon, for schemas.
 #[must_use]
 pub fn wire() -> Wire {
     Wire::new(METHODS.iter().map(|method| method.schema).collect())
-}
-
-/// The calling client, with the services that methods use.
-#[derive(Debug)]
-pub(crate) struct Caller {
-    pub(crate) services: Rc<Services>,
-    pub(crate) registry: Addr<Registry>,
-    pub(crate) client: Rc<Client>,
-}
-
-impl Caller {
-    pub(crate) fn new(
-        services: Rc<Services>,
-        registry: Addr<Registry>,
-        client: Rc<Client>,
-    ) -> Self {
-        Self { services, registry, client }
-    }
-
-    /// The time after which this client gives up, if it is known.
-    pub(super) fn gives_up(&self) -> Option<Duration> {
-        let kind = self.services.voice.kind(&self.client.id)?;
-        (kind == LOCAL_APP).then_some(LOCAL_APP_DEADLINE)
-    }
-
-    /// Ends the client's following and its voice role, after a disconnect or an unfollow.
-    pub(crate) fn disconnect(&self) {
-        let session = self.client.stop_following();
-        let voice = &self.services.voice;
-        if let Some(session) = session {
-            voice.unfollowed(&session, &self.client);
-        }
-        voice.forget(&self.client.id);
-    }
-
-    /// Ends the background jobs of the sessions that the client claimed, after a disconnect.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a signal that must not be lost; a disconnect causes one per claim, and claims are limited"
-    )]
-    pub(crate) fn end_jobs(&self) {
-        let sessions = self.client.claims.ending_jobs().into_iter();
-        for entry in sessions.filter_map(|session| self.services.sessions.table.get(&session)) {
-            entry.handle.do_send(TellSession::ClientLeft);
-        }
-    }
 }
 
 /// Returns the row with this name.
@@ -313,20 +99,10 @@ fn unknown_parameter(unknown: &str, known: &[String]) -> String {
     format!("unknown parameter `{unknown}`; {hint}")
 }
 
-/// A session reference in a parameter of quackd's own methods: `None` if absent.
-///
-/// # Errors
-/// `NoReference` if it is empty. Upstream's methods read an empty reference as none, which means the active session.
-pub(super) fn own_reference(given: Option<&str>) -> Result<Option<String>, MethodError> {
-    match given {
-        Some(text) if text.trim().is_empty() => Err(MethodError::NoReference),
-        other => Ok(other.map(str::to_owned)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_schema::MethodSchema;
 
     fn admit(request: &ParsedRequest, transport: Transport) -> Result<(), MethodError> {
         super::find(&request.method).map_or(Ok(()), |it| super::admit(it, request, transport))

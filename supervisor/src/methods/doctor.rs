@@ -3,7 +3,8 @@
 //! Names and order are upstream's where they exist there. Each check is one function. The file system is read once on
 //! the blocking pool, before the checks run.
 
-use super::attach::held;
+use super::directories::held;
+use super::doctor_results::{fail, ok, warn};
 use super::{Caller, doctor_mcp, doctor_obeyed, doctor_supervision};
 use crate::errors::MethodError;
 use crate::health::Health;
@@ -88,18 +89,6 @@ pub(super) async fn doctor(
         check.message = without_numbers(&check.message);
     }
     Ok(DoctorData { checks })
-}
-
-pub(super) fn ok(name: &str, message: String) -> Check {
-    Check { name: name.to_owned(), status: CheckStatus::Ok, message, hint: None }
-}
-
-pub(super) fn warn(name: &str, message: String, hint: impl Into<String>) -> Check {
-    Check { name: name.to_owned(), status: CheckStatus::Warn, message, hint: Some(hint.into()) }
-}
-
-fn fail(name: &str, message: String, hint: impl Into<String>) -> Check {
-    Check { name: name.to_owned(), status: CheckStatus::Fail, message, hint: Some(hint.into()) }
 }
 
 /// State of files on disk.

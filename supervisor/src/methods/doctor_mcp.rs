@@ -1,6 +1,6 @@
 //! The check `mcp_servers` of `doctor`: servers that the agents of sessions could not use. Absent without any.
 
-use super::doctor::warn;
+use super::doctor_results::warn;
 use crate::services::Services;
 use quackd_protocol::client::{Check, WorkerInfo};
 

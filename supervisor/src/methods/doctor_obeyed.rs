@@ -1,6 +1,6 @@
 //! `doctor`: the checks of the configuration file, and of the files that the daemon obeys and sessions could change.
 
-use super::doctor::{ok, warn};
+use super::doctor_results::{ok, warn};
 use crate::obeyed::{HeldFile, in_words};
 use crate::services::Services;
 use quackd_protocol::client::Check;

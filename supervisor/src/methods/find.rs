@@ -1,7 +1,7 @@
 //! `quack.find`: finds the session of a reference or directory, or the active one. Changes nothing.
 
 use super::Caller;
-use super::attach::{look_up, own_path};
+use super::directories::{look_up, own_path};
 use super::own_reference;
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose, RegistrySnapshot, TakeSnapshot};

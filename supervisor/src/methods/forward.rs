@@ -8,9 +8,9 @@ use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::registry::{FindSession, Purpose, TakeSnapshot};
 use crate::session::FoundSession;
-use crate::session::actor::TellSession;
-use crate::session::network::{NetworkActor, TellNetwork};
-use actix::Addr;
+use crate::session::messages::TellSession;
+use crate::session::network::TellNetwork;
+use actix::Recipient;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{ForwardData, ForwardParams, SessionForward};
 use tokio::sync::oneshot;
@@ -111,7 +111,7 @@ async fn list(
 }
 
 /// The owner of the network of the session's worker. `None` without a worker.
-async fn network(found: &FoundSession) -> Result<Option<Addr<NetworkActor>>, MethodError> {
+async fn network(found: &FoundSession) -> Result<Option<Recipient<TellNetwork>>, MethodError> {
     let (reply, opened) = oneshot::channel();
     found.handle.send(TellSession::OpenNetwork(reply)).await?;
     Ok(opened.await.ok())

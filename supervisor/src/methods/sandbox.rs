@@ -2,7 +2,8 @@
 //! returns the worker's report on its sandbox and workspace.
 
 use super::Caller;
-use super::attach::{RESOLVE_LIMIT, SAVE_LIMIT, held, named, note_held};
+use super::attach::{SAVE_LIMIT, named};
+use super::directories::{RESOLVE_LIMIT, held, note_held};
 use super::find::label;
 use super::hosts;
 use super::presets;
@@ -15,9 +16,9 @@ use crate::registry::{
     TakeSnapshot,
 };
 use crate::session::FoundSession;
-use crate::session::actor::TellSession;
+use crate::session::actor::NoLook;
 use crate::session::describe::jobs;
-use crate::session::services::NoLook;
+use crate::session::messages::TellSession;
 use crate::session::worker::{self, CallDone, CallTool};
 use quackd_policy::{MAX_ROOTS, PolicyError, path_problem};
 use quackd_protocol::SessionId;

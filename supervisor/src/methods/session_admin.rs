@@ -1,6 +1,7 @@
 //! `workspaces`, `activate_session`, `quack.session_new`, `quack.session_delete`: list and change the sessions.
 
-use super::attach::{SAVE_LIMIT, fresh, joined, look_up_noted, own_path};
+use super::attach::{SAVE_LIMIT, fresh, joined};
+use super::directories::{look_up_noted, own_path};
 use super::find::{id_of, label};
 use super::isolated::{check_applied, make_copy, remove_copy};
 use super::{AnySession, Caller, NoParams};
@@ -10,9 +11,9 @@ use crate::registry::{
     Activate, AgentChange, ChangeSession, Delete, FindSession, Open, OpenSession, Purpose,
     Restrictions, SessionChange, TakeSnapshot,
 };
-use crate::session::actor::{SessionActor, TellSession};
+use crate::session::actor::{NoLook, SessionActor};
 use crate::session::agent::{create_blocking, fork_blocking, is_conversation_id};
-use crate::session::services::NoLook;
+use crate::session::messages::TellSession;
 use crate::voice::VoiceSession;
 use crate::wire::reference;
 use actix::prelude::*;

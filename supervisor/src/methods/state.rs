@@ -5,7 +5,7 @@ use super::{AnySession, Caller};
 use crate::errors::MethodError;
 use crate::pool::snapshot::{AgentSnapshot, SessionSnapshot, WorkerSnapshot};
 use crate::registry::{FindSession, Purpose};
-use crate::session::actor::TellSession;
+use crate::session::messages::TellSession;
 use crate::wire::reference;
 use quackd_protocol::SessionId;
 use quackd_protocol::agent::Engine;

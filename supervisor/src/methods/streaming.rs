@@ -4,12 +4,11 @@
 //! output returns its credit when the client's connection has space for the next one.
 
 use super::Caller;
-use super::tool::MAX_CALL_ID_BYTES;
 use crate::errors::MethodError;
 use crate::events::{CallInput, InputRequest, call_input};
 use crate::session::FoundSession;
-use crate::session::actor::TellSession;
-use crate::session::pending_calls::Printed;
+use crate::session::messages::TellSession;
+use crate::session::worker::Printed;
 use crate::wire;
 use quackd_protocol::client::{ToldLine, ToolParams};
 use quackd_protocol::output::{
@@ -18,6 +17,9 @@ use quackd_protocol::output::{
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+
+/// Maximum length of a client's call id in events, in bytes.
+pub(super) const MAX_CALL_ID_BYTES: usize = 200;
 
 /// A named call without a reply.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Checks that the schemas are valid, accept the values that the wire types write and reject wrong values. Also checks
 //! that the TypeScript declarations have the same names.
 
-use super::METHODS;
 use super::dispatch::wire;
+use super::table::METHODS;
 use quackd_protocol::client::{
     EventLine, PingData, ToolContent, ToolData, ToolExecutionEnd, ToolInfo, VoiceStopEvent,
 };

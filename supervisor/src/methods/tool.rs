@@ -5,18 +5,19 @@
 
 use super::Caller;
 use super::approvals;
-use super::attach::{named, resolve};
+use super::attach::named;
+use super::directories::resolve;
 use super::permission::{self, After, EndedCall};
-use super::streaming::NamedCall;
+use super::streaming::{MAX_CALL_ID_BYTES, NamedCall};
 use super::tool_parameters::{beneath, is_beneath, same_path, unknown_parameter};
 use crate::errors::{CallError, MethodError};
 use crate::events::client_registry::Transport;
 use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
 use crate::session::agent::native::mcp_servers;
-use crate::session::agent::native::work::AgentCall;
-use crate::session::pending_calls::{CallResult, tool_info};
-use crate::session::worker::{self, CallDone, CallTool};
+use crate::session::agent::native::tool_runner::AgentCall;
+use crate::session::pending_calls::tool_info;
+use crate::session::worker::{self, CallDone, CallResult, CallTool};
 use crate::wire::{js_string, reference, truthy};
 use quackd_config::{Origin, Setting};
 use quackd_protocol::client::{
@@ -39,9 +40,6 @@ const AGENT_DEADLINE_MS: u64 = 120_000;
 
 /// Internal tools that the session's own agent may call.
 const FOR_AGENTS: [&str; 4] = [tools::INSTRUCTIONS, tools::IMAGE, tools::MCP_LIST, tools::MCP_CALL];
-
-/// Maximum length of a client's call id in events, in bytes.
-pub(super) const MAX_CALL_ID_BYTES: usize = 200;
 
 /// One tool call, parsed. Both methods use this type.
 struct ToolRequest {

@@ -7,7 +7,7 @@ use crate::clock::now_text;
 use crate::errors::MethodError;
 use crate::registry::catalog;
 use crate::session::actor::SessionActor;
-use crate::session::agent::engine::AgentChoice;
+use crate::session::agent::AgentChoice;
 use crate::session::owner::Owner;
 use crate::session::{FoundSession, SessionEntry};
 use crate::voice::VoiceSession;

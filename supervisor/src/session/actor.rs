@@ -1,43 +1,50 @@
-//! The actor that owns one session: its worker, its agent, the calls in flight and the policy.
+//! The actor that owns one session: its worker, its agent, the calls in flight and the policy. Also the services that
+//! the actors of all sessions share: they contain the table with the addresses of the actors.
 //!
 //! Receives: [`CallTool`](super::worker::CallTool), [`SendCommand`](super::agent::SendCommand),
-//! [`AnswerDialog`](super::agent::AnswerDialog), [`TellSession`] and [`Drain`] (from clients, through the registry);
-//! `ChannelEvent` of the worker and of the agent (from the links); [`Manage`] (from [`crate::pool::sessions`], and
-//! from the user).
+//! [`AnswerDialog`](super::agent::AnswerDialog), and the messages of [`super::messages`] (from clients, through the
+//! registry); `ChannelEvent` of the worker and of the agent (from the links);
+//! [`Manage`](crate::children::Manage) (from [`crate::pool::sessions`], and from the user).
 //! Publishes: one snapshot after each change, in the session's entry of the table.
 //! Blocks on: nothing. The main thread starts and reaps processes.
 //! Mailbox: [`MAILBOX`] messages; a sender waits until there is space.
 //! Ends: with the daemon, or with its session. Dropping their senders then answers the remaining calls.
 
-use super::agent::engine::AgentChoice;
-use super::agent::native::work::ModelAnswer;
-use super::agent::{AgentPart, OfAgent};
-use super::network::NetworkActor;
+use super::agent::native::tool_runner::ToolRunner;
+use super::agent::{AgentPart, LastFailure};
+use super::call_record::CallJournal;
+use super::models::Models;
+use super::owner::Owner;
+use super::spending::Spending;
 use super::unrecorded::UnrecordedCalls;
-use super::worker::{OfWorker, WorkerPart};
-use super::{FoundSession, SessionEntry};
-use crate::children::{
-    Child, ChildActor, DrainReason, LifecycleDriver, Manage, ManageDriver, ProcessKind, Request,
-};
-use crate::session::owner::Owner;
-use crate::session::services::SessionServices;
+use super::worker::WorkerPart;
+use crate::approvals::Approvals;
+use crate::children::ChildServices;
+use crate::daemon_info::DaemonInfo;
+use crate::events::Events;
+use crate::log::journal::Journal;
+use crate::metrics::Metrics;
+use crate::pool::Pool;
+use crate::pool::sessions;
 use actix::prelude::*;
-use quackd_protocol::agent_options::AgentOptions;
-use quackd_protocol::client::{CallInfo, RunningJob};
+use quackd_egress::Egress;
+use quackd_protocol::SessionId;
+use quackd_protocol::agent::Engine;
 use quackd_protocol::isolate::CopiedTree;
-use quackd_protocol::mcp::McpServer;
 use quackd_protocol::metadata::Session;
 use quackd_protocol::network::Rules;
 use quackd_protocol::policy::Policy;
-use quackd_protocol::{CallId, SessionId};
-use quackd_supervision::Demander;
+use std::cell::OnceCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::time::Instant;
-use tokio::sync::oneshot;
+use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// Size of the mailbox: messages of many clients of one session, and one frame of each process at a time.
 const MAILBOX: usize = 256;
+
+pub(crate) type SessionEntry = sessions::SessionEntry<Addr<SessionActor>>;
+pub(crate) type SessionTable = sessions::SessionTable<Addr<SessionActor>>;
 
 /// Owner of one session's processes. Runs as an actor.
 pub(crate) struct SessionActor {
@@ -84,16 +91,6 @@ impl SessionActor {
         });
         entry
     }
-
-    /// Updates the session's name and the file of its conversation from the registry.
-    pub(super) fn learn(&mut self, found: &FoundSession) {
-        self.name.clone_from(&found.session_name);
-        self.agent.learn(found);
-    }
-
-    fn children(&mut self) -> [&mut Child; 2] {
-        [&mut self.worker.child, &mut self.agent.child]
-    }
 }
 
 impl Actor for SessionActor {
@@ -104,166 +101,67 @@ impl Actor for SessionActor {
     }
 }
 
-/// Request to a session. The reply is whether there was something to do.
-#[derive(Debug, Message)]
-#[rtype(result = "bool")]
-pub(crate) enum TellSession {
-    /// Start a worker soon, because a client attached. Retries after a failure.
-    StartWorker,
-    /// Like `StartWorker`, for the agent.
-    StartAgent(FoundSession),
-    /// The policy of the next worker, and the rules of hosts, which apply at once. A worker with another policy is
-    /// replaced when nothing runs in it, and so is an agent that was started with another network or safe mode.
-    SetPolicy { policy: Policy, rules: Arc<Rules>, safe_mode: bool },
-    /// Reply with the owner of the worker's network, which is started if necessary. No reply without a worker.
-    OpenNetwork(oneshot::Sender<Addr<NetworkActor>>),
-    /// The user's choice of the session's agent. An idle agent ends, so that the next command starts the right one.
-    SetAgent(AgentChoice),
-    /// MCP servers that a client gives the session, in place of earlier ones.
-    SetMcpServers(Vec<McpServer>),
-    /// Reply with the session's MCP servers.
-    GetMcpServers(oneshot::Sender<Vec<McpServer>>),
-    /// Options that a client sets for the agent, in place of earlier ones.
-    SetAgentOptions(Box<AgentOptions>),
-    /// Reply with the options of the agent.
-    GetAgentOptions(oneshot::Sender<Box<AgentOptions>>),
-    /// The session's copy was made again. A running worker has the old one and must have been stopped.
-    SetIsolated(CopiedTree),
-    /// Allow connections to this host and port for a while.
-    AllowOnce(String),
-    /// A part of a model's answer, for the process that sent the request.
-    ModelPart(ModelAnswer),
-    /// The process of this generation does not take the pieces of an answer.
-    AgentIsSlow { generation: u64 },
-    /// Does nothing: earlier requests have been handled when it is answered.
-    Settle,
-    /// No proxy will start for this worker's sockets any more: replace the worker as soon as nothing runs in it.
-    NetworkFailed(Addr<NetworkActor>),
-    /// Replace a worker with an older policy as soon as no call runs in it. Its background jobs end.
-    EndJobs,
-    /// The client that claimed the session has disconnected. End the background jobs, after the running calls.
-    ClientLeft,
-    /// Return a credit: output of a streamed call was passed on, so the worker may send more.
-    OutputTaken(CallId),
-    /// End every call, each of which gets its own result, and the agent's turn. The result is whether there was a call,
-    /// or a process of the agent.
-    Abort(oneshot::Sender<AbortedWork>),
-    /// Request the agent's state. The reply arrives with the state, or at once if no state can be expected.
-    RefreshAgent,
-}
-
-/// Work that an abort ended.
+/// Services that the workers and agents of all sessions share. One instance per daemon, on the actors' thread.
 #[derive(Debug)]
-pub(crate) struct AbortedWork {
-    pub(crate) calls: Vec<CallInfo>,
-    /// Background jobs, which go on.
-    pub(crate) jobs: Vec<RunningJob>,
-    /// Whether a turn was running.
-    pub(crate) turn: bool,
+pub(crate) struct SessionServices {
+    pub(crate) daemon: Rc<DaemonInfo>,
+    pub(crate) children: ChildServices,
+    pub(crate) pool: Pool,
+    pub(crate) events: Rc<Events>,
+    pub(crate) approvals: Rc<Approvals>,
+    /// Requests of commands for hosts.
+    pub(crate) network_journal: Journal,
+    /// Calls that were answered.
+    pub(crate) call_journal: CallJournal,
+    pub(crate) table: SessionTable,
+    pub(crate) agent_failure: LastFailure,
+    /// Runs tool calls of quackd's own agents. Set once at the start.
+    pub(crate) tool_runner: OnceCell<Box<dyn ToolRunner>>,
+    /// Web searches and model requests, with their keys.
+    pub(crate) egress: Rc<Egress>,
+    /// Models of quackd's own agent.
+    pub(crate) models: Models,
+    /// Cost of quackd's own agents.
+    pub(crate) spending: Rc<Spending>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Permits for [`SessionServices::look`].
+    pub(crate) lookups: Arc<Semaphore>,
 }
 
-impl Handler<TellSession> for SessionActor {
-    type Result = ResponseActFuture<Self, bool>;
-
-    fn handle(&mut self, msg: TellSession, ctx: &mut Self::Context) -> Self::Result {
-        match msg {
-            TellSession::StartWorker if self.worker.child.ending.is_none() => {
-                self.demand(OfWorker, Demander::Attach, ctx);
-            }
-            TellSession::StartAgent(found) => {
-                self.learn(&found);
-                if self.agent.child.ending.is_none() {
-                    self.demand(OfAgent, Demander::Attach, ctx);
-                }
-            }
-            TellSession::StartWorker => {}
-            TellSession::SetPolicy { policy, rules, safe_mode } => {
-                self.worker.set_rules(rules);
-                self.set_policy(policy, ctx);
-                self.tell_rules();
-                self.agent.is_safe = safe_mode;
-                self.end_if_replaced(ctx);
-            }
-            TellSession::OpenNetwork(reply) => {
-                if let Some(network) = self.open_network() {
-                    // The client may be gone.
-                    reply.send(network).ok();
-                }
-            }
-            TellSession::SetAgent(choice) => self.set_agent(choice, ctx),
-            TellSession::SetMcpServers(servers) => self.set_mcp_servers(servers, ctx),
-            TellSession::GetMcpServers(reply) => {
-                // The call may have ended.
-                reply.send(self.mcp_servers()).ok();
-            }
-            TellSession::SetAgentOptions(options) => self.set_agent_options(*options, ctx),
-            TellSession::GetAgentOptions(reply) => {
-                // The client may be gone.
-                reply.send(Box::new(self.agent_options())).ok();
-            }
-            TellSession::SetIsolated(copied) => self.set_isolated(copied, ctx),
-            TellSession::AllowOnce(target) => self.allow_once(target),
-            TellSession::ModelPart(answer) => self.model_part(answer, ctx),
-            TellSession::AgentIsSlow { generation } => self.agent_is_slow(generation, ctx),
-            TellSession::Settle => {}
-            TellSession::NetworkFailed(network) => self.network_failed(&network, ctx),
-            TellSession::EndJobs => self.end_jobs(ctx),
-            TellSession::ClientLeft => self.client_left(ctx),
-            TellSession::OutputTaken(call) => self.output_taken(call, ctx),
-            TellSession::Abort(reply) => {
-                let turn = self.agent.is_busy();
-                let (calls, jobs) = self.abort_calls(ctx);
-                let had_calls = !calls.is_empty();
-                // The client may be gone.
-                reply.send(AbortedWork { calls, jobs, turn }).ok();
-                let aborted = self.abort_turn(ctx);
-                return Box::pin(aborted.map(move |had_turn, _, _| had_calls || had_turn));
-            }
-            TellSession::RefreshAgent => {
-                let refreshed = self.refresh_agent(ctx);
-                return Box::pin(async { refreshed.await.is_ok() }.into_actor(self));
-            }
-        }
-        Box::pin(actix::fut::ready(true))
-    }
+/// The reason why [`SessionServices::look`] has no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoLook {
+    /// The daemon is stopping.
+    Ended,
+    TimedOut,
 }
 
-impl Handler<Manage> for SessionActor {
-    type Result = bool;
-
-    fn handle(&mut self, Manage(kind, request): Manage, ctx: &mut Self::Context) -> bool {
-        match (kind, request) {
-            // A call that waits for this worker arrived after the worker was chosen.
-            (ProcessKind::Worker, Request::Evict(_)) if self.has_calls() => {
-                self.publish_status(OfWorker);
-                false
-            }
-            (ProcessKind::Worker, request) => self.manage(OfWorker, request, ctx),
-            (ProcessKind::Agent, request) => self.manage(OfAgent, request, ctx),
+impl SessionServices {
+    /// Reads changed models, so that a running agent of quackd that does not know them is replaced.
+    pub(crate) async fn refresh_models(&self, session: &SessionId) {
+        let agent = &self.table.snapshot(session).agent;
+        if agent.engine == Engine::Native && agent.process.is_alive() {
+            self.models.catalog().await;
         }
     }
-}
 
-/// Accept no more work, let running calls and a turn finish until `until`, then stop the processes. The reply arrives
-/// after their exit.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct Drain {
-    pub(crate) until: Instant,
-    pub(crate) ending: DrainReason,
-}
-
-impl Handler<Drain> for SessionActor {
-    type Result = ResponseFuture<()>;
-
-    fn handle(&mut self, Drain { until, ending }: Drain, ctx: &mut Self::Context) -> Self::Result {
-        for child in self.children() {
-            child.ending = Some(ending);
-        }
-        let worker = self.drain_worker(ending, until, ctx);
-        let pi = self.drain_agent(ending, until, ctx);
-        Box::pin(async {
-            futures_util::future::join(worker, pi).await;
-        })
+    /// Runs file system access of users' directories on the blocking pool. An access that hangs, for example on a dead
+    /// mount, keeps its permit, so that at most a few threads hang.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, NoLook> {
+        let lookups = Arc::clone(&self.lookups);
+        let looking = async move {
+            let permit = lookups.acquire_owned().await.ok()?;
+            let look = move || {
+                let _permit = permit;
+                look()
+            };
+            actix_rt::task::spawn_blocking(look).await.ok()
+        };
+        let found = tokio::time::timeout(limit, looking).await.map_err(|_late| NoLook::TimedOut)?;
+        found.ok_or(NoLook::Ended)
     }
 }

@@ -1,6 +1,7 @@
 //! Records the calls of a session in the journal.
 
-use super::pending_calls::{CallResult, outcome, tool_info};
+use super::pending_calls::{outcome, tool_info};
+use super::worker::CallResult;
 use crate::events::CallPreview;
 use crate::log::journal::Journal;
 use crate::metrics::call_latency::CallOutcome;

@@ -8,11 +8,10 @@ use crate::metrics::call_latency::CallOutcome;
 use crate::pool::command_slots::CommandSlot;
 use crate::pool::snapshot::CallSnapshot;
 use crate::session::pending_input::PendingInput;
-use crate::session::worker::CallDone;
+use crate::session::worker::{CallDone, CallResult, Printed};
 use actix::SpawnHandle;
 use quackd_protocol::client::ToolInfo;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
-use quackd_protocol::output::OutputPiece;
 use quackd_protocol::tools::{WEB_SEARCH, runs_commands};
 use quackd_protocol::worker::ToolCall;
 use quackd_protocol::{CallId, SessionId};
@@ -32,9 +31,6 @@ const MIN_SEND_BUDGET: Duration = Duration::from_millis(50);
 
 /// Maximum length of a tool's name that is shown, in characters.
 const MAX_SHOWN_TOOL: usize = 100;
-
-/// Result of a call.
-pub(crate) type CallResult = Result<CallDone, CallError>;
 
 /// A call without a reply.
 #[derive(Debug)]
@@ -86,13 +82,6 @@ pub(crate) enum CallWait {
     Slot,
     /// The worker's answer, for this long.
     Answer(Duration),
-}
-
-/// The next output of a streamed call.
-#[derive(Debug)]
-pub(crate) struct Printed {
-    pub(crate) call_id: CallId,
-    pub(crate) piece: OutputPiece,
 }
 
 /// The worker sent output for an unknown call, or more than its credits allow.

@@ -1,7 +1,6 @@
 //! Implements [`ChildActor`] for the agent.
 
-use super::frames::AgentFrame;
-use super::{OfAgent, native, pi};
+use super::{AgentFrame, OfAgent, native, pi};
 use crate::children::{
     ChannelLimits, Child, ChildActor, ChildKind, ChildServices, KillReason, Program,
 };

@@ -1,9 +1,9 @@
 //! Handles what both agents report. The process is treated as hostile: frames are bounded, checked, and passed
 //! only to followers of the same session.
 
-use super::OfAgent;
 use super::commands::CommandResponse;
-use super::prompts::{CommandReply, Waiter};
+use super::part::{CommandReply, Waiter};
+use super::{AgentFrame, OfAgent};
 use crate::approvals::CloseReason;
 use crate::children::{ChannelEvent, HeartbeatDriver, KillReason, LifecycleDriver};
 use crate::session::actor::SessionActor;
@@ -11,9 +11,7 @@ use crate::session::owner::AgentReport;
 use crate::wire;
 use crate::wire::raw_json::with_whole_characters;
 use actix::prelude::*;
-use quackd_protocol::agent::{
-    AGENT_FRAME_PROTOCOL, AgentAnswer, AgentState, Engine, FromNative, FromPi,
-};
+use quackd_protocol::agent::{AGENT_FRAME_PROTOCOL, AgentAnswer, AgentState, Engine};
 use quackd_protocol::approval::REQUEST_PREFIX;
 use quackd_protocol::client::{ErrorCode, EventLine};
 use quackd_protocol::foreign_text::{check_name, stripped_line};
@@ -53,13 +51,6 @@ const OWN_EVENTS: &[&str] = &[
     "voice_start",
     "voice_stop",
 ];
-
-/// A frame of the session's agent.
-#[derive(Debug)]
-pub(crate) enum AgentFrame {
-    Native(FromNative),
-    Pi(FromPi),
-}
 
 impl Handler<ChannelEvent<AgentFrame>> for SessionActor {
     type Result = ();

@@ -5,7 +5,7 @@ use super::engine::{self, Chosen, Engine};
 use super::native::launch::{self as native, NativeLaunch};
 use super::pi::launch::{self as pi, PiLaunch};
 use super::prompts::fail;
-use super::{OfAgent, history};
+use super::{ExitReason, OfAgent, history};
 use crate::children::spawner::SpawnRequestError;
 use crate::children::{ChildProcess, Death, DrainReason, KillReason, LifecycleDriver, ProcessKind};
 use crate::errors::AgentError;
@@ -25,14 +25,6 @@ use std::time::{Duration, Instant};
 
 /// Timeout for handling the last frames of a dead process.
 const LAST_FRAMES: Duration = Duration::from_secs(2);
-
-/// The reason why the process of an agent ends.
-pub(super) enum ExitReason {
-    /// The session was over its memory limit.
-    OverMemory(Cause),
-    Killed(KillReason),
-    Exited(Exit),
-}
 
 /// A prepared start.
 enum Launch {

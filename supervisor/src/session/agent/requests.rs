@@ -1,15 +1,15 @@
 //! Requests from clients to an agent, other than prompts: abort the turn, report the state, answer a dialog.
 
 use super::OfAgent;
+use super::choice::{AgentChoice, StartFacts};
 use super::dialogs::{AnswerOutcome, explanation};
-use super::engine::{AgentChoice, Engine, StartFacts};
-use super::prompts::Waiter;
+use super::part::Waiter;
 use crate::approvals::CloseReason;
 use crate::children::{KillReason, LifecycleDriver, STALL_THRESHOLD};
 use crate::errors::AgentError;
 use crate::session::actor::SessionActor;
 use actix::prelude::*;
-use quackd_protocol::agent::{AgentCommand, UiAnswer};
+use quackd_protocol::agent::{AgentCommand, Engine, UiAnswer};
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::limits::AGENT_ABORT_LIMIT;
 use quackd_supervision::Cause;

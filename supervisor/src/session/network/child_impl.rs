@@ -1,13 +1,13 @@
 //! Implements [`ChildActor`] for the proxy.
 
-use super::NetworkActor;
+use super::{NetworkActor, OfProxy};
 use crate::children::spawner::SpawnRequestError;
 use crate::children::{
     ChannelEvent, ChannelLimits, Child, ChildActor, ChildKind, ChildServices, Death, KillReason,
     LifecycleDriver, Program,
 };
 use crate::errors::ForwardRefusal;
-use crate::session::actor::TellSession;
+use crate::session::messages::TellSession;
 use actix::prelude::*;
 use quackd_ipc::frames;
 use quackd_process::Exit as ProcessExit;
@@ -15,10 +15,6 @@ use quackd_protocol::network::{FROM_PROXY_TAGS, FromProxy, ToProxy};
 use quackd_supervision::{Cause, Exit, Load, NETWORK_PROXY};
 use std::rc::Rc;
 use std::time::Instant;
-
-/// Selects the proxy of a [`NetworkActor`].
-#[derive(Debug, Clone, Copy)]
-pub(super) struct OfProxy;
 
 /// Number of unknown frames that are skipped.
 const MAX_UNKNOWN: u32 = 1_000;
@@ -91,7 +87,7 @@ impl ChildActor<OfProxy> for NetworkActor {
         self.link = None;
         self.opening.drain().for_each(|(_, one)| one.end(Err(ForwardRefusal::Gone)));
         if let Some(entry) = self.services.table.get(&self.session) {
-            entry.handle.do_send(TellSession::NetworkFailed(ctx.address()));
+            entry.handle.do_send(TellSession::NetworkFailed(ctx.address().recipient()));
         }
     }
 

@@ -1,7 +1,6 @@
 //! Handles frames from the proxy.
 
-use super::NetworkActor;
-use super::child_impl::OfProxy;
+use super::{NetworkActor, OfProxy};
 use crate::children::{HeartbeatDriver, KillReason, LifecycleDriver};
 use actix::prelude::*;
 use quackd_protocol::foreign_text::stripped_line;

@@ -9,20 +9,23 @@
 //! session whose commands use no network has no such process. The supervisor keeps duplicates of the sockets, so that a
 //! proxy that crashed is replaced while commands run: their connections wait in the sockets.
 
+mod asked_host;
 mod child_impl;
 mod frames;
 mod link;
 mod questions;
+mod requests;
 
 pub(crate) use link::{ForeignSocket, NetworkLink, close_pair_elsewhere, worker_pair};
+pub(crate) use requests::TellNetwork;
 
 use crate::children::{Child, DrainReason, LifecycleDriver};
 use crate::clock::now_text;
 use crate::errors::ForwardRefusal;
 use crate::pool::network::SessionNetwork;
-use crate::session::services::SessionServices;
+use crate::session::actor::SessionServices;
 use actix::prelude::*;
-use child_impl::OfProxy;
+use asked_host::AskedHost;
 use quackd_policy::hosts::HostRules;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::ForwardInfo;
@@ -31,7 +34,6 @@ use quackd_protocol::network::{
     ForwardError, PROXY_PROTOCOL, ProxyStart, RouteRefusal, Rules, SocketKind, ToProxy,
 };
 use quackd_supervision::{Demander, NETWORK_PROXY};
-use questions::AskedHost;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,6 +42,10 @@ use tokio::sync::oneshot;
 
 /// Time for a proxy to open a forward, including its start.
 const FORWARD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Selects the proxy of a [`NetworkActor`].
+#[derive(Debug, Clone, Copy)]
+struct OfProxy;
 
 /// Owner of one worker's proxy.
 pub(crate) struct NetworkActor {
@@ -72,26 +78,6 @@ struct Opening {
     /// The requested port of this machine. 0 for any.
     local: u16,
     reply: Option<oneshot::Sender<Result<u16, ForwardRefusal>>>,
-}
-
-/// Request to the owner of a proxy.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) enum TellNetwork {
-    /// The rules have changed.
-    Rules(Arc<Rules>),
-    /// Forward a port of this machine to a port of the session. The reply is the port of this machine.
-    Forward { port: u16, local: u16, reply: oneshot::Sender<Result<u16, ForwardRefusal>> },
-    /// Close a forward.
-    Close { port: u16 },
-    /// Pass a connection on to a server of the session.
-    Route { port: u16, client: ForeignSocket, reply: oneshot::Sender<Result<(), RouteRefusal>> },
-    /// Allow connections to this host and port for a while.
-    AllowOnce { target: String },
-    /// The last running call has ended.
-    CallsEnded,
-    /// The worker has exited.
-    End,
 }
 
 impl NetworkActor {

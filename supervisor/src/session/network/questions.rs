@@ -1,10 +1,11 @@
 //! Questions of the proxy to the user, about hosts that no rule names.
 
 use super::NetworkActor;
+use super::asked_host::AskedHost;
 use crate::approvals::words::{self, for_display};
 use crate::approvals::{Outcome, Question, Subject};
 use actix::prelude::*;
-use quackd_policy::hosts::{Decision, Host, HostRules, askable, askable_address};
+use quackd_policy::hosts::{Host, HostRules, askable, askable_address};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::network::{DenyReason, MAX_PROXY_ASKS, Rules, ToProxy};
 use std::net::IpAddr;
@@ -16,20 +17,6 @@ const BEFORE_DEADLINE: Duration = Duration::from_secs(2);
 /// Shortest time for an answer.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
-/// The host of a question, and the subject of the question to the user.
-#[derive(Debug)]
-pub(super) struct AskedHost {
-    host: Host,
-    port: u16,
-    /// Whether the host is an address to which an allowed name leads.
-    is_address_of_name: bool,
-    subject: Subject,
-    /// Whether it was asked while calls ran and no background job: a command of these calls waits.
-    is_of_calls: bool,
-    /// Waits for the outcome. Cancelling it closes the question, unless others wait for it too.
-    waiting: Option<SpawnHandle>,
-}
-
 /// A line of a question: its label and its text.
 type Line = (&'static str, String);
 
@@ -40,19 +27,6 @@ fn local_address(address: IpAddr, port: u16, name: &str) -> Option<(String, Stri
     askable(&Host::read(name).ok()?, port)?;
     let shown = format!("{rule}, an address of a local network, by the name {name}");
     Some((rule, shown))
-}
-
-impl AskedHost {
-    /// Whether these rules decide about the connection. The proxy asks about no address of this machine.
-    fn is_decided(&self, rules: &HostRules) -> bool {
-        match (&self.host, self.is_address_of_name) {
-            (Host::Address(address), true) => {
-                !rules.refuses_address(*address, self.port, |_| false)
-                    || matches!(rules.decide(&self.host, self.port), Decision::Denied(_))
-            }
-            (host, _) => rules.decide(host, self.port) != Decision::NotListed,
-        }
-    }
 }
 
 impl NetworkActor {

@@ -5,16 +5,15 @@ use super::place::{DirectoryId, Place, id_blocking};
 use crate::children::command_env::Variables;
 use crate::children::spawner::SpawnRequestError;
 use crate::children::{
-    ChildProcess, Death, LifecycleDriver, ProcessKind, create_cgroup, group_name,
+    ChildProcess, Death, DrainReason, LifecycleDriver, ProcessKind, create_cgroup, group_name,
 };
 use crate::daemon_info::test_sandbox_exec;
 use crate::errors::CallError;
 use crate::platform::HAS_NAMESPACES;
 use crate::pool::network::TransparentPorts;
 use crate::pool::sessions::Full;
-use crate::session::actor::SessionActor;
+use crate::session::actor::{SessionActor, SessionServices};
 use crate::session::owner::Owner;
-use crate::session::services::SessionServices;
 use actix::prelude::*;
 use quackd_config::LimitSettings;
 use quackd_home::Home;
@@ -29,7 +28,7 @@ use quackd_protocol::worker::{
 use quackd_supervision::{Cause, Exit, Load, SESSION_WORKER};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Maximum wait of a new worker for the login environment. Shorter than the time that a call waits for its worker. A
 /// worker that started without it is replaced later ([`SessionActor::restart_if_outdated`]).
@@ -255,6 +254,34 @@ impl SessionActor {
             });
             events.process_died(&session, &name, &cause, exit, &stderr);
         }));
+    }
+}
+
+impl SessionActor {
+    /// Lets the running calls finish until `until`, then stops the worker. The future ends after the exit.
+    pub(in crate::session) fn drain_worker(
+        &mut self,
+        ending: DrainReason,
+        until: Instant,
+        ctx: &mut Context<Self>,
+    ) -> impl Future<Output = ()> + use<> {
+        for number in self.worker.calls.unsent() {
+            self.answer(number, ctx, |_| Err(ending.refusal()));
+        }
+        let gone = self.kill_at(OfWorker, until, ctx);
+        self.end_if_drained(ctx);
+        async {
+            if let Some(gone) = gone {
+                // A stopped actor has no process.
+                gone.await.ok();
+            }
+        }
+    }
+
+    pub(super) fn end_if_drained(&mut self, ctx: &mut Context<Self>) {
+        if self.worker.child.ending.is_some() && !self.worker.calls.any_sent() {
+            self.drain(OfWorker, ctx);
+        }
     }
 }
 

@@ -39,7 +39,7 @@ impl SessionActor {
     }
 
     /// The owner of the worker's proxy. `None` without a worker.
-    pub(crate) fn open_network(&mut self) -> Option<Addr<NetworkActor>> {
+    pub(crate) fn open_network(&mut self) -> Option<Recipient<TellNetwork>> {
         if let Some(network) = &self.worker.network {
             return Some(network.clone());
         }
@@ -49,7 +49,7 @@ impl SessionActor {
         Some(self.start_network(pair))
     }
 
-    fn start_network(&mut self, link: NetworkLink) -> Addr<NetworkActor> {
+    fn start_network(&mut self, link: NetworkLink) -> Recipient<TellNetwork> {
         let services = Rc::clone(&self.services);
         let rules = Arc::clone(&self.worker.rules);
         self.worker.told_rules = Arc::clone(&rules);
@@ -59,7 +59,8 @@ impl SessionActor {
             services,
             link,
             rules,
-        );
+        )
+        .recipient::<TellNetwork>();
         self.worker.network = Some(network.clone());
         network
     }
@@ -81,7 +82,11 @@ impl SessionActor {
     }
 
     /// Replaces the running worker, whose sockets no proxy will serve, as soon as nothing runs in it.
-    pub(crate) fn network_failed(&mut self, network: &Addr<NetworkActor>, ctx: &mut Context<Self>) {
+    pub(crate) fn network_failed(
+        &mut self,
+        network: &Recipient<TellNetwork>,
+        ctx: &mut Context<Self>,
+    ) {
         if self.worker.network.as_ref() == Some(network) {
             self.worker.network_failed = true;
             self.restart_if_outdated(ctx);

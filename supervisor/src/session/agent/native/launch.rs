@@ -4,11 +4,10 @@ use super::not_started;
 use crate::children::LifecycleDriver;
 use crate::clock::now_text;
 use crate::errors::AgentError;
-use crate::session::actor::SessionActor;
-use crate::session::agent::engine::{AgentChoice, Engine, StartFacts};
+use crate::session::actor::{NoLook, SessionActor, SessionServices};
+use crate::session::agent::choice::{AgentChoice, StartFacts};
 use crate::session::agent::{OfAgent, history};
 use crate::session::owner::Owner;
-use crate::session::services::{NoLook, SessionServices};
 use actix::prelude::*;
 use quackd_config::Setting;
 use quackd_egress::models::ModelCatalog;
@@ -16,7 +15,7 @@ use quackd_home::own_file;
 use quackd_process::Writable;
 use quackd_protocol::SessionId;
 use quackd_protocol::agent::{
-    AGENT_FRAME_PROTOCOL, AgentModels, AgentSettings, NativeStart, ToAgent,
+    AGENT_FRAME_PROTOCOL, AgentModels, AgentSettings, Engine, NativeStart, ToAgent,
 };
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::model::{MAX_MODELS, ModelInfo};

@@ -2,7 +2,8 @@
 //! them.
 
 use crate::children::ProcessKind;
-use crate::session::actor::{SessionActor, TellSession};
+use crate::session::actor::SessionActor;
+use crate::session::messages::TellSession;
 use actix::prelude::*;
 use quackd_protocol::agent::AgentToolDone;
 use quackd_protocol::foreign_text::message_line;

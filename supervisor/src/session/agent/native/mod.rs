@@ -1,17 +1,19 @@
 //! quackd's own agent.
 //!
 //! - [`launch`] prepares the start: the models, the session file and the settings. [`frames`] handles its frames.
-//! - [`work`] does the agent's work outside of its process: requests to models, and tool calls.
+//! - [`work`] does the agent's work outside of its process: requests to models, and tool calls through the
+//!   [`tool_runner`]. [`open_work`] has the requests and calls without an answer.
 //! - [`mcp_servers`] are the servers that its tool calls may reach. [`instructions`] reads the user's own files for it.
 
 mod frames;
 mod instructions;
 pub(super) mod launch;
 pub(crate) mod mcp_servers;
-pub(crate) mod work;
+pub(crate) mod open_work;
+pub(crate) mod tool_runner;
+mod work;
 
-use super::frames::AgentFrame;
-use super::lifecycle::ExitReason;
+use super::{AgentFrame, ExitReason};
 use crate::children::Program;
 use crate::errors::AgentError;
 use quackd_ipc::frames::decode;

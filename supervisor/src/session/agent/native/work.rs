@@ -2,12 +2,13 @@
 //! requests, and the session's worker runs its calls.
 
 use super::instructions;
+use super::open_work::{ModelAnswer, OpenRequest};
+use super::tool_runner::AgentCall;
 use crate::children::{STALL_THRESHOLD, SendError};
-use crate::session::actor::{SessionActor, TellSession};
+use crate::session::actor::SessionActor;
 use crate::session::agent::frames::MAX_EVENT_NAME;
+use crate::session::messages::TellSession;
 use actix::prelude::*;
-use futures_util::future::LocalBoxFuture;
-use quackd_protocol::SessionId;
 use quackd_protocol::agent::{AgentToolCall, AgentToolDone, ToAgent};
 use quackd_protocol::limits::{MAX_ARGUMENTS_BYTES, MAX_CALLS_PER_SESSION};
 use quackd_protocol::model::{
@@ -15,8 +16,6 @@ use quackd_protocol::model::{
     ModelPart, ModelRequest,
 };
 use quackd_protocol::tools::{INSTRUCTIONS, MCP_LIST};
-use std::collections::HashMap;
-use std::fmt::Debug;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
@@ -32,65 +31,6 @@ const SUMMARIES: usize = 16;
 
 /// Longest id of a call by a model, in bytes.
 const MAX_CALL_ID: usize = 512;
-
-/// Runs a tool call of a session's agent like one of a client, with its questions to the user.
-pub(crate) trait ToolRunner: Debug {
-    /// Returns the result. `cancel` ends the call.
-    fn run(&self, call: AgentCall) -> LocalBoxFuture<'static, AgentToolDone>;
-}
-
-/// A tool call of a session's agent.
-#[derive(Debug)]
-pub(crate) struct AgentCall {
-    pub(crate) session: SessionId,
-    pub(crate) call: AgentToolCall,
-    pub(crate) cancel: CancellationToken,
-}
-
-/// Requests and calls whose answers the agent's process waits for.
-#[derive(Debug, Default)]
-pub(in crate::session::agent) struct NativeWork {
-    requests: HashMap<u64, OpenRequest>,
-    calls: HashMap<u64, CancellationToken>,
-    /// Requests since the last message of a client.
-    n_requests: u32,
-}
-
-/// A request to a model.
-#[derive(Debug)]
-struct OpenRequest {
-    /// A permit for each piece that the agent may still get.
-    credits: Rc<Semaphore>,
-    cancel: CancellationToken,
-}
-
-impl NativeWork {
-    /// Gives up a request. A request that has ended is ignored: both may cross.
-    pub(in crate::session::agent) fn cancel_request(&mut self, number: u64) {
-        if let Some(request) = self.requests.remove(&number) {
-            request.cancel.cancel();
-        }
-    }
-
-    /// Stops a call. A call that has ended is ignored.
-    pub(in crate::session::agent) fn cancel_call(&mut self, number: u64) {
-        if let Some(cancel) = self.calls.get(&number) {
-            cancel.cancel();
-        }
-    }
-
-    /// Allows the requests for one more message of a client.
-    pub(in crate::session::agent) fn refill(&mut self) {
-        self.n_requests = 0;
-    }
-
-    /// Gives up everything, because the process has exited.
-    pub(in crate::session::agent) fn end(&mut self) {
-        self.refill();
-        self.requests.drain().for_each(|(_, request)| request.cancel.cancel());
-        self.calls.drain().for_each(|(_, cancel)| cancel.cancel());
-    }
-}
 
 impl SessionActor {
     pub(in crate::session::agent) fn model_request(
@@ -236,14 +176,6 @@ impl SessionActor {
             }
         }
     }
-}
-
-/// A part of a model's answer, for the process that sent the request.
-#[derive(Debug)]
-pub(crate) struct ModelAnswer {
-    generation: u64,
-    number: u64,
-    part: ModelPart,
 }
 
 impl SessionActor {

@@ -14,8 +14,7 @@ pub(crate) mod outside;
 
 pub(crate) use health::checks;
 
-use super::frames::AgentFrame;
-use super::lifecycle::ExitReason;
+use super::{AgentFrame, ExitReason};
 use crate::children::{KillReason, Program};
 use crate::errors::AgentError;
 use quackd_ipc::frames::decode;

@@ -1,0 +1,82 @@
+//! Directories in parameters: their workspaces, and the files there that the daemon obeys. Called by handlers that find,
+//! create or configure sessions.
+
+use super::Caller;
+use crate::errors::MethodError;
+use crate::obeyed::{HeldFile, Use, in_words, record_blocking};
+use crate::session::actor::NoLook;
+use crate::session::owner::TellOwner;
+use quackd_home::Workspace;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Timeout for looking up a directory, because its disk may hang.
+pub(super) const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Returns the directory in a parameter of quackd's own methods.
+///
+/// # Errors
+/// `EmptyPath`: an empty path would mean the directory of the daemon.
+pub(super) fn own_path(given: Option<&str>) -> Result<Option<PathBuf>, MethodError> {
+    match given {
+        Some("") => Err(MethodError::EmptyPath),
+        other => Ok(other.map(PathBuf::from)),
+    }
+}
+
+/// Returns the path of the workspace of a directory.
+pub(super) async fn resolve(caller: &Caller, path: PathBuf) -> Result<String, MethodError> {
+    look_up(caller, path).await.map(|workspace| workspace.path)
+}
+
+/// Returns the path of the workspace of a directory in which a session will work, and a note for the user: it belongs to
+/// another user, or its sessions could change files that the daemon obeys.
+pub(super) async fn look_up_noted(
+    caller: &Caller,
+    path: PathBuf,
+) -> Result<(String, Option<String>), MethodError> {
+    let Workspace { path, foreign, .. } = look_up(caller, path).await?;
+    let held = note_held(caller, vec![PathBuf::from(&path)]).await;
+    let notes: Vec<String> =
+        foreign.map(|foreign| foreign.to_string()).into_iter().chain(held).collect();
+    Ok((path, (!notes.is_empty()).then(|| notes.join("; "))))
+}
+
+/// Returns a note about the files that the daemon obeys and that commands could change through one of these directories.
+pub(super) async fn note_held(caller: &Caller, directories: Vec<PathBuf>) -> Option<String> {
+    let held = held(caller, directories).await;
+    for file in held.iter().filter(|file| file.used_as == Use::Configuration) {
+        let (path, held) = (file.path.clone(), file.held.clone());
+        let look = move || record_blocking(&path, &held);
+        if let Ok(record) = caller.services.sessions.look(RESOLVE_LIMIT, look).await {
+            caller.registry.send(TellOwner::ConfigHeld(record)).await.ok();
+        }
+    }
+    let note = in_words(&held)?;
+    tracing::warn!(note, "sessions may write files that the daemon obeys");
+    Some(note)
+}
+
+/// Returns the files that the daemon obeys and that commands could change through one of these directories. Empty if a
+/// disk hangs.
+pub(super) async fn held(caller: &Caller, directories: Vec<PathBuf>) -> Vec<HeldFile> {
+    let obeyed = caller.services.daemon.obeyed.clone();
+    let look = move || obeyed.held_blocking(directories);
+    caller.services.sessions.look(RESOLVE_LIMIT, look).await.unwrap_or_default()
+}
+
+/// Returns the workspace of a directory. Runs on the blocking pool, because it reads the file system.
+pub(super) async fn look_up(caller: &Caller, path: PathBuf) -> Result<Workspace, MethodError> {
+    let shown = path.display().to_string();
+    let places = caller.services.daemon.places();
+    let resolve = move || {
+        let workspace = quackd_home::look_up_workspace_blocking(&path)?;
+        places.check_blocking(Path::new(&workspace.path))?;
+        Ok(workspace)
+    };
+    match caller.services.sessions.look(RESOLVE_LIMIT, resolve).await {
+        Ok(resolved) => resolved,
+        Err(NoLook::Ended) => Err(MethodError::ShuttingDown),
+        Err(NoLook::TimedOut) => Err(MethodError::WorkspaceHangs(RESOLVE_LIMIT.as_secs(), shown)),
+    }
+}

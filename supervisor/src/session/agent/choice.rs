@@ -1,0 +1,31 @@
+//! The user's choice of the agent for one session, and the facts that an agent gets at its start. The session's actor
+//! keeps both, and `engine.rs` reads the choice.
+
+use quackd_protocol::agent_options::AgentOptions;
+use quackd_protocol::mcp::McpServer;
+use quackd_protocol::policy::NetworkMode;
+
+/// The user's choice for one session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct AgentChoice {
+    /// `native` or `pi`. `None` for the default.
+    pub(crate) engine: Option<String>,
+    /// `provider/model` of quackd's own agent. `None` for the default.
+    pub(crate) model: Option<String>,
+    /// Whether the session works in a private copy, which the user's Pi would not see: it is not confined.
+    pub(crate) is_isolated: bool,
+}
+
+/// Facts that an agent gets once, at its start. Another process replaces it when they change.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct StartFacts {
+    pub(super) choice: AgentChoice,
+    /// MCP servers that a client has given.
+    pub(super) servers: Vec<McpServer>,
+    /// Options that a client has set.
+    pub(super) options: AgentOptions,
+    pub(super) is_safe: bool,
+    pub(super) network: NetworkMode,
+    /// The models that it knows, by [`crate::session::models::Models::version`].
+    pub(super) models: u64,
+}

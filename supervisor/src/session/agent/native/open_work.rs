@@ -1,0 +1,60 @@
+//! Requests to models and tool calls of quackd's own agent that have no answer yet. `work.rs` begins and ends them.
+
+use quackd_protocol::model::ModelPart;
+use std::collections::HashMap;
+use std::rc::Rc;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+/// Requests and calls whose answers the agent's process waits for.
+#[derive(Debug, Default)]
+pub(in crate::session::agent) struct NativeWork {
+    pub(super) requests: HashMap<u64, OpenRequest>,
+    pub(super) calls: HashMap<u64, CancellationToken>,
+    /// Requests since the last message of a client.
+    pub(super) n_requests: u32,
+}
+
+/// A request to a model.
+#[derive(Debug)]
+pub(super) struct OpenRequest {
+    /// A permit for each piece that the agent may still get.
+    pub(super) credits: Rc<Semaphore>,
+    pub(super) cancel: CancellationToken,
+}
+
+impl NativeWork {
+    /// Gives up a request. A request that has ended is ignored: both may cross.
+    pub(in crate::session::agent) fn cancel_request(&mut self, number: u64) {
+        if let Some(request) = self.requests.remove(&number) {
+            request.cancel.cancel();
+        }
+    }
+
+    /// Stops a call. A call that has ended is ignored.
+    pub(in crate::session::agent) fn cancel_call(&mut self, number: u64) {
+        if let Some(cancel) = self.calls.get(&number) {
+            cancel.cancel();
+        }
+    }
+
+    /// Allows the requests for one more message of a client.
+    pub(in crate::session::agent) fn refill(&mut self) {
+        self.n_requests = 0;
+    }
+
+    /// Gives up everything, because the process has exited.
+    pub(in crate::session::agent) fn end(&mut self) {
+        self.refill();
+        self.requests.drain().for_each(|(_, request)| request.cancel.cancel());
+        self.calls.drain().for_each(|(_, cancel)| cancel.cancel());
+    }
+}
+
+/// A part of a model's answer, for the process that sent the request.
+#[derive(Debug)]
+pub(crate) struct ModelAnswer {
+    pub(super) generation: u64,
+    pub(super) number: u64,
+    pub(super) part: ModelPart,
+}

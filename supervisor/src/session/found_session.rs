@@ -1,0 +1,28 @@
+//! A session that the registry found, with the address of its actor. Methods send their messages to it.
+
+use super::actor::SessionActor;
+use super::agent::AgentChoice;
+use actix::Addr;
+use quackd_protocol::SessionId;
+use quackd_protocol::isolate::CopiedTree;
+
+/// A session and its actor.
+#[derive(Debug, Clone)]
+pub(crate) struct FoundSession {
+    pub(crate) session_id: SessionId,
+    pub(crate) session_name: String,
+    /// `unknown` without a workspace.
+    pub(crate) workspace_path: String,
+    /// Whether its workspace is known. Always true unless it was looked up with `Purpose::Describe`.
+    pub(crate) has_workspace: bool,
+    pub(crate) safe_mode: bool,
+    /// Number of worker crashes, over all runs of the daemon.
+    pub(crate) restarts: u64,
+    pub(crate) handle: Addr<SessionActor>,
+    /// Path of the agent's session file. Empty if the agent has never reported one.
+    pub(crate) pi_session_file: String,
+    /// The user's choice of the session's agent.
+    pub(crate) agent: AgentChoice,
+    /// The private copy of an isolated session.
+    pub(crate) isolated: Option<CopiedTree>,
+}
