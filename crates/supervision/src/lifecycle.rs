@@ -261,7 +261,7 @@ impl Lifecycle {
         };
 
         let Some(cause) = crash else {
-            // A normal exit, so the next process is no restart.
+            // A normal exit, so the next process does not count as a restart.
             self.owes_restart = false;
             return self.rest(now, load.waiting);
         };

@@ -127,7 +127,7 @@ impl Registry {
     fn revoke(&mut self, session: &Session, ids_or_rules: &[String]) -> Result<bool, MethodError> {
         let state = Arc::make_mut(&mut self.state);
         for id_or_rule in ids_or_rules {
-            // Compared in normal form. An id that is no rule is compared as it is.
+            // Compared in normal form. A text that is not a rule is compared as it is.
             let parsed = id_or_rule.parse::<Rule>().map(|rule| rule.to_string());
             let rule = parsed.as_deref().unwrap_or(id_or_rule);
 

@@ -67,7 +67,7 @@ impl Registry {
         for known in others {
             // Compared without safe mode, which is taken over separately.
             let limit = without_safe_mode(self.policy_of(known).layers);
-            // Resolved anew for each session, because the session before it may have added
+            // Resolved again for each session, because the session before it may have added
             // restrictions.
             let base = without_safe_mode(self.policy_of(&new).layers);
             let patch = restriction(&base, &limit);
@@ -112,7 +112,7 @@ fn take(state: &mut SessionState, patch: PolicyPatch, of: &SessionState, is_safe
     };
 
     state.safe_mode |= is_safe;
-    // A grant that allows something is no restriction.
+    // A grant that allows something does not restrict.
     for grant in of.grants.iter().filter(|grant| grant.decision == Decision::Deny) {
         let is_known = state.grants.iter().any(|known| known.target == grant.target);
         if !is_known && state.grants.len() < MAX_GRANTS {

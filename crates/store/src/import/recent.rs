@@ -94,8 +94,8 @@ impl Recent {
     pub(crate) fn seen(&mut self, theirs: &Metadata) {
         let (sessions, workspaces) = (index::<Session>(theirs), index::<Workspace>(theirs));
         for change in &mut self.changes {
-            // The other program has seen every value that quackd wrote, so a value of it is no old
-            // copy.
+            // The other program has seen every value that quackd wrote, so a value in its next
+            // file is not an old copy.
             change.was = Metadata::default();
             let has = |key: &str| sessions.contains_key(key) || workspaces.contains_key(key);
             change.new.retain(|key| !has(key));
