@@ -119,7 +119,7 @@ impl Recent {
     /// Returns the entry as it was before each recent change.
     pub(super) fn past<E: Entry>(&self, key: &str, now: Instant) -> Vec<&E> {
         let entries = self.within(VALUE_AGE, now).flat_map(|change| E::all(&change.was));
-        entries.filter(|entry| entry.key() == key).map(|change| &**change).collect()
+        entries.filter(|entry| entry.key() == key).map(|entry| &**entry).collect()
     }
 
     /// Returns true if this session was active before a recent change.
