@@ -26,7 +26,8 @@ const OUTBOX_REQUESTS: usize = 16;
 /// Time between two attempts while the daemon's accept queue is full.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A connection to the daemon. Dropping it stops its task and closes the socket. Running calls continue in the daemon.
+/// Connection to the daemon. Dropping it stops its task and closes the socket. Running calls
+/// continue in the daemon.
 #[derive(Debug)]
 pub struct Client {
     commands: mpsc::Sender<ConnectionCommand>,
@@ -130,6 +131,7 @@ impl Client {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed).to_string();
         let mut line = serde_json::to_vec(&Request { id: &id, method, params })
             .map_err(|e| ClientError::Protocol(format!("cannot write the request: {e}")))?;
+        // Refused here: the daemon could not read the id of a longer line.
         if MAX_LINE_BYTES < line.len() {
             return Err(ClientError::TooLong { bytes: line.len() });
         }
@@ -169,6 +171,7 @@ async fn dial(socket: &Path) -> Result<Stream, ClientError> {
         let name = socket.to_fs_name::<GenericFilePath>().map_err(failed)?;
         let stream = Stream::connect(name).await.map_err(failed)?;
         let Stream::UdSocket(inner) = &stream;
+
         // With a full accept queue Linux refuses a non-blocking connect with EAGAIN. interprocess treats that as
         // EINPROGRESS and returns a stream that is not connected (unix(7), connect(2)).
         match inner.inner().peer_addr() {
@@ -179,6 +182,7 @@ async fn dial(socket: &Path) -> Result<Stream, ClientError> {
             }
             Err(e) => return Err(failed(e)),
         }
+
         // Other users may be able to write to the socket's directory. Requests must only reach our own daemon.
         let uid = inner.inner().peer_cred().map_err(failed)?.uid();
         if uid != rustix::process::geteuid().as_raw() {

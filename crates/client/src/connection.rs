@@ -105,6 +105,8 @@ impl Connection {
             let may_read = self.may_read();
             // All four branches are cancel-safe.
             tokio::select! {
+                // A request is written completely before the next one is taken: lines must not be
+                // mixed.
                 command = commands.recv(), if idle => match command {
                     Some(ConnectionCommand::Call(call)) => {
                         self.expect(call.id, call.answer);
@@ -130,6 +132,7 @@ impl Connection {
     }
 
     fn may_read(&self) -> bool {
+        // A canceled caller takes no reply, so it does not justify the larger limit.
         let has_callers = || self.waiting.values().any(|answer| !answer.is_closed());
         self.feed.as_ref().is_none_or(|feed| feed.has_room(false) || feed.has_room(has_callers()))
     }
@@ -163,6 +166,7 @@ impl Connection {
                 "a line is longer than {MAX_LINE_BYTES} bytes"
             )));
         };
+
         let line: ServerLine = match serde_json::from_slice(text) {
             Ok(line) => line,
             // A daemon that crashed while writing leaves an incomplete line.
@@ -171,6 +175,7 @@ impl Connection {
             Err(_) if is_event(text) => return Ok(()),
             Err(e) => return Err(DisconnectReason::Protocol(e.to_string())),
         };
+
         match (line.ok, line.event) {
             (Some(ok), _) => {
                 let refusal = Refusal { text: line.error.unwrap_or_default(), code: line.code };
@@ -178,6 +183,7 @@ impl Connection {
                 self.answer(line.id.as_ref(), answer);
             }
             (None, Some(name)) => {
+                // Without a follower, the event is discarded.
                 if let Some(feed) = &self.feed {
                     let (session_id, data) = (line.session_id, line.data);
                     let (seq, turn) = (line.seq, line.turn);
@@ -197,6 +203,7 @@ impl Connection {
             (Some(caller), answer) => {
                 let _gone = caller.send(answer);
             }
+            // Kept until the daemon disconnects, because it belongs to no request.
             (None, Err(refusal)) => self.refusal = Some(refusal),
             (None, Ok(_)) => {}
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Maximum length of names and versions for the daemon, in characters.
 const MAX_NAME_CHARS: usize = 64;
 
-/// No connection to the daemon, with advice.
+/// Reason why there is no connection to the daemon, with advice for the user.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ConnectError(pub String);
@@ -19,7 +19,7 @@ pub type Connecting = Pin<Box<dyn Future<Output = Result<Client, ConnectError>> 
 /// Connects to the daemon, and starts it if necessary.
 pub type Connector = Arc<dyn Fn() -> Connecting + Send + Sync>;
 
-/// Removes what the daemon would refuse in a name, which are unsafe characters.
+/// Removes characters from a name that the daemon would refuse, and cuts it to 64 characters.
 #[must_use]
 pub fn printable_name(text: &str) -> String {
     stripped_line(text.trim(), MAX_NAME_CHARS).trim().to_owned()

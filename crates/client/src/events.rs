@@ -83,6 +83,7 @@ impl Events {
 
     fn count(&self, event: Event, bytes: usize) -> Event {
         self.level.bytes.fetch_sub(bytes, Ordering::AcqRel);
+        // Only the connection's task waits. A notification that arrives before the wait is kept.
         self.level.fell.notify_one();
         event
     }

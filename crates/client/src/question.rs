@@ -100,11 +100,13 @@ impl Question {
             self.permission.is_none()
                 || self.options.iter().any(|option| Some(option.as_str()) == value.as_str())
         };
+
         let mut params = UiResponseParams {
             id: self.id.clone(),
             session_id: self.session.clone().into(),
             ..UiResponseParams::default()
         };
+
         match answer {
             Answer::Confirmed(confirmed) => params.confirmed = Some(confirmed.into()),
             Answer::Value(value) if is_offered(&value) => params.value = Some(value),

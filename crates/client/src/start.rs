@@ -90,6 +90,7 @@ pub async fn ensure_daemon(home: &Home, exe: &SelfExe) -> Result<Started, StartE
     if std::env::var_os("RUBBER_DUCK_APP_SUPPORT").is_some_and(|dir| is_relative(&dir)) {
         return Err(StartError::RelativeStateDirectory);
     }
+
     let begun = Instant::now();
     let (mut pause, longest_pause) = POLL_INTERVALS;
     let mut daemon = spawn_detached_blocking(exe, &DAEMON_ARGS)?;
@@ -97,11 +98,13 @@ pub async fn ensure_daemon(home: &Home, exe: &SelfExe) -> Result<Started, StartE
     loop {
         sleep(pause).await;
         pause = (pause * 2).min(longest_pause);
+
         // Check the exit before the socket: a daemon that has exited may have left the socket to another one.
         let ended = exit_of(&mut daemon);
         if listens(&socket).await? {
             return Ok(Started::Started { took: begun.elapsed() });
         }
+
         match ended {
             // Another daemon holds the lock. It starts and will listen, or it drains and will release the lock.
             Some(Exit::Code(0)) => {
@@ -114,6 +117,7 @@ pub async fn ensure_daemon(home: &Home, exe: &SelfExe) -> Result<Started, StartE
             }
             None => {}
         }
+
         if deadline < begun.elapsed() {
             let stderr = daemon.stderr_so_far();
             return Err(StartError::Silent { after: deadline, stderr, log: log_of(home) });

@@ -108,15 +108,18 @@ impl Egress {
     /// released soon after.
     pub async fn web_search(&self, search: WebSearch) -> WebOutcome {
         let Some(settings) = self.settings.clone() else { return WebOutcome::NoKey };
+
         let body = match body::of(&search) {
             Ok(body) => body,
             Err(refusal) => return failed(refusal),
         };
+
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else { return WebOutcome::Busy };
         let tasks = match self.tasks() {
             Ok(tasks) => tasks,
             Err(error) => return failed(format_args!("no thread for it: {error}")),
         };
+
         let (answer, answered) = oneshot::channel();
         if tasks.try_send(Task::Search(SearchTask { settings, body, answer, slot })).is_err() {
             return WebOutcome::Busy;
@@ -142,7 +145,9 @@ impl Egress {
     /// Dropping the receiver closes the connection.
     #[must_use]
     pub fn model(&self, request: ModelRequest) -> mpsc::Receiver<ModelPart> {
+        // The endpoints at the time of the request: a later change does not affect it.
         let endpoints = Arc::clone(&self.endpoints.borrow());
+
         let sent = endpoints.admit(&request).and_then(|route| {
             let slot = self.model_slot()?;
             let (parts, receiver) = mpsc::channel(MODEL_PIECES);

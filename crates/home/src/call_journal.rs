@@ -20,7 +20,7 @@ const FULL_BYTES: (u64, u64) = (64 * 1024, 16 * 1024 * 1024);
 /// Largest file that is read, in bytes. The last line of a full file may exceed its limit.
 const MAX_FILE_BYTES: u64 = 2 * FULL_BYTES.1;
 
-/// Largest number of files that are listed.
+/// Maximum number of files that are listed.
 const MAX_FILES: usize = 10_000;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
@@ -55,6 +55,7 @@ pub fn files_blocking(dir: &Path) -> io::Result<Vec<JournalFile>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
+
     let mut files = Vec::new();
     for entry in entries.take(MAX_FILES) {
         let entry = entry?;
@@ -92,16 +93,19 @@ pub fn prune_blocking(dir: &Path, limits: JournalLimits, now: SystemTime) -> io:
     let oldest_ms = milliseconds(now).saturating_sub(kept_ms);
     let mut n_bytes: u64 = files.iter().map(|file| file.n_bytes).sum();
     let mut first_error = Ok(());
+
     for (at, file) in files.iter().enumerate() {
         let (is_last, end_ms) = match files.get(at + 1) {
             Some(next) => (false, next.start_ms),
             None => (true, last_change_ms(&file.path)),
         };
+
         let is_too_old = end_ms <= oldest_ms;
         let is_too_much = limits.max_bytes < n_bytes && !is_last;
         if !is_too_old && !is_too_much {
             continue;
         }
+
         match std::fs::remove_file(&file.path) {
             Err(error) if error.kind() != ErrorKind::NotFound => first_error = Err(error),
             _ => n_bytes = n_bytes.saturating_sub(file.n_bytes),
@@ -153,6 +157,7 @@ impl JournalWriter {
     pub fn line_blocking(&mut self, line: &[u8], now: SystemTime) -> io::Result<()> {
         let now_ms = milliseconds(now);
         let full = (self.limits.max_bytes / FILES_PER_JOURNAL).clamp(FULL_BYTES.0, FULL_BYTES.1);
+
         let serves = |open: &Open| {
             let same_day = open.start_ms.div_euclid(DAY_MS) == now_ms.div_euclid(DAY_MS);
             same_day && open.n_bytes < full && open.path.exists()
@@ -161,12 +166,15 @@ impl JournalWriter {
             self.open = None;
             self.open = Some(self.next_file_blocking(now, serves)?);
         }
+
         let Some(open) = &mut self.open else { return Ok(()) };
+        // Ends the torn line, so that only that one is unreadable.
         let written = if open.is_torn {
             open.file.write_all(b"\n").and_then(|()| open.file.write_all(line))
         } else {
             open.file.write_all(line)
         };
+
         open.is_torn = written.is_err();
         if written.is_ok() {
             open.n_bytes = open.n_bytes.saturating_add(line.len() as u64);
@@ -185,8 +193,10 @@ impl JournalWriter {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
+
         // Files that cannot be deleted do not keep the daemon from writing.
         prune_blocking(&self.dir, self.limits, now).ok();
+
         let newest = files_blocking(&self.dir)?.pop();
         let mut start_ms = milliseconds(now);
         if let Some(newest) = newest {

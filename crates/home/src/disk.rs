@@ -26,18 +26,18 @@ impl DiskRoom {
         Ok(Self { free: bytes(stat.f_bavail), total: bytes(stat.f_blocks) })
     }
 
-    /// Returns the space that must be free, at most `wanted` bytes. Less on a small disk, which could never
-    /// have `wanted` bytes free.
+    /// Returns the space that must be free, at most `limit` bytes. Less on a small disk, which
+    /// could never have `limit` bytes free.
     #[must_use]
-    pub fn needed(&self, wanted: u64) -> u64 {
-        wanted.min(self.total / MAX_PART)
+    pub fn needed(&self, limit: u64) -> u64 {
+        limit.min(self.total / MAX_PART)
     }
 
     /// Returns true if too little space is free. If it was low at the last check, it stays low until 1.5
     /// times the needed space is free. This hysteresis avoids flapping.
     #[must_use]
-    pub fn is_low(&self, wanted: u64, was_low: bool) -> bool {
-        let needed = self.needed(wanted);
+    pub fn is_low(&self, limit: u64, was_low: bool) -> bool {
+        let needed = self.needed(limit);
         self.free < if was_low { needed.saturating_add(needed / 2) } else { needed }
     }
 }

@@ -87,17 +87,21 @@ impl Home {
         if dir.to_str().is_none() {
             return Err(HomeError::NotUtf8 { variable: "the working directory" });
         }
+
         let temp_dir = absolute_blocking(&temp_dir(var))?;
         // Without `HOME`, use the home directory from the user database.
         let user_home = var("HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         let user_home = user_home.or_else(std::env::home_dir);
         let runtime_dir = var("XDG_RUNTIME_DIR").map(PathBuf::from);
         let runtime_dir = runtime_dir.filter(|path| path.is_absolute());
+
         let is_by_rule = located.is_by_rule;
-        let config_home = var("XDG_CONFIG_HOME").map(PathBuf::from).filter(|it| it.is_absolute());
+        let config_home =
+            var("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         let of_platform = user_home.as_ref().filter(|_| platform != Platform::MacOs);
         let config_home = config_home.or_else(|| of_platform.map(|home| home.join(".config")));
-        let config_home = config_home.filter(|it| it.to_str().is_some());
+        let config_home = config_home.filter(|path| path.to_str().is_some());
+
         Ok(Self {
             dir,
             given: located.given,
@@ -171,9 +175,11 @@ impl Home {
         let caches = own_dir_blocking(&path, FinalLink::Refuse)?;
         mark_caches(&caches, &path)?;
         restrict_blocking(&caches, &path)?;
+
         let path = path.join(workspace_id(workspace));
         let own = own_dir_blocking(&path, FinalLink::Refuse)?;
         restrict_blocking(&own, &path)?;
+        // Garbage collection deletes the least recently used caches.
         own.set_modified(SystemTime::now()).map_err(|e| HomeError::io("touch", &path, e))?;
         Ok(path)
     }
@@ -310,7 +316,7 @@ impl Home {
     /// Path of the configuration file in the user's directory of configurations, if the platform has one.
     #[must_use]
     pub fn config_of_user(&self) -> Option<PathBuf> {
-        self.config_home.as_ref().map(|it| it.join("quackd").join("quackd.toml"))
+        self.config_home.as_ref().map(|directory| directory.join("quackd").join("quackd.toml"))
     }
 
     /// Whether the platform's rule chose the directory, and no variable did.

@@ -51,13 +51,14 @@ impl Alias {
     /// Removes the link if it still points to our socket.
     pub fn remove_blocking(&self) {
         let is_ours = std::fs::symlink_metadata(&self.at).is_ok_and(|found| is_own_link(&found));
+        // Another daemon may have replaced it in the meantime.
         if is_ours && std::fs::read_link(&self.at).is_ok_and(|to| to == self.to) {
             // Fails if another process has removed it at the same moment.
             std::fs::remove_file(&self.at).ok();
         }
     }
 
-    /// Path of the link.
+    /// Returns the path of the link, which may not exist.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.at

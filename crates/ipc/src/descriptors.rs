@@ -10,7 +10,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Most descriptors of one message.
+/// Maximum number of descriptors of one message.
 pub const MAX_DESCRIPTORS: usize = 32;
 
 /// Sends bytes with descriptors. Returns the number of bytes that the socket took; the descriptors went with them.
@@ -24,11 +24,13 @@ pub fn send_with_descriptors(
 ) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
+
     let fits = descriptors.len() <= MAX_DESCRIPTORS
         && (descriptors.is_empty() || control.push(SendAncillaryMessage::ScmRights(descriptors)));
     if !fits {
         return Err(Errno::NOBUFS.into());
     }
+
     Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SEND)?)
 }
 
@@ -46,13 +48,16 @@ pub fn receive_with_descriptors(
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let message = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut control, RECEIVE)?;
+
     let n_before = descriptors.len();
-    for one in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(received) = one {
+    for ancillary in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = ancillary {
             let room = max_descriptors.saturating_sub(descriptors.len());
             descriptors.extend(received.take(room));
         }
     }
+
+    // Some systems cannot set the flag of the descriptors while receiving.
     after_receiving(descriptors.get(n_before..).unwrap_or_default())?;
     Ok(message.bytes)
 }

@@ -98,9 +98,11 @@ fn read_body(
     let until = Instant::now() + DEADLINE;
     let length = read_length(until)?;
     let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+    // Checked before the memory is reserved.
     if max_bytes < length {
         return Err(io::Error::other(format!("a first frame of {length} bytes")));
     }
+
     let mut body = BytesMut::zeroed(length);
     read_exact(control, &mut body, until)?;
     Ok(body)
@@ -148,6 +150,7 @@ fn wait_readable(from: BorrowedFd<'_>, until: Instant) -> io::Result<()> {
     }
     let timeout = Timespec::try_from(left).ok();
     match poll(&mut [PollFd::new(&from, PollFlags::IN)], timeout.as_ref()) {
+        // A signal or an input: the caller reads again, and comes back if nothing is there.
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(errno) => Err(errno.into()),
     }

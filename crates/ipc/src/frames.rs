@@ -35,6 +35,7 @@ pub async fn next(
     reader: &mut FramedRead<ReadingHalf, LengthDelimitedCodec>,
 ) -> Option<io::Result<BytesMut>> {
     if reader.read_buffer().is_empty() {
+        // An idle channel keeps no buffer.
         *reader.read_buffer_mut() = BytesMut::new();
         if let Err(error) = reader.get_ref().ready().await {
             return Some(Err(error));
@@ -50,6 +51,7 @@ pub async fn next(
 pub async fn write_queued<W: AsyncWrite + Unpin>(mut queue: mpsc::Receiver<Bytes>, half: W) {
     let mut writer = FramedWrite::with_capacity(half, codec(), BUFFER_BYTES / 4);
     while let Some(first) = queue.recv().await {
+        // Queued frames are collected in the writer's buffer, and written together by `flush`.
         let mut fed = writer.feed(first).await;
         while let (Ok(()), Ok(next)) = (&fed, queue.try_recv()) {
             fed = writer.feed(next).await;
@@ -58,6 +60,7 @@ pub async fn write_queued<W: AsyncWrite + Unpin>(mut queue: mpsc::Receiver<Bytes
         if fed.is_err() || SinkExt::<Bytes>::flush(&mut writer).await.is_err() {
             break;
         }
+        // An idle channel keeps no buffer.
         if queue.is_empty() {
             *writer.write_buffer_mut() = BytesMut::new();
         }
@@ -88,7 +91,7 @@ pub enum Decoded<T> {
 }
 
 impl<T> Decoded<T> {
-    /// Converts a known message.
+    /// Converts a known message, and passes on the tag of an unknown one.
     pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Decoded<U> {
         match self {
             Self::Known(message) => Decoded::Known(convert(message)),
@@ -116,6 +119,8 @@ pub fn decode<T: DeserializeOwned>(
         Ok(message) => return Ok(Decoded::Known(message)),
         Err(error) => error,
     };
+
+    // A message is an object with one key, its tag.
     match serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(body) {
         Ok(map) if map.len() == 1 => match map.into_keys().next() {
             Some(tag) if !tags.contains(&tag.as_str()) => Ok(Decoded::Unknown(tag)),

@@ -19,7 +19,7 @@ use tokio::net::UnixStream;
 /// Maximum size of one read, in bytes, because its buffer is cleared first.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Flags of a write.
+/// Flags of a write, which never waits. Room is awaited separately.
 const SEND: SendFlags = SendFlags::DONTWAIT.union(platform::SEND);
 
 /// Reads from the socket.
@@ -115,6 +115,7 @@ impl AsyncWrite for WritingHalf {
         loop {
             match send(&self.socket, bytes, SEND) {
                 Ok(n) => {
+                    // The registration costs a descriptor, so it ends with the wait.
                     self.room = None;
                     return Poll::Ready(Ok(n));
                 }
@@ -122,8 +123,10 @@ impl AsyncWrite for WritingHalf {
                 Err(Errno::INTR) => continue,
                 Err(errno) => return Poll::Ready(Err(errno.into())),
             }
+
             let room = match self.room.take() {
                 Some(room) => room,
+                // A second descriptor, because one descriptor can be registered once only.
                 None => register(fcntl_dupfd_cloexec(&self.socket, 0)?, Interest::WRITABLE)?,
             };
             let room = self.room.insert(room);

@@ -146,24 +146,29 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// Whether bytes of the next line were read.
+    /// Returns whether bytes of the next line were read.
     #[must_use]
     pub fn has_begun_next(&self) -> bool {
         !self.buffer.is_empty()
     }
 
     async fn read(&mut self) -> Result<usize, LineError> {
+        // The timeout applies only to a line that has begun: a peer may be silent between lines for
+        // as long as it likes.
         let is_begun = self.skipping || !self.buffer.is_empty();
         self.buffer.reserve(READ_BYTES);
         let size = self.buffer.len();
         let read = self.reader.read_buf(&mut self.buffer);
+
         let Some(patience) = self.patience.filter(|_| is_begun) else {
             let n = read.await?;
             self.counted.iter_mut().for_each(|counted| counted.grow(self.buffer.len()));
             return Ok(n);
         };
+
         let began = Instant::now();
         let read = timeout_at(began + patience.saturating_sub(self.waited), read);
+        // A peer with few bytes cannot be refused, so it need not listen for that.
         let read = match self.counted.as_ref().filter(|counted| FREE_BYTES < counted.bytes) {
             Some(counted) => tokio::select! {
                 () = counted.refused.cancelled() => return Err(LineError::Refused(size)),
@@ -172,6 +177,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             None => read.await,
         };
         let n = read.map_err(|_elapsed| LineError::Unfinished(patience))??;
+
         self.waited += began.elapsed();
         self.counted.iter_mut().for_each(|counted| counted.grow(self.buffer.len()));
         Ok(n)
@@ -184,6 +190,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         loop {
             let unseen = self.buffer.get(self.scanned..).unwrap_or_default();
             let Some(at) = memchr::memchr(b'\n', unseen) else {
+                // No LF yet. A line above the limit is reported once, and its rest is dropped piece
+                // by piece.
                 self.scanned = self.buffer.len();
                 if self.skipping || self.max_bytes < self.scanned {
                     self.forget_buffer();
@@ -194,16 +202,21 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 }
                 return None;
             };
+
             let mut line = self.buffer.split_to(self.scanned + at + 1);
             self.scanned = 0;
             self.waited = Duration::ZERO;
             if self.buffer.is_empty() && KEEP_BYTES < line.capacity() {
                 self.buffer = BytesMut::new();
             }
+
+            // The end of a line that was already reported as too long.
             if std::mem::take(&mut self.skipping) {
                 continue;
             }
+
             line.truncate(line.len() - 1);
+            // The end of the line may arrive in the same read as the part that exceeds the limit.
             if self.max_bytes < line.len() {
                 return Some(Line::TooLong);
             }
@@ -215,6 +228,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     }
 
     fn take_rest(&mut self) -> Option<Line> {
+        // The rest of a line that is too long was reported at its beginning.
         if self.buffer.is_empty() || self.skipping {
             return None;
         }

@@ -18,8 +18,10 @@ pub fn pair() -> io::Result<(UnixStream, OwnedFd)> {
 
 /// Moves the control channel off descriptor 0, which becomes `/dev/null`. Called by the worker.
 pub fn take_control_channel() -> io::Result<OwnedFd> {
+    // At least 3, because 0 to 2 are the standard streams.
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let null = std::fs::File::open("/dev/null")?;
+    // Descriptor 0 stays open. Otherwise the next file that is opened would get this number.
     rustix::stdio::dup2_stdin(&null)?;
     Ok(control)
 }

@@ -63,11 +63,13 @@ pub fn clear_stale_blocking(path: &Path) -> Result<(), BindError> {
     use std::os::unix::fs::FileTypeExt;
     let bind = |source| BindError::Bind { path: path.to_owned(), source };
     let occupied = |why| BindError::Occupied { path: path.to_owned(), why };
+
     let found = match std::fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(bind(error)),
     };
+
     if !found.file_type().is_socket() {
         return Err(occupied("it is not a socket"));
     }
@@ -77,6 +79,7 @@ pub fn clear_stale_blocking(path: &Path) -> Result<(), BindError> {
     if answers(path).map_err(bind)? {
         return Err(BindError::InUse(path.to_owned()));
     }
+
     std::fs::remove_file(path).map_err(bind)
 }
 
@@ -85,6 +88,7 @@ pub fn clear_stale_blocking(path: &Path) -> Result<(), BindError> {
 fn answers(path: &Path) -> io::Result<bool> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
     let probe = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+    // Non-blocking, because a stopped process would never accept.
     rustix::io::ioctl_fionbio(&probe, true)?;
     match connect(&probe, &SocketAddrUnix::new(path)?) {
         Ok(()) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INPROGRESS) => Ok(true),
@@ -98,8 +102,11 @@ impl BoundSocket {
     pub fn bind(path: &Path) -> Result<Self, BindError> {
         let bind = |source| BindError::Bind { path: path.to_owned(), source };
         let name = path.to_fs_name::<GenericFilePath>().map_err(bind)?;
+        // The library would remove the file when the listener is dropped, also the one of a
+        // successor.
         let options = ListenerOptions::new().name(name).reclaim_name(false);
         let listener = private(options).create_tokio().map_err(bind)?;
+
         let found = std::fs::symlink_metadata(path).map_err(bind)?;
         let file = SocketFile { path: path.to_owned(), device: found.dev(), inode: found.ino() };
         Ok(Self { listener, file })

@@ -27,7 +27,7 @@ pub fn is_registered(name: &str) -> bool {
     psl::domain(name.as_bytes()).is_some_and(|domain| domain.suffix().is_known())
 }
 
-/// Longest target of a question, in bytes. The user must see all of it.
+/// Maximum length of the target of a question, in bytes. The user must see all of it.
 const MAX_ASKED: usize = 120;
 
 /// Returns the rule that an answer of the user about this host and port would add. `None` if the user is not asked: the
@@ -38,23 +38,29 @@ pub fn askable(host: &Host, port: u16) -> Option<String> {
         Host::Address(address) if address.is_ipv6() => format!("[{address}]:{port}"),
         host => format!("{host}:{port}"),
     };
+
+    // The text is parsed again, so that the answer and the question are about the same rule.
     let Ok(Rule::Host(HostRule { denies: false, raw: false, target, .. })) = text.parse() else {
         return None;
     };
+
     let is_same = match (target, host) {
-        (HostTarget::Name(name), Host::Name(asked)) => {
-            name == *asked && name != "localhost" && !name.ends_with(".localhost")
+        (HostTarget::Name(name), Host::Name(requested)) => {
+            name == *requested && name != "localhost" && !name.ends_with(".localhost")
         }
-        (HostTarget::Addresses(net), Host::Address(asked)) => {
-            net.addr() == *asked && net.prefix_len() == net.max_prefix_len() && !is_refused(*asked)
+        (HostTarget::Addresses(net), Host::Address(requested)) => {
+            net.addr() == *requested
+                && net.prefix_len() == net.max_prefix_len()
+                && !is_refused(*requested)
         }
         _ => false,
     };
+
     (is_same && text.len() <= MAX_ASKED).then_some(text)
 }
 
-/// Returns the rule that an answer of the user adds about an address of a local network, to which a name leads. `None` for other
-/// addresses.
+/// Returns the rule that an answer of the user adds about an address of a local network, to which a
+/// name leads. `None` for other addresses.
 #[must_use]
 pub fn askable_address(address: IpAddr, port: u16) -> Option<String> {
     let address = address.to_canonical();
@@ -125,30 +131,33 @@ impl HostRules {
         all
     }
 
-    /// Errors of the rules that could not be parsed.
+    /// Returns the errors of the rules that could not be parsed, for display.
     #[must_use]
     pub fn unreadable(&self) -> &[RuleError] {
         &self.unreadable
     }
 
-    /// Returns the decision of the rules. A rule that denies wins. Of those that allow, one with `/raw` wins. Port 0 stands for any port that a rule allows, for a query of
-    /// the resolver: then only a rule that denies all ports denies.
+    /// Returns the decision of the rules. A rule that denies wins. Of those that allow, one with
+    /// `/raw` wins. Port 0 stands for any port that a rule allows, for a query of the resolver:
+    /// then only a rule that denies all ports denies.
     #[must_use]
     pub fn decide(&self, host: &Host, port: u16) -> Decision<'_> {
-        let denies = |one: &&OriginRule| match port {
-            0 => one.rule.ports == Ports::All && one.rule.target.covers(host),
-            port => one.rule.covers(host, port),
+        let denies = |origin_rule: &&OriginRule| match port {
+            0 => origin_rule.rule.ports == Ports::All && origin_rule.rule.target.covers(host),
+            port => origin_rule.rule.covers(host, port),
         };
         if let Some(denied) = self.deny.iter().find(denies) {
             return Decision::Denied(denied);
         }
-        let allows = |one: &&OriginRule| match port {
-            0 => one.rule.target.covers(host),
-            port => one.rule.covers(host, port),
+
+        let allows = |origin_rule: &&OriginRule| match port {
+            0 => origin_rule.rule.target.covers(host),
+            port => origin_rule.rule.covers(host, port),
         };
+
         let mut allowing = self.allow.iter().filter(allows);
         let first = allowing.next();
-        let raw = first.into_iter().chain(allowing).find(|one| one.rule.raw);
+        let raw = first.into_iter().chain(allowing).find(|origin_rule| origin_rule.rule.raw);
         raw.or(first).map_or(Decision::NotListed, Decision::Allowed)
     }
 
@@ -164,11 +173,13 @@ impl HostRules {
     ) -> bool {
         let address = address.to_canonical();
         let (as_host, in_v4) = (Host::Address(address), Host::Address(address::in_v4(address)));
+        // A rule about the IPv4 address also denies the IPv6 address that stands for it.
         let denies =
             |one: &OriginRule| one.rule.covers(&as_host, port) || one.rule.covers(&in_v4, port);
         if self.deny.iter().any(denies) {
             return true;
         }
+
         let is_own = is_own(address);
         let is_named = |one: &OriginRule| match &one.rule.target {
             HostTarget::Addresses(net) if one.rule.covers(&as_host, port) => {
@@ -176,6 +187,7 @@ impl HostRules {
             }
             _ => false,
         };
+
         (is_own || is_refused(address)) && !self.allow.iter().any(is_named)
     }
 
@@ -188,7 +200,7 @@ impl HostRules {
     /// Returns the single ports of the rules that allow, in order and without repetition.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
-        let lists = self.allow.iter().filter_map(|one| match &one.rule.ports {
+        let lists = self.allow.iter().filter_map(|origin_rule| match &origin_rule.rule.ports {
             Ports::All => None,
             Ports::List(ports) => Some(ports.iter().copied()),
         });

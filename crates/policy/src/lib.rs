@@ -15,10 +15,10 @@ use quackd_protocol::limits::MAX_HOST_RULES;
 use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch, Profile, WebSearchRule};
 use std::path::{Component, Path, PathBuf};
 
-/// Most roots of one kind in a policy. Each costs a mount in every worker.
+/// Maximum number of roots of one kind in a policy. Each costs a mount in every worker.
 pub const MAX_ROOTS: usize = 64;
 
-/// Longest path in a policy, in bytes: the kernel's limit for one.
+/// Maximum length of a path in a policy, in bytes: the kernel's limit for one.
 const MAX_PATH_BYTES: usize = 4096;
 
 /// Reason for rejecting a policy. Each text is one line for the user.
@@ -79,11 +79,12 @@ pub fn resolve(layers: impl IntoIterator<Item = PolicyPatch>) -> Policy {
 pub fn resolve_layers(layers: PolicyLayers) -> Policy {
     let PolicyLayers { configuration, workspace, session, safe_mode } = layers;
     let patches = [configuration, workspace, session];
-    let is_web_said = patches.iter().any(|patch| patch.web_search.is_some());
+    let is_web_set = patches.iter().any(|patch| patch.web_search.is_some());
+
     let mut policy = resolve(patches);
     if safe_mode {
         policy.profile = Profile::ReadOnly;
-        if !is_web_said {
+        if !is_web_set {
             policy.web_search = WebSearchRule::Off;
         }
     }
@@ -92,6 +93,7 @@ pub fn resolve_layers(layers: PolicyLayers) -> Policy {
 
 /// Returns the layer `below` with `above` on top of it, as one layer.
 fn merge(below: PolicyPatch, above: PolicyPatch) -> PolicyPatch {
+    // Every layer can hide paths, and no layer can undo it.
     let hidden = match (below.hidden, above.hidden) {
         (Some(mut all), Some(more)) => {
             add_new(&mut all, more);
@@ -99,6 +101,7 @@ fn merge(below: PolicyPatch, above: PolicyPatch) -> PolicyPatch {
         }
         (wider, narrower) => narrower.or(wider),
     };
+
     PolicyPatch {
         profile: above.profile.or(below.profile),
         network: above.network.or(below.network),
@@ -109,7 +112,8 @@ fn merge(below: PolicyPatch, above: PolicyPatch) -> PolicyPatch {
     }
 }
 
-/// A layer that allows any host replaces what weaker layers allow. Each layer can deny, and no layer can undo it.
+/// Merges rules for hosts. A layer that allows any host replaces what weaker layers allow. Each
+/// layer can deny, and no layer can undo it.
 fn merge_hosts(below: Option<Vec<String>>, above: Option<Vec<String>>) -> Option<Vec<String>> {
     let (Some(mut below), Some(above)) = (below.clone(), above.clone()) else {
         return above.or(below);
@@ -126,9 +130,9 @@ fn denies(rule: &str) -> bool {
 }
 
 fn add_new<T: PartialEq>(to: &mut Vec<T>, from: Vec<T>) {
-    for one in from {
-        if !to.contains(&one) {
-            to.push(one);
+    for value in from {
+        if !to.contains(&value) {
+            to.push(value);
         }
     }
 }
@@ -188,7 +192,7 @@ pub fn confines_like(policy: &Policy, other: &Policy, has_proxy: bool) -> bool {
 #[must_use]
 pub fn reads_all_of(policy: &Policy, other: &Policy) -> bool {
     let hides = |path: &PathBuf| other.hidden.iter().any(|hidden| path.starts_with(hidden));
-    let shows = |root: &PathBuf| policy.writable_roots.iter().any(|one| root.starts_with(one));
+    let shows = |root: &PathBuf| policy.writable_roots.iter().any(|known| root.starts_with(known));
     let has_all = policy.profile == Profile::FullAccess;
     has_all
         || other.profile != Profile::FullAccess
@@ -200,10 +204,10 @@ pub fn reads_all_of(policy: &Policy, other: &Policy) -> bool {
 /// proxy enforce: a worker with `other` then allows nothing too much.
 #[must_use]
 pub fn allows_all_of(policy: &Policy, other: &Policy) -> bool {
-    let order = |policy: &Policy| Profile::ALL.iter().position(|it| *it == policy.profile);
+    let order = |policy: &Policy| Profile::ALL.iter().position(|known| *known == policy.profile);
     let modes = |policy: &Policy| {
         let mode = policy.network_mode();
-        NetworkMode::ALL.iter().position(|it| *it == mode)
+        NetworkMode::ALL.iter().position(|known| *known == mode)
     };
     order(other) <= order(policy) && modes(other) <= modes(policy) && reads_all_of(policy, other)
 }
@@ -223,9 +227,10 @@ fn in_force(mut policy: Policy) -> Policy {
 /// # Errors
 /// [`PolicyError::HostsUnconfined`].
 pub fn check_confinement(layers: &PolicyLayers) -> Result<(), PolicyError> {
+    // Safe mode is left out: it only narrows, and may end at any time.
     let PolicyLayers { configuration, workspace, session, .. } = layers.clone();
-    let wanted = resolve([configuration, workspace, session]);
-    if wanted.profile == Profile::FullAccess && wanted.network_mode() == NetworkMode::Hosts {
+    let policy = resolve([configuration, workspace, session]);
+    if policy.profile == Profile::FullAccess && policy.network_mode() == NetworkMode::Hosts {
         Err(PolicyError::HostsUnconfined)
     } else {
         Ok(())
@@ -266,7 +271,7 @@ pub fn path_problem(path: &Path) -> Option<&'static str> {
         return Some("is the root of the file system");
     }
     // `components` already drops `.` and double slashes.
-    if path.components().any(|one| matches!(one, Component::ParentDir)) {
+    if path.components().any(|component| matches!(component, Component::ParentDir)) {
         return Some("has a `..`");
     }
     None

@@ -11,10 +11,13 @@ pub fn restriction(base: &Policy, limit: &Policy) -> PolicyPatch {
     let web_search =
         (rank_of_web(limit.web_search) < rank_of_web(base.web_search)).then_some(limit.web_search);
     let (network, hosts) = restricted_network(base, limit);
+
     let is_known = |root: &&std::path::PathBuf| limit.writable_roots.contains(root);
     let roots: Vec<_> = base.writable_roots.iter().filter(is_known).cloned().collect();
+
     let mut hidden = base.hidden.clone();
     add_new(&mut hidden, limit.hidden.clone());
+
     PolicyPatch {
         profile,
         network,
@@ -53,12 +56,14 @@ fn restricted_network(base: &Policy, limit: &Policy) -> (Option<NetworkMode>, Op
             let is_given =
                 |rule: &String| from == NetworkMode::On || denies(rule) || given.contains(rule);
             let mut hosts: Vec<_> = allowed.into_iter().filter(is_given).collect();
+
             let allows = |rules: &[String]| rules.iter().any(|rule| !denies(rule));
             // A layer without an allowed host would leave the allowed hosts of the layers below.
             if !allows(&hosts) && (from == NetworkMode::On || allows(&given)) {
                 return off;
             }
             add_new(&mut hosts, given.iter().filter(|rule| denies(rule)).cloned().collect());
+
             let is_same = from == NetworkMode::Hosts
                 && hosts.len() == given.len()
                 && hosts.iter().all(|rule| given.contains(rule));

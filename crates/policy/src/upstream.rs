@@ -37,8 +37,11 @@ impl UpstreamProxy {
         if ![&all, &http, &https].into_iter().any(|value| is_set(value)) {
             return Ok(None);
         }
+
         let (has_http, has_https) = (is_set(&all) || is_set(&http), is_set(&all) || is_set(&https));
+        // Without `no`, so that the test name below is not excepted.
         let matcher = Matcher::builder().all(all).http(http).https(https).build();
+
         let checked = |scheme: &str, is_set: bool| {
             match address(scheme, "a.example", 1).and_then(|uri| matcher.intercept(&uri)) {
                 // hyper-util does not understand the value.
@@ -64,8 +67,9 @@ impl UpstreamProxy {
         Self(Matcher::builder().all(all).http(http).https(https).no(no).build())
     }
 
-    /// Host and port of the proxy through which a name is reached. `is_http` is true for a request that the proxy gets as a
-    /// whole address, false for a tunnel. `None` if the name is reached directly.
+    /// Returns host and port of the proxy through which a name is reached. `is_http` is true for a
+    /// request that the proxy gets as a whole address, false for a tunnel. `None` if the name is
+    /// reached directly.
     #[must_use]
     pub fn of_name(&self, name: &str, port: u16, is_http: bool) -> Option<(String, u16)> {
         let scheme = if is_http { "http" } else { "https" };

@@ -47,9 +47,11 @@ pub(crate) struct Capture {
 impl Capture {
     pub(crate) fn push(&mut self, chunk: &[u8]) {
         self.total = self.total.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
+
         let room = HEAD_BYTES - self.head.len();
         let (first, rest) = chunk.split_at(room.min(chunk.len()));
         self.head.extend_from_slice(first);
+        // A chunk that is longer than the tail replaces all of it.
         let last = rest.get(rest.len().saturating_sub(TAIL_BYTES)..).unwrap_or_default();
         let excess = (self.tail.len() + last.len()).saturating_sub(TAIL_BYTES);
         self.tail.drain(..excess);

@@ -20,7 +20,7 @@ pub struct DetachedChild {
 }
 
 impl DetachedChild {
-    /// The process id.
+    /// Returns the process id, for logs and display.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()

@@ -1,6 +1,7 @@
-//! Complete output of a running command for one reader, in the order in which it was read. Filled by
-//! [`crate::output`], and by searches with their rows. Unlike [`crate::Live`] it loses nothing: while the command runs and the reader is behind, the
-//! pipes are not read, so the command waits as in a shell pipeline.
+//! Complete output of a running command for one reader, in the order in which it was read. Filled
+//! by [`crate::output`], and by searches with their rows. Unlike [`crate::Live`] it loses nothing:
+//! while the command runs and the reader is behind, the pipes are not read, so the command waits as
+//! in a shell pipeline.
 
 use std::collections::VecDeque;
 use tokio::sync::watch;
@@ -69,6 +70,7 @@ impl Flow {
         self.0.send_if_modified(|waiting| {
             let had_room = waiting.has_room();
             taken = waiting.take(max);
+            // Only the reading side waits for room, so other changes need no notification.
             !had_room && waiting.has_room()
         });
         taken
@@ -79,7 +81,7 @@ impl Flow {
         drop(self.0.subscribe().wait_for(Waiting::has_piece).await);
     }
 
-    /// Whether the reader has caught up.
+    /// Returns whether the reader has caught up.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.0.borrow().has_room()
@@ -115,6 +117,7 @@ impl Waiting {
     fn take(&mut self, max: usize) -> Option<FlowPiece> {
         let mut piece = self.pieces.pop_front()?;
         if max < piece.bytes.len() {
+            // The rest stays the first piece.
             let bytes = piece.bytes.split_off(max);
             self.pieces.push_front(FlowPiece { stream: piece.stream, bytes });
         } else {
@@ -130,6 +133,7 @@ impl Waiting {
         if chunk.is_empty() {
             return;
         }
+
         self.cost += chunk.len();
         let mut left = chunk;
         // A program that prints byte by byte must not cost an allocation for each.
@@ -139,6 +143,7 @@ impl Waiting {
             last.bytes.extend_from_slice(head);
             left = rest;
         }
+
         for bytes in left.chunks(PIECE_BYTES) {
             self.cost += PIECE_COST;
             self.pieces.push_back(FlowPiece { stream, bytes: bytes.to_vec() });

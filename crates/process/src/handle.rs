@@ -36,7 +36,8 @@ impl ProcessHandle {
         Ok(Self { child: Arc::new(ReapState { pid, identity, exit: OnceLock::new() }) })
     }
 
-    /// Process id, for logs and display. Send signals through [`ProcessHandle::signal`].
+    /// Returns the process id, for logs and display. Send signals through
+    /// [`ProcessHandle::signal`].
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.pid.as_raw_nonzero().get().unsigned_abs()
@@ -89,7 +90,7 @@ impl ProcessHandle {
         }))
     }
 
-    /// Resources that the process used; `None` until it was reaped.
+    /// Returns the resources that the process used; `None` until it was reaped.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         self.child.exit.get().map(|(_, usage)| *usage)

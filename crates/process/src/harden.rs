@@ -51,15 +51,18 @@ pub fn harden(role: Role) -> io::Result<()> {
     limit_files(role)?;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     set_default(Signal::SIGCHLD)?;
+
     if role != Role::Worker {
         hide_from_others()?;
     }
+
     if role == Role::Proxy {
         setrlimit(
             Resource::As,
             Rlimit { current: Some(PROXY_MEMORY), maximum: Some(PROXY_MEMORY) },
         )?;
     }
+
     if role != Role::Supervisor {
         for signal in Signal::iterator().filter(|signal| is_resettable(*signal)) {
             stop_ignoring(signal)?;
@@ -67,6 +70,7 @@ pub fn harden(role: Role) -> io::Result<()> {
         survive(Signal::SIGINT)?;
         survive(Signal::SIGHUP)?;
     }
+
     survive(Signal::SIGXFSZ)?;
     nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
     adopt_orphans()
@@ -93,10 +97,12 @@ pub(crate) fn keep_descriptors_to_ourselves() -> io::Result<()> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter(|fd| (3..).contains(fd))
         .collect();
+
     for fd in open {
         // SAFETY: the number is used for one call that neither closes it nor reads from it. The descriptor of the
         // list is closed by now, and the call on a closed number fails without effect.
         let descriptor = unsafe { BorrowedFd::borrow_raw(fd) };
+        // A descriptor that another thread has closed since then needs no flag.
         let _is_set = rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC);
     }
     Ok(())
@@ -105,16 +111,18 @@ pub(crate) fn keep_descriptors_to_ourselves() -> io::Result<()> {
 fn limit_files(role: Role) -> io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(u64::MAX);
-    let wanted = match role {
+    let n_files = match role {
         Role::Supervisor => SUPERVISOR_FILES,
         Role::Proxy => PROXY_FILES,
         Role::Worker | Role::Agent => WORKER_FILES,
     };
-    let new = Rlimit { current: Some(wanted.min(hard)), maximum: limit.maximum };
+
+    let new = Rlimit { current: Some(n_files.min(hard)), maximum: limit.maximum };
     Ok(setrlimit(Resource::Nofile, new)?)
 }
 
-/// SIGKILL and SIGSTOP cannot be changed. The runtime needs SIGPIPE ignored, and `std` resets SIGPIPE in children.
+/// Returns false for signals whose action must stay. SIGKILL and SIGSTOP cannot be changed. The
+/// runtime needs SIGPIPE ignored, and `std` resets SIGPIPE in children.
 fn is_resettable(signal: Signal) -> bool {
     !matches!(signal, Signal::SIGKILL | Signal::SIGSTOP | Signal::SIGPIPE)
 }

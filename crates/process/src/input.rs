@@ -1,5 +1,6 @@
-//! CommandInput of a running command: pieces that another process sends, written to the command's stdin one after the other.
-//! The next piece is requested when the pipe has taken the one before, so that nothing piles up.
+//! Input of a running command: pieces that another process sends, written to the command's stdin
+//! one after the other. The next piece is requested when the pipe has taken the one before, so that
+//! nothing piles up.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,7 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 
-/// CommandInput of one command. Clones share it.
+/// Input of one command. Clones share it.
 #[derive(Debug, Clone)]
 pub struct CommandInput(watch::Sender<Exchange>);
 
@@ -42,7 +43,7 @@ impl CommandInput {
     /// Waits for a request after `last`, the number of the last one, or for the end. Cancel-safe.
     pub async fn wanted(&self, last: u64) -> Wanted {
         let mut exchange = self.0.subscribe();
-        let changed = exchange.wait_for(|it| it.is_closed || last < it.n_wanted).await;
+        let changed = exchange.wait_for(|state| state.is_closed || last < state.n_wanted).await;
         match changed {
             Ok(exchange) if !exchange.is_closed => Wanted::Piece(exchange.n_wanted),
             _ => Wanted::Nothing,
@@ -51,10 +52,10 @@ impl CommandInput {
 
     /// Gives the requested piece. `is_last`: the end of the input follows it. Without a request it is dropped.
     pub fn give(&self, bytes: Vec<u8>, is_last: bool) {
-        self.0.send_if_modified(|it| {
-            let is_taken = it.is_wanted;
+        self.0.send_if_modified(|exchange| {
+            let is_taken = exchange.is_wanted;
             if is_taken {
-                (it.is_wanted, it.piece) = (false, Some((bytes, is_last)));
+                (exchange.is_wanted, exchange.piece) = (false, Some((bytes, is_last)));
             }
             is_taken
         });
@@ -62,22 +63,26 @@ impl CommandInput {
 
     /// Ends it: no further piece is requested.
     pub(crate) fn close(&self) {
-        self.0.send_modify(|it| it.is_closed = true);
+        self.0.send_modify(|exchange| exchange.is_closed = true);
     }
 
     /// Requests a piece and waits for it. Cancel-safe: a request that was made stays.
     async fn next(&self) -> (Vec<u8>, bool) {
-        self.0.send_if_modified(|it| {
-            let is_new = !it.is_wanted && it.piece.is_none();
-            it.is_wanted |= is_new;
-            it.n_wanted += u64::from(is_new);
+        self.0.send_if_modified(|exchange| {
+            // A request that was made by a canceled call is still open.
+            let is_new = !exchange.is_wanted && exchange.piece.is_none();
+            exchange.is_wanted |= is_new;
+            exchange.n_wanted += u64::from(is_new);
             is_new
         });
+
         // `wait_for` cannot fail: `self` is the sender.
-        drop(self.0.subscribe().wait_for(|it| it.piece.is_some()).await);
+        drop(self.0.subscribe().wait_for(|exchange| exchange.piece.is_some()).await);
+
         let mut piece = None;
-        self.0.send_if_modified(|it| {
-            piece = it.piece.take();
+        self.0.send_if_modified(|exchange| {
+            piece = exchange.piece.take();
+            // The end with the pieces waits for a request, not for this.
             false
         });
         piece.unwrap_or_default()
@@ -100,7 +105,8 @@ impl InputWriter {
         Ok(Self { pipe, input, bytes: Vec::new(), n_written: 0, is_last: false })
     }
 
-    /// Whether the pipe is open.
+    /// Returns whether the pipe is open. It closes at the end of the input, or when no process can
+    /// read it.
     pub(crate) fn is_open(&self) -> bool {
         self.pipe.is_some()
     }
@@ -117,8 +123,10 @@ impl InputWriter {
             (self.bytes, self.n_written, self.is_last) = (bytes, 0, is_last);
             return;
         }
+
         let left = self.bytes.get(self.n_written..).unwrap_or_default();
         match pipe.write(left).await {
+            // A pipe without a reader.
             Ok(n) if n != 0 => self.n_written += n,
             _ => self.close(),
         }

@@ -58,10 +58,11 @@ impl Limits {
     /// The kernel refuses.
     pub fn impose(&self) -> io::Result<()> {
         let files = self.open_files.map(|files| files.max(MIN_OPEN_FILES));
-        for (resource, wanted) in [(Resource::Nofile, files), (Resource::Fsize, self.file_size)] {
-            let Some(wanted) = wanted else { continue };
+        for (resource, limit) in [(Resource::Nofile, files), (Resource::Fsize, self.file_size)] {
+            let Some(limit) = limit else { continue };
+            // A limit of the service manager or of the user stays if it is lower.
             let now = getrlimit(resource);
-            let lowest = |now: Option<u64>| Some(now.map_or(wanted, |now| now.min(wanted)));
+            let lowest = |now: Option<u64>| Some(now.map_or(limit, |now| now.min(limit)));
             let new = Rlimit { current: lowest(now.current), maximum: lowest(now.maximum) };
             setrlimit(resource, new)?;
         }

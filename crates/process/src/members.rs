@@ -61,7 +61,8 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// For a command that is about to be started. Processes that exist now are never members.
+    /// Describes the processes of a command that is about to be started. Processes that exist now
+    /// are never members.
     ///
     /// # Errors
     /// The processes cannot be listed.
@@ -70,12 +71,14 @@ impl Members {
         let this = process_facts(std::process::id()).ok_or(io::ErrorKind::NotFound)?;
         let number = NUMBER.fetch_add(1, Ordering::SeqCst);
         let mut members = Self::with_entry(&format!("{}.{}.{number}.", this.pid, this.started));
-        let others = processes()?.into_values().map(|one| (one.pid, (one.started, false)));
+
+        let others =
+            processes()?.into_values().map(|process| (process.pid, (process.started, false)));
         members.seen.extend(others);
         Ok(members)
     }
 
-    /// For the commands of a worker that has exited.
+    /// Describes the processes of the commands of a worker that has exited.
     pub(crate) fn of_worker(pid: u32, started: u64) -> Self {
         Self::with_entry(&format!("{pid}.{started}."))
     }
@@ -89,19 +92,20 @@ impl Members {
         }
     }
 
-    /// Value of [`MEMBER_VARIABLE`] for the command.
+    /// Returns the value of [`MEMBER_VARIABLE`] for the command.
     pub(crate) fn value(&self) -> String {
         let value = self.entry.get(MEMBER_VARIABLE.len().saturating_add(1)..);
         String::from_utf8_lossy(value.unwrap_or_default()).into_owned()
     }
 
-    /// The same, with the process group of the started command.
+    /// Sets the process group of the started command.
     pub(crate) fn of_group(mut self, group: u32) -> Self {
         self.group = Some(group);
         self
     }
 
-    /// The shell was reaped: the number of its group may belong to other processes from now on.
+    /// Records that the shell was reaped: the number of its group may belong to other processes
+    /// from now on.
     pub(crate) fn note_reaped(&mut self) {
         self.group = None;
     }
@@ -112,7 +116,7 @@ impl Members {
     /// The processes cannot be listed.
     pub(crate) fn look_beside_shell(&mut self) -> io::Result<Vec<ProcessFacts>> {
         let mut found = self.look()?;
-        found.retain(|one| Some(one.pid) != self.group);
+        found.retain(|process| Some(process.pid) != self.group);
         Ok(found)
     }
 
@@ -123,48 +127,57 @@ impl Members {
     pub(crate) fn look(&mut self) -> io::Result<Vec<ProcessFacts>> {
         let all = processes()?;
         self.seen
+            // A number that another process has now is unknown again.
             .retain(|pid, (started, _)| all.get(pid).is_some_and(|now| now.started == *started));
+
         let (mut members, mut unknown) = (Vec::new(), BTreeMap::new());
         let mut reads = MAX_READS;
-        for (&pid, one) in &all {
-            match self.is_member(one, &mut reads) {
-                Some(true) => members.push(*one),
-                Some(false) if self.seen.contains_key(&pid) || one.user != self.user => (),
+
+        for (&pid, process) in &all {
+            match self.is_member(process, &mut reads) {
+                Some(true) => members.push(*process),
+                Some(false) if self.seen.contains_key(&pid) || process.user != self.user => (),
                 is_member => {
-                    unknown.insert(pid, (*one, is_member.is_some()));
+                    unknown.insert(pid, (*process, is_member.is_some()));
                 }
             }
         }
+
         let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for (one, _) in unknown.values() {
-            children.entry(one.parent).or_default().push(one.pid);
+        for (process, _) in unknown.values() {
+            children.entry(process.parent).or_default().push(process.pid);
         }
+
         let mut next = 0;
         while let Some(parent) = members.get(next).map(|member| member.pid) {
             next += 1;
             let found = children.remove(&parent).unwrap_or_default();
-            members.extend(found.iter().filter_map(|pid| unknown.remove(pid)).map(|(one, _)| one));
+            members.extend(
+                found.iter().filter_map(|pid| unknown.remove(pid)).map(|(process, _)| process),
+            );
         }
+
         let others = unknown.into_values().filter(|(_, is_known)| *is_known);
-        self.seen.extend(others.map(|(one, _)| (one.pid, (one.started, false))));
-        self.seen.extend(members.iter().map(|one| (one.pid, (one.started, true))));
-        members.retain(|one| !one.has_ended);
+        self.seen.extend(others.map(|(process, _)| (process.pid, (process.started, false))));
+        self.seen.extend(members.iter().map(|process| (process.pid, (process.started, true))));
+
+        members.retain(|process| !process.has_ended);
         Ok(members)
     }
 
     /// Returns whether a process is a member by itself. `None` if that cannot be decided yet.
-    fn is_member(&self, one: &ProcessFacts, reads: &mut usize) -> Option<bool> {
-        if let Some((_, is_member)) = self.seen.get(&one.pid) {
+    fn is_member(&self, process: &ProcessFacts, reads: &mut usize) -> Option<bool> {
+        if let Some((_, is_member)) = self.seen.get(&process.pid) {
             return Some(*is_member);
         }
-        if one.user != self.user || one.pid <= 1 || one.pid == std::process::id() {
+        if process.user != self.user || process.pid <= 1 || process.pid == std::process::id() {
             return Some(false);
         }
-        if self.group == Some(one.group) {
+        if self.group == Some(process.group) {
             return Some(true);
         }
         *reads = reads.checked_sub(1)?;
-        has_entry(one.pid, &self.entry)
+        has_entry(process.pid, &self.entry)
     }
 
     /// Kills the running members that are `meant`, and adds those that were killed to `killed`. Stops them all first, in
@@ -186,23 +199,26 @@ impl Members {
                 // The stopped processes must not stay stopped.
                 Err(_) => break,
             };
-            found.retain(|one| {
-                meant(one) && stopped.get(&one.pid).is_none_or(|was| was.started != one.started)
+            found.retain(|process| {
+                meant(process)
+                    && stopped.get(&process.pid).is_none_or(|was| was.started != process.started)
             });
             if found.is_empty() {
                 break;
             }
-            for one in found {
-                signal(&one, Signal::SIGSTOP);
-                stopped.insert(one.pid, one);
+            for process in found {
+                signal(&process, Signal::SIGSTOP);
+                stopped.insert(process.pid, process);
             }
             if until <= Instant::now() {
                 break;
             }
         }
-        for one in stopped.values() {
-            if signal(one, Signal::SIGKILL) {
-                killed.insert(one.pid);
+
+        // After all are stopped, so that none can fork while others are killed.
+        for process in stopped.values() {
+            if signal(process, Signal::SIGKILL) {
+                killed.insert(process.pid);
             }
         }
         Ok(())
@@ -211,7 +227,7 @@ impl Members {
     /// Kills what the shell left behind, one step. Never waits.
     pub(crate) fn sweep(&mut self, killed: &mut BTreeSet<u32>, until: Instant) -> SweepProgress {
         let shell = self.group;
-        let is_left = |one: &ProcessFacts| Some(one.pid) != shell;
+        let is_left = |process: &ProcessFacts| Some(process.pid) != shell;
         match self.look_beside_shell().map(|found| found.is_empty()) {
             Ok(true) => SweepProgress::Nothing,
             Ok(false) if self.kill(is_left, killed, until).is_ok() => SweepProgress::Dying,
@@ -228,6 +244,7 @@ impl Members {
             std::thread::sleep(PAUSE);
             left = self.sweep(&mut killed, until);
         }
+
         let verified_empty = left == SweepProgress::Nothing;
         SweepReport { killed: u32::try_from(killed.len()).unwrap_or(u32::MAX), verified_empty }
     }
@@ -244,11 +261,12 @@ pub fn end_commands_blocking(worker: &ProcessHandle, limit: Duration) -> u32 {
 
 /// Signals a process if its number, start time and user are still those of the process that was found. Returns true if it
 /// was running and the signal was sent.
-pub(crate) fn signal(one: &ProcessFacts, signal: Signal) -> bool {
-    let Ok(pid) = to_pid(one.pid) else { return false };
+pub(crate) fn signal(process: &ProcessFacts, signal: Signal) -> bool {
+    let Ok(pid) = to_pid(process.pid) else { return false };
     signal_if(pid, signal, || {
-        process_facts(one.pid)
-            .is_some_and(|now| now.started == one.started && now.user == one.user && !now.has_ended)
+        process_facts(process.pid).is_some_and(|now| {
+            now.started == process.started && now.user == process.user && !now.has_ended
+        })
     })
 }
 

@@ -20,13 +20,13 @@ const ABOVE_WORKER: i32 = 300;
 /// The kernel's maximum. A service manager may start the supervisor close to it.
 const HIGHEST: i32 = 1000;
 
-/// Score for the worker of a supervisor with the score `supervisor`. Takes at most half of the remaining range, so
-/// that commands rank above the worker.
+/// Returns the score for the worker of a supervisor with the score `supervisor`. Takes at most half
+/// of the remaining range, so that commands rank above the worker.
 fn of_worker(supervisor: i32) -> i32 {
     supervisor + ABOVE_SUPERVISOR.min((HIGHEST - supervisor) / 2)
 }
 
-/// Score for a command of a worker with the score `worker`.
+/// Returns the score for a command of a worker with the score `worker`.
 fn of_command(worker: i32) -> i32 {
     (worker + ABOVE_WORKER).min(HIGHEST)
 }
@@ -44,6 +44,7 @@ pub fn rank_above_parent() -> io::Result<()> {
     // A fork of the template has the template's score, which is raised already.
     let parent = rustix::process::getppid().map(rustix::process::Pid::as_raw_nonzero);
     let parent = parent.and_then(|pid| File::open(format!("/proc/{pid}/oom_score_adj")).ok());
+
     let above = parent.and_then(|parent| read(&parent).ok()).unwrap_or(own);
     write(&file, of_worker(above).max(own))
 }
@@ -71,6 +72,7 @@ impl OomScore {
     /// The file cannot be read or written.
     pub fn from_file(file: OwnedFd) -> io::Result<Self> {
         let file = File::from(file);
+
         let own = read(&file)?;
         write(&file, of_command(own))?;
         write(&file, own)?;

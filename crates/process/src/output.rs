@@ -69,6 +69,7 @@ impl Stream {
             Readiness::Known => pipe.try_read(buffer),
             Readiness::Unknown => rustix::io::read(pipe, &mut *buffer).map_err(io::Error::from),
         };
+
         match read {
             Ok(n_bytes @ 1..) => {
                 self.capture.push(buffer.get(..n_bytes).unwrap_or_default());
@@ -166,6 +167,7 @@ impl OutputReader {
         };
         let n_bytes = stream.read(&mut self.buffer, readiness);
         let chunk = self.buffer.get(..n_bytes).unwrap_or_default();
+
         self.spill.push(chunk);
         if let Some(live) = &self.live {
             live.push(chunk);

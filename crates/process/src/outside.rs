@@ -47,7 +47,7 @@ pub enum Held {
 }
 
 impl Held {
-    /// The directory that commands may write.
+    /// Returns the directory that commands may write.
     #[must_use]
     pub fn directory(&self) -> &Path {
         match self {
@@ -93,7 +93,7 @@ impl Writable {
         Self { paths, identities }
     }
 
-    /// The directories.
+    /// Returns the directories, canonical and in order.
     pub fn iter(&self) -> impl Iterator<Item = &Path> {
         self.paths.iter().map(PathBuf::as_path)
     }
@@ -137,20 +137,25 @@ impl Writable {
             // The directories above were looked up in earlier rounds.
             let held = self.paths.get(&at);
             let held = held.or_else(|| self.identities.get(&identity(found.as_ref()?)));
+
             if let Some(directory) = held {
                 return Some(Held::Way { directory: directory.clone(), link: last_link });
             }
+
             if !found.is_some_and(|found| found.is_symlink()) {
                 continue;
             }
             let Ok(target) = fs::read_link(&at) else { continue };
+
             n_links += 1;
             if MAX_LINKS < n_links {
                 return None;
             }
+
             last_link = Some(at.clone());
             at.pop();
             if target.is_absolute() {
+                // The link's own directory stays the base of a relative target.
                 at = PathBuf::from("/");
             }
             push_reversed(&mut pending, &target);
@@ -158,8 +163,9 @@ impl Writable {
         None
     }
 
-    /// A second name can only be in a directory of the same file system, and only matters if this user can write the
-    /// file. Names of programs are not checked: rustup and package managers link those.
+    /// Returns the reason if the file has a second name. A second name can only be in a directory
+    /// of the same file system, and only matters if this user can write the file. Names of programs
+    /// are not checked: rustup and package managers link those.
     fn second_name_blocking(&self, path: &Path) -> Option<Held> {
         let found = fs::metadata(path).ok()?;
         let is_writable =
@@ -167,6 +173,7 @@ impl Writable {
         if !found.is_file() || found.nlink() < 2 || !is_writable {
             return None;
         }
+
         let same = self.identities.iter().filter(|((device, _), _)| *device == found.dev());
         let directory = same.map(|(_, directory)| directory).max()?;
         Some(Held::SecondName { directory: directory.clone() })

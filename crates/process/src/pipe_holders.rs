@@ -22,9 +22,10 @@ pub(crate) fn holders(suspects: impl IntoIterator<Item = u32>, pipes: &[u64]) ->
             looks = looks.saturating_sub(1);
             let is_allowed = looks != 0;
             let link = std::fs::read_link(descriptor.path()).unwrap_or_default();
-            is_allowed && links.iter().any(|wanted| link.as_os_str() == wanted.as_str())
+            is_allowed && links.iter().any(|expected| link.as_os_str() == expected.as_str())
         })
     };
+
     let holders = suspects.into_iter().filter(|pid| holds(*pid));
     holders.map(|pid| Holder { pid, command: command_of(pid) }).take(MAX_HOLDERS).collect()
 }

@@ -44,7 +44,7 @@ pub fn launch_piped(command: &Command) -> Result<(Piped, Pipes), LaunchError> {
 }
 
 impl Piped {
-    /// Process id of the program. For display only.
+    /// Returns the process id of the program. For display only.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid

@@ -93,6 +93,7 @@ impl ProcessTree {
         let this = std::process::id();
         let mut found: Vec<TreeProcess> =
             roots.iter().map(|&pid| TreeProcess { pid, parent: this }).collect();
+
         // A number may be reused during the search, which could close a cycle.
         let mut seen: BTreeSet<u32> = roots.iter().copied().chain([this]).collect();
         let mut next = 0;
@@ -159,6 +160,7 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
     // `PID (NAME) STATE PARENT GROUP …`: the name may contain any character, also parentheses and spaces.
     let after_name = line.iter().rposition(|byte| *byte == b')')? + 2;
     let fields: Vec<&[u8]> = line.get(after_name..)?.split(|byte| *byte == b' ').collect();
+
     let number = |index: usize| -> Option<u32> {
         std::str::from_utf8(fields.get(index)?).ok()?.parse().ok()
     };

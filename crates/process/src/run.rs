@@ -72,10 +72,12 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
     if command.cancel.is_cancelled() {
         return Err(LaunchError::Aborted);
     }
+
     let begin = Instant::now();
     let pipe = if command.input.is_some() { Input::Pipe } else { Input::Nothing };
     let (mut shell, stdin, stdout, stderr) = Shell::launch(&command, pipe)?;
     let explain = |error| LaunchError::explain(error, Path::new(&command.program), &command.cwd);
+
     let mut input = match (stdin, &command.input) {
         (Some(pipe), Some(input)) => Some(InputWriter::new(pipe, input.clone()).map_err(explain)?),
         _ => None,
@@ -88,10 +90,12 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
         command.flow.clone(),
     )
     .map_err(explain)?;
+
     let ended_by = watch(&mut shell, &mut output, &mut input, &command, begin).await;
     // Processes that outlive the command read the end of the input.
     drop(input);
     output.lose_patience();
+
     let (mut stopped, mut held) = (0, None);
     if ended_by == EndedBy::Itself {
         held = settle(&mut shell, &mut output).await;
@@ -99,9 +103,11 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
     } else {
         stopped = stop(&mut shell, &mut output, &command, ended_by).await;
     }
+
     let end = Instant::now() + END_LIMIT;
     let (n_killed, survivors) = end_strays(&mut shell, &mut output, end).await;
     output.drain(DRAIN_QUIET, end).await;
+
     // A remaining holder is not one of the command's processes, because those are dead.
     let output_open = held.is_some() || !output.is_at_end();
     let (exit, usage) = shell.reap().map_err(LaunchError::StatusLost)?;
@@ -109,6 +115,7 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
     let (stdout, stderr, spill) = output.finish(left.max(MIN_CLOSE_LIMIT)).await;
     let background_ended = if ended_by == EndedBy::Itself { n_killed } else { 0 };
     let duration = begin.elapsed();
+
     Ok(Finished {
         exit,
         usage,
@@ -146,7 +153,9 @@ async fn watch(
                 None => std::future::pending().await,
             }
         };
+
         tokio::select! {
+            // In this order, so that a command that has ended by itself is not reported as stopped.
             biased;
             () = shell.exited() => return EndedBy::Itself,
             () = command.cancel.cancelled() => return EndedBy::Abort,
@@ -175,6 +184,7 @@ async fn settle(shell: &mut Shell, output: &mut OutputReader) -> Option<Vec<Hold
             return Some(shell.holders(&output.pipes()));
         }
     }
+
     let until = Instant::now() + LEAVE_LIMIT;
     while output.is_at_end() && shell.has_strays() && Instant::now() < until {
         sleep(LEAVE_INTERVAL).await;
@@ -213,8 +223,11 @@ async fn stop(
         EndedBy::Processes => (Duration::ZERO, false),
         EndedBy::Deadline | EndedBy::Itself => (command.grace.min(LONGEST), true),
     };
+
     let mut until = now + grace;
     let mut has_shell = true;
+
+    // Reading no longer waits for the disk, which would use up the grace.
     output.hurry();
     let n_found = shell.terminate();
     while has_shell || shell.has_strays() {
@@ -222,6 +235,7 @@ async fn stop(
             biased;
             () = sleep_until(until) => break,
             () = shell.exited(), if has_shell => has_shell = false,
+            // Only once: a canceled token stays canceled.
             () = command.cancel.cancelled(), if may_hurry => {
                 may_hurry = false;
                 until = until.min(Instant::now() + abort_grace);
@@ -243,6 +257,7 @@ async fn end_strays(
 ) -> (u32, Option<u32>) {
     // If the shell hangs in the kernel, continue without it.
     let has_ended = timeout_at(end, shell.exited()).await.is_ok();
+
     shell.note_end();
     let mut sweeper = Sweeper::new(end.into_std());
     let mut pause = FIRST_PAUSE;
@@ -255,6 +270,7 @@ async fn end_strays(
         pause = LONGEST_PAUSE.min(pause * 2);
         left = shell.sweep(&mut sweeper);
     }
+
     let survivors = match left {
         _ if !shell.knows_all() => None,
         SweepProgress::Unknown => None,

@@ -106,14 +106,18 @@ impl Shell {
         let explain = |error| LaunchError::explain(error, program, cwd);
         let place = ShellSlot::reserve()
             .ok_or_else(|| LaunchError::TooManyProcesses(io::ErrorKind::QuotaExceeded.into()))?;
+
         let by_list = is_by_list().then(Members::before_start);
         let listed = by_list.transpose().map_err(LaunchError::Io)?;
         // Without a control group, for example because no descriptor is left, the marks identify the processes.
         let group = command.group.as_ref().filter(|_| listed.is_none());
         let leaf = group.and_then(|group| group.leaf().ok()).map(Arc::new);
+
         let program = prepare(command, input, listed.as_ref());
         let (mut child, leaf) =
             launch_in(leaf, group, program, command.spawn_thread.as_deref()).map_err(explain)?;
+
+        // Recorded at once, so that no sweep of another command takes the shell for an orphan.
         place.hold(child.id());
         command.limits.impose_on(child.id());
         match Self::adopt(&mut child, place, command, leaf) {
@@ -141,6 +145,7 @@ impl Shell {
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
+
         let variable = format!("{CALL_VARIABLE}={}", command.tag).into_bytes();
         let mark = ProcessMarker { group: child.id(), variable, leaf };
         let shell =
@@ -175,13 +180,18 @@ impl Shell {
         // Count before the signal, because TERM may end a process before it is counted.
         let escaped = ProcessTree::now().map(|lineage| lineage.descendants(&self.roots()));
         let mut escaped = escaped.unwrap_or_default();
-        escaped.retain(|one| stat(one.pid).is_ok_and(|stat| !stat.has_ended));
+        escaped.retain(|member| stat(member.pid).is_ok_and(|stat| !stat.has_ended));
+
         let n_found = u32::try_from(escaped.len()).unwrap_or(u32::MAX);
+        // The group as a whole gets the signal in one call. Others get theirs one by one, and none
+        // gets it twice.
         signal_group(self.mark.group, Signal::SIGTERM);
-        escaped.retain(|one| stat(one.pid).is_ok_and(|stat| stat.group != self.mark.group));
+        escaped.retain(|member| stat(member.pid).is_ok_and(|stat| stat.group != self.mark.group));
         for member in &escaped {
             send(*member, Signal::SIGTERM);
         }
+
+        // A stopped process gets its TERM only when it continues.
         signal_group(self.mark.group, Signal::SIGCONT);
         for member in escaped {
             send(member, Signal::SIGCONT);
@@ -242,15 +252,18 @@ impl Shell {
     pub(crate) fn processes(&mut self, limit: usize) -> BTreeSet<u32> {
         if let Some(listed) = &mut self.listed {
             let found = listed.look().unwrap_or_default();
-            return found.into_iter().map(|one| one.pid).take(limit).collect();
+            return found.into_iter().map(|process| process.pid).take(limit).collect();
         }
+
         let lineage = ProcessTree::now();
         let members = lineage.map(|lineage| lineage.descendants_up_to(&self.roots(), limit));
         let mut found: BTreeSet<u32> =
             members.unwrap_or_default().into_iter().map(|member| member.pid).collect();
+
         if let Some(leaf) = &self.mark.leaf {
             found.extend(leaf.processes());
         }
+
         found.retain(|pid| stat(*pid).is_ok_and(|stat| !stat.has_ended));
         found
     }
@@ -287,6 +300,7 @@ impl Drop for Shell {
         }
         self.kill();
         self.note_end();
+        // Without a runtime, dropping the value reaps the shell once.
         let abandoned = AbandonedShell {
             process: self.process.clone(),
             mark: self.mark.clone(),
@@ -355,11 +369,12 @@ fn sweep(
 fn terminate_listed(listed: &mut Members, group: u32) -> u32 {
     let mut found = listed.look().unwrap_or_default();
     let n_found = u32::try_from(found.len()).unwrap_or(u32::MAX);
-    found.retain(|one| one.group != group);
+
+    found.retain(|process| process.group != group);
     for signal in [Signal::SIGTERM, Signal::SIGCONT] {
         signal_group(group, signal);
-        for one in &found {
-            signal_listed(one, signal);
+        for process in &found {
+            signal_listed(process, signal);
         }
     }
     n_found

@@ -96,11 +96,13 @@ pub fn spawn_launched_blocking(
     let exe = std::env::current_exe()?;
     let (first, rest) =
         launcher.words.split_first().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+
     #[expect(clippy::disallowed_methods, reason = "this crate is where processes are started")]
     let mut command = std::process::Command::new(first);
     command.args(rest).arg(exe).args(args).current_dir("/");
     command.env_clear().envs(launcher.env.iter().map(|(name, value)| (name, value)));
     command.stdin(stdin).stdout(Stdio::null()).stderr(Stdio::piped());
+
     let spawned = command.spawn().map_err(|error| match SpawnError::from(error) {
         SpawnError::Io(source) => SpawnError::Launcher { program: first.clone(), source },
         other => other,

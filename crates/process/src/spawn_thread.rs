@@ -45,6 +45,7 @@ impl SpawnThread {
                 self.jobs.get_or_init(|| started)
             }
         };
+
         let oom = self.oom.clone();
         let (sender, result) = sync_channel(1);
         let job = move || {
@@ -55,6 +56,7 @@ impl SpawnThread {
             // The receiver waits below.
             drop(sender.send(launched));
         };
+
         // The thread runs until `self` is dropped.
         jobs.send(Box::new(job)).map_err(|_| io::ErrorKind::BrokenPipe)?;
         result.recv().map_err(io::Error::other)?
@@ -67,6 +69,8 @@ impl SpawnThread {
         let launches = move || {
             let prepared = prepare();
             let is_ready = prepared.is_ok();
+            // A thread that is not prepared must launch nothing: its commands would run without the
+            // filter.
             drop(sender.send(prepared));
             if is_ready {
                 queue.into_iter().for_each(|job| job());

@@ -143,9 +143,11 @@ impl Spill {
             writing;
         let close = async move {
             let all_sent = gathered.is_empty() || chunks.send(gathered).await.is_ok();
+            // Ends the writer, which waits for chunks.
             drop(chunks);
             all_sent && matches!(writer.await, Ok(Ok(())))
         };
+
         let closed = tokio::time::timeout(limit, close).await.unwrap_or(false);
         let disk_is_low = disk_is_low.load(Ordering::Acquire);
         match written.load(Ordering::Acquire) {
@@ -164,12 +166,14 @@ impl Writing {
         let disk_is_low = Arc::new(AtomicBool::new(false));
         let (target, room) = (target.clone(), target.max_bytes);
         let progress = (Arc::clone(&written), Arc::clone(&disk_is_low));
+
         let writer = tokio::task::spawn_blocking(move || {
             write_blocking(&target, to_write, &progress.0).inspect_err(|error| {
                 let is_full = error.kind() == io::ErrorKind::StorageFull;
                 progress.1.store(is_full, Ordering::Release);
             })
         });
+
         Self {
             path,
             chunks,
@@ -209,13 +213,16 @@ fn write_blocking(
     written: &AtomicU64,
 ) -> io::Result<()> {
     let name = Path::new(&target.name);
+    // The name must not lead to another directory.
     if !matches!(name.components().collect::<Vec<_>>().as_slice(), [Component::Normal(_)]) {
         return Err(io::ErrorKind::InvalidFilename.into());
     }
+
     has_room(target)?;
     delete_oldest(target)?;
     let path = target.dir.join(name);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+
     let mut unseen = 0;
     while let Some(chunk) = chunks.blocking_recv() {
         if LOOK_BYTES <= unseen {
@@ -250,6 +257,7 @@ fn delete_oldest(target: &SpillTarget) -> io::Result<()> {
             files.push((modified.unwrap_or(SystemTime::UNIX_EPOCH), entry.path()));
         }
     }
+
     files.sort_unstable();
     let excess = (files.len() + 1).saturating_sub(target.max_files.max(1));
     for (_, path) in files.into_iter().take(excess) {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Most files of one directory that are listed.
+/// Maximum number of files of one directory that are listed.
 const MAX_FILES: usize = 1024;
 
 const BASH: &[&str] = &[".bash_profile", ".bash_login", ".profile", ".bashrc", ".bash_logout"];
@@ -46,13 +46,16 @@ pub fn start_files_blocking(shell: Option<&Path>, home: &Path, config: &Path) ->
         "sh" | "dash" | "ash" => &[&[".profile"]],
         _ => &[BASH, ZSH, KSH, CSH],
     };
+
     let mut files: Vec<PathBuf> =
         in_home.iter().flat_map(|names| names.iter()).map(|name| home.join(name)).collect();
+
     if in_home.is_empty() || 1 < in_home.len() {
         files.extend([fish.join("config.fish"), fish.join("fish_variables")]);
         let directories = OF_FISH.map(|name| fish.join(name));
         files.extend(directories.into_iter().flat_map(with_entries_blocking));
     }
+
     files.extend(SYSTEM.iter().map(PathBuf::from).flat_map(with_entries_blocking));
     files
 }

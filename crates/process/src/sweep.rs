@@ -78,7 +78,8 @@ impl Sweeper {
         Self { until, killed: BTreeSet::new() }
     }
 
-    /// Processes that this sweep killed while they were running. Callers that kill in another way add theirs.
+    /// Returns the processes that this sweep killed while they were running. Callers that kill in
+    /// another way add theirs.
     pub(crate) fn killed(&mut self) -> &mut BTreeSet<u32> {
         &mut self.killed
     }
@@ -123,6 +124,8 @@ impl Sweeper {
                 break;
             }
         }
+
+        // After all are stopped, so that none can fork while others are killed.
         for member in frozen {
             if send(member, Signal::SIGKILL) {
                 self.killed.insert(member.pid);

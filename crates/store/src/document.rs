@@ -46,6 +46,7 @@ fn remove_duplicates(metadata: &mut Metadata) -> Vec<Duplicate> {
     metadata.workspaces.retain(|workspace| workspaces.is_first(workspace.id.as_str()));
     let mut sessions = Duplicates::new(Duplicate::Session);
     metadata.sessions.retain(|session| sessions.is_first(session.id.as_str()));
+
     let mut duplicates = workspaces.found();
     duplicates.extend(sessions.found());
     duplicates
@@ -140,6 +141,7 @@ impl<'de> Visitor<'de> for EntriesVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
         let mut sessions = BTreeMap::new();
         let mut seen = Duplicates::new(Duplicate::State);
+        // The first entry counts, as for the metadata.
         while let Some((id, session)) = map.next_entry::<SessionId, SessionState>()? {
             if seen.is_first(id.as_str()) {
                 sessions.insert(id, session);

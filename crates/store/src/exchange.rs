@@ -46,6 +46,7 @@ pub(crate) fn exchange_blocking(new: &Path, target: &Path) -> io::Result<bool> {
 /// For file systems that cannot exchange. A write between the two steps is lost.
 fn replace_blocking(new: &Path, target: &Path) -> io::Result<bool> {
     let held = with_suffix(target, ".bak.tmp");
+    // A leftover of a save that a kill cut short.
     remove_if_there(&held)?;
     let previous = hold_blocking(target, &held)?;
     rename(new, target)?;

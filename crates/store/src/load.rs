@@ -67,12 +67,14 @@ pub fn load_blocking<D: DurableDocument>(path: &Path) -> Result<Loaded<D>, Store
     if let FileContent::Good(Good { document, duplicates, stamp, .. }) = file {
         return Ok(Loaded { document, origin: Origin::File, duplicates, stamp });
     }
+
     // Read the backup before moving anything, so that an error leaves all files unchanged.
     let backup_path = with_suffix(path, ".bak");
     let backup = read::<D>(&backup_path)?;
     let bad_file = set_aside(path, &file, path)?;
     // Move a bad backup too: the next saves would overwrite it.
     let bad_backup = set_aside(&backup_path, &backup, path)?;
+
     if let FileContent::Good(Good { document, duplicates, saved_at, .. }) = backup {
         // A first start leaves no backup, so the file was lost in a crash or was deleted.
         let missing = || (None, MISSING.to_owned());
@@ -80,6 +82,7 @@ pub fn load_blocking<D: DurableDocument>(path: &Path) -> Result<Loaded<D>, Store
         let origin = Origin::Backup { quarantined, reason, saved_at };
         return Ok(Loaded { document, origin, duplicates, stamp: None });
     }
+
     let origin = match bad_file.or(bad_backup) {
         Some((quarantined, reason)) => Origin::Lost { quarantined, reason },
         None => Origin::Fresh,
@@ -137,15 +140,18 @@ pub(crate) fn read<D: DurableDocument>(path: &Path) -> Result<FileContent<D>, St
         }
         Err(errno) => return Err(StoreError::read(path, errno.into())),
     };
+
     let status = file.metadata().map_err(|e| StoreError::read(path, e))?;
     if !status.is_file() {
         return Ok(FileContent::Bad("not a regular file".to_owned()));
     }
+
     let limit = D::MAX_BYTES;
     let too_big = || FileContent::Bad(format!("larger than {limit} bytes"));
     if limit < status.len() {
         return Ok(too_big());
     }
+
     let mut bytes = Vec::new();
     // The file may grow while it is read.
     let read = file.take(limit + 1).read_to_end(&mut bytes);
@@ -153,6 +159,7 @@ pub(crate) fn read<D: DurableDocument>(path: &Path) -> Result<FileContent<D>, St
     if length.is_ok_and(|length| limit < length) {
         return Ok(too_big());
     }
+
     match parse(&bytes) {
         Ok((document, duplicates)) => {
             let (saved_at, stamp) = (status.modified().ok(), Some(FileStamp::of(&status)));

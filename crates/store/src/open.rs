@@ -42,18 +42,22 @@ pub fn open_blocking(paths: Paths) -> Opened {
     let state = load_blocking::<StateFile>(&paths.state);
     let mut file = load_blocking::<Metadata>(&paths.metadata);
     let mut files = None;
+
+    // Nothing is written if one of the files cannot be read: it may be valid.
     if let (Ok(state), Ok(found)) = (&state, &file) {
         match catch_up_blocking(paths, state, found) {
             Ok(opened) => files = Some(opened),
             Err(error) => file = Err(error),
         }
     }
+
     let snapshot = files.as_ref().map_or_else(|| read_only(&state, &file), Files::durable);
-    let known = file.as_ref().map(|it| ids(&it.document)).unwrap_or_default();
+    let known = file.as_ref().map(|loaded| ids(&loaded.document)).unwrap_or_default();
     let sessions = snapshot.metadata.sessions.iter();
     let restored = sessions.filter(|session| !known.contains(&session.id)).count();
-    let metadata = file.map(|it| (with_ours(it.origin, restored), it.duplicates));
-    let state = state.map(|it| (it.origin, it.duplicates));
+
+    let metadata = file.map(|loaded| (with_ours(loaded.origin, restored), loaded.duplicates));
+    let state = state.map(|loaded| (loaded.origin, loaded.duplicates));
     Opened { snapshot, metadata, state, restored, files }
 }
 
@@ -66,6 +70,7 @@ fn catch_up_blocking(
     let (now, mut recent) = (Instant::now(), Recent::default());
     let (is_intact, has_file) = (state.origin == Origin::File, file.origin == Origin::File);
     let own = state.document.metadata.as_ref();
+
     let of_older_version = read_good::<Metadata>(&ours_name(&paths.metadata))?;
     let ours = match (own, of_older_version.as_ref()) {
         (Some(own), _) if is_intact => own,
@@ -74,26 +79,33 @@ fn catch_up_blocking(
         (Some(own), None) if !has_file => own,
         _ => &file.document,
     };
+
     if is_intact && let Some(before) = read_good::<StateFile>(&with_suffix(&paths.state, ".bak"))? {
         // A kill may have left the view of the generation before, or another program an old copy.
         recent.note(&before.metadata.unwrap_or_else(|| ours.clone()), ours, now);
     }
+
     let is_settled = is_intact && state.document.is_settled;
     if !is_settled {
         recent.doubt(now);
     }
+
     let mut metadata = ours.clone();
+    // Only what the other program changed counts, compared with quackd's own state.
     if has_file {
         let imported = import(ours, &recent, ours, &file.document, now);
         metadata = imported.gone.without(&imported.metadata);
         recent.seen(&file.document);
+    // The file is a backup or empty, so that it has lost entries does not count as a deletion.
     } else {
         add_unknown(&mut metadata, file.document.clone(), &recent, now);
     }
+
     let theirs = read_good(&theirs_name(&paths.metadata))?;
     for leftover in [theirs, of_older_version].into_iter().flatten() {
         add_unknown(&mut metadata, leftover, &recent, now);
     }
+
     let durable =
         Snapshot { metadata: metadata.into(), state: state.document.state.clone().into() };
     let held = if has_file { file.document.clone() } else { Metadata::default() };
@@ -105,12 +117,15 @@ fn catch_up_blocking(
 fn add_unknown(metadata: &mut Metadata, mut theirs: Metadata, recent: &Recent, now: Instant) {
     let known = ids(metadata);
     theirs.sessions.retain(|session| !known.contains(&session.id));
-    let used: HashSet<_> = theirs.sessions.iter().map(|it| it.workspace_id.clone()).collect();
+
+    let used: HashSet<_> =
+        theirs.sessions.iter().map(|session| session.workspace_id.clone()).collect();
     theirs.workspaces.retain(|workspace| used.contains(&workspace.id));
     for workspace in &mut theirs.workspaces {
         workspace.last_active_session_id = None;
         workspace.other.clear();
     }
+
     theirs.other.clear();
     theirs.active_voice_session_id = None;
     *metadata = import(&Metadata::default(), recent, metadata, &theirs, now).metadata;
@@ -125,8 +140,8 @@ fn read_only(
     state: &Result<Loaded<StateFile>, StoreError>,
     file: &Result<Loaded<Metadata>, StoreError>,
 ) -> Snapshot {
-    let state = state.as_ref().map(|it| it.document.clone()).unwrap_or_default();
-    let file = file.as_ref().map(|it| it.document.clone());
+    let state = state.as_ref().map(|loaded| loaded.document.clone()).unwrap_or_default();
+    let file = file.as_ref().map(|loaded| loaded.document.clone());
     let metadata = state.metadata.or_else(|| file.ok()).unwrap_or_default();
     Snapshot { metadata: metadata.into(), state: state.state.into() }
 }

@@ -23,11 +23,13 @@ pub(crate) fn quarantine_blocking(bad: &Path, original: &Path) -> io::Result<Pat
     let mut numbers = quarantined(&prefix)?;
     let next = numbers.iter().max().map_or(1, |n| n.saturating_add(1));
     let to = numbered(&prefix, next);
+
     // Possible only if the numbers overflow. rename(2) would replace the file.
     if fs::symlink_metadata(&to).is_ok() {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
     move_aside_blocking(bad, &to)?;
+
     numbers.push(next);
     numbers.sort_unstable();
     let surplus = numbers.len().saturating_sub(MAX_QUARANTINED);

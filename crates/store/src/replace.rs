@@ -35,17 +35,21 @@ pub(crate) fn replace_with_backup_blocking(path: &Path, bytes: &[u8]) -> io::Res
 fn replace_blocking(path: &Path, bytes: &[u8]) -> io::Result<Temporary> {
     // Open the directory first: if the descriptors are used up, nothing has to be undone.
     let dir = directory_of(path)?;
+
     let new = Temporary::new(with_suffix(path, ".tmp"))?;
     let held = Temporary::new(with_suffix(path, ".bak.tmp"))?;
     let previous = hold_blocking(path, &held.0)?;
+
     write_synced(&new.0, bytes)?;
     rename(&new.0, path)?;
+
     if let Err(error) = dir.sync_all() {
         // The new file may come back after a power failure.
         let restored = match previous {
             Previous::Held => rename(&held.0, path),
             Previous::None => remove_if_there(path),
         };
+        // A failure here cannot be reported: the caller already gets an error.
         restored.and_then(|()| dir.sync_all()).ok();
         return Err(error);
     }
@@ -71,6 +75,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
+        // An extra file does no harm, and the next save removes it.
         remove_if_there(&self.0).ok();
     }
 }

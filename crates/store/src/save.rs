@@ -110,6 +110,7 @@ impl Files {
         let leftovers = [theirs_name(&paths.metadata), ours_name(&paths.metadata)];
         let is_view_due = !is_equivalent(&held, &durable.metadata)
             || leftovers.iter().any(|leftover| leftover.exists());
+
         Self {
             paths,
             durable,
@@ -156,9 +157,11 @@ impl Files {
     /// older version of the file.
     pub fn finish_blocking(mut self) {
         if self.unread.is_some() || self.is_view_due {
+            // A failure leaves the change for the next start, which imports it.
             self.save_blocking(&self.durable()).ok();
         }
         let is_open = self.unread.is_some() || self.has_changed_blocking();
+        // Otherwise the next start could take an old copy of the other program for a change.
         if !self.is_settled && !is_open && !self.recent.is_fresh(Instant::now()) {
             write_state_blocking(&self.paths.state, &self.durable, true).ok();
         }
@@ -175,20 +178,26 @@ impl Files {
             }
             (saved.gone, saved.notes) = (gone, notes);
         }
+
         let state = Arc::clone(&ours.state);
         self.make_durable_blocking(Snapshot { metadata: Arc::clone(&saved.metadata), state })?;
+
+        // Only now: a failed save must import the changes again.
         if let Some(theirs) = theirs {
             self.accept_blocking(theirs, now);
         }
+
         let view = if saved.gone.is_empty() {
             Arc::clone(&saved.metadata)
         } else {
             Arc::new(saved.gone.without(&saved.metadata))
         };
+
         self.is_view_due |= !is_equivalent(&self.held, &view);
         if self.is_view_due {
             saved.not_exported = self.export_blocking(view, now).err();
         }
+
         saved.set_aside = self.set_aside.take();
         saved.is_behind = self.unread.is_some();
         Ok(saved)
@@ -199,10 +208,12 @@ impl Files {
         if let Some(metadata) = &self.unread {
             return Ok(Some(Theirs { metadata: Arc::clone(metadata), stamp: None, is_out: true }));
         }
+
         let path = &self.paths.metadata;
         if FileStamp::at_blocking(path).is_some_and(|found| self.stamp == Some(found)) {
             return Ok(None);
         }
+
         match read::<Metadata>(path)? {
             FileContent::Good(Good { document, stamp, .. }) => {
                 if document != *self.held {
@@ -223,7 +234,7 @@ impl Files {
         Ok(None)
     }
 
-    /// The view is lost. A program that lost the file also lost our entries.
+    /// Records that the view is lost. A program that lost the file also lost our entries.
     fn forget_view(&mut self, now: Instant) {
         self.recent.doubt(now);
         (self.held, self.stamp) = (Arc::default(), None);
@@ -263,11 +274,14 @@ impl Files {
         let path = self.paths.metadata.clone();
         let bytes = to_bytes::<Metadata>(&path, &*view)?;
         let failed = |error| StoreError::write(&path, error);
+
         let new = Temporary::new(theirs_name(&path)).map_err(failed)?;
         let written = write_synced(&new.0, &bytes).map_err(failed)?;
         let had_file = exchange_blocking(&new.0, &path).map_err(failed)?;
+
         let known = self.stamp;
         let mut out = None;
+        // An equal stamp means that the file is the one that was read last, so it has no news.
         if had_file && (known.is_none() || FileStamp::at_blocking(&new.0) != known) {
             match read::<Metadata>(&new.0) {
                 Ok(content) => out = Some(content),
@@ -278,9 +292,11 @@ impl Files {
                 }
             }
         }
+
         self.recent.note(&self.held, &view, now);
         let held = std::mem::replace(&mut self.held, view);
         (self.stamp, self.is_view_due) = (Some(written), false);
+
         match out {
             Some(FileContent::Good(Good { document, .. })) if document != *held => {
                 self.unread = Some(Arc::new(document));
@@ -293,7 +309,9 @@ impl Files {
             }
             _ => keep_as_backup_blocking(&path),
         }
+
         for suffix in OF_OLDER_VERSIONS {
+            // A file that stays is tried again by the next save.
             remove_if_there(&with_suffix(&path, suffix)).ok();
         }
         Ok(())
@@ -332,6 +350,7 @@ fn to_bytes<D: DurableDocument>(
 ) -> Result<Vec<u8>, StoreError> {
     let bytes = serde_json::to_vec_pretty(document);
     let bytes = bytes.map_err(|error| StoreError::write(path, io::Error::from(error)))?;
+
     let limit = D::MAX_BYTES;
     if limit < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
         return Err(StoreError::TooLarge { path: path.to_owned(), bytes: bytes.len(), limit });

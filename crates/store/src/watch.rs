@@ -87,6 +87,7 @@ impl FileWatcher {
         let is_closed = Arc::<AtomicBool>::default();
         let (mode, mode_changes) = watch::channel(Watching::Starting);
         let directory = path.parent().map_or_else(|| PathBuf::from("."), Path::to_owned);
+
         let poller = PollThread {
             subject,
             path: match subject {
@@ -101,6 +102,7 @@ impl FileWatcher {
             mode,
             watched: None,
         };
+
         let thread = std::thread::Builder::new().name("metadata-watch".to_owned());
         let thread = Some(thread.spawn(move || poller.run_blocking(&wakes, look))?);
         Ok((Self { is_closed, wake, thread }, mode_changes))
@@ -113,6 +115,7 @@ impl Drop for FileWatcher {
         // A pending wake-up is sufficient.
         self.wake.try_send(()).ok();
         if let Some(thread) = self.thread.take() {
+            // A panic in the thread has already aborted the process.
             thread.join().ok();
         }
     }
@@ -144,18 +147,22 @@ impl PollThread {
         let mut next_try = Instant::now();
         loop {
             if self.drop_lost() && self.subject == Subject::File {
+                // A file that was replaced is watched again at once.
                 next_try = Instant::now();
             }
+
             if self.watched.is_none() && next_try <= Instant::now() {
                 let is_absent = self.subject == Subject::File && self.identity().is_none();
                 let pause = if is_absent { Duration::ZERO } else { RETRY_INTERVAL };
                 next_try = Instant::now() + pause;
                 self.try_to_watch();
             }
+
             // Also detects changes from before the watch.
             if self.is_closed.load(Ordering::Acquire) || !look() {
                 return;
             }
+
             let pause = if self.watched.is_some() { WATCHED_POLL_INTERVAL } else { POLL_INTERVAL };
             match wakes.recv_timeout(pause) {
                 Ok(()) => self.wait_for_quiet(wakes),
@@ -183,6 +190,7 @@ impl PollThread {
         if !was_lost && self.identity() == Some(watched.subject) {
             return false;
         }
+
         self.watched = None;
         if self.subject == Subject::Directory {
             let why = "the watch was lost".to_owned();
@@ -211,6 +219,7 @@ impl PollThread {
         let subject = self
             .identity()
             .ok_or_else(|| format!("{} cannot be inspected", self.path.display()))?;
+
         let (wake, is_lost) = (self.wake.clone(), Arc::clone(&self.is_lost));
         let (name, parent) = (self.name.clone(), self.directory.clone());
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
@@ -224,14 +233,15 @@ impl PollThread {
             }
         })
         .map_err(|error| error.to_string())?;
+
         watcher
             .watch(&self.path, RecursiveMode::NonRecursive)
             .map_err(|error| error.to_string())?;
         Ok(Watched { subject, _watcher: watcher })
     }
 
-    /// Device and inode of the subject. `None` for a FIFO in the place of the file, because kqueue would wait for its
-    /// writer.
+    /// Returns device and inode of the subject. `None` for a FIFO in the place of the file, because
+    /// kqueue would wait for its writer.
     fn identity(&self) -> Option<(u64, u64)> {
         let found = std::fs::metadata(&self.path).ok()?;
         let is_usable = self.subject == Subject::Directory || found.is_file();
@@ -252,15 +262,18 @@ fn classify(event: Option<&Event>, name: &OsStr, directory: &Path) -> WatchSigna
     if event.need_rescan() {
         return WatchSignal::Hint;
     }
+
     let is_read = match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,
         EventKind::Access(_) => true,
         _ => false,
     };
+
     let is_named = event.paths.iter().any(|path| path.file_name() == Some(name));
     if is_named && !is_read {
         return WatchSignal::Hint;
     }
+
     let is_end = matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(_));
     if is_end && event.paths.iter().any(|path| path == directory) {
         // The next round checks whether it is still the same directory.

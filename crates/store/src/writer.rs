@@ -60,11 +60,13 @@ impl Writer {
         let (waiters, waiting) = mpsc::channel(SAVE_WAITERS);
         let metadata_path = files.paths().metadata.clone();
         let no_thread = |source: io::Error| StoreError::write(&metadata_path, source);
+
         let changed = Arc::<Notify>::default();
         let notifier = Arc::clone(&changed);
         let thread = std::thread::Builder::new().name("store".to_owned());
         let thread = thread.spawn(move || run_blocking(files, snapshots, waiting, &notifier));
         let thread = Some(thread.map_err(no_thread)?);
+
         // A weak sender, so that dropping the writer's sender stops the thread.
         let requests = waiters.downgrade();
         let look = move || match requests.upgrade() {
@@ -75,16 +77,18 @@ impl Writer {
             ),
             None => false,
         };
+
         let (watch, watching) = match FileWatcher::start(&metadata_path, look) {
             Ok((watch, watching)) => (Some(watch), watching),
             Err(error) => (None, watch::channel(Watching::Polling { why: error.to_string() }).1),
         };
+
         let channel = Some(Channel { newest, waiters });
         Ok(Self { channel, thread, changed, watch, watching })
     }
 
-    /// Notifier that fires when another program has written the metadata. Several writes may cause one
-    /// notification. A [`Writer::save`] of the content in memory imports them.
+    /// Returns the notifier that fires when another program has written the metadata. Several
+    /// writes may cause one notification. A [`Writer::save`] of the content in memory imports them.
     #[must_use]
     pub fn changed(&self) -> Arc<Notify> {
         Arc::clone(&self.changed)
@@ -131,6 +135,7 @@ impl Writer {
             mpsc::error::TrySendError::Full(()) => StoreError::Busy,
             mpsc::error::TrySendError::Closed(()) => StoreError::Stopped,
         })?;
+
         let (answer, answered) = oneshot::channel();
         // Send the snapshot first: the thread must find it when it sees the request.
         channel.newest.send_replace(snapshot);
@@ -141,6 +146,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
+        // First, because its thread sends requests to the channel.
         drop(self.watch.take());
         // Without senders, the thread saves the last snapshot and stops.
         drop(self.channel.take());
@@ -161,24 +167,28 @@ fn run_blocking(
     while let Some(first) = waiting.blocking_recv() {
         let mut group = Vec::new();
         let mut next = Some(first);
+        // All requests that arrived during the last save share the next one.
         while let Some(request) = next {
             if let WriterRequest::Save(answer) = request {
                 group.push(answer);
             }
             next = waiting.try_recv().ok();
         }
+
         if group.is_empty() {
             if files.has_changed_blocking() {
                 changed.notify_one();
             }
             continue;
         }
+
         // If unchanged, the previous save already took this group's snapshot, after it arrived and before its
         // turn. An error means a closed channel, which still holds the last snapshot.
         if snapshots.has_changed().unwrap_or(true) || last.is_err() {
             let snapshot = snapshots.borrow_and_update().clone();
             last = files.save_blocking(&snapshot);
         }
+
         for answer in group {
             // Ignore callers that stopped waiting.
             answer.send(last.clone()).ok();

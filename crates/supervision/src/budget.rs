@@ -82,14 +82,17 @@ impl<T: Clone> Share<T> {
 
     /// Gives bytes back, because the peer has made progress.
     pub fn subtract(&self, bytes: usize, now: Instant) {
+        // Never below zero, also if the caller gives back more than it took.
         let rest = |all: usize| Some(all.saturating_sub(bytes));
         let before = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest);
         let (Ok(before) | Err(before)) = before;
+
         if FREE_BYTES < before {
             let mut table = lock(&self.budget.table);
             let rest = before.saturating_sub(bytes);
             let number = *lock(&self.number);
             table.set(number, if rest <= FREE_BYTES { 0 } else { rest });
+            // Progress makes the rest young, so a peer that reads slowly is not the worst one.
             if let Some(holder) = number.and_then(|number| table.holders.get_mut(&number)) {
                 holder.since = now;
             }
@@ -102,17 +105,22 @@ impl<T: Clone> Share<T> {
     }
 
     fn count(&self, bytes: usize, now: Instant) -> Vec<T> {
+        // The table's lock is always taken before the number's.
         let mut table = lock(&self.budget.table);
         let mut number = lock(&self.number);
         if !number.is_some_and(|number| table.holders.contains_key(&number)) {
+            // A refused peer is removed from the table. If it holds bytes again, it gets a new
+            // entry.
             let (new, next) =
                 (Holder { bytes: 0, since: now, refuse: self.refuse.clone() }, table.next);
             table.holders.insert(next, new);
             table.next += 1;
             *number = Some(next);
         }
+
         table.set(*number, bytes);
         drop(number);
+
         let mut refused = Vec::new();
         while self.budget.max_bytes < table.bytes {
             let Some(worst) = table.worst(now) else { break };
@@ -141,7 +149,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// The peer with the most bytes times their age, or the newest of those.
+    /// Returns the peer with the most bytes times their age, or the newest of those.
     fn worst(&self, now: Instant) -> Option<u64> {
         let cost = |holder: &Holder<T>| {
             let age = now.saturating_duration_since(holder.since).saturating_add(MIN_AGE);
@@ -151,7 +159,7 @@ impl<T> Table<T> {
     }
 }
 
-/// A poisoned lock has a complete table: no step of a change can panic.
+/// Locks a mutex. A poisoned lock has a complete table, because no step of a change can panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

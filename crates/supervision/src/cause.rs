@@ -98,7 +98,7 @@ pub enum CauseKind {
 }
 
 impl CauseKind {
-    /// Name in the protocol and in `doctor`.
+    /// Returns the name in the protocol and in `doctor`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -146,10 +146,12 @@ impl Heartbeat {
             self.outstanding = Some(Outstanding { since: now, unresponsive: false });
             return Action::Ping(self.last_seq);
         };
+
         let silent = now.saturating_duration_since(ping.since);
         if ping.unresponsive {
             return if self.spec.kill <= silent { Action::Kill } else { Action::Nothing };
         }
+
         // Never kill without a preceding unresponsive state. If the supervisor was stopped, the answer is
         // already in the socket and is read before the next poll.
         if self.spec.busy.saturating_mul(self.spec.missed) <= silent {
@@ -161,6 +163,8 @@ impl Heartbeat {
 
     fn next_ping(&self) -> Instant {
         let idle = self.last_sent + self.spec.idle;
+        // A busy worker gets its ping one busy interval after the call, or after the last ping if
+        // that was later.
         self.busy_since.map_or(idle, |since| idle.min(self.last_sent.max(since) + self.spec.busy))
     }
 
@@ -173,6 +177,7 @@ impl Heartbeat {
             // Poll in busy intervals, so that a stop of the supervisor is noticed. An unexecuted kill is
             // repeated at the same rate.
             Some(Outstanding { since, unresponsive: true }) => {
+                // A poll that is still due stays due: other events must not postpone it.
                 let step = if now < self.due { self.due } else { now + self.spec.busy };
                 let kill_at = since + self.spec.kill;
                 if now < kill_at { step.min(kill_at) } else { step }

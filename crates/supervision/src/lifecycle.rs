@@ -123,6 +123,8 @@ impl Lifecycle {
                 if !asked_again {
                     return Demand::Refuse(cause.clone());
                 }
+                // The user or the time has forgiven earlier crashes, so the restarts are counted
+                // from zero.
                 self.window.clear();
                 self.owes_restart = false;
             }
@@ -139,6 +141,7 @@ impl Lifecycle {
         }
         match &mut self.state {
             State::Starting { since } => {
+                // The time until the spawn is the supervisor's, not the child's.
                 *since = now;
                 Order::Nothing
             }
@@ -192,8 +195,10 @@ impl Lifecycle {
     /// Handles a timer; see [`Lifecycle::next_wakeup`]. Calling too early is harmless.
     pub fn on_timer(&mut self, now: Instant) -> Order {
         let Some(due) = self.next_wakeup().filter(|due| *due <= now) else { return Order::Nothing };
+
         let late = SUSPEND_THRESHOLD < now.saturating_duration_since(due);
         match &mut self.state {
+            // The child may have sent its hello during the suspend.
             State::Starting { since } if late => {
                 *since = now;
                 Order::Nothing
@@ -238,6 +243,7 @@ impl Lifecycle {
             }
             State::Absent | State::Draining { .. } | State::Failed { .. } => return Order::Nothing,
         };
+
         let kill_at = now + self.spec.shutdown;
         self.enter(now, State::Draining { since: now, kill_at, cause: None });
         order
@@ -253,15 +259,21 @@ impl Lifecycle {
             // There is no process, so the report is of another one.
             State::Absent | State::Backoff { .. } | State::Failed { .. } => return AfterExit::Stay,
         };
+
         let Some(cause) = crash else {
+            // A normal exit, so the next process does not count as a restart.
             self.owes_restart = false;
             return self.rest(now, load.waiting);
         };
+
         self.crashes = self.crashes.saturating_add(1);
         self.last_crash = Some(cause.clone());
+
         if self.is_terminal(&cause) {
             return self.fail(now, cause);
         }
+
+        // Such a child is started again only by the next demand.
         if matches!(self.spec.restart, Restart::Temporary | Restart::Escalate) {
             return self.rest(now, false);
         }
@@ -273,6 +285,7 @@ impl Lifecycle {
             let last = Box::new(cause);
             return self.fail(now, Cause::TooManyRestarts { intensity, period, last });
         }
+
         self.owes_restart = true;
         self.back_off(now, self.spec.backoff.delay(recent, random), cause, load.waiting)
     }

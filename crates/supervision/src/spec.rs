@@ -48,7 +48,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Name in the protocol and in `doctor`.
+    /// Returns the name in the protocol and in `doctor`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -74,7 +74,7 @@ pub enum Restart {
 }
 
 impl Restart {
-    /// Name in the protocol and in `doctor`.
+    /// Returns the name in the protocol and in `doctor`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

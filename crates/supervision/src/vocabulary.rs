@@ -44,7 +44,7 @@ pub enum State {
 }
 
 impl State {
-    /// Name in `ps`.
+    /// Returns the name in `ps`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

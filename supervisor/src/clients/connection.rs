@@ -33,7 +33,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
-/// Origin of a connection.
+/// Origin of a connection: the listener or remote control.
 #[derive(Debug)]
 pub(crate) struct ConnectionOrigin {
     pub(crate) transport: Transport,
@@ -83,12 +83,14 @@ pub(crate) async fn serve<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     let metrics = Arc::clone(&services.sessions.metrics);
     metrics.clients.up();
     let _counted = ClientCountGuard(&metrics);
+
     let (outbox, writing) = outbox(
         writing,
         origin.immediate,
         Arc::clone(&metrics),
         Arc::clone(&services.memory.queued),
     );
+
     let client = match Client::new(origin.transport, Some(outbox.clone())) {
         Ok(client) => client,
         Err(error) => {
@@ -96,22 +98,27 @@ pub(crate) async fn serve<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
             return;
         }
     };
+
     client.pid.set(origin.pid);
     if let Some(RemoteReady { websocket_url }) = &origin.remote_ready {
         let client_id = client.id.as_str();
         let data = RemoteReadyData { kind: "remote_ready", client_id, websocket_url };
         let session_id = SessionId::from(REMOTE_SESSION);
         let ready = ToldLine { event: data.kind, session_id: &session_id, data };
+        // A new queue has space. If the client is gone already, reading ends at once.
         outbox.push(wire::direct_event(&ready)).ok();
     }
+
     let connected = ConnectionGuard::new(Caller::new(services, registry, client));
     let reading = read(reading, connected, outbox);
+
     tokio::pin!(reading, writing);
     let end = tokio::select! {
         // When the client has closed its sending side, the pending replies are still written.
         () = &mut reading => writing.await,
         end = &mut writing => end,
     };
+
     if end == WriterExit::Slow {
         tracing::warn!(reason = "slow_client", "client disconnected");
     }
@@ -136,7 +143,9 @@ pub(crate) async fn answer_single_request(
             Err(error) => return Ok(Some(wire::disconnect_notice(&error.to_string()))),
         },
     };
+
     let caller = Caller::new(Rc::clone(services), registry.clone(), client);
+
     let request = match wire::parse(line) {
         Ok(Some(request)) => request,
         Ok(None) => return Ok(None),
@@ -145,6 +154,7 @@ pub(crate) async fn answer_single_request(
             return Ok(Some(reply));
         }
     };
+
     let reply = methods::answer(request, &caller).await;
     caller.client.replied();
     Ok(Some(reply))
@@ -216,12 +226,14 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
                     caller.services.sessions.metrics.refused_clients.add(1);
                     tracing::warn!(%error, "client disconnected");
                 }
+                // The client may be gone already.
                 outbox.send(wire::disconnect_notice(&error.to_string())).await.ok();
                 break;
             }
             // The connection broke, so no reply is possible.
             Err(LineError::Read(_)) => break,
         };
+
         let sent = match parsed {
             Ok(None) => Ok(()),
             Err(reply) => {
@@ -229,6 +241,7 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
                 outbox.send(reply).await
             }
             Ok(Some(request)) if methods::is_concurrent(&request) => {
+                // At the limit, reading stops until a request of this client is answered.
                 let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
                 let (caller, outbox) = (Rc::clone(caller), outbox.clone());
                 actix::spawn(async move {
@@ -254,10 +267,12 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
                 }
             }
         };
+
         if sent.is_err() {
             break;
         }
     }
+
     if bad_lines != 0 {
         caller.services.sessions.metrics.bad_lines.add(bad_lines);
         tracing::warn!(bad_lines, "client sent invalid lines");

@@ -39,6 +39,7 @@ pub(crate) async fn accept_clients(
     let mut socket = socket;
     let mut looking = tokio::time::interval(FILE_CHECK_INTERVAL);
     looking.set_missed_tick_behavior(MissedTickBehavior::Delay);
+
     let room = Arc::new(Semaphore::new(MAX_CLIENTS));
     let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
     let mut pause = BACKOFF.0;
@@ -46,27 +47,31 @@ pub(crate) async fn accept_clients(
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
             _ = looking.tick() => {
-                if let Some(anew) = bound_anew(socket.file(), &services).await {
-                    socket = anew;
+                if let Some(rebound) = bound_anew(socket.file(), &services).await {
+                    socket = rebound;
                 }
                 continue;
             }
         };
+
         let stream = match accepted {
             Ok(stream) => stream,
             Err(error) => {
                 tracing::warn!(%error, ?pause, "cannot accept a client");
+                // Without a pause, a lack of descriptors would keep the loop busy.
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(BACKOFF.1);
                 continue;
             }
         };
+
         pause = BACKOFF.0;
         if !peer_is_owner(&stream).unwrap_or(false) {
             services.sessions.metrics.refused_clients.add(1);
             tracing::warn!("refused a client of another user");
             continue;
         }
+
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
             services.sessions.metrics.refused_clients.add(1);
             if let Ok(refusal) = Arc::clone(&refusals).try_acquire_owned() {
@@ -77,6 +82,7 @@ pub(crate) async fn accept_clients(
             }
             continue;
         };
+
         let (services, registry) = (Rc::clone(&services), registry.clone());
         let pid = stream.peer_cred().ok().and_then(|peer| u32::try_from(peer.pid()?).ok());
         actix::spawn(async move {
@@ -101,14 +107,17 @@ async fn bound_anew(file: SocketFile, services: &Services) -> Option<BoundSocket
         }
         file.look_blocking()
     };
+
     let looked = actix_rt::task::spawn_blocking(look);
     let standing = tokio::time::timeout(FILE_CHECK_INTERVAL, looked).await.ok()?.ok()?;
     if standing != Standing::Gone {
         return None;
     }
+
     match BoundSocket::bind(&services.daemon.socket) {
         Ok(socket) => {
             tracing::warn!(socket = %services.daemon.socket.display(), "socket file was deleted, created a new one");
+            // The shutdown removes this file, not the deleted one.
             services.socket_file.replace(Some(socket.file()));
             Some(socket)
         }

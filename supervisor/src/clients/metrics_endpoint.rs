@@ -54,9 +54,11 @@ async fn answer(
         }
         if kept.as_ref().is_none_or(|(made, _)| METRICS_KEPT_FOR <= made.elapsed()) {
             let made = timeout(TEXT_LIMIT, metrics_text(&services, &registry)).await;
+            // A failed text is not kept, so the next request tries again.
             kept = made.ok().and_then(Result::ok).map(|text| (Instant::now(), text.into()));
         }
         if let Some((_, text)) = &kept {
+            // The client may have disconnected.
             answer.send(text.clone()).ok();
         }
     }

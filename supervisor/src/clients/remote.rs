@@ -17,17 +17,21 @@ const MAX_ALONE: usize = 256;
 
 /// Opens the listener if the configuration enables it, and serves its clients. Returns at once.
 pub(crate) fn start(services: &Rc<Services>, registry: &Addr<Registry>) {
-    let Some(asked) = services.remote.take_requests() else { return };
-    actix::spawn(hand_in(asked, Rc::clone(services), registry.clone()));
+    let Some(requests) = services.remote.take_requests() else { return };
+    actix::spawn(hand_in(requests, Rc::clone(services), registry.clone()));
     if services.remote.is_enabled() {
         let services = Rc::clone(services);
         actix::spawn(async move { services.remote.open().await });
     }
 }
 
-async fn hand_in(mut asked: mpsc::Receiver<Ask>, services: Rc<Services>, registry: Addr<Registry>) {
+async fn hand_in(
+    mut requests: mpsc::Receiver<Ask>,
+    services: Rc<Services>,
+    registry: Addr<Registry>,
+) {
     let alone = Arc::new(Semaphore::new(MAX_ALONE));
-    while let Some(ask) = asked.recv().await {
+    while let Some(ask) = requests.recv().await {
         let (services, registry) = (Rc::clone(&services), registry.clone());
         match ask {
             Ask::WebSocket { lines, url } => {
@@ -46,6 +50,7 @@ async fn hand_in(mut asked: mpsc::Receiver<Ask>, services: Rc<Services>, registr
             Ask::Rpc { body, client, answer } => {
                 let Ok(permit) = Arc::clone(&alone).try_acquire_owned() else {
                     let busy = wire::disconnect_notice("Too many requests at the same time");
+                    // The client may have disconnected.
                     answer.send(RpcAnswer::Reply(busy)).ok();
                     continue;
                 };

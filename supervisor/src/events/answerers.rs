@@ -31,27 +31,29 @@ impl Answerers {
         Answerer { all: Rc::clone(self), session }
     }
 
-    /// Whether a client can answer for a session.
+    /// Returns whether a client can answer for a session. Without one, an operation is refused at
+    /// once.
     pub(crate) fn has(&self, session: &SessionId) -> bool {
         let counts = self.counts.borrow();
         counts.contains_key(&None) || counts.contains_key(&Some(session.clone()))
     }
 
-    /// How many clients can answer for a session. A client with several ways to answer counts several times.
+    /// Returns how many clients can answer for a session. A client with several ways to answer
+    /// counts several times.
     pub(crate) fn count(&self, session: &SessionId) -> usize {
         let counts = self.counts.borrow();
         let of = |key: &Option<SessionId>| counts.get(key).copied().unwrap_or_default();
         of(&None) + of(&Some(session.clone()))
     }
 
-    /// Changes when a client is added or removed.
+    /// Returns a receiver that changes when a client is added or removed.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 }
 
 impl Answerer {
-    /// Whether the client answers for this session.
+    /// Returns whether the client answers for this session.
     pub(crate) fn is_for(&self, session: &SessionId) -> bool {
         self.session.as_ref().is_none_or(|own| own == session)
     }
@@ -95,16 +97,17 @@ impl Watched {
         answerer
     }
 
-    /// Whether the client gets the questions of this session.
+    /// Returns whether the client gets the questions of this session.
     pub(crate) fn is_for(&self, session: &SessionId) -> bool {
         self.count_for(session) != 0
     }
 
-    /// The client's share of [`Answerers::count`].
+    /// Returns the client's share of [`Answerers::count`].
     pub(crate) fn count_for(&self, session: &SessionId) -> usize {
         let is_for = |answerer: &&Answerer| answerer.is_for(session);
         let of_calls = self.of_calls.borrow();
-        let of_calls = of_calls.iter().filter_map(Weak::upgrade).filter(|it| it.is_for(session));
+        let of_calls =
+            of_calls.iter().filter_map(Weak::upgrade).filter(|answerer| answerer.is_for(session));
         self.kept.borrow().iter().filter(is_for).count() + of_calls.count()
     }
 }

@@ -30,12 +30,12 @@ impl Claims {
         *claims = existing.filter_map(|id| claims.remove_entry(id)).collect();
     }
 
-    /// The claimed sessions.
+    /// Returns the claimed sessions, in no order.
     pub(crate) fn all(&self) -> Vec<SessionId> {
         self.0.borrow().keys().cloned().collect()
     }
 
-    /// The sessions whose background jobs end when the client disconnects.
+    /// Returns the sessions whose background jobs end when the client disconnects.
     pub(crate) fn ending_jobs(&self) -> Vec<SessionId> {
         let claims = self.0.borrow();
         claims.iter().filter(|(_, keep_jobs)| !**keep_jobs).map(|(id, _)| id.clone()).collect()

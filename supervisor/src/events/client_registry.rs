@@ -69,7 +69,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Name for display: that of the client's `quack.hello`, else that of its program.
+    /// Returns the name for display: that of the client's `quack.hello`, else that of its program.
     pub(crate) fn shown_name(&self) -> String {
         let hello = self.hello.borrow();
         let name = match (hello.as_ref(), self.transport) {
@@ -77,6 +77,7 @@ impl Client {
             (None, Transport::Socket) => "a local client".to_owned(),
             (None, _) => "a remote client".to_owned(),
         };
+
         match self.pid.get() {
             Some(pid) if hello.is_none() => match program_of(pid) {
                 Some(program) => format!("{program} (process {pid})"),
@@ -93,6 +94,7 @@ impl Client {
     /// If the system has no random numbers.
     pub(crate) fn new(transport: Transport, outbox: Option<ClientOutbox>) -> io::Result<Rc<Self>> {
         let id = ClientId(quackd_home::new_id()?.into());
+
         let (following, turn) = (RefCell::new(None), Cell::new(0));
         Ok(Rc::new(Self {
             id,
@@ -121,7 +123,8 @@ impl Client {
         self.hello.replace(Some(Arc::new(hello)));
     }
 
-    /// Returns the number for a new request about following.
+    /// Returns the number for a new request about following. Requests with earlier numbers no
+    /// longer count.
     pub(crate) fn next_follow_generation(&self) -> u64 {
         self.turn.set(self.turn.get() + 1);
         self.turn.get()
@@ -129,6 +132,7 @@ impl Client {
 
     /// Replaces the session that this client follows, unless a later request has already decided.
     pub(crate) fn set_following(&self, turn: u64, following: Option<Follower>) {
+        // An earlier request, whose look-up took longer, must not undo a later one.
         if turn == self.turn.get() {
             drop(self.following.replace(following));
         }
@@ -150,7 +154,8 @@ impl Client {
     }
 }
 
-/// Name of a process's program, which the process may choose. `None` if it has exited, or without procfs.
+/// Returns the name of a process's program, which the process may choose. `None` if it has exited,
+/// or without procfs.
 fn program_of(pid: u32) -> Option<String> {
     // The kernel limits the name to 15 bytes, and the read does not wait.
     let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
@@ -166,7 +171,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Whether the client is still connected.
+    /// Returns whether the client is still connected.
     pub(crate) fn is_connected(&self, id: &ClientId) -> bool {
         self.connected.borrow().contains_key(id)
     }
@@ -182,12 +187,12 @@ impl Clients {
         let _client = self.connected.borrow_mut().remove(id);
     }
 
-    /// The connected client with this id.
+    /// Returns the connected client with this id.
     pub(crate) fn get(&self, id: &str) -> Option<Rc<Client>> {
         self.connected.borrow().get(&ClientId(id.into())).cloned()
     }
 
-    /// Connected clients that named themselves, the first connected first.
+    /// Returns the connected clients that named themselves, the first connected first.
     pub(crate) fn named(&self) -> Vec<(Arc<HelloParams>, Rc<Client>)> {
         let connected = self.connected.borrow();
         let mut named: Vec<_> = connected
@@ -198,7 +203,7 @@ impl Clients {
         named
     }
 
-    /// Sessions that connected clients have claimed.
+    /// Returns the sessions that connected clients have claimed.
     pub(crate) fn claimed(&self) -> HashSet<SessionId> {
         self.connected.borrow().values().flat_map(|client| client.claims.all()).collect()
     }

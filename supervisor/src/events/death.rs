@@ -6,7 +6,8 @@ use quackd_protocol::client::{DeadProcess, ProcessDeath};
 use quackd_supervision::Exit;
 
 impl Events {
-    /// `cause` is the same text that running calls get.
+    /// Publishes that a session's process has died. `cause` is the same text that running calls
+    /// get.
     pub(crate) fn process_died(
         &self,
         session: &SessionId,
@@ -16,11 +17,14 @@ impl Events {
         stderr_tail: &str,
     ) {
         const NAME: &str = "extension_error";
+
         let (exit_code, signal) = match exit {
             Exit::Code(code) => (Some(code), None),
             Exit::Signal(signal) => (None, Some(signal)),
+            // The kernel kills a process for memory with this signal.
             Exit::OutOfMemory => (None, Some(nix::libc::SIGKILL)),
         };
+
         let error = format!("Worker for session \"{name}\" died unexpectedly ({cause})");
         self.publish(session, NAME, || ProcessDeath {
             kind: NAME,

@@ -52,17 +52,22 @@ impl Events {
         let feed = self.feed(session);
         let seq = *feed.last.borrow();
         let same_run = epoch.is_none_or(|epoch| epoch == self.epoch());
+
         if !feed.has_followers() {
             // The ring contains events for a follower that did not return in time.
             self.change(&feed, |ring| *ring = Ring::after(seq));
         }
+
         let next = since.and_then(|since| since.checked_add(1)).filter(|next| {
+            // Numbers of another run, or from the future, are not valid here.
             same_run && *next <= seq.saturating_add(1) && feed.ring.borrow().reaches_back_to(*next)
         });
         let resync = since.is_some() && next.is_none();
         let next = next.unwrap_or_else(|| seq.saturating_add(1));
+
         feed.followers.set(feed.followers.get().saturating_add(1));
         let replayed = seq.saturating_add(1).saturating_sub(next);
+
         let session = session.clone();
         FollowStarted {
             following: Follower {
@@ -81,7 +86,7 @@ impl Events {
 }
 
 impl Follower {
-    /// Number of the first event to send.
+    /// Returns the number of the first event to send.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
@@ -125,6 +130,7 @@ impl Drop for Follower {
             task.abort();
         }
         self.feed.followers.set(self.feed.followers.get().saturating_sub(1));
+        // The ring stays for a while, so that the client can connect again without losing events.
         self.feed.left.set(Some(Instant::now()));
     }
 }
@@ -133,6 +139,7 @@ impl Drop for Follower {
 async fn forward(feed: &SessionFeed, mut next: u64, outbox: &ClientOutbox) -> Result<(), Overrun> {
     let mut last = feed.last.subscribe();
     loop {
+        // The borrow ends with this line: no event could be published while the client is slow.
         let lines = feed.ring.borrow().read(next, BATCH_BYTES)?;
         if lines.is_empty() {
             // The session's feed exists as long as its follower.
@@ -140,6 +147,7 @@ async fn forward(feed: &SessionFeed, mut next: u64, outbox: &ClientOutbox) -> Re
                 return Ok(());
             }
         }
+
         for line in lines {
             next = next.saturating_add(1);
             let sent = outbox.send_event(line);
@@ -152,6 +160,8 @@ async fn forward(feed: &SessionFeed, mut next: u64, outbox: &ClientOutbox) -> Re
                         Err(_gone) => return Ok(()),
                     },
                     _ = last.changed() => {
+                        // While the client is slow, the ring may drop the events that it still
+                        // needs.
                         if !feed.ring.borrow().reaches_back_to(next) {
                             return Err(Overrun);
                         }

@@ -35,7 +35,7 @@ use std::rc::Rc;
 use std::time::Instant;
 use tokio::sync::watch;
 
-/// All sessions' events. One instance per daemon, behind an `Rc` on the actors' thread.
+/// Events of all sessions. One instance per daemon, behind an `Rc` on the actors' thread.
 #[derive(Debug)]
 pub(crate) struct Events {
     /// Identifies this run of the daemon. Event numbers of other runs are not valid.
@@ -45,7 +45,7 @@ pub(crate) struct Events {
     feeds: RefCell<HashMap<SessionId, Rc<SessionFeed>>>,
     /// Bytes in all rings.
     bytes: Cell<usize>,
-    /// Events since the start.
+    /// Number of events since the start.
     published: Cell<u64>,
 }
 
@@ -74,7 +74,8 @@ impl SessionFeed {
         }
     }
 
-    /// Whether the session has a follower, or a recent follower may return and request the events since then.
+    /// Returns whether the session has a follower, or a recent follower may return and request the
+    /// events since then.
     fn has_followers(&self) -> bool {
         0 < self.followers.get()
             || self.left.get().is_some_and(|left| left.elapsed() < RING_KEPT_FOR)
@@ -93,32 +94,33 @@ impl Events {
         }
     }
 
-    /// Id of this run of the daemon.
+    /// Returns the id of this run of the daemon, which followers send back to continue.
     pub(crate) fn epoch(&self) -> &str {
         &self.epoch
     }
 
-    /// Events of all sessions since the start.
+    /// Returns the number of events of all sessions since the start.
     pub(crate) fn published(&self) -> u64 {
         self.published.get()
     }
 
-    /// Bytes in all rings.
+    /// Returns the bytes in all rings.
     pub(crate) fn buffered_bytes(&self) -> usize {
         self.bytes.get()
     }
 
-    /// Whether the session has followers, now or recently. Without them, events are only counted.
+    /// Returns whether the session has followers, now or recently. Without them, events are only
+    /// counted.
     pub(crate) fn has_followers(&self, session: &SessionId) -> bool {
         self.feeds.borrow().get(session).is_some_and(|feed| feed.has_followers())
     }
 
-    /// Number of a session's followers.
+    /// Returns the number of a session's followers, without recent ones.
     pub(crate) fn followers(&self, session: &SessionId) -> usize {
         self.feeds.borrow().get(session).map_or(0, |feed| feed.followers.get())
     }
 
-    /// Number of a session's newest event. 0 before the first.
+    /// Returns the number of a session's newest event. 0 before the first.
     pub(crate) fn last(&self, session: &SessionId) -> u64 {
         self.feeds.borrow().get(session).map_or(0, |feed| *feed.last.borrow())
     }
@@ -160,15 +162,21 @@ impl Events {
     ) -> u64 {
         let feed = self.feed(session);
         let seq = feed.last.borrow().saturating_add(1);
+
         if feed.has_followers() {
             let line = EventLine { event, session_id: session, data: data(), seq, turn };
             self.change(&feed, |ring| ring.push(wire::event(&line)));
         } else {
+            // Without a follower, the event is not formatted. Its number is used, so that a later
+            // follower notices the gap.
             self.change(&feed, |ring| *ring = Ring::after(seq));
         }
+
         feed.published.set(Instant::now());
         self.published.set(self.published.get().saturating_add(1));
+        // After the ring, which the woken followers read.
         feed.last.send_replace(seq);
+
         if RINGS_BYTES < self.bytes.get() {
             self.make_room();
         }
@@ -205,6 +213,7 @@ impl Events {
     /// has read all events does not notice.
     fn make_room(&self) {
         let mut feeds: Vec<Rc<SessionFeed>> = self.feeds.borrow().values().cloned().collect();
+        // The most recently active sessions keep their events.
         feeds.sort_by_key(|feed| feed.published.get());
         for feed in feeds {
             if self.bytes.get() <= RINGS_BYTES / 4 * 3 {

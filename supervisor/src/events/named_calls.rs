@@ -30,6 +30,7 @@ impl NamedCalls {
         if calls.contains_key(name) {
             return None;
         }
+
         let cancel = CancellationToken::new();
         let is_bound = is_streamed || input.is_some();
         calls.insert(name.to_owned(), Named { cancel: cancel.clone(), is_bound, input });

@@ -27,12 +27,14 @@ impl Ring {
         self.bytes
     }
 
-    /// Whether the ring contains event `next` and all later ones, or `next` is the next event.
+    /// Returns whether the ring contains event `next` and all later ones, or `next` is the next
+    /// event.
     pub(crate) fn reaches_back_to(&self, next: u64) -> bool {
         (self.first()..=self.last.saturating_add(1)).contains(&next)
     }
 
-    /// Number of the oldest event in the ring. If it is empty, number of the next event.
+    /// Returns the number of the oldest event in the ring. If it is empty, the number of the next
+    /// event.
     fn first(&self) -> u64 {
         let kept = u64::try_from(self.lines.len()).unwrap_or(u64::MAX);
         self.last.saturating_add(1).saturating_sub(kept)
@@ -44,6 +46,7 @@ impl Ring {
         self.last = self.last.saturating_add(1);
         self.bytes += line.len();
         self.lines.push_back(line);
+
         // The newest event always stays: its size is below the limit.
         while 1 < self.lines.len() && (RING_EVENTS < self.lines.len() || RING_BYTES < self.bytes) {
             let dropped = self.lines.pop_front();
@@ -61,7 +64,9 @@ impl Ring {
         if !self.reaches_back_to(next) {
             return Err(Overrun);
         }
+
         let skip = usize::try_from(next - self.first()).unwrap_or(usize::MAX);
+        // At least one line is read, also one that is longer than `max_bytes`.
         let mut room = max_bytes;
         let lines = self.lines.iter().skip(skip).take_while(|line| {
             let fits = room != 0;

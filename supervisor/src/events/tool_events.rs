@@ -47,7 +47,7 @@ impl CallPreview {
         self.arguments.as_deref().unwrap_or_else(none)
     }
 
-    /// The name that the caller gave itself.
+    /// Returns the name that the caller gave itself with `quack.hello`.
     pub(crate) fn client(&self) -> Option<&ClientName> {
         self.caller.as_deref().map(|hello| &hello.client)
     }
@@ -56,9 +56,11 @@ impl CallPreview {
 impl Events {
     pub(crate) fn tool_started(&self, session: &SessionId, call: &CallPreview) {
         const NAME: &str = "tool_execution_start";
+        // The agent itself publishes the start and the end of its calls.
         if call.agents.is_some() {
             return;
         }
+
         self.publish(session, NAME, || ToolExecutionStart {
             kind: NAME,
             tool_call_id: &call.id,
@@ -76,9 +78,11 @@ impl Events {
     ) {
         const NAME: &str = "tool_execution_update";
         let tool_name = call.agents.as_ref().unwrap_or(&call.tool);
+        // A call that no event shows.
         if tool_name.is_empty() {
             return;
         }
+
         let turn = call.origin.turn.as_ref().map(|turn| turn.number);
         self.publish_in_turn(session, turn, NAME, || ToolExecutionUpdate {
             kind: NAME,
@@ -105,9 +109,11 @@ impl Events {
         info: &ToolInfo,
     ) {
         const NAME: &str = "tool_execution_end";
+        // The agent itself publishes the start and the end of its calls.
         if call.agents.is_some() {
             return;
         }
+
         self.publish(session, NAME, || ToolExecutionEnd {
             kind: NAME,
             tool_call_id: &call.id,
@@ -134,11 +140,14 @@ pub(crate) fn shown_arguments(tool: &str, json: &str) -> Option<Box<RawValue>> {
     let only_size = || serde_json::json!({ "_bytes": json.len() });
     // Short arguments are parsed as well: followers must not get JSON that some parsers reject.
     let read = || serde_json::from_str(json).unwrap_or_else(|_| json.into());
+
     let mut value =
         if json.len() <= MAX_LOOKED_AT_BYTES { as_object(tool, read()) } else { only_size() };
     if MAX_SHOWN_ARGUMENTS_BYTES < json.len() {
         shorten(&mut value);
     }
+
+    // Shortened arguments can still be too long, for example with many keys.
     let raw = to_raw_value(&value).ok();
     raw.filter(|raw| raw.get().len() <= MAX_SHOWN_ARGUMENTS_BYTES)
         .or_else(|| to_raw_value(&only_size()).ok())
@@ -159,7 +168,8 @@ fn shorten(value: &mut Value) {
         if let Value::String(text) = text
             && let Some((cut, _)) = text.char_indices().nth(LONG_ARGUMENT_CHARS)
         {
-            // The journal masks keys in it.
+            // A cut inside a word could leave a part of a key, which the journal would then not
+            // mask.
             text.truncate(cut_at_word(text, cut).len());
             text.push('…');
         }

@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Maximum size of a program that is compared byte by byte.
+/// Maximum size of a program that is compared byte by byte, in bytes.
 const MAX_COMPARED: u64 = 512 * 1024 * 1024;
 
 /// One instance per daemon.
@@ -47,16 +47,17 @@ impl Executable {
         let running = std::env::current_exe().unwrap_or_default();
         let identity = identity(&running);
         let called = called.map(PathBuf::from).filter(|path| path.is_absolute());
+        // Only a path that leads to the running file: the first argument may be anything.
         let leads_here = |path: &PathBuf| identity.is_some() && self::identity(path) == identity;
         Self { path: called.filter(leads_here).unwrap_or(running), identity }
     }
 
-    /// Path from which the next daemon is started.
+    /// Returns the path from which the next daemon is started.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Path for display.
+    /// Returns the path for display.
     pub(crate) fn path_text(&self) -> String {
         self.path.display().to_string()
     }
@@ -75,6 +76,7 @@ impl Executable {
         if found == noted {
             return ExecutableState::Current;
         }
+
         // The same version may have been installed again.
         let may_be_same = found.bytes == noted.bytes && found.bytes <= MAX_COMPARED;
         let running = Path::new("/proc/self/exe");
@@ -89,11 +91,11 @@ fn identity(path: &Path) -> Option<FileIdentity> {
     std::fs::metadata(path).ok().map(FileIdentity::from)
 }
 
-fn has_same_content(one: &Path, other: &Path) -> io::Result<bool> {
-    let (mut one, mut other) = (File::open(one)?, File::open(other)?);
+fn has_same_content(first: &Path, other: &Path) -> io::Result<bool> {
+    let (mut first, mut other) = (File::open(first)?, File::open(other)?);
     let (mut left, mut right) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
     loop {
-        let (n, m) = (fill(&mut one, &mut left)?, fill(&mut other, &mut right)?);
+        let (n, m) = (fill(&mut first, &mut left)?, fill(&mut other, &mut right)?);
         if left.get(..n) != right.get(..m) {
             return Ok(false);
         }

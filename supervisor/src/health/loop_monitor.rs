@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 const TICK_INTERVAL: Duration = Duration::from_millis(500);
 const IDLE_TICK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Time over which the delay of timers is measured.
+/// Time over which the delay of timers is measured. Older ticks do not count.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// Maximum number of recorded ticks: those within [`REMEMBERED`], and a margin.
@@ -75,8 +75,10 @@ impl GapDetector {
     fn beat(&mut self, now: ClockSample, expected: Duration) -> [Option<ClockEvent>; 2] {
         let last = std::mem::replace(&mut self.last, now);
         let ran = now.running.saturating_sub(last.running);
+        // The clock of timers stops during a suspend, the other one does not.
         let slept = now.boot.saturating_sub(last.boot).saturating_sub(ran);
         let late = ran.saturating_sub(expected);
+
         let gap = match (MIN_GAP <= slept, STALL_THRESHOLD <= late) {
             (true, _) => Some(ClockEvent::Suspended(slept)),
             (false, true) => Some(ClockEvent::Stopped(late)),
@@ -88,6 +90,7 @@ impl GapDetector {
     /// Returns the step of the clock since the last call. Only the first caller gets it.
     fn step(&mut self, now: ClockSample) -> Option<ClockEvent> {
         let last = std::mem::replace(&mut self.looked, now);
+        // A step is the part of the change of the wall clock that did not pass as time.
         let step = signed_ms(now.wall)
             - signed_ms(last.wall)
             - (signed_ms(now.boot) - signed_ms(last.boot));
@@ -96,6 +99,7 @@ impl GapDetector {
 }
 
 fn signed_ms(time: Duration) -> i64 {
+    // A quarter, so that sums of several do not overflow.
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX / 4)
 }
 
@@ -119,9 +123,11 @@ impl LagSamples {
         let recent = self.beats.iter().filter(|(at, _)| is_recent(at));
         let mut late: Vec<Duration> = recent.map(|(_, late)| *late).collect();
         late.sort_unstable();
+
         let us = |late: Option<&Duration>| {
             late.map_or(0, |late| u64::try_from(late.as_micros()).unwrap_or(u64::MAX))
         };
+
         // The smallest value that is not below 99% of the values.
         let rank = (late.len() * 99).div_ceil(100).saturating_sub(1);
         LoopLag { max_us: us(late.last()), p99_us: us(late.get(rank)), samples: late.len() }
@@ -153,18 +159,18 @@ impl LoopMonitor {
         }
     }
 
-    /// Delay of the thread's timers in the last minute.
+    /// Returns the delay of the thread's timers in the last minute.
     pub(crate) fn lag(&self) -> LoopLag {
         self.lateness.borrow().describe(Instant::now())
     }
 
-    /// The recorded pauses, oldest first.
+    /// Returns the recorded pauses, oldest first.
     pub(crate) fn pauses(&self) -> Vec<PauseInfo> {
         self.pauses.borrow().iter().cloned().collect()
     }
 
-    /// Time of the last large forward step of the clock. Includes a step since the last tick. Files that look older
-    /// than the time since then may be younger.
+    /// Returns the time of the last large forward step of the clock. Includes a step since the last
+    /// tick. Files that look older than the time since then may be younger.
     pub(crate) fn ages_reliable_since(&self) -> Option<Instant> {
         self.check_step(clocks(self.began));
         self.jumped.get()
@@ -176,13 +182,16 @@ impl LoopMonitor {
         let every = if is_used { TICK_INTERVAL } else { IDLE_TICK_INTERVAL };
         let due = Instant::now() + every;
         tokio::time::sleep_until(due.into()).await;
+
         let now = Instant::now();
         let late = now.saturating_duration_since(due);
         self.lateness.borrow_mut().note(now, late);
+
         let pauses = self.gaps.borrow_mut().beat(clocks(self.began), every);
         let mut stood_still = false;
         for pause in pauses.into_iter().flatten() {
             self.note(pause);
+            // Deadlines do not use the wall clock.
             stood_still |= !matches!(pause, ClockEvent::Clock(_));
         }
         stood_still
@@ -202,11 +211,13 @@ impl LoopMonitor {
         if matches!(pause, ClockEvent::Clock(ms) if CLOCK_JUMP_MS < ms) {
             self.jumped.set(Some(Instant::now()));
         }
+
         let (kind, ms) = match pause {
             ClockEvent::Suspended(time) => (PauseKind::Suspended, signed_ms(time)),
             ClockEvent::Stopped(time) => (PauseKind::Stopped, signed_ms(time)),
             ClockEvent::Clock(ms) => (PauseKind::Clock, ms),
         };
+
         let mut pauses = self.pauses.borrow_mut();
         if MAX_CLOCK_EVENTS <= pauses.len() {
             pauses.pop_front();
@@ -237,8 +248,9 @@ fn clocks(began: Instant) -> ClockSample {
     ClockSample { running, boot: boot(wall), wall }
 }
 
-/// Time since the machine was started, including suspends. Independent of the wall clock. Without the clock, a step of the
-/// wall clock counts as a suspend, which only extends deadlines.
+/// Returns the time since the machine was started, including suspends. Independent of the wall
+/// clock. Without the clock, a step of the wall clock counts as a suspend, which only extends
+/// deadlines.
 fn boot(wall: Duration) -> Duration {
     nix::time::clock_gettime(BOOT_CLOCK).map_or(wall, Duration::from)
 }

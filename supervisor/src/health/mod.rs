@@ -33,7 +33,8 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// Whether every existing session is known. False if the file was damaged: the user may restore a better one.
+    /// Returns whether every existing session is known. False if the file was damaged: the user may
+    /// restore a better one.
     pub(crate) fn are_all_sessions_known(&self) -> bool {
         matches!(self.metadata, Ok(Origin::File | Origin::Fresh))
     }

@@ -37,8 +37,10 @@ const MAX_SHOWN: usize = 1024;
 /// The reason why the next daemon would not start, as one line.
 pub(crate) fn check_blocking(home: &Home, executable: &Executable) -> Result<(), String> {
     if executable.check_blocking().state != ExecutableState::Replaced {
+        // The same program, so the check can run in this process.
         return check_config_blocking(home).map_err(|error| crate::errors::chain(&error));
     }
+
     let mut result = Err(String::new());
     for _ in 0..ATTEMPTS {
         match ask_blocking(executable) {
@@ -55,6 +57,7 @@ fn ask_blocking(executable: &Executable) -> Result<Result<(), String>, String> {
     let failed = |why: &dyn ToString| format!("cannot run {}: {}", path.display(), why.to_string());
     let mut child =
         spawn_other_blocking(path, &CHECK).map_err(|e| failed(&crate::errors::chain(&e)))?;
+
     let until = Instant::now() + CHECK_LIMIT;
     loop {
         match child.try_wait() {
@@ -96,16 +99,21 @@ pub fn read_config(home: &Home) -> Result<(Config, ConfigFile), StartError> {
     let variable =
         |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let (path, is_named) = quackd_config::locate(home.config_blocking(), &variable)?;
+
     // Before reading the file, so that a change in between is detected later.
     let modified = path.metadata().and_then(|found| found.modified()).ok();
     let mut config = quackd_config::load_blocking(&path, is_named, &variable)?;
+
     let named = config.sandbox.writable.value.iter().map(PathBuf::from).collect();
     let held = held_config_blocking(home, &path, named);
     let record = held.as_ref().map(|held| record_blocking(&path, held));
     if held.is_some() {
+        // Read again, without the keys that allow more.
         config = quackd_config::load_untrusted_blocking(&path, is_named, &variable)?;
     }
+
     check_policy(home, &config)?;
+
     let in_state = home.config_in_state();
     let unread = (!is_named && path != in_state && in_state.exists()).then_some(in_state);
     Ok((config, ConfigFile { path, modified, held, record, is_default: !is_named, unread }))
@@ -131,6 +139,7 @@ fn check_policy(home: &Home, config: &Config) -> Result<(), StartError> {
 
 /// Returns the error message of another `quack`, without its prefix.
 fn one_line(stderr: &str) -> String {
+    // The prefix that `quack` writes before an error.
     let text = stderr.trim().trim_start_matches("error: ");
     let text = if text.is_empty() { "the configuration is not accepted" } else { text };
     message_line(text, MAX_SHOWN)

@@ -30,11 +30,12 @@ impl ServiceManager {
             tracing::warn!(%error, "service manager notifications unavailable");
             None
         });
+        // Without a notifier, nothing can be sent in time.
         let watchdog = watchdog_interval(&variable).filter(|_| notifier.is_some());
         Self { manager, is_activated, notifier, watchdog }
     }
 
-    /// Name on the wire.
+    /// Returns the name of the manager on the wire. `None` if the daemon was started by hand.
     pub(crate) fn name(&self) -> Option<String> {
         self.manager.map(|manager| manager.name().to_owned())
     }
@@ -47,7 +48,8 @@ impl ServiceManager {
         }
     }
 
-    /// Interval between two notifications.
+    /// Returns the interval between two notifications: half of the one that the watchdog expects,
+    /// so that one may be late.
     pub(crate) fn interval(&self) -> Duration {
         self.watchdog.map_or(STATUS_INTERVAL, |limit| (limit / 2).max(MIN_INTERVAL))
     }

@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 
-/// The listener of links. One instance per daemon, on the actors' thread.
+/// Listener of links. One instance per daemon, on the actors' thread.
 #[derive(Debug)]
 pub(crate) struct Links {
     sessions: Rc<SessionServices>,
@@ -48,22 +48,27 @@ impl Links {
         if self.is_closed.get() {
             return Err(MethodError::ShuttingDown);
         }
+
         let setting = &self.sessions.daemon.config.forward.listen.value;
         // `off`. Everything else was checked when the configuration was read.
         let Ok(address) = setting.parse::<SocketAddr>() else { return Err(MethodError::LinksOff) };
+
         let listening = TcpListener::bind(address).and_then(|listener| {
             let address = listener.local_addr()?;
             Ok((address, listener))
         });
+
         let (address, listener) =
             listening.map_err(|source| MethodError::LinksListen { address, source })?;
+
         let router = Router::start_for(Rc::clone(&self.sessions), registry.clone(), listener);
         tracing::info!(%address, "opened the listener of links");
         self.open.replace(Some(Open { address, router }));
         Ok(())
     }
 
-    /// Port of the open listener. `None` before the first link, and after a router that failed for good.
+    /// Returns the port of the open listener. `None` before the first link, and after a router that
+    /// failed for good.
     fn port(&self) -> Option<u16> {
         let open = self.open.borrow();
         open.as_ref().filter(|open| open.router.connected()).map(|open| open.address.port())
@@ -78,9 +83,10 @@ impl Links {
 
     /// Closes the listener and waits for the end of the router.
     pub(crate) async fn close(&self) {
+        // A link that is requested now must not open the listener again.
         self.is_closed.set(true);
         let Some(open) = self.open.take() else { return };
-        // It may have ended.
+        // The router's actor may have ended already.
         open.router.send(CloseRouter).await.ok();
     }
 }
@@ -93,7 +99,8 @@ pub(crate) struct LinkBuilder {
 }
 
 impl LinkBuilder {
-    /// Link to a port of a session. `None` if the session was deleted, or has no name for a host.
+    /// Returns the link to a port of a session. `None` if the session was deleted, or has no name
+    /// for a host.
     pub(crate) fn link(&self, session: &SessionId, port: u16) -> Option<String> {
         let name = self.names.of_session(session)?;
         Some(format!("http://{port}.{name}.localhost:{}", self.port))

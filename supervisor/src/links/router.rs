@@ -51,9 +51,12 @@ impl Router {
     fn descriptors(&self, ctx: &mut Context<Self>) -> io::Result<Vec<OwnedFd>> {
         let (ours, theirs) = packet_pair()?;
         let listener = self.listener.as_fd().try_clone_to_owned()?;
+
         let (sessions, registry) = (Rc::clone(&self.sessions), self.registry.clone());
+        // The pair of an earlier process may end after the next process was started.
         let generation = self.child.generation;
         let address = self.listener.local_addr()?;
+
         let serving = serve(RouterPair::watch(ours)?, address, sessions, registry);
         ctx.spawn(serving.into_actor(self).map(move |ended, actor, ctx| {
             // The end of the pair is the end of the process, which is handled elsewhere.
@@ -63,6 +66,7 @@ impl Router {
                 actor.broke(&error.to_string(), ctx);
             }
         }));
+
         Ok(vec![theirs, listener])
     }
 
@@ -85,6 +89,7 @@ impl Handler<CloseRouter> for Router {
 
     fn handle(&mut self, _: CloseRouter, ctx: &mut Self::Context) -> Self::Result {
         self.child.ending = Some(DrainReason::Shutdown);
+        // Requested before the drain, which may end the process at once.
         let gone = self.gone(OfRouter);
         if gone.is_some() {
             self.drain(OfRouter, ctx);
@@ -149,7 +154,7 @@ impl ChildActor<OfRouter> for Router {
         }
     }
 
-    /// Connections wait in the listener.
+    /// Returns true: connections wait in the listener, so a router is started again.
     fn has_waiters(&self, _: OfRouter) -> bool {
         true
     }
@@ -166,6 +171,7 @@ impl ChildActor<OfRouter> for Router {
                     self.broke("a pong without a ping", ctx);
                 }
             }
+            // The router is hostile: another frame is never ignored.
             _ => self.broke("a frame that a router may not send", ctx),
         }
     }
@@ -182,11 +188,12 @@ impl ChildActor<OfRouter> for Router {
             Some(ProcessExit::Signal(signal)) => Exit::Signal(signal),
             None => Exit::Signal(9),
         };
+
         let load = Load { in_flight: true, waiting: true };
         let (after, process, crash) = self.note_exit(OfRouter, exit, load, ctx);
         if let (Some(process), Some(cause), None) = (process, crash, self.child.ending) {
             let deaths = Rc::clone(&self.sessions.children.deaths);
-            // Not of this actor, which may end now.
+            // Not a future of this actor, which may end now.
             actix::spawn(async move {
                 let (pid, started) = (process.monitor_pid(), process.started);
                 let stderr = process.stderr_tail().await;
@@ -208,7 +215,7 @@ impl ChildActor<OfRouter> for Router {
 
     fn publish_status(&mut self, _: OfRouter) {}
 
-    /// It keeps the listener as long as the daemon runs.
+    /// Returns `None`: the process keeps the listener as long as the daemon runs.
     fn idle_deadline(&self, _: OfRouter) -> Option<Instant> {
         None
     }
@@ -220,11 +227,13 @@ impl Router {
             let cause = Cause::VersionMismatch { ours: PROXY_PROTOCOL, theirs: proto };
             return self.kill_for(OfRouter, cause, KillReason::Failed, ctx);
         }
+
         match self.child.lifecycle.on_hello(Instant::now()) {
             Hello::Ready => {}
             Hello::Late => return,
             Hello::Unexpected => return self.broke("a second hello", ctx),
         }
+
         let notes: Vec<String> =
             notes.iter().take(8).map(|note| stripped_line(note, MAX_TEXT)).collect();
         tracing::info!(?notes, "router ready");

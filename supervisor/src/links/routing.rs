@@ -54,17 +54,21 @@ pub(super) async fn serve(
             receive_with_descriptors(pair.get_ref(), &mut packet, MAX_DESCRIPTORS, &mut received);
         let mut received: Vec<ForeignSocket> =
             received.into_iter().map(ForeignSocket::new).collect();
+
         match read {
             Ok(0) => return Ok(()),
             Ok(n) => {
                 let ask = serde_json::from_slice(packet.get(..n).unwrap_or_default());
+                // Exactly one descriptor. The others are closed.
                 let client = received.pop().filter(|_| received.is_empty());
                 let (Ok(RouteAsk { id, name, port }), Some(client)) = (ask, client) else {
                     return Err(io::Error::other("a request that is not understood"));
                 };
+                // The router is hostile and could pass on any descriptor.
                 if !client.get().is_some_and(|client| is_accepted_by(client, listener)) {
                     return Err(io::Error::other("a descriptor other than a connection of a link"));
                 }
+
                 let result = pass_on(&name, port, client, &mut names, &sessions, &registry).await;
                 let answer = serde_json::to_vec(&RouteAnswer { id, result })?;
                 match send_with_descriptors(pair.get_ref(), &answer, &[]) {
@@ -80,19 +84,20 @@ pub(super) async fn serve(
     }
 }
 
-/// Whether a descriptor is a connection that came in at this address.
+/// Returns whether a descriptor is a connection that came in at this address.
 fn is_accepted_by(client: &OwnedFd, listener: SocketAddr) -> bool {
     let local = rustix::net::getsockname(client).ok();
     let local = local.and_then(|local| SocketAddr::try_from(local).ok());
     is_tcp_connection(client) && local == Some(listener)
 }
 
-/// Whether the process has ended, perhaps with unread answers.
+/// Returns whether the process has ended, perhaps with unread answers.
 fn has_ended(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
-/// Names of the sessions, kept until a session changes: any program of this machine can ask for one at any rate.
+/// Names of the sessions, kept until a session changes, because any program of this machine can ask
+/// for one at any rate.
 #[derive(Debug, Default)]
 struct NameCache(Option<(RegistrySnapshot, LinkNames)>);
 
@@ -118,7 +123,9 @@ async fn pass_on(
 ) -> Result<(), RouteRefusal> {
     // Without a registry the daemon is stopping.
     let names = names.names(registry).await.ok_or(RouteRefusal::Busy)?;
+
     let network = proxy_of(name, names, sessions).await?;
+
     let (reply, routed) = oneshot::channel();
     // An actor that has ended drops the connection, which the router still has.
     network.send(TellNetwork::Route { port, client, reply }).await.ok();
@@ -135,7 +142,9 @@ async fn proxy_of(
         Named::Several => return Err(RouteRefusal::Ambiguous),
         Named::Nothing => return Err(RouteRefusal::NoSession),
     };
+
     let entry = sessions.table.get(&id).ok_or(RouteRefusal::NoWorker)?;
+
     let (reply, opened) = oneshot::channel();
     entry.handle.send(TellSession::OpenNetwork(reply)).await.ok();
     opened.await.map_err(|_no_worker| RouteRefusal::NoWorker)

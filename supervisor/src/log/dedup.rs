@@ -50,9 +50,11 @@ impl RepeatFilter {
         if self.next_end.is_some_and(|end| end <= now) {
             self.end(|seen| PERIOD <= now.saturating_duration_since(seen.since));
         }
+
         if MAX_LINE_BYTES < line.len() {
             return self.to.line(line);
         }
+
         let key = self.hasher.hash_one(without_time(line));
         if let Some(seen) = self.seen.get_mut(&key) {
             seen.times += 1;
@@ -61,6 +63,7 @@ impl RepeatFilter {
                 self.to.line(line);
                 return;
             }
+
             seen.line.clear();
             seen.line.extend_from_slice(line);
             // Report a storm while it lasts, after 10, 100, 1000 … occurrences.
@@ -70,6 +73,7 @@ impl RepeatFilter {
             }
             return;
         }
+
         if MAX_REMEMBERED <= self.seen.len() {
             self.end(|_| true);
         }
@@ -103,6 +107,7 @@ impl Write for RepeatFilter {
 
 /// Returns the part after the first value, which is the time.
 fn without_time(line: &[u8]) -> &[u8] {
+    // The log writes the time as the first field, and no comma is in it.
     let comma = line.iter().position(|byte| *byte == b',').unwrap_or(0);
     line.get(comma..).unwrap_or(line)
 }

@@ -47,12 +47,15 @@ impl Missed {
         if has_failed {
             self.has_failed.store(true, Ordering::Relaxed);
         }
+
+        // Only the first missing call sets the beginning of the gap.
         if self.n_calls.fetch_add(1, Ordering::Relaxed) == 0 {
             self.since_ms.store(milliseconds(now), Ordering::Relaxed);
         }
     }
 
-    /// Counts a record that is lost.
+    /// Counts a record that is lost. The beginning of a call does not count: its end follows, and
+    /// is counted.
     fn unwritten(&self, line: &[u8]) {
         if memmem::find(line, RUNNING).is_none() {
             self.add(SystemTime::now(), true);
@@ -72,6 +75,7 @@ impl Missed {
     /// Forgets the calls of a gap that is in the journal now.
     fn recorded(&self, gap: JournalGap) {
         self.has_failed.store(false, Ordering::Relaxed);
+        // Calls that were missed after the gap was read belong to the next gap.
         if self.n_calls.fetch_sub(gap.n_calls, Ordering::Relaxed) != gap.n_calls {
             self.since_ms.store(gap.until_ms, Ordering::Relaxed);
         }
@@ -90,17 +94,17 @@ enum Files {
 }
 
 impl Journal {
-    /// The file of the user's answers.
+    /// Creates the journal of the user's answers. Opens nothing yet.
     pub(crate) fn of_approvals(path: PathBuf) -> Self {
         Self::of(Files::Rotating { path, max_bytes: APPROVALS_FILE_BYTES })
     }
 
-    /// The file of requests for hosts.
+    /// Creates the journal of requests for hosts. Opens nothing yet.
     pub(crate) fn of_network(path: PathBuf) -> Self {
         Self::of(Files::Rotating { path, max_bytes: NETWORK_FILE_BYTES })
     }
 
-    /// The files of calls.
+    /// Creates the journal of calls. Opens nothing yet.
     pub(crate) fn of_calls(dir: PathBuf, limits: JournalLimits) -> Self {
         Self::of(Files::Daily { dir, limits })
     }
@@ -117,9 +121,11 @@ impl Journal {
     /// Appends a record, with keys in its texts masked. Does not wait for the disk.
     pub(crate) fn add(&self, record: &impl Serialize) {
         let Ok(mut value) = serde_json::to_value(record) else { return };
+        // Masked before the queue, so that no key reaches the thread that writes.
         mask_value(&mut value);
         let Ok(mut line) = serde_json::to_vec(&value) else { return };
         line.push(b'\n');
+
         let (writer, _) = self.writer.get_or_init(|| {
             let records = match &self.files {
                 Files::Rotating { path, max_bytes } => {
@@ -140,10 +146,13 @@ impl Journal {
 
 /// Passes a line to the thread that writes. Counts it as missing if the queue is full.
 fn queue(line: &[u8], mut writer: NonBlocking, missed: &Missed) {
+    // The writer reports a dropped line by its counter only.
     let dropped = writer.error_counter();
     let n_dropped = dropped.dropped_lines();
+
     // Never fails: a full queue drops the line.
     drop(writer.write_all(line));
+
     if dropped.dropped_lines() != n_dropped {
         missed.unwritten(line);
     }
@@ -174,6 +183,7 @@ impl Write for Records {
             Self::Rotating(file) => file.line(line),
             Self::Daily { writer, missed } => {
                 if let Err(error) = daily_blocking(writer, missed, line) {
+                    // Only for the first of several: the disk may stay full for long.
                     if missed.n_calls.load(Ordering::Relaxed) == 0 {
                         tracing::warn!(%error, "cannot write the journal of calls");
                     }
@@ -181,6 +191,7 @@ impl Write for Records {
                 }
             }
         }
+
         Ok(line.len())
     }
 

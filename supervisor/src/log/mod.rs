@@ -42,7 +42,8 @@ impl LogControl {
         self.is_brief.store(is_brief, Ordering::Relaxed);
     }
 
-    /// Number of lines that are missing in the file, because of an error or a full queue.
+    /// Returns the number of lines that are missing in the file, because of an error or a full
+    /// queue.
     pub(crate) fn lines_dropped(&self) -> u64 {
         let late = u64::try_from(self.queue.dropped_lines()).unwrap_or(u64::MAX);
         self.failed.load(Ordering::Relaxed).saturating_add(late)
@@ -65,13 +66,16 @@ pub(crate) fn start(path: &Path, filter: &str, to_stderr: bool) -> (WorkerGuard,
     let (writer, guard) =
         NonBlockingBuilder::default().buffered_lines_limit(QUEUED_LINES).finish(file);
     let is_brief = Arc::<AtomicBool>::default();
+
     let control =
         LogControl { is_brief: Arc::clone(&is_brief), failed, queue: writer.error_counter() };
     let writer = writer.with_filter(move |metadata| {
         *metadata.level() <= Level::WARN || !is_brief.load(Ordering::Relaxed)
     });
+
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_unusable| "info".into());
     let builder = tracing_subscriber::fmt().json().flatten_event(true).with_env_filter(filter);
+
     // A second start in one process keeps the first log.
     drop(if to_stderr {
         builder.with_writer(writer.and(std::io::stderr)).try_init()
@@ -87,11 +91,13 @@ pub(crate) fn abort_on_panic(path: PathBuf) {
     std::panic::set_hook(Box::new(move |info| {
         let mut text = format!("panic: {info}").replace('\n', " ");
         text.truncate(text.floor_char_boundary(PANIC_BYTES));
+
         let line = serde_json::json!({
             "timestamp": jiff::Timestamp::now().to_string(),
             "level": "ERROR",
             "message": text,
         });
+
         // A failed write to the log or the terminal cannot be reported.
         if let Ok(mut file) = append_blocking(&path) {
             drop(writeln!(file, "{line}"));

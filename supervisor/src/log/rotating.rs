@@ -67,18 +67,23 @@ impl RotatingFile {
         let n_bytes = line.len() as u64;
         if FILE_CHECK_INTERVAL <= self.looked.elapsed() {
             self.looked = Instant::now();
+            // The next line goes to a new file at the path.
             if !self.has_its_name() {
                 self.file = None;
             }
         }
+
         if self.file.is_none() {
             let file = append_blocking(&self.path)?;
             self.bytes = file.metadata()?.len();
             self.file = Some(file);
         }
+
+        // An empty file takes a line of any length.
         if self.bytes != 0 && self.max_bytes < self.bytes.saturating_add(n_bytes) {
             self.rotate()?;
         }
+
         let Some(file) = &mut self.file else { return Err(io::ErrorKind::NotFound.into()) };
         // The written part of a truncated line counts.
         let written = file.write_all(line);
@@ -89,7 +94,7 @@ impl RotatingFile {
         written
     }
 
-    /// Whether the path still names the open file. The user may have deleted or moved it.
+    /// Returns whether the path still names the open file. The user may have deleted or moved it.
     fn has_its_name(&self) -> bool {
         let Some(Ok(ours)) = self.file.as_ref().map(File::metadata) else { return false };
         let named = std::fs::symlink_metadata(&self.path);
@@ -98,6 +103,7 @@ impl RotatingFile {
 
     /// Renames each file to the next number. The last file is replaced and thus deleted.
     fn rotate(&mut self) -> io::Result<()> {
+        // From the last to the first, so that no rename replaces a file that is still needed.
         for n in (1..=self.n_older).rev() {
             let from = if n == 1 { self.path.clone() } else { older(&self.path, n - 1) };
             #[expect(clippy::disallowed_methods, reason = "a log need not survive a power cut")]
@@ -106,6 +112,7 @@ impl RotatingFile {
                 _ => {}
             }
         }
+
         // If opening fails, the next line tries again.
         self.file = None;
         self.file = Some(append_blocking(&self.path)?);
@@ -114,7 +121,7 @@ impl RotatingFile {
     }
 }
 
-/// Path of the `n`th older file.
+/// Returns the path of the `n`th older file, the newest of which is 1.
 fn older(path: &Path, n: usize) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{n}"));

@@ -26,7 +26,7 @@ pub(crate) const BOUNDS: [(f64, &str); 14] = [
 /// Label for an unknown tool, because clients may send any name.
 const OTHER: &str = "other";
 
-/// Outcome of a call.
+/// Outcome of a call, as a label of its duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallOutcome {
     Ok,
@@ -112,17 +112,21 @@ impl CallLatencies {
         let tool = tools::find(tool).map_or(OTHER, |tool| tool.name);
         let series = self.0.iter().find(|it| it.tool == tool && it.outcome == outcome);
         let Some(series) = series else { return };
+
         let seconds = elapsed.as_secs_f64();
         let fits = BOUNDS.iter().position(|(bound, _)| seconds <= *bound);
+        // A reader may see a call in some counters only. The difference is gone at its next
+        // reading.
         if let Some(bucket) = fits.and_then(|at| series.buckets.get(at)) {
             bucket.fetch_add(1, Ordering::Relaxed);
         }
+
         series.count.fetch_add(1, Ordering::Relaxed);
         let us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         series.sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    /// The series with at least one call.
+    /// Returns the series with at least one call.
     pub(crate) fn histograms(&self) -> Vec<Histogram> {
         let of = |series: &LatencySeries| {
             let mut sum = 0_u64;

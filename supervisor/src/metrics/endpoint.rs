@@ -5,7 +5,7 @@ use quackd_remote::scrape::{Endpoint, Listening};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 
-/// One instance per daemon, on the actors' thread.
+/// State of the endpoint. One instance per daemon, on the actors' thread.
 #[derive(Debug, Default)]
 pub(crate) struct MetricsEndpoint(RefCell<EndpointState>);
 
@@ -65,6 +65,7 @@ impl MetricsEndpoint {
                 ),
             },
         };
+
         let hint = hint.map(str::to_owned);
         Some(Check { name: "metrics".to_owned(), status, message, hint })
     }

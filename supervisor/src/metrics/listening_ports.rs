@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 
-/// Most bytes of each list of the kernel. Listening sockets come first, about 400 of them fit.
+/// Maximum number of bytes that are read of each list of the kernel. Listening sockets come first,
+/// about 400 of them fit.
 const MAX_LIST: u64 = 64 * 1024;
 
 /// State of a listening socket in the list.
@@ -20,13 +21,16 @@ pub(crate) fn listening_ports_blocking(pid: u32, own: &[u16]) -> Vec<u16> {
         let file = File::open(format!("/proc/{pid}/net/{list}"));
         file.and_then(|file| file.take(MAX_LIST).read_to_string(&mut text)).map(|_length| text)
     };
+
     // The process may have exited.
     let lists = ["tcp", "tcp6"].into_iter().filter_map(|list| read(list).ok());
+
     let all: BTreeSet<u16> = lists.flat_map(|text| ports(&text)).collect();
     all.into_iter().filter(|port| !own.contains(port)).take(MAX_SERVERS).collect()
 }
 
 fn ports(list: &str) -> Vec<u16> {
+    // The first field is the number of the line.
     let port = |line: &str| {
         let mut fields = line.split_ascii_whitespace().skip(1);
         let (local, _remote, state) = (fields.next()?, fields.next()?, fields.next()?);

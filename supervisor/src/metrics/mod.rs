@@ -9,7 +9,7 @@ pub(crate) mod prometheus_text;
 use crate::metrics::call_latency::CallLatencies;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// One instance per daemon.
+/// All counters. One instance per daemon, shared by its threads.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     /// Clients connected now.
@@ -50,7 +50,7 @@ pub(crate) struct Metrics {
     pub(crate) calls: CallLatencies,
 }
 
-/// A value that only grows.
+/// A value that only grows, and starts at 0 with the daemon.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -81,7 +81,7 @@ impl Gauge {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// The caller must not subtract more than was added.
+    /// Subtracts `n`. The caller must not subtract more than was added.
     pub(crate) fn subtract(&self, n: usize) {
         self.0.fetch_sub(n, Ordering::Relaxed);
     }

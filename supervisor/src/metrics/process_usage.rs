@@ -26,23 +26,27 @@ pub(crate) struct Usage {
 /// Reads `/proc`. All fields are `None` on other systems. For the blocking pool.
 pub(crate) fn own_usage_blocking() -> Usage {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+
     // The list contains the descriptor of the directory itself.
     let open_files =
         std::fs::read_dir("/proc/self/fd").ok().map(|found| found.count().saturating_sub(1));
+
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let cpu_ms = ProcStat::parse(&stat).map(|stat| ticks_to_ms(stat.own_ticks));
     Usage { resident_kb: resident_kb(&status), open_files, cpu_ms }
 }
 
-/// Resident memory of another process in KiB, if the system reports it. For display, and for the blocking pool.
+/// Returns the resident memory of another process in KiB, if the system reports it. For display,
+/// and for the blocking pool.
 pub(crate) fn resident_kb_blocking(pid: u32) -> Option<u64> {
     resident_kb(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
 
-/// Most processes between a worker and its monitor.
+/// Maximum number of generations between a worker and its monitor.
 const MAX_DEPTH: usize = 4;
 
-/// Whether a process is a descendant of another one. For the blocking pool.
+/// Returns whether a process is a descendant of another one, at most [`MAX_DEPTH`] generations
+/// below. For the blocking pool.
 pub(crate) fn is_below_blocking(pid: u32, ancestor: u32) -> bool {
     let parent = |pid: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -77,9 +81,12 @@ struct ProcStat {
 impl ProcStat {
     /// Parses `/proc/<pid>/stat`. The program's name is in parentheses and may contain any character.
     fn parse(text: &str) -> Option<Self> {
+        // The last parenthesis: the name may contain others.
         let (_, rest) = text.rsplit_once(')')?;
+
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+
         let ticks: Vec<u64> = TICKS.filter_map(number).collect();
         Some(Self {
             parent: u32::try_from(number(PARENT)?).ok()?,
@@ -120,6 +127,8 @@ impl ProcessTable {
         let mut seen = HashSet::new();
         let mut left: Vec<u32> = roots.into_iter().collect();
         while let Some(pid) = left.pop() {
+            // A process id can be used again while the list is read, so the table may have a
+            // circle.
             if self.stats.contains_key(&pid) && seen.insert(pid) {
                 left.extend(self.children.get(&pid).into_iter().flatten());
             }
@@ -136,6 +145,7 @@ impl ProcessTable {
             ticks = ticks.saturating_add(stat.ticks);
             pages = pages.saturating_add(stat.pages);
         }
+
         usage.cpu_ms = ticks_to_ms(ticks);
         let page_kb = u64::try_from(rustix::param::page_size()).unwrap_or(4096) / 1024;
         usage.rss_kb = pages.saturating_mul(page_kb);

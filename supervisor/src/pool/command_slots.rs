@@ -1,7 +1,7 @@
 //! Command slots: limits how many commands run at the same time over all sessions.
 //!
-//! Keeps the number of running commands and background jobs of each session, and the queue of waiting calls. The
-//! The sessions use it on the actors' thread. No function blocks.
+//! Keeps the number of running commands and background jobs of each session, and the queue of
+//! waiting calls. The sessions use it on the actors' thread. No function blocks.
 //!
 //! Fairness: the last quarter of the slots is reserved for sessions that hold few, so that a session with many commands
 //! cannot exhaust all slots. A free slot goes to the waiting session that holds fewest, then to the longest wait.
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use tokio::sync::oneshot;
 
-/// One instance per daemon. Clones share its state.
+/// Handle to the command slots. One instance per daemon. Clones share its state.
 #[derive(Debug, Clone)]
 pub(crate) struct CommandSlots(Rc<RefCell<SlotTable>>);
 
@@ -70,13 +70,17 @@ impl CommandSlots {
     /// Requests a slot. Queues the request if none is free, or if the session already waits for one.
     pub(crate) fn acquire(&self, session: &SessionId) -> SlotRequest {
         let mut table = self.0.borrow_mut();
+        // Receivers of canceled calls are dropped without notice.
         table.waiting.retain(|waiting| !waiting.given.is_closed());
+
+        // A session's calls start in the order of their arrival.
         let is_anyone_before = table.waiting.iter().any(|waiting| waiting.session == *session);
         if !is_anyone_before && table.has_slot_for(session) {
             table.take(session);
             drop(table);
             return SlotRequest::Granted(self.slot(session));
         }
+
         let (given, queued) = oneshot::channel();
         table.waiting.push(SlotWaiter { session: session.clone(), given });
         SlotRequest::Queued(queued)
@@ -117,6 +121,7 @@ impl CommandSlots {
     /// Hands free slots to waiting calls.
     fn grant_free_slots(&self) {
         loop {
+            // Borrowed for this line only: sending may drop a slot, which borrows the table again.
             let next = self.0.borrow_mut().next_waiting();
             let Some(SlotWaiter { session, given }) = next else { return };
             // If the receiver is gone, dropping the slot returns it and the next waiter gets it.
@@ -154,6 +159,7 @@ impl SlotTable {
     fn next_waiting(&mut self) -> Option<SlotWaiter> {
         self.waiting.retain(|waiting| !waiting.given.is_closed());
         let can_go = |(_, waiting): &(usize, &SlotWaiter)| self.has_slot_for(&waiting.session);
+
         // Among equals, `min_by_key` returns the first, which waited longest.
         let (index, _) = self
             .waiting
@@ -161,6 +167,7 @@ impl SlotTable {
             .enumerate()
             .filter(can_go)
             .min_by_key(|(_, waiting)| self.held_by(&waiting.session))?;
+
         let next = self.waiting.remove(index);
         self.take(&next.session);
         Some(next)
@@ -169,6 +176,7 @@ impl SlotTable {
 
 impl Drop for CommandSlot {
     fn drop(&mut self) {
+        // Counted first, so that the freed slot is one of those that are granted.
         self.slots.0.borrow_mut().give_back(&self.session);
         self.slots.grant_free_slots();
     }

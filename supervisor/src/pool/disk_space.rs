@@ -39,28 +39,30 @@ impl DiskSpace {
         Self { dir, log, min_free_bytes, room, is_low, cleanup_due, permit }
     }
 
-    /// Bytes that must be free before a worker writes a spill file.
+    /// Returns the bytes that must be free before a worker writes a spill file. Fewer than
+    /// configured on a small disk.
     pub(crate) fn min_free(&self) -> u64 {
         self.room.get().map_or(self.min_free_bytes, |room| room.needed(self.min_free_bytes))
     }
 
-    /// Whether the disk is almost full, so that optional files are not written.
+    /// Returns whether the disk is almost full, so that optional files are not written.
     pub(crate) fn is_low(&self) -> bool {
         self.is_low.get()
     }
 
-    /// Result of the last check; `None` before it, and where the system does not report free space.
+    /// Returns the result of the last check; `None` before it, and where the system does not report
+    /// free space.
     pub(crate) fn describe(&self) -> Option<DiskInfo> {
         let room = self.room.get()?;
         Some(DiskInfo { free_bytes: room.free, total_bytes: room.total, low: self.is_low.get() })
     }
 
-    /// Lines that are missing in the log.
+    /// Returns the number of lines that are missing in the log because the disk was full.
     pub(crate) fn log_lines_dropped(&self) -> u64 {
         self.log.lines_dropped()
     }
 
-    /// Whether the disk became low since the last call.
+    /// Returns whether the disk became low since the last call. Resets it.
     pub(crate) fn take_cleanup_due(&self) -> bool {
         self.cleanup_due.take()
     }
@@ -68,12 +70,16 @@ impl DiskSpace {
     /// Checks now. Keeps the last result if the check hangs or another one is running.
     pub(crate) async fn check(&self) {
         let Ok(permit) = Arc::clone(&self.permit).try_acquire_owned() else { return };
+
         let dir = self.dir.clone();
         let checking = actix_rt::task::spawn_blocking(move || {
             let room = DiskRoom::of_blocking(&dir);
+            // In the thread: the permit of a check that hangs stays taken although its future is
+            // dropped.
             drop(permit);
             room
         });
+
         match tokio::time::timeout(CHECK_TIMEOUT, checking).await {
             Ok(Ok(Ok(room))) => self.found(room),
             Ok(Ok(Err(error))) => {
@@ -88,6 +94,7 @@ impl DiskSpace {
         self.room.set(Some(room));
         let was_low = self.is_low.get();
         let is_low = room.is_low(self.min_free_bytes, was_low);
+
         self.is_low.set(is_low);
         if is_low != was_low {
             let (free, needed) = (room.free, room.needed(self.min_free_bytes));
@@ -96,6 +103,7 @@ impl DiskSpace {
                 tracing::warn!(free, needed, "disk almost full, spill files disabled");
             }
             self.log.set_warnings_only(is_low);
+            // After the change of the level, which would otherwise suppress this line.
             if !is_low {
                 tracing::info!(free, "disk space recovered");
             }
@@ -110,14 +118,17 @@ impl DiskSpace {
             message,
             hint: hint.map(str::to_owned),
         };
+
         let dropped = match self.log_lines_dropped() {
             0 => String::new(),
             n => format!("; {n} lines are missing in the log"),
         };
+
         let Some(room) = self.room.get() else {
             let message = format!("free disk space unknown{dropped}");
             return check(CheckStatus::Ok, message, None);
         };
+
         let free = mebibytes_of(room.free);
         if self.is_low.get() {
             let needed = mebibytes_of(room.needed(self.min_free_bytes));
@@ -131,6 +142,7 @@ impl DiskSpace {
                 Some("free disk space; `quack gc -n` lists what can be deleted"),
             );
         }
+
         let last = note.map_or_else(String::new, |note| format!("; {note}"));
         check(CheckStatus::Ok, format!("{free} MiB free{last}{dropped}"), None)
     }

@@ -1,4 +1,5 @@
-//! Resources that all sessions share: the table of sessions with the slots of their processes, command slots, disk space and networks.
+//! Resources that all sessions share: the table of sessions with the slots of their processes,
+//! command slots, disk space and networks.
 
 pub(crate) mod command_slots;
 pub(crate) mod disk_space;

@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Most hosts with totals. Requests for more are counted together.
+/// Maximum number of hosts with totals per session. Requests for more are counted together.
 const MAX_HOSTS: usize = 512;
 
 /// Name under which the requests for more hosts are counted.
 const OTHER_HOSTS: &str = "(other hosts)";
 
-/// Time in which an equal denial causes no second event.
+/// Time in which an equal denial causes no second event, because programs repeat refused requests.
 const SAME_DENIAL: Duration = Duration::from_secs(5);
 
 /// Most events of one session in 1 s. More would push its other events out of the ring. The list of requests has all
@@ -36,7 +36,7 @@ const MAX_HOST_BYTES: usize = 256;
 pub(crate) struct TransparentPorts(Option<Vec<u16>>);
 
 impl TransparentPorts {
-    /// The ports of these rules, as far as their number is allowed.
+    /// Returns the ports of these rules, at most [`MAX_TRANSPARENT_PORTS`] with the usual ones.
     pub(crate) fn of(rules: &Rules, is_on: bool) -> Self {
         Self(is_on.then(|| Self::in_rules(rules)))
     }
@@ -47,12 +47,13 @@ impl TransparentPorts {
         ports.into_iter().filter(is_more).take(MAX_TRANSPARENT_PORTS - USUAL_PORTS.len()).collect()
     }
 
-    /// The list for a worker.
+    /// Returns the list that a worker gets when it starts.
     pub(crate) fn list(&self) -> Option<Vec<u16>> {
         self.0.clone()
     }
 
-    /// Whether a worker with these ports serves all that the rules name.
+    /// Returns whether a worker with these ports serves all that the rules name. If not, the worker
+    /// is replaced.
     pub(crate) fn serve(&self, rules: &Rules) -> bool {
         let are_all =
             |known: &Vec<u16>| Self::in_rules(rules).iter().all(|port| known.contains(port));
@@ -87,12 +88,12 @@ struct NetworkLog {
 }
 
 impl SessionNetworks {
-    /// Network of a session. Creates it first if necessary.
+    /// Returns the network of a session. Creates it first if necessary.
     pub(crate) fn of(&self, session: &SessionId) -> Rc<SessionNetwork> {
         Rc::clone(self.0.borrow_mut().entry(session.clone()).or_default())
     }
 
-    /// Network of a session that has used one.
+    /// Returns the network of a session; `None` if the session has not used one.
     pub(crate) fn get(&self, session: &SessionId) -> Option<Rc<SessionNetwork>> {
         self.0.borrow().get(session).cloned()
     }
@@ -102,7 +103,7 @@ impl SessionNetworks {
         self.0.borrow_mut().remove(session);
     }
 
-    /// All sessions with their forwards.
+    /// Returns the forwards of all sessions.
     pub(crate) fn forwards(&self) -> Vec<(SessionId, ForwardInfo)> {
         let all = self.0.borrow();
         let of = |(session, network): (&SessionId, &Rc<SessionNetwork>)| {
@@ -127,7 +128,8 @@ impl SessionNetwork {
         entries.into_iter().filter_map(|entry| log.add(cut(entry), &at, now)).collect()
     }
 
-    /// Requests after the number `after`, the totals of all hosts, and the number of lost entries.
+    /// Returns the requests after the number `after`, the totals of all hosts, the number of the
+    /// last request, and the number of lost entries.
     pub(crate) fn report(&self, after: u64) -> (Vec<NetworkRequest>, Vec<HostTotals>, u64, u64) {
         let log = self.log.borrow();
         let requests = log.requests.iter().filter(|request| after < request.number).cloned();
@@ -139,11 +141,13 @@ impl NetworkLog {
     fn add(&mut self, entry: LogEntry, at: &str, now: Instant) -> Option<LogEntry> {
         self.last += 1;
         self.count(&entry, at);
+
         if self.requests.len() == MAX_NETWORK_LOG {
             self.requests.pop_front();
         }
         let request = NetworkRequest { number: self.last, at: at.to_owned(), entry: entry.clone() };
         self.requests.push_back(request);
+
         let is_news = matches!(entry.verdict, Verdict::Denied(_)) && self.is_news(&entry, now);
         is_news.then_some(entry)
     }
@@ -154,26 +158,33 @@ impl NetworkLog {
         let totals = self.hosts.entry(host.to_owned()).or_default();
         host.clone_into(&mut totals.host);
         at.clone_into(&mut totals.last_at);
+
         let counter = match entry.verdict {
             Verdict::Allowed => &mut totals.allowed,
             Verdict::Denied(_) => &mut totals.denied,
             Verdict::Failed(_) => &mut totals.failed,
         };
+
+        // Saturating: the numbers come from a proxy, which is hostile.
         *counter = counter.saturating_add(entry.count.into());
         totals.sent = totals.sent.saturating_add(entry.sent);
         totals.received = totals.received.saturating_add(entry.received);
     }
 
     fn is_news(&mut self, entry: &LogEntry, now: Instant) -> bool {
+        // In the order of their times, so only the first ones can be too old.
         while self.told.front().is_some_and(|(_, _, at)| SAME_DENIAL < now.duration_since(*at)) {
             self.told.pop_front();
         }
+
         let (since, n) = self.events.unwrap_or((now, 0));
         let is_over = EVENTS_TIME <= now.duration_since(since);
         let (since, n) = if is_over { (now, 0) } else { (since, n) };
+        // Not remembered as sent, so the denial causes an event when it is repeated later.
         if n == MAX_EVENTS {
             return false;
         }
+
         let is_told =
             self.told.iter().any(|(host, port, _)| *host == entry.host && *port == entry.port);
         if !is_told {
@@ -187,6 +198,7 @@ impl NetworkLog {
     }
 }
 
+// A proxy may send any text.
 fn cut(entry: LogEntry) -> LogEntry {
     let plain = |text: &str| stripped_line(text, MAX_HOST_BYTES);
     LogEntry { host: plain(&entry.host), rule: entry.rule.as_deref().map(plain), ..entry }

@@ -1,8 +1,8 @@
 //! The table of sessions, with the published state of each, and the slots of their processes.
 //!
-//! The session's actor publishes snapshots; every view and the eviction read them. If another session needs a slot or
-//! memory is low, the process that was idle longest is evicted, never one that is busy or pinned: the actor makes the
-//! final decision. The next call starts it again. `H` is the type of its address.
+//! The session's actor publishes snapshots; every view and the eviction read them. If another
+//! session needs a slot or memory is low, the process that was idle longest is evicted, never one
+//! that is busy or pinned: the actor makes the final decision. The next call starts it again.
 
 use super::snapshot::{ProcessSnapshot, SessionSnapshot, Stage};
 use crate::children::{EvictionReason, Manage, ProcessKind, Request};
@@ -20,7 +20,8 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(1500);
 impl ProcessKind {
     const ALL: [Self; 2] = [Self::Worker, Self::Agent];
 
-    /// Whether a process keeps its slot until it has exited. The slot of an agent is free when it was asked to exit.
+    /// Returns whether a process keeps its slot until it has exited. The slot of an agent is free
+    /// when it was asked to exit, because no start waits for the exit of an agent.
     fn keeps_slot(self) -> bool {
         self == Self::Worker
     }
@@ -37,7 +38,8 @@ impl ProcessKind {
 #[derive(Debug)]
 pub(crate) struct Full(pub(crate) usize);
 
-/// One session that was used since the daemon started.
+/// Entry of one session that was used since the daemon started. `H` is the type of the actor's
+/// address.
 #[derive(Debug)]
 pub(crate) struct SessionEntry<H> {
     pub(crate) id: SessionId,
@@ -48,7 +50,7 @@ pub(crate) struct SessionEntry<H> {
     snapshot: RefCell<Rc<SessionSnapshot>>,
 }
 
-/// One process of a session, as the slots see it.
+/// One process of a session, for counting slots.
 #[derive(Debug, Default)]
 struct Seat {
     holds_slot: Cell<bool>,
@@ -116,12 +118,13 @@ impl<H> SessionTable<H> {
         self.entries.borrow().values().cloned().collect()
     }
 
-    /// State of a session, also of one that nothing has used.
+    /// Returns the state of a session, also of one that nothing has used.
     pub(crate) fn snapshot(&self, session: &SessionId) -> Rc<SessionSnapshot> {
         self.get(session).map(|entry| entry.snapshot()).unwrap_or_default()
     }
 
-    /// Removes a session.
+    /// Removes a deleted session. Wakes the callers that wait for a slot, because its slots are
+    /// free.
     pub(crate) fn remove(&self, session: &SessionId) {
         self.entries.borrow_mut().remove(session);
         self.left.notify_waiters();
@@ -145,8 +148,11 @@ impl<H> SessionTable<H> {
         let Some(entry) = entry.upgrade() else { return };
         let mut snapshot = entry.snapshot.borrow_mut();
         Rc::make_mut(&mut snapshot).change(change);
+
         let seat = entry.seat(kind);
+        // The actor has published since a request to evict, so the request no longer counts.
         seat.is_asked.set(false);
+
         let is_freed = kind.of(&snapshot).stage == Stage::Gone && seat.holds_slot.replace(false);
         // Another wake-up would evict one process too many.
         if is_freed && kind.keeps_slot() {
@@ -154,7 +160,7 @@ impl<H> SessionTable<H> {
         }
     }
 
-    /// Whether the session's processes are exempt from eviction.
+    /// Returns whether the session's processes are exempt from eviction.
     pub(crate) fn is_pinned(&self, session: &SessionId) -> bool {
         self.pinned.borrow().contains(session)
     }
@@ -197,18 +203,22 @@ impl<H> SessionTable<H> {
         let is_leaving = |entry: &Rc<SessionEntry<H>>| {
             entry.seat(kind).is_asked.get() || kind.of(&entry.snapshot()).stage == Stage::Leaving
         };
+        // The session's own slot is not counted: a process that starts again takes it over.
         let holders = || entries.values().filter(|entry| entry.id != *session && holds(entry));
         let taken = holders().filter(|entry| kind.keeps_slot() || !is_leaving(entry)).count();
+
         if taken < max {
             if let Some(entry) = entries.get(session) {
                 entry.seat(kind).holds_slot.set(true);
             }
             return AcquireStep::Taken;
         }
+
         let free = self.evictable().into_iter();
         let mut free = free.filter(|(_, entry, of)| *of == kind && holds(entry));
         match free.next() {
             Some((_, oldest, _)) => {
+                // Set at once, so that another caller does not choose the same process.
                 oldest.seat(kind).is_asked.set(true);
                 AcquireStep::Ask(oldest)
             }
@@ -217,11 +227,12 @@ impl<H> SessionTable<H> {
         }
     }
 
-    /// Processes that may be evicted, the longest idle first.
+    /// Returns the processes that may be evicted, the longest idle first.
     fn evictable(&self) -> Vec<Evictable<H>> {
         let mut free: Vec<Evictable<H>> = Vec::new();
         for entry in self.all() {
             let snapshot = entry.snapshot();
+
             for kind in ProcessKind::ALL {
                 let process = kind.of(&snapshot);
                 let is_here = process.stage == Stage::Here && !entry.seat(kind).is_asked.get();
@@ -237,7 +248,7 @@ impl<H> SessionTable<H> {
         free
     }
 
-    /// Number of processes that could be evicted now.
+    /// Returns the number of processes that could be evicted now.
     pub(crate) fn n_evictable(&self) -> usize {
         self.evictable().len()
     }
@@ -271,7 +282,7 @@ impl<H> SessionTable<H> {
         }
     }
 
-    /// Whether any process runs or is starting.
+    /// Returns whether any process runs or is starting.
     pub(crate) fn is_any_live(&self) -> bool {
         let entries = self.entries.borrow();
         entries.values().any(|entry| entry.seats.iter().any(|seat| seat.holds_slot.get()))

@@ -139,7 +139,7 @@ impl ProcessSnapshot {
         }
     }
 
-    /// Whether a process runs or is being started.
+    /// Returns whether a process runs or is being started.
     pub(crate) fn is_alive(&self) -> bool {
         self.stage != Stage::Gone && self.child.has_process
     }
@@ -176,7 +176,7 @@ impl Default for AgentSnapshot {
 }
 
 impl WorkerSnapshot {
-    /// State for clients.
+    /// Returns the state of the worker for clients. `Busy` if it has calls.
     pub(crate) fn state(&self) -> ProcessState {
         match self.process.child.state() {
             ProcessState::Ready if self.calls.iter().any(|call| call.is_sent) => ProcessState::Busy,
@@ -184,32 +184,36 @@ impl WorkerSnapshot {
         }
     }
 
-    /// Whether the worker runs or is starting. A slow start also counts.
+    /// Returns whether the worker runs or is starting. A slow start also counts.
     pub(crate) fn is_up(&self) -> bool {
         let child = &self.process.child;
         child.monitor_pid.is_some() || child.state() == ProcessState::Starting
     }
 
-    /// Work that the end of the session would interrupt.
+    /// Returns the work that the end of the session would interrupt.
     pub(crate) fn running(&self) -> RunningWork {
         RunningWork { calls: self.calls.len(), jobs: self.jobs.len() }
     }
 
-    /// Whether commands of the running worker reach the hosts of rules only.
+    /// Returns whether commands of the running worker reach the hosts of rules only.
     pub(crate) fn has_hosts(&self) -> bool {
         let mode = self.policy.as_ref().map(|policy| policy.network_mode());
         self.has_sockets() && mode == Some(NetworkMode::Hosts)
     }
 
-    /// Whether the running worker has passed on its sockets, so that a proxy can serve hosts.
+    /// Returns whether the running worker has passed on its sockets, so that a proxy can serve
+    /// hosts.
     pub(crate) fn has_sockets(&self) -> bool {
         self.hello.as_ref().is_some_and(|hello| hello.sandbox.hosts)
     }
 
-    /// Whether the running worker's policy differs from the requested one.
+    /// Returns whether the running worker must be replaced, because it does not enforce the policy
+    /// `wanted`.
     pub(crate) fn is_outdated(&self, wanted: &Policy, rules: &Rules) -> bool {
+        // A worker in use is not replaced for missing ports.
         let is_used = !self.jobs.is_empty() || self.calls.iter().any(|call| call.is_sent);
         let has_proxy = self.has_sockets() && (is_used || self.ports.serve(rules));
+
         let given = self.policy.as_ref();
         self.process.child.has_process
             && given.is_some_and(|given| !quackd_policy::confines_like(given, wanted, has_proxy))
@@ -217,7 +221,8 @@ impl WorkerSnapshot {
 }
 
 impl AgentSnapshot {
-    /// The announcements of open dialogs that a follower does not get if it starts with event `next`.
+    /// Returns the announcements of open dialogs that a follower does not get if it starts with
+    /// event `next`.
     pub(crate) fn dialogs_before(&self, next: u64) -> Vec<Bytes> {
         let earlier = self.dialogs.iter().filter(|(seq, _)| *seq < next);
         earlier.map(|(_, line)| line.clone()).collect()
@@ -225,12 +230,13 @@ impl AgentSnapshot {
 }
 
 impl SessionSnapshot {
-    /// Whether the session has a process.
+    /// Returns whether the session has a process.
     pub(crate) fn is_running(&self) -> bool {
         self.worker.process.child.monitor_pid.is_some() || self.agent.process.is_alive()
     }
 
-    /// Status of the session.
+    /// Returns the status of the session and its reason. A question to the user comes before any
+    /// activity.
     pub(crate) fn status(&self, pinned: bool, now: Instant) -> StatusInfo {
         let dominant = self.dominant();
         StatusInfo {
@@ -339,6 +345,7 @@ impl Activity {
                     1 => Some(format!("1 {one}")),
                     n => Some(format!("{n} {many}")),
                 };
+
                 let turn = turn.then(|| "a turn".to_owned());
                 let calls = count(calls, "call", "calls");
                 let jobs = count(jobs, "background job", "background jobs");

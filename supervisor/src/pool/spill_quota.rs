@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Minimum pause between two checks.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Interval of the checks without a reported write.
+/// Interval of the checks without a reported write, because background jobs may write at any time.
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// One instance per daemon. Clones share its state.
@@ -40,12 +40,13 @@ impl SpillQuota {
 
     /// Schedules a check, because a spill file may have been written.
     pub(crate) fn notify_write(&self) {
+        // A report during a check is kept, and causes the next check.
         self.0.changed.notify_one();
         if !self.0.is_watched.replace(true) {
             let inner = Rc::clone(&self.0);
             actix::spawn(async move {
                 loop {
-                    // Check after a minute without a report, because a job may still write.
+                    // A timeout also leads to a check, because a job may still write.
                     drop(tokio::time::timeout(MINUTE, inner.changed.notified()).await);
                     inner.trim().await;
                     tokio::time::sleep(PAUSE).await;

@@ -41,10 +41,12 @@ impl Registry {
         if self.draining || self.state.held.contains(&record) {
             return;
         }
+
         let held = &mut Arc::make_mut(&mut self.state).held;
         if MAX_HELD <= held.len() {
             held.remove(0);
         }
+
         held.push(record);
         drop(self.save(ctx));
     }
@@ -53,7 +55,7 @@ impl Registry {
     /// disk.
     fn agent_report(&mut self, report: AgentReport, ctx: &mut Context<Self>) -> Option<String> {
         let AgentReport { session, session_file, session_name } = report;
-        let found = self.metadata.sessions.iter().position(|one| one.id == session)?;
+        let found = self.metadata.sessions.iter().position(|known| known.id == session)?;
         let known = self.metadata.sessions.get(found)?;
         let file = session_file.filter(|file| *file != known.pi_session_file);
         let name =
@@ -62,6 +64,7 @@ impl Registry {
         if file.is_none() && name.is_none() || self.draining {
             return Some(shown);
         }
+
         let session = Arc::make_mut(&mut self.metadata).sessions.get_mut(found)?;
         if let Some(file) = file {
             session.pi_session_file = file;

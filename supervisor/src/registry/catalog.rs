@@ -44,9 +44,11 @@ pub(crate) fn find<'a>(metadata: &'a Metadata, reference: &str) -> Option<&'a Sh
     if let Some(exact) = metadata.sessions.iter().find(|s| s.id.as_str() == reference) {
         return Some(exact);
     }
-    let wanted = reference.to_lowercase();
-    only(metadata.sessions.iter().filter(|s| s.name.to_lowercase() == wanted)).or_else(|| {
-        only(metadata.sessions.iter().filter(|s| s.name.to_lowercase().starts_with(&wanted)))
+
+    // An exact name wins over longer names that start with it.
+    let lowered = reference.to_lowercase();
+    only(metadata.sessions.iter().filter(|s| s.name.to_lowercase() == lowered)).or_else(|| {
+        only(metadata.sessions.iter().filter(|s| s.name.to_lowercase().starts_with(&lowered)))
     })
 }
 
@@ -111,6 +113,7 @@ pub(crate) fn attach(
         let made = add_session(Arc::make_mut(metadata), path, None, activate, fresh)?;
         return Ok((made, true));
     };
+
     let id = session.id.clone();
     let changed = activate && set_active(metadata, &id);
     let data = attached(metadata, &id).ok_or(MethodError::WorkspaceUnknown)?;
@@ -139,6 +142,7 @@ pub(crate) fn add_session(
     fresh: Fresh,
 ) -> Result<AttachData, MethodError> {
     let known = metadata.workspaces.iter().find(|w| w.path == path);
+
     // All checks come before the first change.
     if MAX_SESSIONS <= metadata.sessions.len() {
         return Err(MethodError::TooManySessions(metadata.sessions.len()));
@@ -146,6 +150,7 @@ pub(crate) fn add_session(
     if known.is_none() && MAX_SESSIONS <= metadata.workspaces.len() {
         return Err(MethodError::TooManySessions(metadata.workspaces.len()));
     }
+
     let workspace_id =
         known.map_or_else(|| WorkspaceId(quackd_home::workspace_id(path)), |w| w.id.clone());
     let of_workspace = metadata.sessions.iter().filter(|s| s.workspace_id == workspace_id);
@@ -154,6 +159,7 @@ pub(crate) fn add_session(
         Some(name) => checked_name(name, &taken)?,
         None => next_name(&taken),
     };
+
     if known.is_none() {
         let workspace = Workspace {
             id: workspace_id.clone(),
@@ -164,6 +170,7 @@ pub(crate) fn add_session(
         };
         metadata.workspaces.push(workspace.into());
     }
+
     let id = fresh.session_id.clone();
     let session = Session {
         id: fresh.session_id,
@@ -176,6 +183,7 @@ pub(crate) fn add_session(
         other: Map::new(),
     };
     metadata.sessions.push(session.into());
+
     if activate {
         set_active_in(metadata, &id);
     }
@@ -239,6 +247,7 @@ fn set_active_in(metadata: &mut Metadata, id: &SessionId) {
     {
         workspace.last_active_session_id = Some(id.clone());
     }
+
     metadata.active_voice_session_id = Some(id.clone());
 }
 
@@ -251,6 +260,7 @@ pub(crate) fn activate(
         .ok_or_else(|| MethodError::SessionNotFound(reference.to_owned()))?;
     let workspace = workspace_of(metadata, session)
         .ok_or_else(|| MethodError::WorkspaceNotFound(session.id.0.clone()))?;
+
     let data = ActivateData {
         session: ActivatedSession {
             id: session.id.clone(),
@@ -259,6 +269,7 @@ pub(crate) fn activate(
         },
         workspace: AttachedWorkspace { id: workspace.id.clone(), path: workspace.path.clone() },
     };
+
     let changed = set_active(metadata, &data.session.id);
     Ok((data, changed))
 }
@@ -276,11 +287,13 @@ pub(crate) fn delete(metadata: &mut Metadata, id: &SessionId) -> Option<Attached
         .rev()
         .max_by(|a, b| a.last_active_at.cmp(&b.last_active_at))
         .map(|s| s.id.clone());
+
     for workspace in &mut metadata.workspaces {
         if workspace.last_active_session_id.as_ref() == Some(id) {
             workspace.last_active_session_id.clone_from(&successor);
         }
     }
+
     if metadata.active_voice_session_id.as_ref() == Some(id) {
         metadata.active_voice_session_id = successor;
     }

@@ -48,26 +48,36 @@ impl Claim {
         let hello = client.hello().ok_or(MethodError::NoHello)?;
         client.claims.retain(metadata.sessions.iter().map(|session| &session.id));
         let base = session_name(&hello.client.name);
+
         let workspace = metadata.workspaces.iter().find(|workspace| workspace.path == path);
         let here = metadata
             .sessions
             .iter()
-            .filter(|session| workspace.is_some_and(|it| it.id == session.workspace_id));
+            .filter(|session| workspace.is_some_and(|known| known.id == session.workspace_id));
         let fits = |id: &SessionId| {
             let known = state.sessions.get(id);
             known.is_some_and(|known| known.isolated.is_some()) == self.isolated
         };
-        let own = here.clone().find(|it| client.claims.contains(&it.id) && fits(&it.id));
+
+        // A client that repeats its claim gets its session again, even if the limit of claims is
+        // reached.
+        let own =
+            here.clone().find(|session| client.claims.contains(&session.id) && fits(&session.id));
         if own.is_none() && client.claims.is_full() {
             return Err(MethodError::TooManyClaims);
         }
+
+        // The number of a session orders the free ones: the client gets the session with the lowest
+        // number, unless it prefers another.
         let named: Vec<_> =
             here.filter_map(|session| Some((number(&session.name, &base)?, session))).collect();
         let claimed = clients.claimed();
-        let free = named.iter().filter(|(_, it)| !claimed.contains(&it.id) && fits(&it.id));
+        let free =
+            named.iter().filter(|(_, session)| !claimed.contains(&session.id) && fits(&session.id));
         let is_preferred = |id: &SessionId| self.preferred.as_ref() == Some(&id.0);
         let free = free.min_by_key(|(number, session)| (!is_preferred(&session.id), *number));
         let free = free.map(|(_, session)| *session);
+
         let (data, is_new) = if let Some(session) = own.or(free) {
             let id = session.id.clone();
             (catalog::attached(metadata, &id).ok_or(MethodError::WorkspaceUnknown)?, false)
@@ -81,6 +91,7 @@ impl Claim {
             let metadata = Arc::make_mut(metadata);
             (catalog::add_session(metadata, path, Some(name), false, fresh)?, true)
         };
+
         client.claims.set(data.session.id.clone(), self.keep_jobs);
         Ok((data, is_new))
     }

@@ -78,18 +78,23 @@ impl Registry {
         };
         let id = session.id.clone();
         let running = self.services.table.snapshot(&id).worker.running();
+
         if !running.is_none() && !force {
             return refuse(MethodError::SessionBusy(running));
         }
+        // Taken before the removal, which may change the labels of other sessions.
         let labels = self.shown_labels();
+
         let session = match self.remove(&id) {
             Ok(session) => session,
             Err(error) => return refuse(error),
         };
         self.keep_labels(&labels);
+
         let saved = self.save(ctx);
         let RunningWork { calls: calls_ended, jobs: jobs_ended } = running;
         let data = SessionDeleteData { session, label: String::new(), calls_ended, jobs_ended };
+
         let (services, voice) = (Rc::clone(&self.services), Rc::clone(&self.voice));
         let deleting = async move {
             kept(Some(saved)).await?;
@@ -107,9 +112,13 @@ impl Registry {
         ctx: &mut Context<Self>,
     ) -> Option<Saved> {
         let metadata = Arc::make_mut(&mut self.metadata);
-        let used: HashSet<_> = metadata.sessions.iter().map(|it| it.workspace_id.clone()).collect();
+        let used: HashSet<_> =
+            metadata.sessions.iter().map(|session| session.workspace_id.clone()).collect();
         let before = metadata.workspaces.len();
-        metadata.workspaces.retain(|it| used.contains(&it.id) || !paths.contains(&it.path));
+        metadata
+            .workspaces
+            .retain(|workspace| used.contains(&workspace.id) || !paths.contains(&workspace.path));
+
         let has_changed = before != metadata.workspaces.len();
         self.keep(has_changed, ctx)
     }
@@ -145,13 +154,16 @@ pub(super) async fn clear_away(
         }
         services.agent_failure.forget(&session.id);
     }
+
     voice.session_deleted(&session.id);
     services.approvals.end_session(&session.id);
+    // After the processes: they can publish events until they have exited.
     const NAME: &str = "session_deleted";
     services.events.publish(&session.id, NAME, || json!({ "type": NAME }));
     services.events.forget(&session.id);
     services.pool.networks.forget(&session.id);
     services.table.remove(&session.id);
+
     let home = services.daemon.home.clone();
     let id = session.id.clone();
     // The process would write into the directory that is being deleted.

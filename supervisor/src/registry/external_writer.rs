@@ -56,14 +56,18 @@ impl Registry {
             // A session that got another name frees its label.
             keeps_labels = self.keep_labels(&labels);
         }
+
+        // The disk has this state now, so a later save that fails returns to it.
         self.durable = Snapshot { metadata, state: snapshot.state };
         for note in notes {
             tracing::warn!(note, "another program has changed metadata.json too");
         }
+
         let not_exported = not_exported.map(|error| chain(&error));
         if let Some(why) = &not_exported {
             tracing::error!(why, "the change is saved, but metadata.json does not show it yet");
         }
+
         self.health.save_failed.replace(not_exported);
         if let Some(SetAside { path, reason }) = set_aside {
             let path = path.display().to_string();
@@ -74,14 +78,17 @@ impl Registry {
             );
             self.health.set_aside.replace(Some((path, reason)));
         }
+
         self.is_behind = is_behind;
         if is_behind {
             ctx.run_later(CATCH_UP, |registry, ctx| {
+                // Another save may have caught up during the delay.
                 if registry.is_behind && !registry.draining {
                     drop(registry.save(ctx));
                 }
             });
         }
+
         if !gone.is_empty() {
             self.delete_idle(gone, ctx);
         } else if keeps_labels && !self.draining {
@@ -95,6 +102,7 @@ impl Registry {
         if self.draining {
             return;
         }
+
         let mut deleted = Vec::new();
         let labels = self.shown_labels();
         for id in gone.sessions {
@@ -106,18 +114,21 @@ impl Registry {
                 deleted.push(session);
             }
         }
+
         self.keep_labels(&labels);
         let used: HashSet<_> =
-            self.metadata.sessions.iter().map(|it| it.workspace_id.clone()).collect();
+            self.metadata.sessions.iter().map(|session| session.workspace_id.clone()).collect();
         let is_gone = |id: &WorkspaceId| gone.workspaces.contains(id) && !used.contains(id);
         if self.metadata.workspaces.iter().any(|workspace| is_gone(&workspace.id)) {
             let workspaces = &mut Arc::make_mut(&mut self.metadata).workspaces;
             workspaces.retain(|workspace| !is_gone(&workspace.id));
         }
+
         if self.health.are_all_sessions_known() {
             // The other program may restore it from an old copy.
             trim_workspaces(Arc::make_mut(&mut self.state), &self.metadata, is_gone);
         }
+
         // Sessions that stay are written again.
         let saved = self.save(ctx);
         let clearing = async move { kept(Some(saved)).await.is_ok() };

@@ -28,14 +28,17 @@ impl Registry {
                 self.allow(session, scope, &rules, &client)
             }
             GrantChange::Answer { kind, target, decision, scope, client } => {
+                // Only before a grant that allows: a denied host turns nothing on.
                 if (kind, decision) == (ApprovalKind::Network, Decision::Allow) {
                     self.forget_idle(session);
                 }
+
                 let state = Arc::make_mut(&mut self.state);
                 let mut number = last_number(state);
                 let (grants, _) = of_scope(state, session, scope);
                 let grant = Wanted { kind, target, decision, client: &client };
                 let added = add(grants, grant, &mut number)?;
+
                 if (kind, decision) == (ApprovalKind::Network, Decision::Allow) {
                     self.end_off(session, scope);
                 }
@@ -54,9 +57,11 @@ impl Registry {
     ) -> Result<bool, MethodError> {
         quackd_policy::validate_hosts(rules).map_err(MethodError::Policy)?;
         let allows_any = rules.iter().any(|rule| !rule.starts_with('!'));
+
         if allows_any {
             self.forget_idle(session);
         }
+
         let state = Arc::make_mut(&mut self.state);
         let mut number = last_number(state);
         let (grants, _) = of_scope(state, session, scope);
@@ -71,6 +76,7 @@ impl Registry {
             let kind = ApprovalKind::Network;
             add(grants, Wanted { kind, target, decision, client }, &mut number)?;
         }
+
         if allows_any {
             self.end_off(session, scope);
         }
@@ -105,9 +111,12 @@ impl Registry {
                 PolicyScope::Workspace => of_workspace.unwrap_or_default() == NetworkMode::Off,
                 PolicyScope::Session | PolicyScope::Always => true,
             };
+
+            // Also after the first round: the change of the given scope may suffice.
             if policy.network_mode() != NetworkMode::Off {
                 return;
             }
+
             let (_, patch) = of_scope(Arc::make_mut(&mut self.state), session, scope);
             if let Some(patch) = patch.filter(|_| is_off) {
                 patch.network = Some(NetworkMode::Hosts);
@@ -117,14 +126,17 @@ impl Registry {
 
     fn revoke(&mut self, session: &Session, ids_or_rules: &[String]) -> Result<bool, MethodError> {
         let state = Arc::make_mut(&mut self.state);
-        for wanted in ids_or_rules {
-            let parsed = wanted.parse::<Rule>().map(|rule| rule.to_string());
-            let rule = parsed.as_deref().unwrap_or(wanted);
+        for id_or_rule in ids_or_rules {
+            // Compared in normal form. A text that is not a rule is compared as it is.
+            let parsed = id_or_rule.parse::<Rule>().map(|rule| rule.to_string());
+            let rule = parsed.as_deref().unwrap_or(id_or_rule);
+
+            // One id or rule may occur in several scopes, and is removed from all.
             let mut found = false;
             for scope in [PolicyScope::Session, PolicyScope::Workspace, PolicyScope::Always] {
                 let (grants, policy) = of_scope(state, session, scope);
                 let before = grants.len();
-                grants.retain(|grant| grant.id != *wanted && rule_of(grant) != rule);
+                grants.retain(|grant| grant.id != *id_or_rule && rule_of(grant) != rule);
                 found |= grants.len() != before;
                 if let Some(hosts) = policy.and_then(|policy| policy.hosts.as_mut()) {
                     let before = hosts.len();
@@ -134,9 +146,13 @@ impl Registry {
                     found |= hosts.len() != before;
                 }
             }
+
             if !found {
-                let others = about_same_hosts(state, session, wanted);
-                return Err(MethodError::NoSuchRule(wanted.chars().take(100).collect(), others));
+                let others = about_same_hosts(state, session, id_or_rule);
+                return Err(MethodError::NoSuchRule(
+                    id_or_rule.chars().take(100).collect(),
+                    others,
+                ));
             }
         }
         Ok(true)
@@ -150,6 +166,7 @@ fn about_same_hosts(state: &mut DaemonState, session: &Session, wanted: &str) ->
         Ok(Rule::Host(rule)) => rule.target == wanted.target,
         _ => false,
     };
+
     let mut others = Vec::new();
     for scope in [PolicyScope::Session, PolicyScope::Workspace, PolicyScope::Always] {
         let (grants, policy) = of_scope(state, session, scope);
@@ -184,23 +201,26 @@ fn add(
     if grants.iter().any(|grant| is_about(grant) && grant.decision == decision) {
         return Ok(false);
     }
+
     grants.retain(|grant| !is_about(grant));
     if MAX_GRANTS <= grants.len() {
         return Err(MethodError::TooManyGrants);
     }
+
     *number += 1;
     let (at, client) = (now_text(), Some(client.to_owned()));
     grants.push(Grant { id: format!("g{number}"), kind, target, decision, at, client });
     Ok(true)
 }
 
-/// The rule of a grant, as the user writes it.
+/// Returns the rule of a grant as the user writes it, with `!` in front if the grant denies.
 fn rule_of(grant: &Grant) -> String {
     let mark = if grant.decision == Decision::Deny { "!" } else { "" };
     format!("{mark}{}", grant.target)
 }
 
-/// Grants and policy of a scope. The policy of all sessions is in the configuration.
+/// Returns the grants and the policy of a scope. The policy of [`PolicyScope::Always`] is in the
+/// configuration, so it is `None`.
 fn of_scope<'a>(
     state: &'a mut DaemonState,
     session: &Session,
@@ -219,10 +239,12 @@ fn of_scope<'a>(
     }
 }
 
-/// The largest number of a grant in the daemon.
+/// Returns the largest number of a grant in the daemon, 0 without grants. Ids stay unique in all
+/// scopes.
 fn last_number(state: &DaemonState) -> u64 {
-    let of_sessions = state.sessions.values().flat_map(|one| &one.grants);
-    let of_workspaces = state.workspaces.values().flat_map(|one| &one.grants);
+    let of_sessions = state.sessions.values().flat_map(|known| &known.grants);
+    let of_workspaces = state.workspaces.values().flat_map(|known| &known.grants);
+
     let all = of_sessions.chain(of_workspaces).chain(&state.grants);
     let numbers = all.filter_map(|grant| grant.id.strip_prefix('g')?.parse().ok());
     numbers.max().unwrap_or(0)

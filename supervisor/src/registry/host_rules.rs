@@ -20,6 +20,7 @@ pub(super) fn rules_of(
     workspace: &WorkspaceId,
 ) -> Rules {
     let Some(hosts) = &policy.hosts else { return Rules::default() };
+
     let mut rules = Vec::new();
     let found = &state.presets;
     for rule in hosts {
@@ -32,6 +33,7 @@ pub(super) fn rules_of(
             _ => rules.push(RuleText { rule: rule.clone(), origin: origin.to_owned() }),
         }
     }
+
     let of_session = state.sessions.get(session).map(|state| &state.grants);
     let of_workspace = state.workspaces.get(workspace).map(|state| &state.grants);
     let grants = [of_session, of_workspace, Some(&state.grants)];
@@ -42,6 +44,7 @@ pub(super) fn rules_of(
 }
 
 fn rules_of_grant(grant: &Grant, found: &BTreeMap<String, FoundPreset>) -> Vec<RuleText> {
+    // Grants of the other kinds are about paths, commands and tools, not about hosts.
     if grant.kind != ApprovalKind::Network {
         return Vec::new();
     }
@@ -68,7 +71,7 @@ fn of_preset(denies: bool, name: &str, found: &BTreeMap<String, FoundPreset>) ->
     if denies && hosts.is_empty() { vec![format!("!@{name}")] } else { hosts }
 }
 
-/// The strongest layer that has the rule.
+/// Returns the strongest layer that has the rule, for display.
 fn origin(rule: &String, layers: &PolicyLayers) -> &'static str {
     let has = |hosts: &Option<Vec<String>>| hosts.as_ref().is_some_and(|all| all.contains(rule));
     match () {

@@ -25,16 +25,19 @@ fn of_session(worker: &WorkerInfo) -> Vec<UnfinishedWork> {
         session_name: worker.session_name.clone(),
         label: worker.label.clone(),
         kind,
-        // A shutdown writes it to a file. Before the cut, which would leave a part of a key.
+        // A shutdown writes it to a file. Masked before the cut, because a cut key would no longer
+        // be recognized and its first part would stay.
         what: masked(what).chars().take(MAX_SHOWN).collect(),
         elapsed_ms,
     };
+
     let calls =
         worker.calls.iter().map(|call| item(WorkKind::Call, &call.tool, Some(call.elapsed_ms)));
     let jobs = worker.jobs.iter().map(|job| {
         let what = format!("{} {}", job.job_id, job.command);
         item(WorkKind::Job, &what, Some(job.elapsed_ms))
     });
+
     let turn = worker.pi.as_ref().filter(|pi| pi.busy);
     let turn =
         turn.map(|pi| item(WorkKind::Turn, if pi.native { "the agent" } else { "Pi" }, None));

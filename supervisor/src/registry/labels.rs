@@ -78,8 +78,11 @@ struct Given<'a> {
 
 impl<'a> Labels<'a> {
     pub(crate) fn new(metadata: &'a Metadata, state: &'a DaemonState) -> Self {
-        let mut workspaces: HashMap<&WorkspaceId, (&Shared<Workspace>, Vec<usize>)> =
-            metadata.workspaces.iter().map(|it| (&it.id, (it, Vec::new()))).collect();
+        let mut workspaces: HashMap<&WorkspaceId, (&Shared<Workspace>, Vec<usize>)> = metadata
+            .workspaces
+            .iter()
+            .map(|workspace| (&workspace.id, (workspace, Vec::new())))
+            .collect();
         let (mut ids, mut names) = (Vec::new(), Vec::new());
         for (at, session) in metadata.sessions.iter().enumerate() {
             ids.push((session.id.as_str(), at));
@@ -88,15 +91,19 @@ impl<'a> Labels<'a> {
                 sessions.push(at);
             }
         }
+
+        // Sorted for the binary search of [`from`].
         ids.sort_unstable();
         names.sort_unstable();
         workspaces.retain(|_, (_, sessions)| !sessions.is_empty());
+
         let mut directories: HashMap<&str, Vec<&WorkspaceId>> = HashMap::new();
         for (id, (workspace, _)) in &workspaces {
             for form in forms(&workspace.path) {
                 directories.entry(form).or_default().push(*id);
             }
         }
+
         let labels = OnceCell::new();
         let sessions = &metadata.sessions;
         Self { sessions, state, workspaces, directories, ids, names, labels }
@@ -105,7 +112,11 @@ impl<'a> Labels<'a> {
     /// Returns the label of every session.
     pub(crate) fn all(&self) -> HashMap<SessionId, String> {
         let labels = self.labels().0.iter();
-        self.sessions.iter().zip(labels).map(|(it, label)| (it.id.clone(), label.clone())).collect()
+        self.sessions
+            .iter()
+            .zip(labels)
+            .map(|(session, label)| (session.id.clone(), label.clone()))
+            .collect()
     }
 
     /// Returns the label of a session.
@@ -119,6 +130,8 @@ impl<'a> Labels<'a> {
         self.labels.get_or_init(|| {
             let mut taken = HashMap::new();
             let mut given = Given::default();
+            // Kept labels first: a label that the user has seen wins over one that would be made
+            // now.
             for (at, session) in self.sessions.iter().enumerate() {
                 let of = self.state.sessions.get(&session.id);
                 if let Some(label) = of.and_then(|of| of.label.as_deref())
@@ -128,8 +141,10 @@ impl<'a> Labels<'a> {
                     taken.insert(label.to_owned(), at);
                 }
             }
+
             let with_kept: HashMap<usize, String> =
                 taken.iter().map(|(label, at)| (*at, label.clone())).collect();
+
             let labels = self.sessions.iter().enumerate().map(|(at, session)| {
                 if let Some(label) = with_kept.get(&at) {
                     return label.clone();
@@ -140,6 +155,7 @@ impl<'a> Labels<'a> {
                 taken.insert(label.clone(), at);
                 label
             });
+
             let labels = labels.collect();
             (labels, taken)
         })
@@ -149,7 +165,7 @@ impl<'a> Labels<'a> {
         is_typable(label)
             && !taken.contains_key(label)
             // An id always means its own session.
-            && self.with_id(label).is_none_or(|it| it.id == session.id)
+            && self.with_id(label).is_none_or(|found| found.id == session.id)
     }
 
     /// Gives a session the label that was kept for it. Returns false if the session has another name since then.
@@ -157,12 +173,14 @@ impl<'a> Labels<'a> {
         let (path, workspace) = (self.path_of(session), &session.workspace_id);
         let number = number_of(session);
         let shown = number.unwrap_or(&session.name);
+
         let of_form = |form: &str| {
             let rest = label.strip_prefix(form)?;
             // A name that cannot be typed is not in the label.
             let is_bare = rest.is_empty() && (number.is_some() || !is_typable(shown));
             (is_bare || rest.strip_prefix('/') == Some(shown)).then_some(is_bare)
         };
+
         let found = forms(path).enumerate().find_map(|(at, form)| Some((at, form, of_form(form)?)));
         match found {
             Some((n_others, form, is_bare)) => {
@@ -197,10 +215,12 @@ impl<'a> Labels<'a> {
             given.directories.insert(shortest, workspace);
             given.n_others.insert(workspace, n_others);
         }
+
         let name = session.name.as_str();
         let number = number_of(session);
         let is_bare = number.is_some() && given.bare.insert(workspace);
         let shown = number.unwrap_or(name);
+
         let named = forms().map(move |form| format!("{form}/{shown}"));
         let named = named.filter(move |_| !is_bare);
         let plain = || forms().map(str::to_owned);
@@ -222,15 +242,19 @@ impl<'a> Labels<'a> {
             let of = self.workspaces.get(&session.workspace_id);
             of.is_some_and(|(of, _)| Some(of.path.as_str()) == workspace)
         };
-        let wanted = reference.to_lowercase();
+
+        // Of several, the only one in the workspace with exactly this name.
+        let lower = reference.to_lowercase();
         let mut here = found.iter().copied().filter(is_here);
-        let here =
-            here.find(|it| it.name.to_lowercase() == wanted).filter(|_| here.next().is_none());
+        let here = here
+            .find(|session| session.name.to_lowercase() == lower)
+            .filter(|_| here.next().is_none());
+
         match (found.as_slice(), here) {
             ([], _) => Found::Nothing,
-            (&[one], _) | (_, Some(one)) => Found::One(one),
+            (&[session], _) | (_, Some(session)) => Found::One(session),
             (several, _) => Found::Several {
-                labels: several.iter().take(MAX_LISTED).map(|it| self.of(it)).collect(),
+                labels: several.iter().take(MAX_LISTED).map(|session| self.of(session)).collect(),
                 has_more: MAX_LISTED < several.len(),
             },
         }
@@ -243,11 +267,13 @@ impl<'a> Labels<'a> {
             return Vec::new();
         }
         let lower = reference.to_lowercase();
+
         let mut found: Vec<usize> = Vec::new();
         found.extend(equal(&self.names, &lower));
         for id in self.directories.get(reference).into_iter().flatten() {
             found.extend(self.sessions_of(id));
         }
+        // A name may contain a slash, so each slash may separate the directory from the name.
         for (at, _) in reference.match_indices('/') {
             let (directory, name) = (reference.get(..at), reference.get(at + 1..));
             let (Some(directory), Some(name)) = (directory, name) else { continue };
@@ -256,12 +282,15 @@ impl<'a> Labels<'a> {
                 found.extend(self.sessions_of(id).filter(|at| self.has_name(*at, &name)));
             }
         }
+
         if found.is_empty() {
             found.extend(beginning(&self.names, &lower));
             if MIN_ID_PREFIX <= reference.len() {
                 found.extend(beginning(&self.ids, reference));
             }
         }
+
+        // A session can match in several ways.
         found.sort_unstable();
         found.dedup();
         found.iter().filter_map(|at| self.sessions.get(*at)).collect()
@@ -301,16 +330,19 @@ impl Registry {
         Labels::new(&self.metadata, &self.state).all()
     }
 
-    /// Keeps the labels of the sessions that were shown before others were removed or renamed: a label that was shown must
-    /// not move to another session. Returns whether the state differs.
+    /// Keeps the labels of sessions from before others were removed or renamed, because a label
+    /// that was shown must not move to another session. Returns whether the state differs.
     pub(super) fn keep_labels(&mut self, shown: &HashMap<SessionId, String>) -> bool {
         let now = self.shown_labels();
-        let has_changed =
-            |(id, label): (&SessionId, &String)| shown.get(id).is_some_and(|it| it != label);
+        let has_changed = |(id, label): (&SessionId, &String)| {
+            shown.get(id).is_some_and(|before| before != label)
+        };
         if !now.iter().any(has_changed) {
             return false;
         }
-        // All of them: to keep a label frees others, which further sessions would get.
+
+        // All labels, not only the changed ones: a kept label frees others, which further sessions
+        // would get.
         let sessions = &mut Arc::make_mut(&mut self.state).sessions;
         for (id, label) in shown.iter().filter(|(id, _)| now.contains_key(*id)) {
             sessions.entry(id.clone()).or_default().label = Some(label.clone());
@@ -334,20 +366,21 @@ fn forms(path: &str) -> impl Iterator<Item = &str> {
     last.chain(std::iter::once(path).filter(|path| !path.is_empty()))
 }
 
-fn equal<T: AsRef<str>>(sorted: &[(T, usize)], wanted: &str) -> impl Iterator<Item = usize> {
-    from(sorted, wanted).take_while(move |(text, _)| text.as_ref() == wanted).map(|(_, at)| *at)
+fn equal<T: AsRef<str>>(sorted: &[(T, usize)], key: &str) -> impl Iterator<Item = usize> {
+    from(sorted, key).take_while(move |(text, _)| text.as_ref() == key).map(|(_, at)| *at)
 }
 
-fn beginning<T: AsRef<str>>(sorted: &[(T, usize)], wanted: &str) -> impl Iterator<Item = usize> {
-    let begins = move |(text, _): &&(T, usize)| text.as_ref().starts_with(wanted);
-    from(sorted, wanted).take_while(begins).map(|(_, at)| *at)
+fn beginning<T: AsRef<str>>(sorted: &[(T, usize)], prefix: &str) -> impl Iterator<Item = usize> {
+    let begins = move |(text, _): &&(T, usize)| text.as_ref().starts_with(prefix);
+    from(sorted, prefix).take_while(begins).map(|(_, at)| *at)
 }
 
+/// Returns the first entry that is not before `key`, and all later ones.
 fn from<'s, T: AsRef<str>>(
     sorted: &'s [(T, usize)],
-    wanted: &str,
+    key: &str,
 ) -> std::slice::Iter<'s, (T, usize)> {
-    let start = sorted.partition_point(|(text, _)| text.as_ref() < wanted);
+    let start = sorted.partition_point(|(text, _)| text.as_ref() < key);
     sorted.get(start..).unwrap_or_default().iter()
 }
 

@@ -41,11 +41,13 @@ impl LinkNames {
             let Some(name) = name else { return };
             names.entry(name).and_modify(|known| *known = None).or_insert_with(|| Some(id.clone()));
         };
+
         for (id, label) in &labels {
             add(&mut by_name, host_label(label), id);
             add(&mut ids, host_label(&id.0), id);
         }
-        // An id means its own session, whatever the label of another is.
+
+        // An id always means its own session, even if it is also the label of another one.
         by_name.extend(ids);
         Self { by_name, labels }
     }
@@ -62,6 +64,7 @@ impl LinkNames {
     /// Returns the name of a session. `None` if it was deleted, or its id cannot be a part of a host name.
     pub(crate) fn of_session(&self, id: &SessionId) -> Option<String> {
         let by_label = host_label(self.labels.get(id)?);
+        // The id is the second choice, for a label that several sessions share or that is too long.
         let names = [by_label, host_label(&id.0)].into_iter().flatten();
         names.into_iter().find(|name| self.find(name) == Named::One(id.clone()))
     }

@@ -24,14 +24,14 @@ pub(crate) struct FindSession {
     pub(crate) purpose: Purpose,
 }
 
-/// The reason for finding a session.
+/// Reason for finding a session. Decides what the registry updates and what it accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A tool call. Updates `lastActiveAt`, which the next change or the shutdown saves.
     Use,
-    /// A description, which runs nothing. The session's workspace may be unknown.
+    /// A description, which runs nothing. Accepts a session whose workspace is unknown.
     Describe,
-    /// Anything else.
+    /// Anything else. Changes nothing.
     Look,
 }
 
@@ -52,6 +52,7 @@ impl Handler<FindSession> for Registry {
             Err(MethodError::SessionNotFound(_)) => self.look_for_more(ctx),
             _ => None,
         };
+
         match looking {
             None => ActorResponse::reply(found),
             Some(looking) => ActorResponse::r#async(
@@ -62,7 +63,7 @@ impl Handler<FindSession> for Registry {
 }
 
 impl Registry {
-    /// The entry of a session, created on first use.
+    /// Returns the entry of a session. Starts its actor on first use.
     fn entry_of(
         &self,
         session: &Session,
@@ -72,14 +73,17 @@ impl Registry {
         if let Some(entry) = self.services.table.get(&session.id) {
             return entry;
         }
+
         let FoundPolicy { policy, rules, .. } = self.policy_of(session);
         let policy = (policy, Arc::new(rules));
         let (services, owner) = (Rc::clone(&self.services), Owner::new(&ctx.address()));
+
         let known = self.metadata.sessions.iter().find(|known| known.id == session.id);
         let label = known
             .map(|known| Labels::new(&self.metadata, &self.state).of(known))
             .unwrap_or_default();
         let (workspace, isolated) = (workspace.to_owned(), self.state_of(&session.id).isolated);
+
         let entry =
             SessionActor::start_for(session, label, workspace, policy, isolated, services, owner);
         self.services.table.insert(Rc::clone(&entry));
@@ -98,12 +102,14 @@ impl Registry {
         }
         let has_workspace = known.is_some();
         let workspace = known.unwrap_or_else(|| "unknown".to_owned());
+
         let state = self.state_of(&session.id);
         let handle = self.entry_of(session, &workspace, ctx).handle.clone();
         if !has_workspace {
             // A session without a workspace can only be described. Its workspace may become known later.
             self.services.table.remove(&session.id);
         }
+
         Ok(FoundSession {
             handle,
             has_workspace,
@@ -134,9 +140,12 @@ impl Registry {
             ),
             None => catalog::active(&self.metadata),
         };
+
         let Some(session) = found.cloned() else { return Ok(None) };
+
         if msg.purpose == Purpose::Use {
             let now = now_text();
+            // The time has whole seconds, so calls in quick succession change nothing.
             if session.last_active_at != now {
                 catalog::touch(Arc::make_mut(&mut self.metadata), &session.id, now);
             }

@@ -128,7 +128,9 @@ impl Registry {
         if after == before {
             return false;
         }
+
         let sessions = &mut Arc::make_mut(&mut self.state).sessions;
+        // The state contains only sessions that differ from the defaults.
         if after.is_default() {
             sessions.remove(session);
         } else {
@@ -161,11 +163,13 @@ impl Handler<Drain> for Registry {
 
     fn handle(&mut self, Drain { until }: Drain, ctx: &mut Self::Context) -> Self::Result {
         self.draining = true;
+
         let saved = if self.is_unsaved() { Some(self.save(ctx)) } else { self.join_save() };
         let ending = DrainReason::Shutdown;
         let sessions = self.services.table.all().into_iter();
         let drained: Vec<_> =
             sessions.map(|entry| entry.handle.send(DrainSession { until, ending })).collect();
+
         Box::pin(async move {
             // Sent to all handles before the first wait: sessions drain concurrently.
             futures_util::future::join_all(drained).await;

@@ -1,4 +1,5 @@
-//! Changes of workspaces and sessions. Each changes memory, is saved, and is answered when it is on disk.
+//! Changes of workspaces and sessions. Each changes memory first, is saved, and is answered when it
+//! is on disk. Called by methods.
 
 use super::Registry;
 use super::claims::Claim;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 #[derive(Debug, Message)]
 #[rtype(result = "Result<AttachData, MethodError>")]
 pub(crate) struct OpenSession {
-    /// The resolved workspace path.
+    /// Path of the workspace after symbolic links were resolved.
     pub(crate) path: String,
     pub(crate) kind: Open,
     /// Make it the active session.
@@ -67,6 +68,8 @@ impl Handler<OpenSession> for Registry {
             isolated,
             fresh,
         } = msg;
+
+        // The closure cannot borrow the registry, which `change` uses.
         let (clients, state) = (Rc::clone(&self.clients), Arc::clone(&self.state));
         let settings = NewSettings { safe_mode, agent, restrictions, client, isolated };
         self.change(ctx, settings, |metadata| match kind {
@@ -108,30 +111,36 @@ impl Registry {
         if self.draining {
             return Box::pin(async { Err(MethodError::ShuttingDown) });
         }
+
         let before = Arc::clone(&self.metadata);
         let (mut data, mut changed) = match make(&mut self.metadata) {
             Ok(made) => made,
             Err(error) => return Box::pin(async { Err(error) }),
         };
+
         // In force before the save: an isolated session must never run in the workspace itself.
         let is_new = before.sessions.iter().all(|known| known.id != data.session.id);
         if is_new && isolated.is_some() {
             changed |= self.change_state(&data.session.id, |state| state.isolated = isolated);
         }
+
         // In force before the save: a session in safe mode must never run without it.
         if let Some(safe_mode) = safe_mode {
             changed |= self.change_state(&data.session.id, |state| state.safe_mode = safe_mode);
             self.tell_policy(&data.session.id);
         }
+
         if is_new {
             // In force before the save, like safe mode.
             data.note = self.restrict(&data.session.id, &restrictions, &before.sessions);
             changed |= data.note.is_some();
         }
+
         changed |= self.change_agent(&data.session.id, agent);
         if client.is_some() {
             changed |= self.change_state(&data.session.id, |state| state.client = client);
         }
+
         let saved = self.keep(changed, ctx);
         Box::pin(async move { kept(saved).await.map(|()| data) })
     }
@@ -169,10 +178,13 @@ impl Registry {
         reference: &str,
         ctx: &mut Context<Self>,
     ) -> impl Future<Output = Result<ActivateData, MethodError>> + use<> {
-        let found = labels::find(&self.metadata, &self.state, reference).map(|it| it.id.0.clone());
+        let found = labels::find(&self.metadata, &self.state, reference)
+            .map(|session| session.id.0.clone());
+        // The catalog knows no labels, so it gets the id.
         let wanted = found.as_deref().unwrap_or(reference);
         let activated = catalog::activate(&mut self.metadata, wanted)
             .map(|(data, changed)| (data, self.keep(changed, ctx)));
+
         async move {
             let (data, saved) = activated?;
             kept(saved).await.map(|()| data)
@@ -192,6 +204,7 @@ impl Registry {
                 state.model = model;
             }
         });
+
         let at = self.metadata.sessions.iter().position(|known| known.id == *session);
         if let (Some(file), Some(at)) = (file, at)
             && let Some(known) = Arc::make_mut(&mut self.metadata).sessions.get_mut(at)

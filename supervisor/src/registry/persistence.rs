@@ -39,11 +39,14 @@ impl Registry {
 
     /// Joins the save in flight, if there is one.
     pub(super) fn join_save(&mut self) -> Option<Saved> {
+        // A later change may already wait for the next save, which then contains the state that the
+        // caller found.
         let group = match (self.saving, self.waiting_next.is_empty()) {
             (false, _) => return None,
             (true, true) => &mut self.waiting,
             (true, false) => &mut self.waiting_next,
         };
+
         let (answer, answered) = oneshot::channel();
         group.push(answer);
         Some(answered)
@@ -57,9 +60,11 @@ impl Registry {
                 return self.saved(Err(NotKept::ReadOnly(why)), ctx);
             }
         };
+
         self.saving = true;
         let snapshot =
             Snapshot { metadata: Arc::clone(&self.metadata), state: Arc::clone(&self.state) };
+
         let saving = writer.save(snapshot.clone());
         ctx.spawn(saving.into_actor(self).map(|result, registry, ctx| {
             registry.saving = false;
@@ -75,12 +80,14 @@ impl Registry {
                 waiter.send(result.clone()).ok();
             }
         };
+
         let waiting = std::mem::take(&mut self.waiting);
         let next = std::mem::take(&mut self.waiting_next);
         match result {
             Ok((snapshot, kept)) => {
                 self.take_over(snapshot, kept, ctx);
                 answer(waiting, &Ok(()));
+                // Changes of these requests came after the snapshot, so they need one more save.
                 if !next.is_empty() {
                     self.waiting = next;
                     self.start_save(ctx);
@@ -91,6 +98,7 @@ impl Registry {
                 let why = MethodError::from(error.clone()).to_string();
                 self.health.save_failed.replace(Some(why));
                 self.metadata = Arc::clone(&self.durable.metadata);
+                // Later changes were made on top of the lost one, so they are lost too.
                 self.state = Arc::clone(&self.durable.state);
                 self.tell_policies(None);
                 self.tell_pins();

@@ -119,9 +119,11 @@ impl Registry {
         }
         let known = self.metadata.sessions.iter().find(|known| known.id == *session).cloned();
         let session = known.ok_or_else(|| MethodError::SessionNotFound(session.0.clone()))?;
+
         let change = match change {
             SessionChange::Policy(change) => change,
             SessionChange::Grants(change) => {
+                // A refused change must leave nothing behind.
                 let before = Arc::clone(&self.state);
                 let is_for_all = matches!(
                     change,
@@ -129,6 +131,8 @@ impl Registry {
                         | GrantChange::Allow { scope: PolicyScope::Always, .. }
                         | GrantChange::Answer { scope: PolicyScope::Always, .. }
                 );
+                // The policy is checked with the new grants, because their directories are added to
+                // it.
                 let changed = self
                     .change_grants(&session, change)
                     .and_then(|changed| self.check(&self.policy_of(&session)).map(|()| changed));
@@ -159,6 +163,8 @@ impl Registry {
                 return Ok((self.policy_of(&session), self.keep(changed, ctx)));
             }
         };
+
+        // A refused change must leave nothing behind.
         let before = Arc::clone(&self.state);
         let changed = match change.scope {
             PolicyScope::Always => return Err(MethodError::PolicyOfAll),
@@ -169,11 +175,13 @@ impl Registry {
                 self.change_workspace_policy(&session.workspace_id, change.reset, change.patch)
             }
         };
+
         let found = self.policy_of(&session);
         if let Err(error) = self.check(&found) {
             self.state = before;
             return Err(error);
         }
+
         // In force before the save: a narrower policy must apply at once. If the save fails, the workers get the old
         // policy again.
         self.tell_policies(Some(&session.workspace_id));
@@ -197,16 +205,18 @@ impl Registry {
     ) -> bool {
         let workspaces = &mut Arc::make_mut(&mut self.state).workspaces;
         let mut state = workspaces.remove(workspace).unwrap_or_default();
+
         let before = state.clone();
         state.policy = apply(std::mem::take(&mut state.policy), reset, patch);
         let changed = state != before;
+        // The state contains only workspaces that differ from the default.
         if state != WorkspaceState::default() {
             workspaces.insert(workspace.clone(), state);
         }
         changed
     }
 
-    /// Policy of a session.
+    /// Resolves the policy of a session now. Does not read the disk.
     pub(super) fn policy_of(&self, session: &Session) -> FoundPolicy {
         policy_of(&self.state, &self.services.daemon.config.sandbox, session)
     }
@@ -255,6 +265,7 @@ pub(super) fn policy_of(
         session: own.policy,
         safe_mode: own.safe_mode,
     };
+
     let mut policy = quackd_policy::resolve_layers(layers.clone());
     let grants = grants_of(state, session);
     for ScopedGrant { grant, .. } in &grants {
@@ -267,7 +278,9 @@ pub(super) fn policy_of(
             policy.writable_roots.push(directory);
         }
     }
+
     let mut rules = rules_of(&policy, &layers, state, &session.id, &session.workspace_id);
+    // A network that is off only by default does not count: the proxy may then ask the user.
     let is_set = settings.network.origin != Origin::Default
         || layers.workspace.network.or(layers.session.network).is_some();
     rules.is_off = is_set && policy.network_mode() == NetworkMode::Off;

@@ -41,10 +41,12 @@ pub(crate) async fn ask_tools(
         PresetHosts::Derived(tool) => Some((tool, preset.name)),
         PresetHosts::Fixed(_) | PresetHosts::All(_) => None,
     };
+
     let names: BTreeMap<ToolKind, &'static str> = presets.iter().filter_map(tool).collect();
     if names.is_empty() {
         return Ok(Problems::default());
     }
+
     let writable = registry.send(TakeSnapshot).await?.writable(&services.daemon.config.sandbox);
     let untrusted = writable.iter().map(|path| path.to_string_lossy().into_owned()).collect();
     let registries = Rc::clone(&services.children.tool_registries);
@@ -53,15 +55,18 @@ pub(crate) async fn ask_tools(
         clean_blocking(&Writable::of_blocking(writable, &home), &mut env);
         env
     };
+
     let env = match services.look(CLEAN_LIMIT, clean).await {
         Ok(env) => env,
         Err(NoLook::Ended) => return Err(MethodError::ShuttingDown),
         Err(NoLook::TimedOut) => return Err(MethodError::Overloaded),
     };
+
     let tools = names.keys().copied().collect();
     // A dropped future would not reap the process.
     let asking = actix::spawn(async move { registries.ask(tools, env, untrusted).await });
     let answers = asking.await.map_err(|_ended| MethodError::ShuttingDown)?;
+
     let (problems, found) = sorted(&names, answers);
     if !found.is_empty() {
         registry.send(TellOwner::KeepHosts(found)).await?;
@@ -80,6 +85,8 @@ fn sorted(
         problems.texts = names.values().map(|name| (*name, vec![text.clone()])).collect();
         Vec::new()
     });
+
+    // Every tool is without hosts until its answer has some.
     problems.without_hosts = names.values().copied().collect();
     for ToolAnswer { tool, hosts, problems: texts } in answers {
         let Some(name) = names.get(&tool) else { continue };
@@ -115,6 +122,7 @@ impl Registry {
         if presets.is_empty() {
             return;
         }
+
         let (registry, services) = (ctx.address(), Rc::clone(&self.services));
         actix::spawn(async move {
             // A service manager's PATH does not have the user's tools.

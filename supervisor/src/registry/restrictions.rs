@@ -55,15 +55,20 @@ impl Registry {
         let metadata = Arc::clone(&self.metadata);
         let path = |session: &Session| {
             let mut all = metadata.workspaces.iter();
-            all.find(|one| one.id == session.workspace_id).map(|one| Path::new(&one.path))
+            all.find(|workspace| workspace.id == session.workspace_id)
+                .map(|workspace| Path::new(&workspace.path))
         };
         let overlaps = |known: &Session| {
             path(known).zip(path(&new)).is_some_and(|(a, b)| a.starts_with(b) || b.starts_with(a))
         };
+
         let others = others.iter().filter(|known| restrictions.takes_from(known, overlaps(known)));
         let mut taken = Taken::default();
         for known in others {
+            // Compared without safe mode, which is taken over separately.
             let limit = without_safe_mode(self.policy_of(known).layers);
+            // Resolved again for each session, because the session before it may have added
+            // restrictions.
             let base = without_safe_mode(self.policy_of(&new).layers);
             let patch = restriction(&base, &limit);
             let of = self.state.sessions.get(&known.id).cloned().unwrap_or_default();
@@ -71,6 +76,7 @@ impl Registry {
             taken.add(&patch, &of, is_safe);
             self.change_state(&new.id, |state| take(state, patch, &of, is_safe));
         }
+
         self.tell_policy(&new.id);
         taken.in_words()
     }
@@ -81,6 +87,7 @@ impl Registry {
         let of = self.state.sessions.get(&session.id).cloned().unwrap_or_default();
         let layers = self.policy_of(session).layers;
         let base = PolicyLayers { session: PolicyPatch::default(), ..layers.clone() };
+
         let patch = restriction(&without_safe_mode(base), &without_safe_mode(layers));
         let mut taken = Taken::default();
         taken.add(&patch, &of, of.safe_mode);
@@ -103,7 +110,9 @@ fn take(state: &mut SessionState, patch: PolicyPatch, of: &SessionState, is_safe
         writable_roots: patch.writable_roots.or(below.writable_roots),
         hidden: patch.hidden.or(below.hidden),
     };
+
     state.safe_mode |= is_safe;
+    // A grant that allows something does not restrict.
     for grant in of.grants.iter().filter(|grant| grant.decision == Decision::Deny) {
         let is_known = state.grants.iter().any(|known| known.target == grant.target);
         if !is_known && state.grants.len() < MAX_GRANTS {
@@ -127,6 +136,7 @@ impl Taken {
                 self.words.push(word);
             }
         };
+
         if is_safe {
             word("safe mode".to_owned());
         }

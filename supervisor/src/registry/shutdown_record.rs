@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Version of the file's format.
+/// Version of the file's format. A file of another version is ignored.
 const VERSION: u64 = 1;
 
 /// Maximum size of the file, in bytes.
@@ -37,9 +37,10 @@ struct Noted {
 pub(crate) struct Interrupted {
     path: PathBuf,
     sessions: RefCell<BTreeMap<SessionId, InterruptedSession>>,
-    /// A save is running.
+    /// Whether a save is running. Only one runs at a time, so that an older record cannot replace a
+    /// newer one.
     saving: Cell<bool>,
-    /// The running save is outdated.
+    /// Whether the record changed after the running save copied it.
     again: Cell<bool>,
 }
 
@@ -92,10 +93,12 @@ impl Interrupted {
     pub(crate) fn note(&self, by: &str, work: &[UnfinishedWork]) {
         let mut sessions = self.sessions.borrow_mut();
         let at = now_text();
+
         // The newest interruption of a session replaces older ones.
         for piece in work {
             sessions.remove(&piece.session_id);
         }
+
         for piece in work {
             if MAX_SESSIONS <= sessions.len() && !sessions.contains_key(&piece.session_id) {
                 continue;
@@ -108,6 +111,7 @@ impl Interrupted {
                 let label = piece.label.clone();
                 InterruptedSession { session_id, session_name, label, interruption }
             });
+
             let work = &mut noted.interruption.work;
             if work.len() < MAX_WORK {
                 work.push(shown(piece));
@@ -125,6 +129,8 @@ impl Interrupted {
     }
 
     async fn save_while_needed(self: Rc<Self>) {
+        // The flag is cleared before the save copies the record, so a change during the save causes
+        // another one.
         while self.again.replace(false) {
             self.save().await;
         }

@@ -38,7 +38,8 @@ pub(crate) struct RegistrySnapshot {
 }
 
 impl RegistrySnapshot {
-    /// Whether nothing has changed between the two.
+    /// Returns whether nothing has changed between the two snapshots. Compares the allocations, in
+    /// constant time.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.metadata, &other.metadata) && Arc::ptr_eq(&self.state, &other.state)
     }
@@ -59,7 +60,7 @@ impl Registry {
 }
 
 impl RegistrySnapshot {
-    /// Rows of the `sessions` method.
+    /// Returns the rows of the `sessions` method, in stored order.
     pub(crate) fn sessions(
         &self,
         selection: &Selection,
@@ -69,6 +70,7 @@ impl RegistrySnapshot {
         let paths = catalog::paths(&self.metadata);
         let mut labels = Labels::new(&self.metadata, &self.state).all();
         let now = Instant::now();
+
         let row = |session: &Shared<Session>| {
             let (snapshot, pinned) =
                 (services.table.snapshot(&session.id), services.table.is_pinned(&session.id));
@@ -92,10 +94,11 @@ impl RegistrySnapshot {
                     .is_some_and(|state| state.isolated.is_some()),
             }
         };
+
         catalog::select(&self.metadata, selection).map(row).collect()
     }
 
-    /// Rows of the `workspaces` method.
+    /// Returns the rows of the `workspaces` method, with their sessions.
     pub(crate) fn workspaces(&self, services: &SessionServices) -> Vec<WorkspaceInfo> {
         let active = catalog::active(&self.metadata).map(|session| &session.id);
         let mut by_workspace = catalog::by_workspace(&self.metadata);
@@ -106,6 +109,7 @@ impl RegistrySnapshot {
             is_running: services.table.snapshot(&session.id).is_running(),
             last_active_at: session.last_active_at.clone(),
         };
+
         let workspaces = self.metadata.workspaces.iter().map(|workspace| {
             let sessions = by_workspace.remove(&workspace.id).unwrap_or_default();
             WorkspaceInfo {
@@ -116,25 +120,31 @@ impl RegistrySnapshot {
                 sessions: sessions.into_iter().map(row).collect(),
             }
         });
+
         workspaces.collect()
     }
 
-    /// Workspaces without sessions.
+    /// Returns the paths of workspaces without sessions.
     pub(crate) fn empty_workspaces(&self) -> HashSet<String> {
-        let used: HashSet<_> = self.metadata.sessions.iter().map(|it| &it.workspace_id).collect();
+        let used: HashSet<_> =
+            self.metadata.sessions.iter().map(|session| &session.workspace_id).collect();
         let workspaces = self.metadata.workspaces.iter();
-        workspaces.filter(|it| !used.contains(&it.id)).map(|it| it.path.clone()).collect()
+        workspaces
+            .filter(|workspace| !used.contains(&workspace.id))
+            .map(|workspace| workspace.path.clone())
+            .collect()
     }
 
-    /// Number of sessions.
+    /// Returns the number of sessions of all workspaces, whether used or not.
     pub(crate) fn session_count(&self) -> usize {
         self.metadata.sessions.len()
     }
 
-    /// Rows of `quack.ps`, for sessions that were used since the daemon started.
+    /// Returns the rows of `quack.ps`, for sessions that were used since the daemon started.
     pub(crate) fn workers(&self, services: &SessionServices) -> Vec<WorkerInfo> {
         let mut labels = Labels::new(&self.metadata, &self.state).all();
         let paths = catalog::paths(&self.metadata);
+
         let row = |session: &Shared<Session>| {
             let snapshot = services.table.get(&session.id)?.snapshot();
             let path = paths.get(&session.workspace_id).copied().unwrap_or("unknown");
@@ -142,10 +152,11 @@ impl RegistrySnapshot {
             let label = labels.remove(&session.id).unwrap_or_default();
             Some(WorkerInfo { label, ..worker_info(session, path, &snapshot, pinned) })
         };
+
         self.metadata.sessions.iter().filter_map(row).collect()
     }
 
-    /// Sessions and files that garbage collection must keep.
+    /// Returns the sessions and files that garbage collection must keep.
     pub(crate) fn live_set(&self, services: &SessionServices) -> Known {
         let mut known = Known::default();
         for session in &self.metadata.sessions {
@@ -155,13 +166,16 @@ impl RegistrySnapshot {
             let workspace = catalog::workspace_of(&self.metadata, session);
             known.workspaces.extend(workspace.map(|workspace| workspace.path.clone()));
         }
+
         let all = self.metadata.workspaces.iter().map(|workspace| workspace.path.clone());
         known.all_workspaces = all.collect();
+
         for entry in services.table.all() {
             let (id, worker) = (&entry.id.0, &entry.snapshot().worker);
             if !worker.running().is_none() {
                 known.busy.insert(id.clone());
             }
+
             let child = &worker.process.child;
             if child.state() != ProcessState::Absent || child.monitor_pid.is_some() {
                 known.live.insert(id.clone());
@@ -170,17 +184,20 @@ impl RegistrySnapshot {
         known
     }
 
-    /// Directories that a command of any session may write: all workspaces, and the directories that policies name.
+    /// Returns the directories that a command of any session may write: all workspaces, and the
+    /// directories that policies name.
     pub(crate) fn writable(&self, settings: &SandboxSettings) -> Vec<PathBuf> {
-        let workspaces = self.metadata.workspaces.iter().map(|one| PathBuf::from(&one.path));
+        let workspaces =
+            self.metadata.workspaces.iter().map(|workspace| PathBuf::from(&workspace.path));
         let sessions = self.metadata.sessions.iter();
         let named = sessions
             .flat_map(|session| policy_of(&self.state, settings, session).policy.writable_roots);
+        // A set, because many policies name the same directories.
         let all: BTreeSet<PathBuf> = workspaces.chain(named).collect();
         all.into_iter().collect()
     }
 
-    /// Policy of a session.
+    /// Returns the policy of a session at the moment of the snapshot.
     ///
     /// # Errors
     /// `SessionNotFound` if the session was deleted.
@@ -194,7 +211,7 @@ impl RegistrySnapshot {
         Ok(policy_of(&self.state, settings, found))
     }
 
-    /// Label of a session. Empty if the session was deleted.
+    /// Returns the label of a session. Empty if the session was deleted.
     pub(crate) fn label(&self, session: &SessionId) -> String {
         let known = self.metadata.sessions.iter().find(|known| known.id == *session);
         known
@@ -202,14 +219,14 @@ impl RegistrySnapshot {
             .unwrap_or_default()
     }
 
-    /// Labels of these sessions, except deleted ones.
-    pub(crate) fn labels(&self, wanted: &HashSet<SessionId>) -> HashMap<SessionId, String> {
+    /// Returns the labels of these sessions, without deleted ones.
+    pub(crate) fn labels(&self, ids: &HashSet<SessionId>) -> HashMap<SessionId, String> {
         let labels = Labels::new(&self.metadata, &self.state);
-        let sessions = self.metadata.sessions.iter().filter(|it| wanted.contains(&it.id));
+        let sessions = self.metadata.sessions.iter().filter(|session| ids.contains(&session.id));
         sessions.map(|session| (session.id.clone(), labels.of(session))).collect()
     }
 
-    /// Id of the session that a reference means to quackd's own methods.
+    /// Returns the id of the session that a reference means to quackd's own methods.
     ///
     /// # Errors
     /// `SessionNotFound` and `Ambiguous`.
@@ -221,9 +238,10 @@ impl RegistrySnapshot {
         Ok(one(&Labels::new(&self.metadata, &self.state), reference, None)?.id.0.clone())
     }
 
-    /// Session that a reference means, else the one of a directory, else the active one. `directory` also decides
-    /// between several sessions with the name `reference`. With `own_only`, a directory means only a session that is not
-    /// a client's, and the active one is not used.
+    /// Returns the session that a reference means, else the one of a directory, else the active
+    /// one. `directory` also decides between several sessions with the name `reference`. With
+    /// `own_only`, a directory means only a session that is not a client's, and the active one is
+    /// not used.
     ///
     /// # Errors
     /// As [`RegistrySnapshot::look_up`].
@@ -235,6 +253,7 @@ impl RegistrySnapshot {
     ) -> Result<Option<FoundInfo>, MethodError> {
         let is_wanted = |id: &SessionId| !own_only || is_own(&self.state, id);
         let (metadata, labels) = (&*self.metadata, Labels::new(&self.metadata, &self.state));
+
         let (session, by) = if let Some(reference) = reference {
             let here = directory.map(|directory| directory.path.as_str());
             (one(&labels, reference, here)?, FindBy::Reference)
@@ -246,6 +265,7 @@ impl RegistrySnapshot {
         } else {
             return Ok(None);
         };
+
         let path = catalog::workspace_of(metadata, session).map(|workspace| workspace.path.clone());
         Ok(Some(FoundInfo {
             session_id: session.id.clone(),
@@ -280,6 +300,7 @@ fn of_directory<'a>(
     is_wanted: impl Fn(&SessionId) -> bool,
 ) -> Option<&'a Shared<Session>> {
     let path = Path::new(&directory.path);
+    // A directory in another repository inside of a workspace is another project.
     let levels = if directory.is_repository { 1 } else { usize::MAX };
     // The root contains every directory.
     let above = path.ancestors().take(levels).filter(|above| above.parent().is_some());

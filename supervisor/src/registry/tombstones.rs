@@ -22,6 +22,7 @@ pub(crate) fn session_gone(
         Some(limits) => drop(state.sessions.insert(id.clone(), limits)),
         None => drop(state.sessions.remove(id)),
     }
+    // Otherwise a session of the file that was not read yet would lose its restrictions here.
     if are_all_known {
         trim_sessions(state, metadata, |gone| gone == id);
     }
@@ -44,7 +45,8 @@ pub(crate) fn trim_workspaces(
     metadata: &Metadata,
     is_newest: impl Fn(&WorkspaceId) -> bool,
 ) {
-    let known: HashSet<&WorkspaceId> = metadata.workspaces.iter().map(|it| &it.id).collect();
+    let known: HashSet<&WorkspaceId> =
+        metadata.workspaces.iter().map(|workspace| &workspace.id).collect();
     trim(&mut state.workspaces, |id| known.contains(id), WorkspaceState::limits, is_newest);
 }
 
@@ -54,6 +56,8 @@ fn trim<K: Ord + Clone, V>(
     limits: impl Fn(&V) -> Option<V>,
     is_newest: impl Fn(&K) -> bool,
 ) {
+    // The state of an existing entry stays whole; one of a deleted entry is reduced to its limits,
+    // and goes if it has none.
     entries.retain(|id, entry| match limits(entry).filter(|_| !exists(id)) {
         Some(limits) => {
             *entry = limits;
@@ -61,10 +65,13 @@ fn trim<K: Ord + Clone, V>(
         }
         None => exists(id),
     });
+
+    // The newest come first, so that the limit removes older ones.
     let gone = entries.keys().filter(|id| !exists(id));
     let (newest, others): (Vec<&K>, Vec<&K>) = gone.partition(|id| is_newest(id));
     let surplus = newest.into_iter().chain(others).skip(MAX_REMEMBERED);
     let surplus: Vec<K> = surplus.cloned().collect();
+
     for id in surplus {
         entries.remove(&id);
     }

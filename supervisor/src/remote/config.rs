@@ -68,10 +68,12 @@ impl DaemonConfig {
             _ => 2.into(),
         };
         let log_to_stderr = file.remove("logToStderr") == Some(Value::Bool(true));
+
         let mut remote = match file.remove("remote") {
             Some(Value::Object(remote)) => remote,
             _ => Map::new(),
         };
+
         let mut take = |key| remote.remove(key).unwrap_or_default();
         let remote = RemoteConfig {
             enabled: take("enabled") == Value::Bool(true),
@@ -82,19 +84,20 @@ impl DaemonConfig {
             auth_token_updated_at: text(take("authTokenUpdatedAt")),
             tls_cert_path: trimmed(&take("tlsCertPath")),
             tls_key_path: trimmed(&take("tlsKeyPath")),
+            // The keys that are left are unknown, and are kept.
             others: remote,
         };
         Self { version, log_to_stderr, remote, others: file }
     }
 
-    /// Content of the file: upstream indents by two spaces and writes no final newline.
+    /// Returns the content of the file: upstream indents by two spaces and writes no final newline.
     pub(crate) fn to_text(&self) -> Result<Vec<u8>, serde_json::Error> {
         serde_json::to_vec_pretty(self)
     }
 }
 
 impl RemoteConfig {
-    /// Hash of the token. `None` if there is no token.
+    /// Returns the hash of the token. `None` if there is no token.
     pub(crate) fn token(&self) -> Option<TokenHash> {
         let (hash, salt) = (self.auth_token_hash.clone()?, self.auth_token_salt.clone()?);
         Some(TokenHash { hash, salt })
@@ -104,7 +107,7 @@ impl RemoteConfig {
         self.tls_cert_path.is_some() && self.tls_key_path.is_some()
     }
 
-    /// Settings of the listener.
+    /// Returns the settings of the listener.
     ///
     /// # Errors
     /// Upstream's text for a missing setting.
@@ -114,6 +117,7 @@ impl RemoteConfig {
         histories: &Path,
     ) -> Result<Settings, &'static str> {
         let token = self.token().ok_or("Remote control auth token is not configured")?;
+
         let tls = match (&self.tls_cert_path, &self.tls_key_path) {
             (None, None) => None,
             (Some(certificate), Some(key)) => {
@@ -121,6 +125,7 @@ impl RemoteConfig {
             }
             _ => return Err("Remote TLS requires both cert and key paths"),
         };
+
         Ok(Settings {
             host: self.host.clone(),
             port: self.port,

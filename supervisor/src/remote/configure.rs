@@ -18,23 +18,28 @@ use std::io;
 impl RemoteControl {
     /// Opens the listener with the saved configuration.
     pub(crate) async fn open(&self) {
+        // Closed at shutdown.
         let Ok(_turn) = self.turn.acquire().await else { return };
+
         self.known_token().await;
         let state = self.state.borrow().clone();
         let opened = self.apply(&state).await;
         self.note(opened);
     }
 
-    /// `remote_configure`: absent values and values of the wrong type do not change.
+    /// Carries out `remote_configure`. Absent values and values of the wrong type do not change.
     pub(crate) async fn configure(
         &self,
         params: Map<String, Value>,
     ) -> Result<RemoteData, Refused> {
         let _turn = self.turn.acquire().await.map_err(|_closed| Refused::ShuttingDown)?;
+
         let old = self.state.borrow().clone();
+        // The file must not be written, so no change can be kept.
         if old.is_locked {
             return Err(Refused::Locked(old.last_error.unwrap_or_default()));
         }
+
         let mut new = RemoteState { config: changed(&old.config, &params), ..old.clone() };
         let issued = issued(&params, &new.config)?;
         if let Some(token) = &issued {
@@ -45,24 +50,31 @@ impl RemoteControl {
             remote.auth_token_updated_at = Some(now_text());
             new.token = Some(token.clone());
         }
+
         // Without the plaintext token, the first check of each client would be slow.
         if new.token.is_none() {
             new.token = self.known_token().await;
         }
+
         let was_open = old.port.is_some();
         let applied = self.apply(&new).await;
+        // The listener still serves with the old settings, so nothing is saved.
         if let (Err(why), true) = (&applied, was_open)
             && self.door.port().await.is_some()
         {
             return Err(Refused::NotOpened(why.clone()));
         }
+
         if let Err(why) = self.save(&new, issued).await {
+            // The listener must not serve with settings that the file does not have.
             let back = self.apply(&old).await;
             self.note(back);
             return Err(Refused::NotSaved(why));
         }
+
         *self.state.borrow_mut() = new;
         self.note(applied);
+
         let is_token_wanted = params.get("includeToken") == Some(&Value::Bool(true));
         let token = if is_token_wanted { self.known_token().await } else { None };
         let auth_token = token.map(|token| token.expose_secret().to_owned());
@@ -86,11 +98,14 @@ impl RemoteControl {
             Ok(port) => (port, None),
             Err(why) => (None, Some(why)),
         };
+
+        // The borrow ends before the state is read again.
         {
             let mut state = self.state.borrow_mut();
             state.port = port;
             state.last_error.clone_from(&last_error);
         }
+
         match (last_error, self.status_now().http_url) {
             (Some(why), _) => tracing::error!("Remote control failed to start: {why}"),
             (None, Some(url)) => tracing::info!("Remote control listening on {url}"),
@@ -118,6 +133,7 @@ fn changed(old: &DaemonConfig, params: &Map<String, Value>) -> DaemonConfig {
     if let Some(number @ Value::Number(_)) = params.get("port") {
         remote.port = port(number);
     }
+
     for (key, path) in
         [("tlsCertPath", &mut remote.tls_cert_path), ("tlsKeyPath", &mut remote.tls_key_path)]
     {
@@ -144,6 +160,7 @@ fn issued(
             false => Err(Refused::BadToken),
         };
     }
+
     let is_rotated = params.get("rotateToken") == Some(&Value::Bool(true));
     let is_missing = new.remote.enabled && new.remote.token().is_none();
     if is_rotated || is_missing {
@@ -153,6 +170,7 @@ fn issued(
 }
 
 async fn hash(token: SecretString) -> Result<TokenHash, Refused> {
+    // Slow by design, so not on the actors' thread.
     let hashing = move || TokenHash::new_blocking(&token);
     let hashed = actix_rt::task::spawn_blocking(hashing).await;
     hashed.map_err(|_ended| Refused::ShuttingDown)?.map_err(Refused::NoRandom)

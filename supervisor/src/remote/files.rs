@@ -47,6 +47,7 @@ impl RemoteFiles {
     /// contain the only copy of a token's hash.
     pub(crate) fn load_blocking(&self) -> LoadedConfig {
         let config = DaemonConfig::default();
+
         let text = match read_blocking(&self.config, MAX_CONFIG_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -57,6 +58,7 @@ impl RemoteFiles {
                 return LoadedConfig { config, problem, is_locked: true };
             }
         };
+
         let why = match serde_json::from_slice(&text) {
             Ok(Value::Object(file)) => {
                 let config = DaemonConfig::normalised(file);
@@ -65,6 +67,7 @@ impl RemoteFiles {
             Ok(_other) => "it is no JSON object".to_owned(),
             Err(error) => error.to_string(),
         };
+
         match set_aside_blocking(&self.config) {
             Ok(kept) => {
                 let kept = kept.display();
@@ -88,8 +91,10 @@ impl RemoteFiles {
         known: Option<&SecretString>,
     ) -> Option<SecretString> {
         let hash = hash?;
+        // A missing file is usual: the user may have removed it, and the hash suffices.
         let text = read_blocking(&self.token, MAX_TOKEN_BYTES).ok()?;
         let token = SecretString::from(std::str::from_utf8(&text).ok()?.trim());
+
         let is_known = known.is_some_and(|known| known.expose_secret() == token.expose_secret());
         (is_known || hash.verifies_blocking(&token)).then_some(token)
     }

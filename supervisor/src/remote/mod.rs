@@ -53,7 +53,8 @@ struct RemoteState {
 }
 
 impl RemoteState {
-    /// Whether the token is a short one from an earlier version. False if only its hash is known.
+    /// Returns whether the token is a short one from an earlier version. False if only its hash is
+    /// known.
     fn has_short_token(&self) -> bool {
         let is_short = |token: &SecretString| token.expose_secret().len() < MIN_REMOTE_TOKEN_BYTES;
         self.token.as_ref().is_some_and(is_short)
@@ -64,9 +65,11 @@ impl RemoteControl {
     /// Creates the state from the loaded files. Opens nothing.
     pub(crate) fn new(files: RemoteFiles, loaded: LoadedConfig) -> Self {
         let (door, asked) = Remote::new();
+
         if let Some(problem) = &loaded.problem {
             tracing::error!(problem, "remote control is off");
         }
+
         let state = RemoteState {
             config: loaded.config,
             port: None,
@@ -74,6 +77,7 @@ impl RemoteControl {
             token: None,
             is_locked: loaded.is_locked,
         };
+
         Self {
             door,
             files,
@@ -83,17 +87,17 @@ impl RemoteControl {
         }
     }
 
-    /// Requests that the listener hands over. `None` after the first call.
+    /// Returns the requests that the listener hands over. `None` after the first call.
     pub(crate) fn take_requests(&self) -> Option<mpsc::Receiver<Ask>> {
         self.asked.take()
     }
 
-    /// Whether the configuration enables remote control.
+    /// Returns whether the configuration enables remote control.
     pub(crate) fn is_enabled(&self) -> bool {
         self.state.borrow().config.remote.enabled
     }
 
-    /// The state after all running changes.
+    /// Returns the state after all running changes. Waits for them at most [`LOOKUP_TIMEOUT`].
     pub(crate) async fn status(&self) -> RemoteStatus {
         // If a change hangs, the old state is returned.
         let turn = timeout(LOOKUP_TIMEOUT, self.turn.acquire()).await;
@@ -107,6 +111,7 @@ impl RemoteControl {
         let has_tls = remote.has_tls();
         let urls = state.port.map(|port| quackd_remote::urls(&remote.host, port, has_tls));
         let (http_url, ws_url) = urls.unzip();
+
         RemoteStatus {
             enabled: remote.enabled,
             listening: state.port.is_some(),
@@ -133,19 +138,23 @@ impl RemoteControl {
 
     /// Returns the plaintext token, if its file still contains it.
     async fn known_token(&self) -> Option<SecretString> {
+        // The borrow must not last while the file is read.
         let (files, hash, known) = {
             let state = self.state.borrow();
             (self.files.clone(), state.config.remote.token(), state.token.clone())
         };
+
         let look = move || files.token_blocking(hash.as_ref(), known.as_ref());
         let token =
             timeout(LOOKUP_TIMEOUT, actix_rt::task::spawn_blocking(look)).await.ok()?.ok()??;
+
         self.state.borrow_mut().token = Some(token.clone());
         Some(token)
     }
 
     /// Closes the listener for good, at shutdown.
     pub(crate) async fn close(&self) {
+        // Changes that wait for their turn fail, so none opens the listener again.
         self.turn.close();
         if timeout(CLOSE_LIMIT, self.door.close()).await.is_err() {
             tracing::warn!("remote control did not close in time");
@@ -159,11 +168,13 @@ pub(crate) fn load_blocking(home: &Home) -> (RemoteFiles, LoadedConfig) {
     let files = RemoteFiles::of(home);
     let mut loaded = files.load_blocking();
     let remote = &mut loaded.config.remote;
+
     let mut of_tls = remote.tls_cert_path.iter().chain(&remote.tls_key_path).map(PathBuf::from);
     let held = of_tls.find_map(|path| {
         let held = held_on_disk_blocking(home, &path)?;
         Some(format!("{} {held}", path.display()))
     });
+
     if remote.enabled
         && let Some(why) = held
     {

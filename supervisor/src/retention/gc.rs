@@ -70,12 +70,17 @@ async fn repeat(retention: Rc<Retention>, registry: Addr<Registry>) {
 impl Retention {
     /// Collects garbage that is safe to delete, and logs the result.
     pub(super) async fn collect_periodically(&self, registry: &Addr<Registry>) {
+        // Quarantined files may be the only copy of the user's data, so only `quack.gc` deletes
+        // them.
         let rules = Rules { quarantined: None, ..self.rules(None) };
         let home = self.sessions.daemon.home.clone();
+
         if let Ok(Err(error)) = blocking(move || trim_service_log_blocking(&home)).await {
             tracing::warn!(%error, "cannot empty the service manager's log");
         }
+
         self.prune_journal().await;
+
         match self.clean(registry, rules, AgeTrust::Certain, false).await {
             Ok((tally, _)) if tally.items() != 0 || tally.failed != 0 => {
                 let (items, bytes, failed) = (tally.items(), tally.bytes(), tally.failed);
@@ -87,10 +92,13 @@ impl Retention {
     }
 
     /// Records the ends of calls and background jobs that ran when an earlier daemon was killed.
+    /// Called once after the start.
     async fn end_unended_calls(&self) {
         let started = self.sessions.daemon.started.elapsed();
+        // A call of this daemon that began after its start may still run.
         let before = SystemTime::now().checked_sub(started).unwrap_or(SystemTime::UNIX_EPOCH);
         let dir = self.sessions.daemon.home.journal_dir();
+
         match blocking(move || unended_calls_blocking(&dir, before)).await {
             Ok(Ok(unended)) => self.sessions.call_journal.record_ends(unended),
             Ok(Err(error)) => {
@@ -109,7 +117,7 @@ impl Retention {
         }
     }
 
-    /// `quack.gc`.
+    /// Runs a collection for `quack.gc`, or only lists the files for a dry run.
     pub(crate) async fn gc(
         &self,
         params: GcParams,
@@ -117,17 +125,20 @@ impl Retention {
     ) -> Result<GcData, GcError> {
         let older = params.older_than_s.map(Duration::from_secs);
         let dry_run = params.dry_run.unwrap_or(false);
+
         let histories = params.histories.unwrap_or(false).then(|| older.unwrap_or(GC_KEPT_ASIDE));
+        // The history of an unknown session would look orphaned.
         if histories.is_some() {
             self.certain()?;
         }
+
         let rules = Rules { histories, ..self.rules(older) };
         let cleaning = self.clean(registry, rules, AgeTrust::AsTheyLook, dry_run);
         let (tally, found) = cleaning.await?;
         Ok(answer(dry_run, tally, &found))
     }
 
-    /// Fails unless every existing session is known.
+    /// Returns an error unless every existing session is known.
     fn certain(&self) -> Result<(), GcError> {
         let why = match &self.health.metadata {
             Ok(Origin::File) => return Ok(()),
@@ -138,7 +149,7 @@ impl Retention {
         Err(GcError::NotCertain(why))
     }
 
-    /// Rules with the age `older`, or else with the configured ages.
+    /// Returns the rules with the age `older`, or else with the configured ages.
     fn rules(&self, older: Option<Duration>) -> Rules {
         let keep = &self.keep;
         Rules {
@@ -161,30 +172,38 @@ impl Retention {
     ) -> Result<(Tally, Found), GcError> {
         // Two concurrent runs would count the same files.
         let _turn = self.cleaning.acquire().await.map_err(|_closed| GcError::Ended)?;
+
         // Collect the live set before the files are listed: a file that is created in between is young and therefore
         // kept.
         let snapshot = registry.send(TakeSnapshot).await.map_err(|_full| GcError::Ended)?;
         let known = snapshot.live_set(&self.sessions);
+
         // After the waiting above, because the clock may have been set during that time.
         let even_since = self.loop_monitor.ages_reliable_since();
         let even = even_since.unwrap_or(self.sessions.daemon.started).elapsed();
         let rules = if ages == AgeTrust::Certain { certain_ages(rules, even) } else { rules };
+
         let home = self.sessions.daemon.home.clone();
         let found = blocking(move || find_blocking(&home, &rules, Some(&known))).await??;
         if ages == AgeTrust::Certain && self.loop_monitor.ages_reliable_since() != even_since {
             // The clock was set during the search, so the ages are unknown. The next run finds the files again.
             return Ok((Tally::default(), Found::default()));
         }
+
         if dry_run {
             return Ok((Tally::of(&found.items), found));
         }
+
         let mut tally = Tally::default();
+        // In batches, so that other work of the blocking pool runs in between.
         for step in found.items.chunks(BATCH_SIZE) {
             let (home, step) = (self.sessions.daemon.home.clone(), step.to_vec());
             tally.add(blocking(move || remove_blocking(&home, &step)).await?);
         }
+
         let outputs = tally.kinds.get(&quackd_home::keep::Kind::Outputs).map_or(0, |(n, _)| *n);
         self.sessions.metrics.spills_deleted.add(u64::try_from(outputs).unwrap_or(u64::MAX));
+
         if tally.items() != 0 {
             let deleted = format!("{} items were deleted at {}", tally.items(), now_text());
             self.last.replace(Some(deleted));
@@ -214,6 +233,7 @@ fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {
         bytes: item.bytes,
         age_s: item.age.as_secs(),
     };
+
     GcData {
         dry_run,
         items: tally.items(),

@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use tokio::sync::Semaphore;
 
-/// One instance per daemon, on the actors' thread.
+/// State of the collection. One instance per daemon, on the actors' thread.
 #[derive(Debug)]
 pub(crate) struct Retention {
     sessions: Rc<SessionServices>,
@@ -43,13 +43,13 @@ impl Retention {
         Rc::new(Self { sessions, health, loop_monitor, keep, cleaning, last })
     }
 
-    /// Time and result of the last collection, for display.
+    /// Returns the time and result of the last collection, for display.
     pub(crate) fn last(&self) -> Option<String> {
         self.last.borrow().clone()
     }
 }
 
-/// Retention of the journal of calls. Zero time means that there is none.
+/// Returns the retention of the journal of calls. Zero time means that there is none.
 pub(crate) fn journal_limits(keep: &KeepSettings) -> JournalLimits {
     JournalLimits { kept: keep.journal.value, max_bytes: mebibytes(keep.journal_mb.value) }
 }

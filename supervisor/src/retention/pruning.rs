@@ -36,7 +36,8 @@ pub(crate) enum Lost {
     Refused,
 }
 
-/// The sessions whose directory does not exist or is refused. `None` if a disk does not respond.
+/// Returns the sessions whose directory does not exist or is refused. `None` if a disk does not
+/// respond.
 pub(crate) async fn gone(
     services: &SessionServices,
     registry: &Addr<Registry>,
@@ -45,7 +46,8 @@ pub(crate) async fn gone(
     let sessions = snapshot.sessions(&Selection::All, services);
     let paths = sessions.iter().map(|session| session.workspace_path.clone()).collect();
     let lost = lost(services, paths).await?;
-    let with_reason = |one: SessionInfo| lost.get(&one.workspace_path).map(|why| (one, *why));
+    let with_reason =
+        |session: SessionInfo| lost.get(&session.workspace_path).map(|why| (session, *why));
     Some(sessions.into_iter().filter_map(with_reason).collect())
 }
 
@@ -83,6 +85,7 @@ pub(crate) async fn prune(
     let mut pruned = Pruned::default();
     let mut gone = gone(services, registry).await.ok_or(MethodError::Overloaded)?;
     gone.retain(|(_, why)| *why == Lost::Missing || only_sessions);
+
     let busy: HashSet<SessionId> = if gone.is_empty() {
         HashSet::new()
     } else {
@@ -96,6 +99,7 @@ pub(crate) async fn prune(
             (false, true) => Some("it is pinned"),
             (false, false) => None,
         };
+
         let row = PrunedSession {
             id: session.id.clone(),
             name: session.name,
@@ -104,15 +108,19 @@ pub(crate) async fn prune(
             why: why.map(str::to_owned),
             pinned,
         };
+
         if why.is_some() {
             pruned.kept.push(row);
             continue;
         }
+
         if !dry_run {
             let reference = session.id.0.clone();
+            // Not forced: a session that became busy must stay.
             let delete = Delete::Session { reference, force: false, is_remote: false };
             match registry.send(delete).await? {
                 Ok(_) => interrupted.resumed(&session.id),
+                // Another client deleted it first.
                 Err(MethodError::SessionNotFound(_)) => continue,
                 // The session became busy after the list was made.
                 Err(MethodError::SessionBusy(_)) => {
@@ -124,8 +132,10 @@ pub(crate) async fn prune(
                 Err(error) => return Err(error),
             }
         }
+
         pruned.sessions.push(row);
     }
+
     if !dry_run {
         forget_workspaces(services, registry).await?;
     }
@@ -137,10 +147,13 @@ async fn forget_workspaces(
     services: &SessionServices,
     registry: &Addr<Registry>,
 ) -> Result<(), MethodError> {
+    // A snapshot after the removals, which may have left workspaces without sessions.
     let paths = registry.send(TakeSnapshot).await?.empty_workspaces();
     let lost = lost(services, paths).await.ok_or(MethodError::Overloaded)?;
+
     let missing = lost.into_iter().filter(|(_, why)| *why == Lost::Missing);
     let paths: HashSet<String> = missing.map(|(path, _)| path).collect();
+
     if paths.is_empty() {
         return Ok(());
     }

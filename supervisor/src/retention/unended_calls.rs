@@ -18,7 +18,8 @@ const MAX_FILES: usize = 4;
 /// Most calls that get an end.
 const MAX_UNENDED: usize = 256;
 
-/// Part of each line about a beginning. Within a text the quotation marks are escaped.
+/// Part of each line about a beginning. Within a text the quotation marks are escaped, so no other
+/// line contains it.
 const BEGINNING: &[u8] = br#""outcome":"running""#;
 
 /// The part of a record that names its call.
@@ -41,6 +42,7 @@ pub(super) fn unended_calls_blocking(
     let before = before.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let before = i64::try_from(before).unwrap_or(i64::MAX);
     let files = files_blocking(dir)?;
+
     let mut unended: BTreeMap<String, CallRecord> = BTreeMap::new();
     for file in files.get(files.len().saturating_sub(MAX_FILES)..).unwrap_or_default() {
         let bytes = read_file_blocking(file)?;
@@ -48,13 +50,17 @@ pub(super) fn unended_calls_blocking(
         for line in lines.filter(|line| line.len() <= MAX_JOURNAL_LINE_BYTES) {
             if memmem::find(line, BEGINNING).is_some() {
                 let begun = serde_json::from_slice::<CallRecord>(line).ok();
-                let begun = begun.filter(|it| it.outcome == CallEnd::Running && it.at_ms < before);
+                let begun = begun
+                    .filter(|record| record.outcome == CallEnd::Running && record.at_ms < before);
                 unended.extend(begun.map(|begun| (begun.id.clone(), begun)));
                 continue;
             }
+
+            // Most lines need not be parsed: an end matters only after a beginning.
             if unended.is_empty() {
                 continue;
             }
+
             let Ok(record) = serde_json::from_slice::<RecordId<'_>>(line) else { continue };
             match &*record.tool {
                 // The end of each may be missing.
@@ -62,10 +68,12 @@ pub(super) fn unended_calls_blocking(
                 _ => drop(unended.remove(&*record.id)),
             }
         }
+
         while MAX_UNENDED < unended.len() {
             unended.pop_first();
         }
     }
+
     let mut unended: Vec<_> = unended.into_values().collect();
     unended.sort_by_key(|begun| begun.at_ms);
     Ok(unended)

@@ -59,10 +59,12 @@ use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 use tokio::sync::{Semaphore, mpsc};
 
-/// Permits for lookups of clients' directories. They bound the blocking threads that lookups use.
+/// Maximum number of lookups of clients' directories at the same time. Bounds the blocking threads
+/// that lookups use.
 const MAX_PATH_LOOKUPS: usize = 8;
 
-/// Values that move to the actors' thread.
+/// Values that move to the actors' thread. Each of them was prepared on the main thread, which may
+/// block.
 pub(super) struct ActorThreadInputs {
     pub(super) home: Home,
     pub(super) tenure: Tenure,
@@ -87,17 +89,20 @@ pub(super) struct ActorThreadInputs {
     pub(super) ready: SyncSender<Result<SocketFile, StartError>>,
 }
 
-/// Builds the services for connections and methods.
+/// Builds the services for connections and methods. Starts no task.
 pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>) -> Rc<Services> {
     let interrupted = Interrupted::new(parts.home.interrupted_file(), parts.interrupted);
     let clients = Rc::<Clients>::default();
+    // The process id distinguishes two daemons that started in the same second.
     let events = Rc::new(Events::new(format!("{}-{}", now_text(), std::process::id())));
+
     let min_free = mebibytes(parts.config.keep.min_free_mb.value);
     let disk = Rc::new(DiskSpace::new(&parts.home, min_free, parts.log));
     let pool = pool(&parts.config, &parts.home, disk, &parts.metrics);
     let live = (parts.config.worker.max_live.value, parts.config.pi.max_live.value);
     let (spawner, cgroups, cached) = (parts.spawner, parts.cgroups, parts.login);
     let children = children(&parts.config, &parts.home, spawner, cgroups, cached, &parts.metrics);
+
     let approvals = Approvals::new(
         Rc::clone(&events),
         Rc::clone(&clients),
@@ -105,6 +110,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         Arc::clone(&parts.metrics),
     );
     let obeyed = Obeyed::new(&parts.config, parts.config_file.path.clone(), &parts.home);
+
     let daemon = Rc::new(DaemonInfo {
         home: parts.home,
         user_home: user_home(),
@@ -118,6 +124,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         config_file: parts.config_file,
     });
     let models = Models::new(&daemon, &children, parts.egress, parts.lists);
+
     let sessions = Rc::new(SessionServices {
         daemon: Rc::clone(&daemon),
         children,
@@ -135,6 +142,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         metrics: parts.metrics,
         lookups: Arc::new(Semaphore::new(MAX_PATH_LOOKUPS)),
     });
+
     publish_questions(&sessions);
     let (health, loop_monitor) = (Rc::new(parts.health), Rc::new(LoopMonitor::new()));
     let retention =
@@ -162,12 +170,14 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
 
 fn call_journal(keep: &KeepSettings, home: &Home) -> CallJournal {
     let limits = journal_limits(keep);
+
     let is_on = !limits.kept.is_zero();
     CallJournal::new(is_on.then(|| Journal::of_calls(home.journal_dir(), limits)))
 }
 
 /// Publishes the number of open questions of each session.
 fn publish_questions(sessions: &Rc<SessionServices>) {
+    // The approvals belong to the sessions' services, so a strong reference would never be dropped.
     let weak = Rc::downgrade(sessions);
     sessions.approvals.on_change(move |session, n_asked| {
         if let Some(sessions) = weak.upgrade() {
@@ -206,6 +216,7 @@ fn children(
         spawner: spawner.clone(),
         deaths: Rc::clone(&deaths),
     });
+
     let has_launcher = !config.worker.launcher.value.is_empty();
     let cleaner = OneShot::new(&REPOSITORY_CLEANER, Rc::clone(&deaths));
     let asker = OneShot::new(&TOOL_REGISTRIES, Rc::clone(&deaths));

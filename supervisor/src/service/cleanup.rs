@@ -43,17 +43,22 @@ pub(crate) fn cgroups(config: &Config) -> (Option<Arc<CgroupBase>>, Option<Strin
     }
 }
 
-/// Moves the last run directory aside, keeps the journals of changed files, and deletes the rest in the background. Workers of a killed daemon may still be
-/// exiting: the files that they write are deleted as well.
+/// Moves the last run directory aside, keeps the journals of changed files, and deletes the rest in
+/// the background. Workers of a killed daemon may still be exiting: the files that they write are
+/// deleted as well.
 pub(crate) fn move_aside_run_dir(home: &Home) -> Result<(), StartError> {
     if let Err(error) = home.retire_run_dir_blocking() {
         tracing::warn!(error = %chain(&error), "cannot move the old run directory aside");
     }
+
     home.prepare_blocking()?;
     if let Err(error) = home.keep_undo_data_blocking() {
         tracing::warn!(error = %chain(&error), "cannot keep the old contents of changed files");
     }
+
     let home = home.clone();
+    // In a separate thread, because a large directory takes long and the start must not wait for
+    // it.
     let delete = std::thread::Builder::new().name("retire".into()).spawn(move || {
         if let Err(error) = home.remove_retired_blocking() {
             tracing::warn!(error = %chain(&error), "cannot delete an old run directory");

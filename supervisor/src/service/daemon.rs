@@ -2,9 +2,8 @@
 //!
 //! Start: limits, the service manager's socket, directory, lock, log, metadata, stale socket, actors, bind, pid file.
 //! The lock decides: only its holder may remove a stale socket.
-//! Stop: refuse new work, let calls finish within the grace period, stop workers in parallel, flush the metadata,
-//! remove the socket, remove the pid file. A second signal skips the waiting.
-//! metadata, unlink our socket, remove the pid file. A second signal skips the waiting.
+//! Stop: refuse new work, let calls finish within the grace period, stop workers in parallel, flush
+//! the metadata, remove the socket, remove the pid file. A second signal skips the waiting.
 
 use crate::children::command_env;
 use crate::children::login_env::{WritableSource, load_cached_blocking};
@@ -93,33 +92,41 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     }
     system("set limits", quackd_process::harden(Role::Supervisor))?;
     quackd_process::set_process_name("quackd");
+
     let home = if options.as_rubber_duck {
         Home::of_rubber_duck_blocking()?
     } else {
         Home::from_process_env_blocking()?
     };
+
     // The socket is only known by its descriptor number, so take it before any other file is opened.
     let activated = activated_blocking(&home.socket().path, &|name| std::env::var_os(name))?;
     home.prepare_dir_blocking()?;
+
     let Some(lock) = cleanup::take_lock_blocking(&home)? else {
         return Ok(Ended::AlreadyRunning);
     };
+
     let (config, config_file) = crate::health::next_daemon::read_config(&home)?;
     log::check_blocking(&home.log_file())
         .map_err(|reason| StartError::Log { path: home.log_file(), reason })?;
     log::abort_on_panic(home.log_file());
+
     let (files, found) = remote::load_blocking(&home);
     let is_verbose = options.verbose || found.config.log_to_stderr;
     let (logging, log) = log::start(&home.log_file(), &config.log.level.value, is_verbose);
     tracing::info!(pid = std::process::id(), version = quackd_protocol::VERSION, "daemon boot");
+
     let remote = RemoteControl::new(files, found);
     let service_manager = ServiceManager::new(options.service, activated.is_some());
     let given = LockedStartInputs { options, home, activated, service_manager, remote, log };
     let result = run_locked(given, config, config_file, &lock);
+
     match &result {
         Ok(_) => tracing::info!("shutdown complete"),
         Err(error) => tracing::error!(error = %chain(error), "daemon failed to start"),
     }
+    // Dropping the guard writes the queued lines, so it comes after the last one.
     drop(logging);
     result
 }
@@ -142,11 +149,13 @@ fn run_locked(
     _lock: &InstanceLock,
 ) -> Result<Ended, StartError> {
     cleanup::move_aside_run_dir(&home)?;
+
     let is_ours = activated.is_none();
     let endpoint = config.web_search.endpoint.value.clone();
     let key = Key::from_variables(|name| std::env::var_os(name))?;
     let web_search = WebSearchHealth { has_key: key.is_some(), endpoint: host_of(&endpoint) };
     let egress = Egress::start(EgressConfig::new(endpoint, key))?;
+
     let (cgroups, no_cgroups) = cleanup::cgroups(&config);
     let (snapshot, saving, health) = load_state::load(&home, web_search, no_cgroups);
     let children = SpawnSettings {
@@ -154,21 +163,26 @@ fn run_locked(
         launcher: launcher(&config),
         max_live: config.worker.max_live.value,
     };
+
     let socket = home.socket();
     if socket.fallback {
         tracing::info!(path = %socket.path.display(), "socket path is too long; using the fallback");
     }
+    // Only the holder of the lock may remove a stale socket, and this process holds it.
     if is_ours {
         clear_stale_blocking(&socket.path)?;
     }
+
     let alias = socket.alias.map(|at| Alias::new(at, socket.path.clone()));
     if let Some(alias) = &alias {
         make_alias(alias)?;
     }
+
     let tenure = Tenure::begin_blocking(&home)?;
     let metrics = Arc::<Metrics>::default();
     let (spawner, jobs) = spawner::spawner();
     let (ready, started) = sync_channel(1);
+
     let parts = ActorThreadInputs {
         home: home.clone(),
         tenure,
@@ -192,17 +206,21 @@ fn run_locked(
         spawner,
         ready,
     };
+
     let (done, actors_done) = sync_channel::<ActorThreadResult>(1);
     let actors = std::thread::Builder::new().name("actors".into()).spawn(move || {
         // The receiver exists until the process ends.
         done.send(serve(parts, snapshot, saving)).ok();
     });
     system("start the actors' thread", actors)?;
+
     let bound = wait_for_start(&started)?;
+    // Not earlier: until here, the caller's terminal shows the errors of the start.
     if options.background {
         system("let go of stderr", quackd_process::redirect_stderr_to_null())?;
     }
     spawner::serve_blocking(&jobs, &children, &metrics);
+
     let ended = wait_for_end(&actors_done, bound, is_ours);
     if let Some(alias) = alias.filter(|_| is_ours) {
         alias.remove_blocking();
@@ -210,6 +228,7 @@ fn run_locked(
     // The last owner kills the remaining processes and removes the group. If a hung thread still owns it, the next
     // daemon does so.
     drop(cgroups);
+
     if let Err(error) = quackd_home::remove_pid_file_blocking(&home) {
         tracing::warn!(%error, "cannot remove the pid file");
     }
@@ -245,6 +264,8 @@ fn wait_for_end(
         }
         ActorThreadResult::default()
     });
+
+    // A socket that was created again is always the daemon's own.
     if let Some(file) = served.made_again.or_else(|| is_ours.then_some(bound)) {
         file.unlink_blocking();
     }
@@ -286,6 +307,7 @@ fn launcher(config: &Config) -> Option<Launcher> {
 fn host_of(endpoint: &str) -> String {
     let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    // Credentials in the address must not be displayed.
     authority.rsplit('@').next().unwrap_or_default().to_owned()
 }
 
@@ -324,12 +346,14 @@ async fn serve_until_stopped(
             return ActorThreadResult::default();
         }
     };
+
     let (ready, tenure) = (parts.ready.clone(), parts.tenure.clone());
     let services = services(parts, stop);
     begin_probing(&services);
     let (sessions, health) = (Rc::clone(&services.sessions), Rc::clone(&services.health));
     let (voice, clients) = (Rc::clone(&services.voice), Rc::clone(&services.clients));
     let registry = Registry::new(sessions, health, voice, clients, loaded, saving).start();
+
     let file = bound.file();
     services.sessions.models.set_owner(Owner::new(&registry));
     let owner = Owner::new(&registry);
@@ -344,10 +368,12 @@ async fn serve_until_stopped(
         Ok(tools) => drop(services.sessions.tool_runner.set(Box::new(tools))),
         Err(error) => tracing::error!(%error, "agents have no tools"),
     }
+
     let listening = actix::spawn(accept_clients(bound, Rc::clone(&services), registry.clone()));
     write_pid_file(&services).await;
     tracing::info!(socket = %services.daemon.socket.display(), "daemon started");
     ready.send(Ok(file)).ok();
+
     let reporting = actix::spawn(watchdog::report(Rc::clone(&services), registry.clone()));
     services.sessions.children.repo_cleanup.schedule();
     actix::spawn(unfinished::take_back(Rc::clone(&services.sessions), registry.clone()));
@@ -364,6 +390,7 @@ async fn serve_until_stopped(
     services.service_manager.stopping();
     services.sessions.children.login.stopping().begin();
     shutdown::drain(asked_for, &mut asked, &services, &registry).await;
+
     reporting.abort();
     listening.abort();
     services.metrics_endpoint.close();

@@ -20,11 +20,13 @@ pub(crate) fn load(
 ) -> (Snapshot, Saving, Health) {
     let paths = Paths { metadata: home.metadata(), state: home.state_file() };
     let Opened { mut snapshot, metadata, state, restored, files } = open_blocking(paths);
-    let metadata = said("metadata.json", metadata);
-    let state = said("quackd-state.json", state);
+
+    let metadata = checked_origin("metadata.json", metadata);
+    let state = checked_origin("quackd-state.json", state);
     if restored != 0 && matches!(metadata, Ok(Origin::File)) {
         tracing::warn!(restored, "restored sessions that metadata.json lacked");
     }
+
     // Remove quackd's own entries about deleted sessions and workspaces. Keep them if sessions may be missing, because
     // the user may restore the file.
     if matches!(metadata, Ok(Origin::File | Origin::Fresh)) {
@@ -32,12 +34,14 @@ pub(crate) fn load(
         trim_sessions(state, &snapshot.metadata, |_| false);
         trim_workspaces(state, &snapshot.metadata, |_| false);
     }
+
     let why = [&metadata, &state].into_iter().find_map(|loaded| loaded.as_ref().err());
     let saving = match files.map(Writer::start) {
         Some(Ok(writer)) => Saving::To(writer),
         Some(Err(error)) => Saving::Off { why: chain(&error) },
         None => Saving::Off { why: why.cloned().unwrap_or_default() },
     };
+
     let health = Health {
         metadata,
         state,
@@ -55,8 +59,9 @@ pub(crate) fn load(
     (snapshot, saving, health)
 }
 
-/// Logs the result of loading a file.
-fn said(
+/// Logs the result of loading a file. Returns the origin, or the reason why the file must not be
+/// written.
+fn checked_origin(
     file: &str,
     loaded: Result<(Origin, Vec<Duplicate>), StoreError>,
 ) -> Result<Origin, String> {
@@ -65,6 +70,7 @@ fn said(
         tracing::error!(file, why, "read-only: nothing will be saved");
         why
     })?;
+
     if !matches!(origin, Origin::Fresh | Origin::File) {
         tracing::error!(?origin, "{file} was recovered");
     }
@@ -74,7 +80,7 @@ fn said(
     Ok(origin)
 }
 
-/// Model providers with a key. Only the presence of the key is checked.
+/// Returns the model providers with a key. Only the presence of the key is checked.
 fn providers(variable: impl Fn(&str) -> Option<OsString>) -> Vec<&'static str> {
     [("OPENAI_API_KEY", "openai"), ("ANTHROPIC_API_KEY", "anthropic")]
         .into_iter()

@@ -74,10 +74,12 @@ pub(crate) async fn watch(services: Rc<Services>) {
         tokio::time::sleep(pause).await;
         let begun = Instant::now();
         let suspects = sampler.scan(monitors(&services), limit_mb, MemoryAccounting::Quick).await;
+
         pause = (begun.elapsed() * SAMPLE_COST_FACTOR).clamp(SAMPLE_INTERVAL, MAX_SAMPLE_INTERVAL);
         if suspects.is_empty() {
             continue;
         }
+
         tokio::time::sleep(CONFIRM_DELAY).await;
         let suspects = suspects.into_iter().map(|over| over.monitors).collect();
         for over in sampler.scan(suspects, limit_mb, MemoryAccounting::Shared).await {
@@ -101,6 +103,7 @@ fn monitors(services: &Services) -> Vec<SessionMonitors> {
 fn end(services: &Services, over: &LimitExceeded, limit_mb: u64) {
     let (session, mb) = (&over.monitors.session, over.mb);
     tracing::warn!(%session, mb, limit_mb, "session over its memory limit");
+
     let exceeded = MemoryLimitExceeded { monitor: over.larger, mb, limit_mb };
     let is_pi = over.monitors.pi == Some(over.larger);
     let kind = if is_pi { ProcessKind::Agent } else { ProcessKind::Worker };
@@ -158,6 +161,7 @@ impl MemorySampler {
         let permit = Arc::clone(&self.permit).try_acquire_owned().ok()?;
         let look = actix_rt::task::spawn_blocking(move || {
             let found = look();
+            // Here and not when the future ends: a scan that hangs keeps its permit.
             drop(permit);
             found
         });
@@ -176,14 +180,16 @@ fn over(
     below: impl Fn(u32) -> u64,
 ) -> Option<LimitExceeded> {
     let [worker, pi] = [monitors.worker, monitors.pi].map(|root| Some((below(root?), root?)));
+
     let sum =
         [worker, pi].into_iter().flatten().fold(0, |sum: u64, (kb, _)| sum.saturating_add(kb));
     let (_, larger) = worker.max(pi)?;
+
     let mb = sum / 1024;
     (limit_mb < mb).then_some(LimitExceeded { monitors, larger, mb })
 }
 
-/// Memory of one process in KiB. `None` if it has exited.
+/// Returns the memory of one process in KiB. `None` if it has exited.
 fn own_kb_blocking(pid: u32, count: MemoryAccounting) -> Option<u64> {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
     let shared = (count == MemoryAccounting::Shared).then(|| read("smaps_rollup")).flatten();
@@ -196,7 +202,7 @@ fn own_kb_blocking(pid: u32, count: MemoryAccounting) -> Option<u64> {
 const DIVIDED: [&str; 3] = ["Pss_Anon:", "Pss_Shmem:", "SwapPss:"];
 const QUICK: [&str; 3] = ["RssAnon:", "RssShmem:", "VmSwap:"];
 
-/// Sum of the lines in KiB. All but the first may be missing.
+/// Returns the sum of the lines in KiB. All but the first may be missing.
 fn kb(text: &str, [first, others @ ..]: [&str; 3]) -> Option<u64> {
     let line = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;

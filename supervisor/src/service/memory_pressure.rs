@@ -75,12 +75,15 @@ impl PressureDetector {
         // Pressure ends a quarter above the threshold at which it starts.
         let below = if self.is_short { self.below_mb + self.below_mb / 4 } else { self.below_mb };
         let pressed = if self.is_short { PRESSURE_LOW_PERCENT } else { PRESSURE_HIGH_PERCENT };
+
         let hits = reading.hits.zip(self.hits).map(|(now, before)| now.saturating_sub(before));
         self.hits = reading.hits.or(self.hits);
+
         let scarce = reading
             .available_mb
             .filter(|mb| *mb < below)
             .map(|mb| format!("{mb} MiB of memory are available"));
+
         let why = scarce
             .or_else(|| {
                 let mb = reading.available_mb.filter(|mb| *mb < below.saturating_mul(NEAR))?;
@@ -99,6 +102,7 @@ impl PressureDetector {
                 }
                 Some(format!("the memory limit of our control group was hit {hits} times"))
             });
+
         self.is_short = why.is_some();
         why
     }
@@ -115,14 +119,17 @@ pub(crate) async fn watch(services: Rc<Services>) {
     let group = services.sessions.children.cgroups.as_ref().map(|cgroups| cgroups.directory());
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
+        // Without an idle process, nothing could be evicted.
         let free = services.sessions.table.n_evictable();
         if free == 0 && !detector.is_short {
             continue;
         }
+
         let group = group.clone();
         let look = actix_rt::task::spawn_blocking(move || read_blocking(group.as_deref()));
         // If the pool has no free thread, skip this check.
         let Ok(Ok(reading)) = tokio::time::timeout(SCAN_TIMEOUT, look).await else { continue };
+
         let was_short = detector.is_short;
         let why = detector.update(reading);
         if let Some(why) = why.as_deref().filter(|_| !was_short) {
@@ -152,17 +159,18 @@ fn read_blocking(group: Option<&Path>) -> MemorySample {
     }
 }
 
-/// Memory of a control group. `None` if it has no limit.
+/// Returns the memory of a control group. `None` if it has no limit.
 fn group_memory_blocking(group: &Path) -> Option<GroupMemory> {
     let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
     let bytes = |name: &str| read(name)?.trim().parse::<u64>().ok();
+    // The kernel slows processes down above the first limit, and kills above the second.
     let limit = [bytes("memory.high"), bytes("memory.max")].into_iter().flatten().min()?;
     let used = bytes("memory.current")?
         .saturating_sub(read("memory.stat").map_or(0, |stat| reclaimable(&stat)));
     Some(GroupMemory { limit_mb: limit >> 20, used_mb: used >> 20 })
 }
 
-/// Bytes of cached files that the kernel can drop.
+/// Returns the bytes of cached files that the kernel can drop.
 fn reclaimable(stat: &str) -> u64 {
     let of = |name: &str| {
         let line = stat.lines().find_map(|line| line.strip_prefix(name))?;
@@ -171,19 +179,19 @@ fn reclaimable(stat: &str) -> u64 {
     ["inactive_file ", "active_file "].into_iter().filter_map(of).fold(0, u64::saturating_add)
 }
 
-/// `MemAvailable` in MiB.
+/// Returns `MemAvailable` in MiB.
 fn available_mb(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kb| kb / 1024)
 }
 
-/// `some avg10` of `/proc/pressure/memory`.
+/// Returns `some avg10` of `/proc/pressure/memory`, in percent.
 fn waiting(pressure: &str) -> Option<f64> {
     let some = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
     some.split_whitespace().find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
 }
 
-/// Number of times that processes of a control group were throttled or refused because of its limit.
+/// Returns how often processes of a control group were throttled or refused because of its limit.
 fn hits(events: &str) -> u64 {
     let of = |name: &str| {
         let line = events.lines().find_map(|line| line.strip_prefix(name))?;

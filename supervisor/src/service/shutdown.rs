@@ -71,13 +71,16 @@ pub(crate) async fn drain(
     // The drain does not wait for background jobs, and only briefly for a turn of Pi.
     let mut cut = unfinished(&services.sessions, registry).await;
     cut.retain(|work| work.kind != WorkKind::Call);
+
     let draining = registry.send(Drain { until }).timeout(SHUTDOWN_GRACE + DRAIN_SLACK);
+    // Shortly before the end, because calls that finish in time are not interrupted.
     let last_look = async {
         tokio::time::sleep_until((until - RECORD_LEAD_TIME).into()).await;
         let mut late = unfinished(&services.sessions, registry).await;
         late.retain(|work| work.kind == WorkKind::Call);
         late
     };
+
     let mut late = Vec::new();
     tokio::pin!(draining, last_look);
     let mut has_looked = false;
@@ -97,6 +100,7 @@ pub(crate) async fn drain(
                 tracing::warn!("second signal, interrupting calls");
                 late = unfinished(&services.sessions, registry).await;
                 late.retain(|work| work.kind == WorkKind::Call);
+                // Replaces the end of the grace period by the present.
                 let now = Drain { until: Instant::now() };
                 // The calls get a reply if this is fast. The shutdown continues in any case.
                 registry.send(now).timeout(ABORT_TIMEOUT).await.ok();
@@ -104,10 +108,12 @@ pub(crate) async fn drain(
             }
         }
     }
+
     cut.append(&mut late);
     if !cut.is_empty() {
         tracing::warn!(pieces = cut.len(), by = stop.name(), "work interrupted");
         services.interrupted.note(stop.name(), &cut);
+        // The shutdown continues in any case.
         tokio::time::timeout(NOTE_LIMIT, services.interrupted.save()).await.ok();
     }
 }

@@ -22,12 +22,14 @@ pub(crate) async fn watch(services: Rc<Services>, tenure: Tenure) {
     let mut over = 0;
     while over < CONSECUTIVE_FAILURES {
         checks.tick().await;
+
         let tenure = tenure.clone();
         let check = actix_rt::task::spawn_blocking(move || tenure.is_over_blocking());
         // A directory that cannot be inspected does not count as gone.
         let is_over = matches!(timeout(CHECK_INTERVAL, check).await, Ok(Ok(true)));
         over = if is_over { over + 1 } else { 0 };
     }
+
     let dir = services.daemon.home.dir().display();
     tracing::error!(%dir, "state directory is gone, shutting down");
     // A shutdown may already be in progress.

@@ -1,5 +1,6 @@
-//! Takes back, after the daemon's start, what commands on copies and recorded states were writing when they ended.
-//! Otherwise the next such command of the session would do it, and until then half of an `apply` would be in the workspace.
+//! Takes back, after the daemon's start, what commands on copies and recorded states were writing
+//! when they ended. Otherwise the next such command of the session would do it, and until then half
+//! of an `apply` would be in the workspace.
 
 use crate::methods::run_on_copy;
 use crate::registry::{FindSession, Purpose, Registry};
@@ -16,15 +17,18 @@ use std::time::Duration;
 /// Maximum duration of the look at the directories.
 const LOOK_LIMIT: Duration = Duration::from_secs(10);
 
-/// Finds the sessions and works on one after the other. A failure is logged; the next command of the session tries again.
+/// Finds the sessions and works on one after the other. A failure is logged; the next command of
+/// the session tries again.
 pub(super) async fn take_back(services: Rc<SessionServices>, registry: Addr<Registry>) {
     let home = services.daemon.home.clone();
     let look = move || home.unfinished_sessions_blocking(&UNFINISHED_COPY, UNFINISHED_RESTORE);
     let found = services.look(LOOK_LIMIT, look).await;
     let Ok(unfinished) = found else { return };
+
     for (id, is_restore) in unfinished {
         let find = FindSession { reference: Some(id), purpose: Purpose::Look };
         let Ok(Ok(Some(found))) = registry.send(find).await else { continue };
+
         let session = &found.session_id;
         match finish(&services, &found, is_restore).await {
             Ok(()) => tracing::info!(%session, "took back what an interrupted command had written"),
@@ -48,9 +52,11 @@ async fn finish(
             is_isolated: found.isolated.is_some(),
             hidden: Vec::new(),
         };
+        // Listing the states takes back what an interrupted `restore` had written.
         let listed = checkpoints::run(services, files, CheckpointAction::List {}).await;
         return listed.map(drop).map_err(|error| error.to_string());
     }
+
     // Opening the copy takes back what was written.
     let task = IsolateTask::Diff { choice: IsolatedChoice::default(), text: false };
     match run_on_copy(services, session, workspace, task).await {

@@ -16,6 +16,7 @@ pub(crate) async fn report(services: Rc<Services>, registry: Addr<Registry>) {
     let service_manager = &services.service_manager;
     let Some(notifier) = &service_manager.notifier else { return };
     notifier.ready();
+
     let pause = service_manager.interval();
     let mut ticks = interval_at(Instant::now(), pause);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -23,16 +24,19 @@ pub(crate) async fn report(services: Rc<Services>, registry: Addr<Registry>) {
     loop {
         ticks.tick().await;
         let Ok(snapshot) = registry.send(TakeSnapshot).timeout(pause).await else {
+            // Only the first of several failures in a row.
             if was_well {
                 tracing::error!("registry unresponsive, watchdog notification skipped");
             }
             was_well = false;
             continue;
         };
+
         was_well = true;
         if service_manager.watchdog.is_some() {
             notifier.alive();
         }
+
         let known = snapshot.session_count();
         let workers = snapshot.workers(&services.sessions);
         let running = workers.iter().filter(|worker| worker.monitor_pid.is_some()).count();

@@ -5,9 +5,8 @@
 //! so requests and the resulting events keep their order. No function waits: events go to a client's outbox, and a
 //! client that does not read is disconnected.
 //!
-//! The owner of a session is the client that is bound to it and not idle. There is at most one entry for each connected
-//! client.
-//! each connected client.
+//! The owner of a session is the client that is bound to it and not idle. There is at most one
+//! entry for each connected client.
 
 mod notify;
 #[cfg(test)]

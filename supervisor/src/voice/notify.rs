@@ -25,15 +25,18 @@ impl Voice {
             let registered = self.registered.borrow();
             registered.iter().find(|entry| entry.owns(session))?.client.clone()
         };
+
         let kind = "message_start";
         let timestamp = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ");
+
         self.events.publish(session, kind, || {
             let timestamp = timestamp.to_string();
             let message = SaidMessage { role: "user", content: message, timestamp };
             SaidMessageStart { kind, message }
         });
-        let told = self.notify(&owner, session, "voice_say", VoiceSayEvent { text: message });
-        Some(if told { Ok(()) } else { Err(MethodError::VoiceGone) })
+
+        let is_queued = self.notify(&owner, session, "voice_say", VoiceSayEvent { text: message });
+        Some(if is_queued { Ok(()) } else { Err(MethodError::VoiceGone) })
     }
 
     /// Notifies a session's followers of the voice client's state.

@@ -85,7 +85,7 @@ const MIN_PUSH_BYTES: usize = CLIENT_TOLD_BYTES / CLIENT_TOLD_MESSAGES;
 #[derive(Debug)]
 pub(crate) struct ClientGone;
 
-/// The reason why writing ended.
+/// Reason why writing ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriterExit {
     /// Everything was written.
@@ -107,6 +107,7 @@ pub(crate) fn outbox<W: AsyncWrite + Unpin>(
     let (messages, waiting) = mpsc::channel(CLIENT_OUTBOX_MESSAGES + CLIENT_TOLD_MESSAGES);
     let room_for = |n| Arc::new(Semaphore::new(n));
     let disconnected = CancellationToken::new();
+
     let writing =
         write_until_disconnected(writer, waiting, Arc::clone(&metrics), disconnected.clone());
     let outbox = ClientOutbox {
@@ -130,6 +131,7 @@ impl ClientOutbox {
         if n == line.len() {
             return Ok(());
         }
+
         self.send_later(line.slice(n..)).await
     }
 
@@ -141,6 +143,7 @@ impl ClientOutbox {
     /// Writes the beginning of a line if no message waits. Returns how many bytes were written. There is space for the
     /// rest, so that nothing is queued before it.
     fn write_immediately(&self, line: &[u8]) -> usize {
+        // All permits are free only if no message waits or is being written.
         let is_empty = self.message_permits.available_permits() == CLIENT_OUTBOX_MESSAGES
             && self.room.available_permits() == CLIENT_OUTBOX_BYTES
             && self.push_room.available_permits() == CLIENT_TOLD_BYTES;
@@ -158,8 +161,11 @@ impl ClientOutbox {
         room: &Arc<Semaphore>,
         all: usize,
     ) -> Result<(), ClientGone> {
+        // A line above the whole budget waits until the budget is free, instead of forever.
         let n = u32::try_from(line.len().min(all)).unwrap_or(u32::MAX);
+        // Counted before the wait: a waiting message uses memory too.
         let counted = ByteReservation::new(self, &line);
+
         let mut held = self.try_hold(room, n);
         if held.is_none() {
             let waited_for = async {
@@ -172,6 +178,7 @@ impl ClientOutbox {
                 () = self.disconnected.cancelled() => None,
             };
         }
+
         let (room, permit) = held.ok_or(ClientGone)?;
         let held = (room, Some(permit), counted);
         self.messages.try_send(QueuedMessage { line, _held: held }).map_err(|_closed| ClientGone)
@@ -193,16 +200,18 @@ impl ClientOutbox {
         if self.messages.is_closed() || self.disconnected.is_cancelled() {
             return Err(ClientGone);
         }
+
         let n = line.len().clamp(MIN_PUSH_BYTES, CLIENT_TOLD_BYTES);
         let n = u32::try_from(n).unwrap_or(u32::MAX);
-        let told = Arc::clone(&self.push_room).try_acquire_many_owned(n).ok().and_then(|room| {
+
+        let queued = Arc::clone(&self.push_room).try_acquire_many_owned(n).ok().and_then(|room| {
             let held = (room, None, ByteReservation::new(self, &line));
             self.messages.try_send(QueuedMessage { line, _held: held }).ok()
         });
-        if told.is_none() {
+        if queued.is_none() {
             self.disconnect_slow();
         }
-        told.ok_or(ClientGone)
+        queued.ok_or(ClientGone)
     }
 
     /// Disconnects a client that reads too slowly. Does not wait for it.
@@ -219,8 +228,10 @@ async fn write_until_disconnected<W: AsyncWrite + Unpin>(
 ) -> WriterExit {
     let end = tokio::select! {
         end = write_all(writer, waiting) => end,
+        // A client that was disconnected for its queue counts as slow too.
         () = disconnected.cancelled() => WriterExit::Slow,
     };
+
     if end == WriterExit::Slow {
         metrics.slow_clients.add(1);
     }
@@ -233,11 +244,14 @@ async fn write_all<W: AsyncWrite + Unpin>(
 ) -> WriterExit {
     let mut gathered = Vec::new();
     while let Some(first) = waiting.recv().await {
+        // Long lines are written directly, because copying them costs more than a system call.
         let may_gather = first.line.len() < GATHER_BYTES;
         let mut next = may_gather.then(|| waiting.try_recv().ok()).flatten();
+
         let written = if next.is_none() {
             write(&mut writer, &first.line).await
         } else {
+            // The permits are kept until the combined line is written.
             let mut held = vec![first._held];
             gathered.clear();
             gathered.extend_from_slice(&first.line);
@@ -249,6 +263,7 @@ async fn write_all<W: AsyncWrite + Unpin>(
             }
             write(&mut writer, &gathered).await
         };
+
         if let Err(end) = written {
             return end;
         }

@@ -57,6 +57,8 @@ pub(crate) fn parse(line: &[u8]) -> Result<Option<ParsedRequest>, Bytes> {
     if text.is_empty() {
         return Ok(None);
     }
+    // Answered like upstream, where other values than objects have no method and `null` is an
+    // error.
     if !text.starts_with('{') {
         return Err(match serde_json::from_str::<Value>(text) {
             Ok(Value::Null) => unparsable("null is not a request"),
@@ -64,9 +66,11 @@ pub(crate) fn parse(line: &[u8]) -> Result<Option<ParsedRequest>, Bytes> {
             Err(error) => unparsable(&error.to_string()),
         });
     }
+
     let envelope: Envelope<'_> =
         serde_json::from_str(text).map_err(|error| unparsable(&error.to_string()))?;
     let id = match envelope.id {
+        // The reply repeats the id, so its length is limited.
         Some(id) if MAX_ID_BYTES < id.get().len() => {
             return Err(unparsable(&format!("id is longer than {MAX_ID_BYTES} bytes")));
         }
@@ -75,7 +79,9 @@ pub(crate) fn parse(line: &[u8]) -> Result<Option<ParsedRequest>, Bytes> {
         }
         None => None,
     };
+
     let method = envelope.method.as_ref().map_or_else(|| "undefined".to_owned(), js_string);
+
     // In JavaScript, every value except null has properties. Other types than objects therefore have no parameters.
     let params = envelope.params.map(RawValue::get);
     let odd_params = params.and_then(odd);
@@ -131,18 +137,18 @@ pub(crate) fn unknown_method(id: Option<&Value>, name: &str) -> Bytes {
     failure(id, &format!("Unknown method: {shown}"), Some(ErrorCode::UnknownMethod))
 }
 
-/// `{"id","ok":true,"data"?}`.
+/// Formats a reply with data: `{"id","ok":true,"data"?}`.
 pub(crate) fn success<D: Serialize>(id: Option<&Value>, data: Option<D>) -> Bytes {
     line(&Reply { id, ok: true, error: None, data, code: None })
 }
 
-/// `{"id","ok":false,"error","code"?}`.
+/// Formats an error reply: `{"id","ok":false,"error","code"?}`.
 pub(crate) fn failure(id: Option<&Value>, error: &str, code: Option<ErrorCode>) -> Bytes {
     let error = without_numbers(error);
     line(&Reply::<()> { id, ok: false, error: Some(&error), data: None, code })
 }
 
-/// `{"id","ok":false,"error"?,"data","code"?}`: an error reply with data.
+/// Formats an error reply with data: `{"id","ok":false,"error"?,"data","code"?}`.
 pub(crate) fn refusal<D: Serialize>(
     id: Option<&Value>,
     error: Option<&str>,
@@ -152,17 +158,17 @@ pub(crate) fn refusal<D: Serialize>(
     line(&Reply { id, ok: false, error, data: Some(data), code })
 }
 
-/// One event.
+/// Formats one event of a session as a line.
 pub(crate) fn event<D: Serialize>(event: &EventLine<'_, D>) -> Bytes {
     line(event)
 }
 
-/// One direct event, for a single client.
-pub(crate) fn direct_event<D: Serialize>(told: &ToldLine<'_, D>) -> Bytes {
-    line(told)
+/// Formats one direct event, for a single client.
+pub(crate) fn direct_event<D: Serialize>(event: &ToldLine<'_, D>) -> Bytes {
+    line(event)
 }
 
-/// Most lines fit without a second allocation.
+/// Capacity of a new line, in bytes. Most lines fit without a second allocation.
 const USUAL_LINE: usize = 512;
 
 fn line<T: Serialize>(object: &T) -> Bytes {
@@ -183,10 +189,12 @@ fn line<T: Serialize>(object: &T) -> Bytes {
 /// U+2028 and U+2029 are legal inside JSON strings, but some line readers split there. Their escapes
 /// are the same JSON value.
 fn escape_line_separators(bytes: &mut Vec<u8>) {
+    // The first two of the three bytes of both characters.
     const COMMON: &[u8] = b"\xe2\x80";
     if memchr::memmem::find(bytes, COMMON).is_none() {
         return;
     }
+
     let mut out = Vec::with_capacity(bytes.len() + 64);
     let mut rest = bytes.as_slice();
     while let Some(at) = memchr::memmem::find(rest, COMMON) {
@@ -197,6 +205,7 @@ fn escape_line_separators(bytes: &mut Vec<u8>) {
             Some(0xa9) => (b"\\u2029", 3),
             _ => (COMMON, 2),
         };
+
         out.extend_from_slice(escape);
         rest = from.get(used..).unwrap_or_default();
     }
@@ -218,7 +227,7 @@ pub(crate) fn js_string(value: &Value) -> String {
     }
 }
 
-/// A session reference in a parameter: `None` if absent, empty or falsy.
+/// Returns the session reference of a parameter: `None` if absent, empty or falsy.
 pub(crate) fn reference(value: &Value) -> Option<String> {
     match value {
         Value::Null | Value::Bool(false) => None,
@@ -227,7 +236,7 @@ pub(crate) fn reference(value: &Value) -> Option<String> {
     }
 }
 
-/// Whether JavaScript treats the value as true.
+/// Returns whether JavaScript treats the value as true.
 pub(crate) fn truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,

@@ -9,12 +9,14 @@ use std::borrow::Cow;
 /// Maximum nesting of a worker's value. serde_json stops at 128; replies and events add some levels.
 const MAX_DEPTH: u8 = 100;
 
-/// Whether every JSON parser accepts this value. Reads it once, because every result of a tool passes here.
+/// Returns whether every JSON parser accepts this value. Reads it once, because every result of a
+/// tool passes here.
 pub(crate) fn is_sound(json: &RawValue) -> bool {
     let text = json.get();
     let (mut at, mut depth) = (0, 0_u8);
     while let Some(byte) = text.as_bytes().get(at) {
         match byte {
+            // Brackets in a string do not nest.
             b'"' => at = end_of_string(text, at + 1),
             b'-' | b'0'..=b'9' => match end_of_number(text, at) {
                 Some(end) => {
@@ -41,6 +43,7 @@ fn end_of_string(json: &str, mut from: usize) -> usize {
         let rest = json.as_bytes().get(from..).unwrap_or_default();
         match memchr::memchr2(b'"', b'\\', rest) {
             Some(at) if rest.get(at) == Some(&b'"') => return from + at,
+            // The backslash and the character after it, which may be a quotation mark.
             Some(at) => from += at + 2,
             // The grammar has no string without an end.
             None => return json.len(),
@@ -60,6 +63,7 @@ fn end_of_number(json: &str, from: usize) -> Option<usize> {
         }
         end += 1;
     }
+    // A number of at most 300 digits without an exponent is below 1e308, so it need not be parsed.
     let is_small = end - from <= 300 && !has_exponent;
     let is_finite = || json.get(from..end)?.parse().ok().filter(|number: &f64| number.is_finite());
     (is_small || is_finite().is_some()).then_some(end)

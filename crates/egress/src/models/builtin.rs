@@ -163,13 +163,15 @@ pub(super) const CUSTOM: &str = "custom";
 
 /// Returns the names of the providers that `quack login` knows.
 pub fn provider_names() -> impl Iterator<Item = &'static str> {
-    BUILTINS.iter().map(|it| it.name)
+    BUILTINS.iter().map(|provider| provider.name)
 }
 
 /// Returns the variables with the key and the address of each well-known provider. Those of one provider belong together:
 /// a key must not go to an address from another source.
 pub fn provider_variables() -> impl Iterator<Item = Vec<&'static str>> {
-    BUILTINS.iter().map(|it| it.keys.iter().copied().chain(it.base_variable).collect())
+    BUILTINS
+        .iter()
+        .map(|provider| provider.keys.iter().copied().chain(provider.base_variable).collect())
 }
 
 /// Returns the variables of one well-known provider: first the one with its key.
@@ -204,6 +206,7 @@ pub(super) fn base_url(name: &str) -> Option<&'static str> {
 pub(super) fn at(base: &str) -> &'static str {
     let Ok(url) = url::Url::parse(base.trim()) else { return CUSTOM };
     let of = |known: &str| url::Url::parse(known).ok();
+
     let known =
         BUILTINS.iter().find(|it| of(it.base_url).is_some_and(|it| it.host() == url.host()));
     let has_port = |known: &str| of(known).is_some_and(|known| known.port() == url.port());
@@ -217,6 +220,7 @@ pub(super) fn of_key(model: Option<&str>, key: &str) -> &'static str {
         let prefix = model.split_once('/').and_then(|(provider, _)| builtin(provider));
         prefix.map(|it| it.name).or_else(|| maker(model))
     });
+
     let by_key = || {
         let fits = |it: &&Builtin| it.key_prefix.is_some_and(|prefix| key.starts_with(prefix));
         BUILTINS.iter().find(fits).map(|it| it.name)

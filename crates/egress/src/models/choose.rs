@@ -20,7 +20,7 @@ pub(super) struct Context<'a> {
 
 /// Returns the provider to which the address and the key in `[model]` belong, or which it names.
 pub(super) fn configured_provider(settings: &ModelSettings) -> Option<String> {
-    let name = settings.name.as_ref().map(|it| it.value.as_str());
+    let name = settings.name.as_ref().map(|given| given.value.as_str());
     if let Some(given) = &settings.provider {
         return Some(canonical(&given.value).to_owned());
     }
@@ -33,34 +33,41 @@ pub(super) fn configured_provider(settings: &ModelSettings) -> Option<String> {
 
 /// Finds a model of a usable provider.
 pub(super) fn find(providers: &[Provider], provider: Option<&str>, id: &str) -> Option<ModelInfo> {
-    let named =
-        |name: &str| providers.iter().find(|it| it.name == canonical(name) && it.is_usable());
+    let named = |name: &str| {
+        providers.iter().find(|provider| provider.name == canonical(name) && provider.is_usable())
+    };
     let id = id.trim();
+
     if let Some(name) = provider {
         let provider = named(name)?;
         // Upstream's users write the provider twice.
         let rest = id.split_once('/').filter(|(prefix, _)| *prefix == provider.name);
-        let is_listed = provider.models.iter().any(|it| it.info.id == id);
+        let is_listed = provider.models.iter().any(|model| model.info.id == id);
         return provider.model(rest.filter(|_| !is_listed).map_or(id, |(_, rest)| rest));
     }
-    let mut usable = providers.iter().filter(|it| it.is_usable());
-    let listed = usable.find_map(|it| it.models.iter().find(|model| model.info.id == id));
+
+    let mut usable = providers.iter().filter(|provider| provider.is_usable());
+    let listed =
+        usable.find_map(|provider| provider.models.iter().find(|model| model.info.id == id));
     if let Some(listed) = listed {
         return Some(listed.info.clone());
     }
+
     if let Some((prefix, rest)) = id.split_once('/')
         && let Some(provider) = named(prefix)
     {
         return provider.model(rest);
     }
+
     // An id with another prefix may name a provider that is gone: only a provider of other providers' models gets it.
     if id.contains('/') {
         return named("openrouter")?.model(id);
     }
+
     let by_maker = maker(id).and_then(named);
     // Upstream's rule: an id without a provider is one of OpenAI, if there is a key.
-    let openai = || named("openai").filter(|it| it.has_key());
-    let mut usable = providers.iter().filter(|it| it.is_usable());
+    let openai = || named("openai").filter(|provider| provider.has_key());
+    let mut usable = providers.iter().filter(|provider| provider.is_usable());
     let only = || usable.next().filter(|_| usable.next().is_none());
     by_maker.or_else(openai).or_else(only)?.model(id)
 }
@@ -76,13 +83,16 @@ pub(super) fn choose(
         Some(name) => (named(context, providers, name, problems)?, name.source.clone()),
         None => unnamed(context, providers, problems)?,
     };
+
     let thinking = thinking(settings, problems);
     model.context_window = settings.context_window.unwrap_or(model.context_window);
+    // Without a statement, an answer gets at most half of the window that the user has set.
     let half = settings.context_window.map_or(u64::MAX, |window| (window / 2).max(1));
     model.max_tokens = settings.max_tokens.unwrap_or_else(|| model.max_tokens.min(half));
-    let provider = providers.iter().find(|it| it.name == model.provider)?;
+
+    let provider = providers.iter().find(|provider| provider.name == model.provider)?;
     let wants_thinking = thinking != ThinkingLevel::Off;
-    // The user knows more about a model of which nobody has said whether it reasons.
+    // Unless it is known whether the model reasons, the user's thinking level decides.
     let is_known =
         provider.says_reasoning(&model.id) || knows_reasoning(&model.provider, &model.id);
     model.reasoning |= wants_thinking && !is_known;
@@ -93,9 +103,12 @@ pub(super) fn choose(
             model.id
         ));
     }
+
     let thinking = if model.reasoning { thinking } else { ThinkingLevel::Off };
+    // The notice about a retired model concerns only a user who has named none.
     let retired = provider.retired.as_ref().filter(|_| settings.name.is_none());
     let retired = retired.filter(|(next, _)| *next == model.id).map(|(_, text)| text.clone());
+
     let is_stated = settings.context_window.is_some() || provider.says_window(&model.id);
     let small = small_window(&model).filter(|_| !is_stated);
     problems.extend(small.clone());
@@ -136,17 +149,22 @@ fn named(
     let is_full = || {
         name.value.split_once('/').is_some_and(|(prefix, _)| {
             provider != Some(prefix)
-                && providers.iter().any(|it| it.name == prefix && it.is_usable())
+                && providers.iter().any(|known| known.name == prefix && known.is_usable())
         })
     };
+
     // A key or an address in the configuration names the provider only indirectly.
     let is_indirect = context.settings.provider.is_none();
     let provider = provider.filter(|_| !(is_indirect && is_full()));
+
     let found = find(providers, provider, &name.value);
     if found.is_none() {
         let of = provider.map(|it| format!(" of {it}")).unwrap_or_default();
-        let usable: Vec<&str> =
-            providers.iter().filter(|it| it.is_usable()).map(|it| it.name.as_str()).collect();
+        let usable: Vec<&str> = providers
+            .iter()
+            .filter(|known| known.is_usable())
+            .map(|known| known.name.as_str())
+            .collect();
         let usable = match usable.as_slice() {
             [] => "no provider has one".to_owned(),
             usable => format!("providers with a key or an address: {}", usable.join(", ")),
@@ -172,13 +190,14 @@ fn unnamed(
         let settings = context.settings;
         let source = source(&settings.provider).or_else(|| source(&settings.base_url));
         let source = source.unwrap_or_else(|| "`model.key` of the configuration".to_owned());
-        let provider = providers.iter().find(|it| it.name == *name && it.is_usable());
+        let provider = providers.iter().find(|known| known.name == *name && known.is_usable());
         let Some(provider) = provider else {
             let name = shown(name);
             problems
                 .push(format!("{source} is the provider {name}, which has no key or is not known"));
             return None;
         };
+
         let first = provider.models.first();
         if first.is_none() {
             problems.push(format!(
@@ -187,16 +206,18 @@ fn unnamed(
         }
         return Some((first?.info.clone(), source));
     }
+
     let first = |name: &str| {
-        let provider = providers.iter().find(|it| it.name == name && it.is_usable())?;
+        let provider = providers.iter().find(|known| known.name == name && known.is_usable())?;
         let usual = builtin::builtin(name)?.models;
         // The provider may list none of them.
-        let is_there = |id: &&&str| provider.models.iter().any(|it| it.info.id == **id);
+        let is_there = |id: &&&str| provider.models.iter().any(|model| model.info.id == **id);
         let other = provider.models.first().filter(|_| !usual.is_empty());
-        let other = other.map(|it| it.info.id.as_str());
+        let other = other.map(|model| model.info.id.as_str());
         let preferred = usual.iter().find(is_there).copied().or(other)?;
         Some((provider.model(preferred)?, provider))
     };
+
     let has_key = variable(context.env, "OPENAI_API_KEY").is_some();
     if let Some((model, _)) = first("openai").filter(|_| has_key) {
         return Some((model, "OPENAI_API_KEY is set".to_owned()));
@@ -205,6 +226,7 @@ fn unnamed(
         let model = find(providers, Some(provider), id)?;
         return Some((model, "first model in models.json of Pi".to_owned()));
     }
+
     let (model, provider) = BUILTINS.iter().find_map(|it| first(it.name))?;
     let why = match (provider.has_key(), builtin::builtin(&provider.name)?.base_variable) {
         (true, _) => provider.key_source.reason(),

@@ -7,11 +7,11 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
-/// Largest file.
+/// Maximum size of a file, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// Looks at a file that ends too early, and the time between them: a program that writes it in place leaves it incomplete
-/// for a moment.
+/// Number of attempts to read a file that ends too early, and the pause between them, because a
+/// program that writes it in place leaves it incomplete until it has finished.
 const LOOKS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -38,11 +38,13 @@ fn parse<T: DeserializeOwned>(
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(format!("cannot read {shown}: {error}")),
         };
+
         let error = match serde_json::from_slice(&without_comments(bytes)) {
             Ok(value) => return Ok(Some(value)),
             Err(error) => error,
         };
-        let what = match error.classify() {
+
+        let problem = match error.classify() {
             Category::Eof if looks < LOOKS => {
                 looks += 1;
                 pause();
@@ -51,7 +53,7 @@ fn parse<T: DeserializeOwned>(
             Category::Data => "a value is missing or has the wrong type",
             Category::Syntax | Category::Eof | Category::Io => "it is not valid JSON",
         };
-        return Err(format!("{shown}:{}:{}: {what}", error.line(), error.column()));
+        return Err(format!("{shown}:{}:{}: {problem}", error.line(), error.column()));
     }
 }
 
@@ -60,6 +62,7 @@ fn bytes_blocking(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut bytes = Vec::new();
+    // One byte more than the limit, to recognize a larger file.
     File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(io::Error::other(format!("it is larger than {MAX_FILE_BYTES} bytes")));
@@ -69,9 +72,11 @@ fn bytes_blocking(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Replaces comments and trailing commas with spaces, so that positions stay the same.
 fn without_comments(mut bytes: Vec<u8>) -> Vec<u8> {
+    // A byte order mark is not part of the JSON text.
     if bytes.starts_with(b"\xef\xbb\xbf") {
         bytes.iter_mut().take(3).for_each(|byte| *byte = b' ');
     }
+
     let mut at = 0;
     // Position of a comma that only white space and comments have followed.
     let mut comma = None;
@@ -86,6 +91,7 @@ fn without_comments(mut bytes: Vec<u8>) -> Vec<u8> {
             }),
             _ => 1,
         };
+
         match bytes.get(at) {
             Some(b',') => comma = Some(at),
             Some(b' ' | b'\t' | b'\r' | b'\n') => {}

@@ -1,18 +1,19 @@
 //! Facts about well-known families of models, by the prefix of their id, from one file: `known.json`. Any other model
 //! gets the defaults.
 //!
-//! A row says only what holds for every model of the prefix at its maker, also for newer ones. Without a fact, the
-//! default applies. `checked` is the day on which somebody compared the row with the maker's documents; `quack models
-//! --stale` lists the old ones. The first row whose prefix fits applies, so longer ones are first.
+//! A row has only facts that hold for every model of the prefix at its maker, also for newer ones.
+//! Without a fact, the default applies. `checked` is the day on which the row was compared with the
+//! maker's documents; `quack models --stale` lists the old ones. The first row whose prefix fits
+//! applies, so longer ones are first.
 
 use quackd_protocol::model::{InputKind, ModelApi, ModelCompat, ModelCost, ModelInfo, Price};
 use serde::Deserialize;
 use std::sync::LazyLock;
 
-/// Tokens of input and output together, if they are not known.
+/// Default window: tokens of input and output together.
 const DEFAULT_WINDOW: u64 = 128_000;
 
-/// Tokens of an answer, if they are not known.
+/// Default maximum of tokens of an answer.
 const DEFAULT_MAX_TOKENS: u64 = 16_384;
 
 /// A row of the file.
@@ -52,8 +53,8 @@ fn of(id: &str) -> Option<&'static KnownFamily> {
     FAMILIES.iter().find(|family| id.starts_with(&family.prefix))
 }
 
-/// Whether this is a reasoning model of OpenAI: `gpt-5` and later, `o1` and later. Chat completions refuse tools for the
-/// newer ones.
+/// Returns whether this is a reasoning model of OpenAI: `gpt-5` and later, `o1` and later. Chat
+/// completions refuse tools for the newer ones.
 pub(super) fn is_openai_reasoning(id: &str) -> bool {
     let number = |rest: &str| {
         let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -68,7 +69,7 @@ pub(super) fn maker(id: &str) -> Option<&'static str> {
     of(id).map(|family| family.maker.as_str())
 }
 
-/// Whether it is known that the model reasons, or that it does not.
+/// Returns whether it is known that the model reasons, or that it does not.
 pub(super) fn knows_reasoning(provider: &str, id: &str) -> bool {
     of(id).is_some_and(|family| family.maker == provider && family.reasoning.is_some())
 }
@@ -80,11 +81,13 @@ pub(super) fn describe(provider: &str, id: &str, api: ModelApi, base_url: &str) 
     let price = cost.map_or(Price::Unknown, |[input, output, cache_read, cache_write]| {
         Price::Known(ModelCost { input, output, cache_read, cache_write })
     });
+
     let input_kinds = if known.and_then(|family| family.image) == Some(true) {
         vec![InputKind::Text, InputKind::Image]
     } else {
         vec![InputKind::Text]
     };
+
     ModelInfo {
         id: id.to_owned(),
         name: id.to_owned(),

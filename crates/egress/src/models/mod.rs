@@ -29,10 +29,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Most providers of `models.json`.
+/// Maximum number of providers of `models.json`. Further ones are reported as a problem.
 const MAX_PROVIDERS: usize = 64;
 
-/// Most problems that are reported.
+/// Maximum number of reported problems.
 const MAX_PROBLEMS: usize = 32;
 
 /// Everything that the catalog is made of.
@@ -68,11 +68,13 @@ impl ModelSources {
         pi_files::directory(&self.env, &self.home).join("settings.json")
     }
 
-    /// Whether these variables have the key of a well-known provider, or the address of another server.
+    /// Returns whether these variables have the key of a well-known provider, or the address of
+    /// another server.
     #[must_use]
     pub fn has_provider(env: &[(String, String)]) -> bool {
-        let names =
-            builtin::BUILTINS.iter().flat_map(|it| it.keys.iter().copied().chain(it.base_variable));
+        let names = builtin::BUILTINS
+            .iter()
+            .flat_map(|known| known.keys.iter().copied().chain(known.base_variable));
         names.into_iter().any(|name| provider::variable(env, name).is_some())
     }
 }
@@ -109,6 +111,7 @@ impl ModelCatalog {
         };
         let logins = sources.logins.as_deref().map(pi_files::read_auth_blocking);
         let logins = logins.unwrap_or_default();
+
         let mut catalog = Self::build(sources, models, auth, logins);
         if sources.distrust.is_none() {
             catalog.problems.extend(unused_keys::problems_blocking(&directory));
@@ -134,14 +137,18 @@ impl ModelCatalog {
             problems.push(problem);
             ModelsFile::default()
         });
+
         problems.extend(logins.problems.into_iter().chain(auth.problems));
         if let Some(Err(problem)) = &settings.key {
             problems.push(format!("`model.key` of the configuration: {problem}"));
         }
+
         let mut providers: Vec<Provider> = builtin::BUILTINS
             .iter()
-            .map(|it| Provider::of_builtin(it, env, &sources.of_shell, &mut problems))
+            .map(|known| Provider::of_builtin(known, env, &sources.of_shell, &mut problems))
             .collect();
+
+        // A key of `quack login` is weaker than a variable, and one of `auth.json` is stronger.
         for provider in &mut providers {
             if let Some(key) = logins.keys.get(&provider.name).filter(|_| !provider.has_key()) {
                 provider.take_key(key, KeySource::Login, &[], &mut problems);
@@ -150,6 +157,7 @@ impl ModelCatalog {
                 provider.take_key(key, KeySource::PiAuth, env, &mut problems);
             }
         }
+
         if MAX_PROVIDERS < file.providers.len() {
             problems.push(format!("models.json: only {MAX_PROVIDERS} providers are used"));
         }
@@ -161,28 +169,35 @@ impl ModelCatalog {
             }
             provider.take_file(given, env, &mut problems);
             if first_of_file.is_none() && provider.is_usable() {
-                first_of_file = provider.models.first().map(|it| (name, it.info.id.clone()));
+                first_of_file = provider.models.first().map(|model| (name, model.info.id.clone()));
             }
         }
+
         let configured = choose::configured_provider(settings);
         if let Some(name) = &configured {
             entry(&mut providers, name).take_settings(settings, &mut problems);
         }
+
         for provider in &mut providers {
             provider.seal(&sources.lists, &mut problems);
         }
+
         let context = choose::Context { settings, configured, first_of_file, env };
         let chosen = choose::choose(&context, &providers, &mut problems);
+
         let usable = providers.iter().filter(|provider| provider.is_usable());
-        let mut models: Vec<ModelInfo> =
-            usable.flat_map(|provider| provider.models.iter().map(|it| it.info.clone())).collect();
+        let mut models: Vec<ModelInfo> = usable
+            .flat_map(|provider| provider.models.iter().map(|model| model.info.clone()))
+            .collect();
+
         if let Some(chosen) = &chosen {
             // The chosen model has the limits of the configuration.
-            match models.iter_mut().find(|it| is_same(it, &chosen.model)) {
+            match models.iter_mut().find(|model| is_same(model, &chosen.model)) {
                 Some(listed) => listed.clone_from(&chosen.model),
                 None => models.insert(0, chosen.model.clone()),
             }
         }
+
         models.truncate(MAX_MODELS);
         problems.truncate(MAX_PROBLEMS);
         let idle_timeout = settings.idle_timeout;
@@ -208,7 +223,7 @@ impl ModelCatalog {
     pub fn find(&self, provider: Option<&str>, id: &str) -> Option<ModelInfo> {
         let found = choose::find(&self.providers, provider, id)?;
         let chosen = self.chosen.as_ref().map(|chosen| &chosen.model);
-        Some(chosen.filter(|it| is_same(it, &found)).cloned().unwrap_or(found))
+        Some(chosen.filter(|model| is_same(model, &found)).cloned().unwrap_or(found))
     }
 
     /// Returns the problems of the sources, each in one line and without a secret.
@@ -223,23 +238,24 @@ impl ModelCatalog {
         usable.map(|provider| provider.name.as_str())
     }
 
-    /// Whether the user has stated the window of a model, so that its provider need not be asked.
+    /// Returns whether the user has stated the window of a model, so that its provider need not be
+    /// asked.
     #[must_use]
     pub fn is_stated(&self, model: &ModelInfo) -> bool {
-        let mut of = self.providers.iter().filter(|it| it.name == model.provider);
+        let mut of = self.providers.iter().filter(|known| known.name == model.provider);
         of.any(|provider| provider.says_window(&model.id))
     }
 
     /// Returns the base URL of a usable provider, without a secret.
     #[must_use]
     pub fn base_of(&self, provider: &str) -> Option<&str> {
-        let found = self.providers.iter().find(|it| it.name == provider && it.is_usable());
-        found.map(|it| it.shown_base.as_str())
+        let found = self.providers.iter().find(|known| known.name == provider && known.is_usable());
+        found.map(|known| known.shown_base.as_str())
     }
 
     /// Returns the providers that need no key.
     pub fn keyless(&self) -> impl Iterator<Item = &str> {
-        let keyless = self.providers.iter().filter(|it| it.is_usable() && !it.has_key());
+        let keyless = self.providers.iter().filter(|known| known.is_usable() && !known.has_key());
         keyless.map(|provider| provider.name.as_str())
     }
 
@@ -250,8 +266,9 @@ impl ModelCatalog {
         for provider in self.providers.iter().filter(|provider| provider.is_usable()) {
             if let Ok(usual) = provider.route(None) {
                 let own = provider.models.iter().filter(|model| model.has_own_route());
-                let own =
-                    own.filter_map(|it| Some((it.info.id.clone(), provider.route(Some(it)).ok()?)));
+                let own = own.filter_map(|model| {
+                    Some((model.info.id.clone(), provider.route(Some(model)).ok()?))
+                });
                 endpoints.insert(&provider.name, usual, own.collect());
             }
         }
@@ -277,13 +294,13 @@ impl ModelCatalog {
     }
 }
 
-fn is_same(one: &ModelInfo, other: &ModelInfo) -> bool {
-    one.provider == other.provider && one.id == other.id
+fn is_same(model: &ModelInfo, other: &ModelInfo) -> bool {
+    model.provider == other.provider && model.id == other.id
 }
 
 /// Returns the provider with this name, and adds it if necessary.
 fn entry<'a>(providers: &'a mut Vec<Provider>, name: &str) -> &'a mut Provider {
-    let at = providers.iter().position(|it| it.name == name).unwrap_or_else(|| {
+    let at = providers.iter().position(|known| known.name == name).unwrap_or_else(|| {
         providers.push(Provider::named(name));
         providers.len() - 1
     });

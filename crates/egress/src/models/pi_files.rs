@@ -129,15 +129,19 @@ pub(super) fn resolve(value: &str, env: &[(String, String)]) -> Result<String, S
         let found = env.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim());
         found.filter(|value| !value.is_empty()).map(str::to_owned)
     };
+
     if value.starts_with('!') {
         return Err("is a command, which quackd does not run: name a variable instead, or store the key with `quack login`".to_owned());
     }
+
     let named = value
         .strip_prefix('$')
         .map(|name| name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name));
     let is_name_character =
         |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    // A text like a variable's name is more probably one than a key.
     let looks_like_name = value.bytes().all(is_name_character) && value.contains('_');
+
     match (named, variable(named.unwrap_or(value))) {
         (_, Some(found)) => Ok(found),
         (Some(name), None) => Err(format!("is the variable {}, which is not set", short(name))),

@@ -8,10 +8,11 @@ use quackd_protocol::output::OutputPiece;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-/// Most tokens of the answer. A model that reasons may use all of them before its first word.
+/// Maximum number of tokens of the answer. A model that reasons may use all of them before its
+/// first word.
 pub const PROBE_LIMIT_TOKENS: u64 = 64;
 
-/// Most bytes of the answer that are kept.
+/// Maximum number of bytes of the answer that are kept.
 const MAX_ANSWER_BYTES: usize = 256 * 1024;
 
 /// Returns the body of the request.

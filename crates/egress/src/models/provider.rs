@@ -11,7 +11,7 @@ use secrecy::ExposeSecret;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Longest id of a model or provider, in bytes.
+/// Maximum length of the id of a model or provider, in bytes.
 const MAX_ID_BYTES: usize = 256;
 
 /// A provider.
@@ -70,7 +70,7 @@ impl Model {
         self.says_max_tokens |= facts.max_tokens.is_some();
     }
 
-    /// Whether requests to this model go another way than those to the other ones.
+    /// Returns whether requests to this model take another route than those to the other ones.
     pub(super) fn has_own_route(&self) -> bool {
         self.base_url.is_some() || !self.headers.is_empty()
     }
@@ -121,6 +121,7 @@ impl Provider {
             // Without a key, only a server without encryption is one that may need none.
             provider.is_named = base.starts_with("http://");
         }
+
         for &name in builtin.keys {
             if let Some(value) = variable(env, name)
                 && provider.key.is_none()
@@ -128,7 +129,7 @@ impl Provider {
                 match Key::parse(value) {
                     Ok(key) => {
                         provider.key = key;
-                        let is_of_shell = of_shell.iter().any(|it| it == name);
+                        let is_of_shell = of_shell.iter().any(|known| known == name);
                         provider.key_source = if is_of_shell {
                             KeySource::ShellVariable(name)
                         } else {
@@ -176,9 +177,11 @@ impl Provider {
         const SOURCE: &str = "models.json of Pi";
         let api = self.api_named(given.api.as_deref(), problems);
         let is_foreign = given.api.is_some() && api.is_none();
-        if is_foreign && given.models.iter().all(|it| it.api.is_none()) {
+        // The provider has an API that quackd does not have, and so have all of its models.
+        if is_foreign && given.models.iter().all(|model| model.api.is_none()) {
             return;
         }
+
         if let Some(base) = given.base_url {
             self.base_url = base.trim().to_owned();
             self.is_named = true;
@@ -187,6 +190,7 @@ impl Provider {
             self.api = api;
             self.has_own_api = true;
         }
+
         if let Some(key) = given.api_key {
             let is_plain = self.base_url.starts_with("http://");
             // Pi requires a key, also for servers that need none.
@@ -194,9 +198,11 @@ impl Provider {
                 self.take_key(&key, KeySource::PiModels, env, problems);
             }
         }
+
         self.headers = self.resolved(given.headers, env, problems);
         self.with_bearer |= given.auth_header;
         self.compat = given.compat;
+
         for PiModel { id, api, base_url, headers, facts } in
             given.models.into_iter().take(MAX_MODELS)
         {
@@ -212,17 +218,18 @@ impl Provider {
             let headers = self.resolved(headers, env, problems);
             let mut info = describe(&self.name, &id, api, "");
             apply(&mut info, &facts);
-            self.models.retain(|it| it.info.id != id);
+            self.models.retain(|known| known.info.id != id);
             let mut model = Model { base_url, headers, ..Model::plain(info) };
             model.note(&facts);
             self.models.push(model);
         }
+
         for (id, facts) in given.model_overrides.into_iter().take(MAX_MODELS) {
-            if !self.models.iter().any(|it| it.info.id == id) {
+            if !self.models.iter().any(|known| known.info.id == id) {
                 let info = describe(&self.name, &id, self.api_of(&id), "");
                 self.models.push(Model::plain(info));
             }
-            if let Some(model) = self.models.iter_mut().find(|it| it.info.id == id) {
+            if let Some(model) = self.models.iter_mut().find(|known| known.info.id == id) {
                 model.note(&facts);
                 apply(&mut model.info, &facts);
             }
@@ -239,6 +246,7 @@ impl Provider {
             self.api = api;
             self.has_own_api = true;
         }
+
         let key = settings.key.as_ref().and_then(|key| key.as_ref().ok());
         match key.map(|key| Key::parse(key.expose_secret())) {
             Some(Ok(Some(key))) => {
@@ -262,6 +270,7 @@ impl Provider {
             self.broken = true;
             return;
         }
+
         match self.route(None) {
             Ok(route) => {
                 self.shown_base = route.shown_base();
@@ -274,15 +283,18 @@ impl Provider {
                 return;
             }
         }
+
         self.listed = lists.of(&self.name, &self.shown_base).to_vec();
-        let usual = builtin::builtin(&self.name).map_or(&[][..], |it| it.models);
+        let usual = builtin::builtin(&self.name).map_or(&[][..], |known| known.models);
         let is_there =
-            |id: &&str| self.listed.is_empty() || self.listed.iter().any(|it| it.id == *id);
+            |id: &&str| self.listed.is_empty() || self.listed.iter().any(|known| known.id == *id);
         let mut there: Vec<_> = usual.iter().copied().filter(is_there).map(str::to_owned).collect();
+
         // A server of the user often has one model.
         if let ([], [only], false) = (&*there, &*self.listed, usual.is_empty()) {
             there.push(only.id.clone());
         }
+
         if let Some(default) = usual.first().filter(|id| !is_there(id)) {
             let next = there.first().map(|next| format!("{next} is used"));
             let next = next.unwrap_or_else(|| "none is used: set model.name".to_owned());
@@ -290,12 +302,15 @@ impl Provider {
             self.retired = there.first().map(|next| (next.clone(), text.clone()));
             problems.push(text);
         }
+
         for id in there {
-            if !self.models.iter().any(|it| it.info.id == id) {
+            if !self.models.iter().any(|known| known.info.id == id) {
                 let info = describe(&self.name, &id, self.api_of(&id), "");
                 self.models.push(Model::plain(info));
             }
         }
+
+        // Taken out, because the closure also reads the other fields.
         let mut models = std::mem::take(&mut self.models);
         models.retain_mut(|model| {
             let own = model.base_url.is_some().then(|| self.route(Some(model)));
@@ -320,9 +335,9 @@ impl Provider {
         self.models = models;
     }
 
-    /// Applies what the provider says about the limits of a model, where the user has said nothing.
+    /// Applies the limits of a model from the provider's list, unless the user has stated them.
     fn limit(&self, info: &mut ModelInfo, says_window: bool, says_max_tokens: bool) {
-        let Some(listed) = self.listed.iter().find(|it| it.is_called(&info.id)) else {
+        let Some(listed) = self.listed.iter().find(|known| known.is_called(&info.id)) else {
             return;
         };
         if let Some(window) = listed.window.filter(|_| !says_window) {
@@ -337,12 +352,12 @@ impl Provider {
         }
     }
 
-    /// Whether the user has stated the window of this model.
+    /// Returns whether the user has stated the window of this model.
     pub(super) fn says_window(&self, id: &str) -> bool {
-        self.models.iter().any(|it| it.info.id == id && it.says_window)
+        self.models.iter().any(|known| known.info.id == id && known.says_window)
     }
 
-    /// The price of models for which nobody has stated one.
+    /// Returns the price of models without a stated price.
     fn price_at(&self, route: &Route) -> Price {
         let is_local =
             route.is_local() || builtin::LOCAL_SERVERS.iter().any(|(name, _)| *name == self.name);
@@ -354,17 +369,17 @@ impl Provider {
         }
     }
 
-    /// Whether requests can be made: with a key, or to a server that the user named.
+    /// Returns whether requests can be made: with a key, or to a server that the user named.
     pub(super) fn is_usable(&self) -> bool {
         !self.broken && (self.key.is_some() || self.is_named)
     }
 
-    /// Whether the user has said whether this model reasons.
+    /// Returns whether the user has stated whether this model reasons.
     pub(super) fn says_reasoning(&self, id: &str) -> bool {
-        self.models.iter().any(|it| it.info.id == id && it.says_reasoning)
+        self.models.iter().any(|known| known.info.id == id && known.says_reasoning)
     }
 
-    /// Whether the provider has a key.
+    /// Returns whether the provider has a key.
     pub(super) fn has_key(&self) -> bool {
         self.key.is_some()
     }
@@ -391,7 +406,7 @@ impl Provider {
         {
             return None;
         }
-        let listed = self.models.iter().find(|it| it.info.id == id);
+        let listed = self.models.iter().find(|known| known.info.id == id);
         Some(listed.map_or_else(
             || {
                 let mut info = describe(&self.name, id, self.api_of(id), &self.shown_base);
@@ -403,8 +418,8 @@ impl Provider {
         ))
     }
 
-    /// Adds what is true for all models of the provider: the price if the model has none, and the differences of the
-    /// server. The model's own ones win.
+    /// Adds the facts of all models of the provider: the price if the model has none, and the
+    /// differences of the server. The model's own ones win.
     fn complete(&self, info: &mut ModelInfo) {
         if info.price == Price::Unknown {
             info.price = self.usual_price;
@@ -414,7 +429,7 @@ impl Provider {
         info.compat = merged(own, usual);
     }
 
-    /// The API of a model, unless the user has named one.
+    /// Returns the API of a model, unless the user has named one.
     fn api_of(&self, id: &str) -> ModelApi {
         if self.name == "openai" && !self.has_own_api && is_openai_reasoning(id) {
             ModelApi::OpenAiResponses

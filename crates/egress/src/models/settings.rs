@@ -31,11 +31,11 @@ pub struct ModelSettings {
     pub api: Option<ModelApi>,
     /// Key of the provider, or the reason why the keychain has none.
     pub key: Option<Result<SecretString, String>>,
-    /// Most tokens of input and output together.
+    /// Maximum number of tokens of input and output together.
     pub context_window: Option<u64>,
-    /// Most tokens of an answer.
+    /// Maximum number of tokens of an answer.
     pub max_tokens: Option<u64>,
-    /// Longest time without a byte of the provider.
+    /// Maximum time without a byte of the provider.
     pub idle_timeout: Duration,
 }
 

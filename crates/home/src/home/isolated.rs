@@ -5,17 +5,17 @@ use crate::private_dir::{FinalLink, own_dir_blocking, restrict_blocking};
 use crate::{HomeError, keep};
 use std::path::PathBuf;
 
-/// Most directories that the supervisor checks after its start.
+/// Maximum number of directories that the supervisor checks after its start.
 const MAX_UNFINISHED: usize = 10_000;
 
 impl Home {
-    /// Directory of the private copies of isolated sessions.
+    /// Returns the directory of the private copies of isolated sessions.
     #[must_use]
     pub fn isolated_dir(&self) -> PathBuf {
         self.dir.join("isolated")
     }
 
-    /// Private directory of the copy of one isolated session.
+    /// Returns the private directory of the copy of one isolated session.
     ///
     /// # Errors
     /// [`HomeError::InvalidSessionId`]. Other programs write the file that ids come from.
@@ -48,13 +48,15 @@ impl Home {
         keep::remove_tree(&dir).map_err(|e| HomeError::io("delete", &dir, e))
     }
 
-    /// Directory of the recorded states of the sessions that work in the workspace itself.
+    /// Returns the directory of the recorded states of the sessions that work in the workspace
+    /// itself.
     #[must_use]
     pub fn checkpoints_dir(&self) -> PathBuf {
         self.dir.join("checkpoints")
     }
 
-    /// Private directory of the recorded states of one session. Those of an isolated session are with its copy.
+    /// Returns the private directory of the recorded states of one session. Those of an isolated
+    /// session are with its copy.
     ///
     /// # Errors
     /// As [`Home::session_isolated_dir`].
@@ -70,7 +72,7 @@ impl Home {
         }
     }
 
-    /// Creates [`Self::checkpoints_dir`].
+    /// Creates [`Self::checkpoints_dir`], private to the user.
     ///
     /// # Errors
     /// [`HomeError::Io`].
@@ -104,6 +106,7 @@ impl Home {
                 let directory = entry.path();
                 let states =
                     if is_copy { directory.join("checkpoints") } else { directory.clone() };
+
                 if states.join(of_states).is_dir() {
                     unfinished.push((id.clone(), true));
                 }

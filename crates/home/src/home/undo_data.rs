@@ -28,10 +28,12 @@ impl Home {
         let Some(dir) = self.open_dir_blocking()? else { return Ok(()) };
         let failed = |errno| HomeError::io("open", &self.run_dir(), errno);
         let run = sys::openat(&dir, c"run", RUN_FLAGS, Mode::empty()).map_err(failed)?;
+
         let names = Dir::read_from(&dir).map_err(failed)?.filter_map(Result::ok);
         let names: Vec<_> = names.map(|entry| entry.file_name().to_owned()).collect();
         let is_retired =
             |name: &&std::ffi::CString| name.to_str().is_ok_and(|name| is_retired_run(&dir, name));
+
         for name in names.iter().filter(is_retired) {
             if let Ok(retired) = sys::openat(&dir, name, DIRECTORY, Mode::empty()) {
                 keep_of(&retired, &run).map_err(failed)?;
@@ -59,6 +61,7 @@ fn move_journal(retired: &OwnedFd, run: &OwnedFd, session: &CStr) -> Result<(), 
     if FileType::from_raw_mode(journal.st_mode) != FileType::Directory {
         return Err(Errno::NOTDIR);
     }
+
     match sys::mkdirat(run, session, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno),

@@ -52,25 +52,31 @@ pub(super) fn find(state: &OwnedFd, max: u64, known: Option<&Known>, now: System
     if !is_marked(&caches) {
         return Vec::new();
     }
+
     let ids: Option<HashSet<String>> =
         known.map(|known| known.all_workspaces.iter().map(|path| workspace_id(path)).collect());
     let mut layers = list(&caches, ids.as_ref(), now);
     layers.sort_by_key(|layer| layer.age);
+
     let mut left = MAX_ENTRIES;
     for layer in &mut layers {
         let measured = measure(caches.as_fd(), &layer.name, &mut left, &mut layer.bytes, 0);
         layer.is_cut = measured.is_none();
     }
+
     let is_too_large = |layer: &Layer| layer.is_cut || max < layer.bytes || max == 0;
     let counted = layers.iter().filter(|layer| !layer.is_retired && !is_too_large(layer));
     let mut sum = counted.fold(0_u64, |sum, layer| sum.saturating_add(layer.bytes));
+
     let mut items = Vec::new();
     for layer in layers.iter().rev() {
         let is_too_large = is_too_large(layer);
         let is_due = layer.is_retired || layer.is_orphan || is_too_large || max < sum;
+        // A locked cache is in use by a worker.
         if !is_due || !layer.is_retired && lock(&caches, &layer.name).is_err() {
             continue;
         }
+
         if !layer.is_retired && !is_too_large {
             sum = sum.saturating_sub(layer.bytes);
         }
@@ -128,16 +134,20 @@ fn measure(
         if matches!(name.to_bytes(), b"." | b"..") || depth == 1 && name == WORK {
             continue;
         }
+
+        // The limit bounds the time of a scan of hostile content.
         *left = left.checked_sub(1)?;
         let stat = match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => continue,
             stat => stat.ok()?,
         };
+
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         // A file with several names counts once: all of them are in this cache.
         #[allow(clippy::useless_conversion, reason = "the type of this field differs by system")]
         let names = if is_directory { 1 } else { u64::from(stat.st_nlink.max(1)) };
         *sum = sum.saturating_add(bytes(&stat) / names);
+
         if is_directory {
             measure(dir.as_fd(), name, left, sum, depth + 1)?;
         }
@@ -165,8 +175,10 @@ pub(super) fn remove(caches: &OwnedFd, name: &CStr) -> Result<(), Errno> {
         Err(Errno::NOENT) => return Ok(()),
         locked => locked?,
     };
+
     let random = RandomState::new().hash_one(name.to_bytes());
     let retired = CString::new(format!("{RETIRED}{random:016x}")).map_err(|_nul| Errno::INVAL)?;
+    // Renamed under the lock, so that no worker starts with a cache that is being deleted.
     renameat_with(caches, name, caches, &retired, RenameFlags::NOREPLACE)?;
     drop(locked);
     remove_entry(caches.as_fd(), &retired)

@@ -50,18 +50,22 @@ pub fn find_blocking(home: &Home, rules: &Rules, known: Option<&Known>) -> io::R
         items: Vec::new(),
         undo: Vec::new(),
     };
+
     scan.top(&state);
     scan.runs(&state, known);
     for name in [c"isolated", c"checkpoints"] {
         known.into_iter().for_each(|known| scan.of_no_session(&state, name, known));
     }
+
     if let Some((known, older)) = known.zip(rules.histories) {
         scan.histories(&state, known, older);
     }
     scan.surplus_of_undo();
     scan.items.extend(caches::find(&state, rules.caches_max_bytes, known, scan.now));
+
     let GarbageScan { mut items, left, .. } = scan;
     items.sort_by_key(|item| (item.kind, std::cmp::Reverse(item.age)));
+    // At a limit, the caller scans again after it has deleted these items.
     let is_cut = left == 0 || MAX_ITEMS < items.len();
     items.truncate(MAX_ITEMS);
     Ok(Found { items, is_cut })
@@ -103,12 +107,15 @@ impl GarbageScan<'_> {
                 // Another thread may be deleting it at the same time, which does no harm.
                 self.tree(Kind::Leftovers, state, &[], &entry, age);
             }
+
             let unfinished = REPLACED
                 .iter()
                 .any(|of| UNFINISHED.iter().any(|end| name.strip_suffix(end) == Some(of)));
+            // The daemon may be in the middle of this save.
             if unfinished && !self.rules.is_served {
                 self.file(Kind::Unfinished, &[], &entry, age);
             }
+
             let older = |limit: Option<Duration>| limit.is_some_and(|limit| limit <= age);
             if is_set_aside(name) && older(self.rules.quarantined) {
                 self.tree(Kind::Quarantined, state, &[], &entry, age);
@@ -121,6 +128,7 @@ impl GarbageScan<'_> {
         let Ok(dir) = open_dir(state, name, false) else { return };
         for session in self.entries(&dir) {
             let age = self.age(&session);
+            // A younger directory may belong to a session that is being created.
             if ORPHAN_MIN_AGE <= age && !known.sessions.contains(session.text()) {
                 self.tree(Kind::Runs, &dir, &[name.to_owned()], &session, age);
             }
@@ -170,7 +178,7 @@ impl GarbageScan<'_> {
         }
     }
 
-    /// Each entry of a journal is a directory with two files.
+    /// Scans a journal. Each of its entries is a directory with two files.
     fn journal(&mut self, run: &OwnedFd, at: &[CString; 2]) {
         let Ok(journal) = open_dir(run, c"journal", false) else { return };
         let at = [at[0].clone(), at[1].clone(), c"journal".to_owned()];
@@ -178,8 +186,10 @@ impl GarbageScan<'_> {
             let Ok(dir) = open_dir(&journal, &entry.name, false) else { continue };
             let files = self.entries(&dir);
             let ages = files.iter().map(|file| self.age(file));
+            // The entry is as young as its youngest part.
             let age = ages.chain([self.age(&entry)]).min().unwrap_or_default();
             let bytes = files.iter().fold(0_u64, |sum, file| sum.saturating_add(bytes(&file.stat)));
+
             let item = Item::new(Kind::Undo, &at, &entry.name, bytes, age);
             if self.rules.undo.max(MIN_AGE) <= age {
                 self.items.push(item);
@@ -209,6 +219,7 @@ impl GarbageScan<'_> {
             if sum <= self.rules.undo_max_bytes {
                 break;
             }
+            // A younger original may be in use.
             if MIN_AGE <= item.age {
                 sum = sum.saturating_sub(item.bytes);
                 self.items.push(item);
@@ -229,6 +240,7 @@ impl GarbageScan<'_> {
                 }
             }
         }
+
         let Ok(dir) = open_dir(state, c"pi-sessions", true) else { return };
         for entry in self.entries(&dir).into_iter().filter(is_history) {
             let age = self.age(&entry);

@@ -24,7 +24,7 @@ pub(super) fn open_dir(at: impl AsFd, name: &CStr, may_be_link: bool) -> Result<
     openat(at, name, flags, Mode::empty())
 }
 
-/// Time since the last change of an entry.
+/// Returns the time since the last change of an entry.
 pub(super) fn age(stat: &Stat, now: SystemTime) -> Duration {
     #[expect(clippy::useless_conversion, reason = "the type of this field differs by system")]
     let seconds = u64::try_from(i64::from(stat.st_mtime)).unwrap_or(0);
@@ -33,7 +33,7 @@ pub(super) fn age(stat: &Stat, now: SystemTime) -> Duration {
     now.duration_since(changed).unwrap_or_default()
 }
 
-/// Disk usage in bytes. Less than the file size if the file has holes.
+/// Returns the disk usage in bytes. Less than the file size if the file has holes.
 pub(super) fn bytes(stat: &Stat) -> u64 {
     u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)
 }

@@ -63,7 +63,7 @@ impl Kind {
         Self::Caches,
     ];
 
-    /// Name in requests and replies.
+    /// Returns the name in requests and replies.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -21,9 +21,9 @@ pub(crate) const RECEIVE: RecvFlags = RecvFlags::empty();
 /// has closed its end.
 pub(crate) const PACKETS: SocketType = SocketType::DGRAM;
 
-/// Closes received descriptors in programs that this process starts.
+/// Sets close-on-exec on received descriptors, because macOS has no flag for it while receiving.
 pub(crate) fn after_receiving(received: &[OwnedFd]) -> io::Result<()> {
-    Ok(received.iter().try_for_each(|one| fcntl_setfd(one, FdFlags::CLOEXEC))?)
+    Ok(received.iter().try_for_each(|descriptor| fcntl_setfd(descriptor, FdFlags::CLOEXEC))?)
 }
 
 pub(crate) fn nonblocking_pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {

@@ -55,7 +55,8 @@ const SINGLE: [IpNet; 9] = [
     IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254), 128)),
 ];
 
-/// First address of IPv4 that does not mean one host.
+/// First address of IPv4 that does not mean one host: multicast, reserved and broadcast addresses
+/// follow.
 const MANY_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 0);
 
 /// Returns true if no name may lead to this address. Addresses of this machine that are public are not known here.
@@ -85,7 +86,8 @@ pub fn is_of_local_network(address: IpAddr) -> bool {
     }
 }
 
-/// The address of IPv4 that an address of IPv6 stands for. Other addresses are returned as they are.
+/// Returns the IPv4 address that an IPv6 address stands for. Other addresses are returned as they
+/// are.
 pub(super) fn in_v4(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(long) if NAT64.contains(&IpAddr::V6(long)) => {
@@ -102,11 +104,13 @@ pub(super) fn names_refused(net: &IpNet, address: IpAddr, is_own: bool) -> bool 
     if net.prefix_len() == net.max_prefix_len() {
         return true;
     }
+
     let needs_exact = is_own || SINGLE.iter().any(|single| single.contains(&in_v4(address)));
     let is_in_one = REFUSED.iter().any(|refused| refused.contains(net));
     let overlaps = |other: &IpNet| other.contains(net) || net.contains(other);
     let is_local =
         is_in_one || (net.addr().is_ipv6() && !overlaps(&PUBLIC_V6) && !overlaps(&NAT64));
+
     !needs_exact && is_local
 }
 

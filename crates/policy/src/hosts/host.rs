@@ -41,9 +41,11 @@ impl Host {
     /// See [`HostError`]. Numbers such as `2130706433`, `0x7f.1` and `127.1`, which resolvers take for addresses, are
     /// refused.
     pub fn read(text: &str) -> Result<Self, HostError> {
+        // The conversion of a name takes time in proportion to its length.
         if text.len() > 4 * MAX_NAME {
             return Err(HostError::Length);
         }
+
         let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         if let Ok(address) = bare.unwrap_or(text).parse::<IpAddr>() {
             return Ok(Self::Address(address.to_canonical()));
@@ -51,6 +53,7 @@ impl Host {
         if bare.is_some() {
             return Err(HostError::Number);
         }
+
         let text = text.strip_suffix('.').unwrap_or(text);
         let name = if text.is_ascii() {
             text.to_ascii_lowercase()
@@ -58,6 +61,8 @@ impl Host {
             idna::domain_to_ascii(text).map_err(|_error| HostError::Character)?
         };
         check_name(&name)?;
+
+        // Resolvers read a name whose last label is a number as an address.
         let last = name.rsplit('.').next().unwrap_or_default();
         let is_hex =
             last.strip_prefix("0x").is_some_and(|hex| hex.chars().all(|c| c.is_ascii_hexdigit()));

@@ -96,7 +96,7 @@ pub const PRESETS: &[Preset] = &[
     ),
 ];
 
-/// Finds a preset.
+/// Returns the preset with this name, without `@`.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
@@ -135,6 +135,7 @@ pub fn expand<'a>(name: &str, found: &'a BTreeMap<String, FoundPreset>) -> Vec<&
 pub fn derived_in(rules: &[String]) -> Vec<(&'static Preset, &'static Preset)> {
     let named =
         rules.iter().filter_map(|rule| find(rule.trim_start_matches('!').strip_prefix('@')?));
+
     let all = named.flat_map(|named| parts(named.name).into_iter().map(move |part| (named, part)));
     all.filter(|(_, part)| matches!(part.hosts, PresetHosts::Derived(_))).collect()
 }

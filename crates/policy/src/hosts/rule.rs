@@ -7,13 +7,13 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Most ports in one rule.
+/// Maximum number of ports in one rule. The error text repeats it.
 const MAX_PORTS: usize = 16;
 
 /// Ports of a rule without ports.
 const DEFAULT_PORTS: [u16; 2] = [80, 443];
 
-/// Longest rule, in bytes.
+/// Maximum length of a rule, in bytes. The error text repeats it.
 const MAX_RULE: usize = 512;
 
 /// A rule as the user writes it.
@@ -111,10 +111,12 @@ impl FromStr for Rule {
         if text.len() > MAX_RULE {
             return Err(RuleError::TooLong);
         }
+
         let (denies, rest) = match text.strip_prefix('!') {
             Some(rest) => (true, rest),
             None => (false, text),
         };
+
         if let Some(name) = rest.strip_prefix('@') {
             let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             return if !name.is_empty() && name.len() <= 32 && name.chars().all(is_name) {
@@ -123,13 +125,16 @@ impl FromStr for Rule {
                 Err(RuleError::Preset(text.to_owned()))
             };
         }
+
         if rest.contains("://") {
             return Err(RuleError::Url(text.to_owned()));
         }
+
         let (rest, raw) = match rest.strip_suffix("/raw") {
             Some(rest) => (rest, true),
             None => (rest, false),
         };
+
         let (target, ports) = split_ports(rest);
         let ports = match ports {
             Some(ports) => Ports::parse(ports).ok_or_else(|| RuleError::Ports(text.to_owned()))?,
@@ -140,6 +145,7 @@ impl FromStr for Rule {
             None if denies => Ports::All,
             None => Ports::List(DEFAULT_PORTS.to_vec()),
         };
+
         let target = HostTarget::parse(target, text, denies)?;
         Ok(Self::Host(HostRule { denies, target, ports, raw }))
     }
@@ -197,9 +203,11 @@ impl HostTarget {
                 None => Err(RuleError::TooWide(rule.to_owned())),
             };
         }
+
         if text.contains('*') {
             return Err(RuleError::Wildcard(rule.to_owned()));
         }
+
         Ok(match Host::read(text).map_err(host_error)? {
             Host::Name(name) if name == MACHINE_HOST => Self::Machine,
             Host::Name(name) => Self::Name(name),
@@ -213,6 +221,7 @@ impl HostTarget {
         match (self, host) {
             (Self::Name(name), Host::Name(host)) => name == host,
             (Self::Below(name), Host::Name(host)) => {
+                // Only a rule for this machine covers the name of this machine.
                 host != MACHINE_HOST
                     && host
                         .strip_suffix(name.as_str())
@@ -231,7 +240,7 @@ fn covers_address(net: &IpNet, address: IpAddr) -> bool {
 }
 
 impl HostRule {
-    /// The rule that denies all hosts.
+    /// Returns the rule that denies all hosts, in place of an unreadable one.
     pub(super) fn deny_all() -> Self {
         Self { denies: true, target: HostTarget::All, ports: Ports::All, raw: false }
     }
@@ -272,10 +281,12 @@ impl fmt::Display for HostRule {
             HostTarget::Machine => f.write_str("machine")?,
             HostTarget::All => f.write_str("*")?,
         }
+
         let is_default = match (&self.ports, self.denies) {
             (Ports::All, denies) => denies,
             (Ports::List(ports), denies) => !denies && *ports == DEFAULT_PORTS,
         };
+
         match &self.ports {
             _ if is_default => {}
             Ports::All => f.write_str(":*")?,

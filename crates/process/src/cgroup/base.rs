@@ -78,6 +78,7 @@ impl CgroupBase {
                 }
             }
         }
+
         reasons.sort();
         reasons.dedup();
         Err(io::Error::new(io::ErrorKind::Unsupported, reasons.join("; ")))
@@ -101,11 +102,13 @@ impl CgroupBase {
                 )));
             }
         }
+
         end_leftovers_blocking(&own_directory);
         let name = make_base(&own_directory)?;
         let prepared = Self::prepare(kind, total, &own, &own_directory, &name);
         let CgroupSetup { base, sessions, home, total } =
             prepared.inspect_err(|_| drop(own_directory.remove(&name)))?;
+
         let is_moved = kind == CgroupKind::Unified;
         let path = own.directory.join(&name);
         let sessions_path = if is_moved { path.join(SESSIONS) } else { path };
@@ -133,17 +136,20 @@ impl CgroupBase {
         name: &str,
     ) -> io::Result<CgroupSetup> {
         let base = own_directory.child(name)?;
+        // Held as long as this daemon lives: the next daemon then leaves its processes alone.
         rustix::fs::flock(&base, FlockOperation::NonBlockingLockExclusive)?;
         if kind != CgroupKind::Unified {
             let counted = (kind == CgroupKind::Pids).then(|| limit(&base, total)).transpose()?;
             let sessions = own_directory.child(name)?;
             return Ok(CgroupSetup { base, sessions, home: own.clone(), total: counted });
         }
+
         let sessions = base.make_threaded(SESSIONS)?;
         if let Err(error) = base.write("cgroup.procs", MYSELF) {
             drop(base.remove(SESSIONS));
             return Err(error);
         }
+
         // Without the controller, processes are not counted. Enabling it for children closes our own group for other
         // processes, so the group must be delegated to us and must contain no foreign processes.
         let hand_down = |directory: &Directory| directory.write("cgroup.subtree_control", "+pids");
@@ -151,6 +157,7 @@ impl CgroupBase {
             has_pids(&base) || is_delegated(own_directory) && hand_down(own_directory).is_ok();
         let is_handed_down = is_there && hand_down(&base).is_ok();
         let counted = is_handed_down.then(|| limit(&sessions, total).ok()).flatten();
+
         let home = CgroupLocation {
             cgroup: base.cgroup().to_owned(),
             directory: own.directory.join(name),
@@ -168,9 +175,12 @@ impl CgroupBase {
         if name.is_empty() || MAX_NAME < name.len() || !name.bytes().all(is_plain) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+
+        // The number makes the name unique among the directories of this daemon.
         let number = self.n_sessions.fetch_add(1, Ordering::SeqCst);
         let name = format!("{name}.{number}");
         let session = self.sessions.make_threaded(&name)?;
+
         let processes = match self.prepare_session(&session, limits.processes) {
             Ok(processes) => processes,
             Err(error) => {
@@ -178,6 +188,7 @@ impl CgroupBase {
                 return Err(error);
             }
         };
+
         Ok(SessionPaths {
             kind: self.kind,
             directory: self.sessions_path.join(&name),
@@ -204,13 +215,14 @@ impl CgroupBase {
         self.kind
     }
 
-    /// Maximum number of processes and threads of all commands together. `None` if they are not counted.
+    /// Returns the maximum number of processes and threads of all commands together. `None` if they
+    /// are not counted.
     #[must_use]
     pub fn total(&self) -> Option<u32> {
         self.total
     }
 
-    /// Path of the daemon's directory.
+    /// Returns the path of the daemon's directory.
     #[must_use]
     pub fn directory(&self) -> PathBuf {
         self.own.directory.join(&self.name)
@@ -221,11 +233,13 @@ impl Drop for CgroupBase {
     fn drop(&mut self) {
         // The next daemon removes the rest.
         drop(self.sessions.end_blocking(Instant::now() + END_LIMIT));
+
         if self.is_moved {
             drop(self.base.remove(SESSIONS));
             // A group with enabled controllers cannot contain processes, so disable them before this process moves
             // back.
             drop(self.base.write("cgroup.subtree_control", "-pids"));
+
             let others = self.own_directory.names().unwrap_or_default();
             if !others.iter().any(|other| other.starts_with(PREFIX) && *other != self.name) {
                 drop(self.own_directory.write("cgroup.subtree_control", "-pids"));
@@ -290,6 +304,7 @@ impl SessionPaths {
             Err(_) if !self.directory.exists() => return Ok(end),
             Err(error) => return Err(error),
         };
+
         drop(std::fs::remove_dir(&self.directory));
         let removed = !self.directory.exists();
         Ok(CgroupKillReport { killed: ended.killed, survivors: ended.left, removed })
@@ -330,12 +345,14 @@ fn can_count(kind: CgroupKind) -> bool {
 /// Creates a directory with an unused name.
 fn make_base(own: &Directory) -> io::Result<String> {
     let pid = std::process::id();
+
     let start = start_time(pid)?;
     let mut outcome = Err(io::ErrorKind::AlreadyExists.into());
     for number in 0..MAX_BASES {
         let name = format!("{PREFIX}{pid}-{start}-{number}");
         outcome = own.make(&name).map(|_| name);
         if !matches!(&outcome, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
+            // Another error would happen with every name.
             break;
         }
     }
@@ -363,6 +380,7 @@ fn is_of_the_dead(name: &str) -> bool {
     let mut numbers = name.strip_prefix(PREFIX).unwrap_or_default().split('-');
     let pid = numbers.next().and_then(|pid| pid.parse().ok());
     let start = numbers.next().and_then(|start| start.parse::<u64>().ok());
+    // A process id can be used again, so the start time must match too.
     pid.zip(start).is_some_and(|(pid, start)| start_time(pid).ok() != Some(start))
 }
 

@@ -187,13 +187,16 @@ impl Directory {
         if threads.is_empty() {
             return Ok(0);
         }
+
         let is_held = threads.iter().all(is_other) && self.hold().is_ok();
         // The directory is held and cannot grow, so the second list is complete.
         threads = self.all_threads(0).unwrap_or(threads);
         threads.retain(is_other);
+
         for thread in &threads {
             killed.extend(self.kill_process_of(*thread));
         }
+
         if is_held && self.kind == CgroupKind::Freezer {
             // In this hierarchy a frozen process does not die before it is thawed.
             self.release()?;
@@ -221,6 +224,7 @@ impl Directory {
         loop {
             let left = self.kill(&mut killed)?;
             let is_over = left == 0 && self.clear(0);
+
             if is_over || until <= Instant::now() {
                 // A directory that could not be removed is reused, so it must not stay held.
                 drop(self.release());

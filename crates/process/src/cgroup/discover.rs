@@ -71,7 +71,7 @@ fn parse_groups(groups: &str, kind: CgroupKind) -> Option<&str> {
         let (number, controllers, name) = (fields.next()?, fields.next()?, fields.next()?);
         let fits = match kind.controller() {
             None => number == "0" && controllers.is_empty(),
-            Some(wanted) => controllers.split(',').any(|controller| controller == wanted),
+            Some(expected) => controllers.split(',').any(|controller| controller == expected),
         };
         (fits && name.starts_with('/')).then_some(name)
     })
@@ -85,10 +85,14 @@ fn directory_of(kind: CgroupKind, cgroup: &str, mounts: &str) -> Option<PathBuf>
         let (root, point) = (unescape(mount.next()?)?, unescape(mount.next()?)?);
         let mut filesystem = filesystem.split(' ');
         let (name, options) = (filesystem.next()?, filesystem.nth(1)?);
+
         let fits = match kind.controller() {
             None => name == "cgroup2",
-            Some(wanted) => name == "cgroup" && options.split(',').any(|option| option == wanted),
+            Some(expected) => {
+                name == "cgroup" && options.split(',').any(|option| option == expected)
+            }
         };
+
         // Only a part of the hierarchy may be mounted. A name with `..` is outside of the visible part.
         let below = Path::new(cgroup).strip_prefix(root).ok().filter(|_| fits)?;
         let is_plain = below.components().all(|part| matches!(part, Component::Normal(_)));

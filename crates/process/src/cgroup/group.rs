@@ -58,23 +58,26 @@ impl Group {
         if own != paths.home_cgroup {
             return Err(io::Error::other(format!("this process is in the control group {own}")));
         }
+
         let session = Directory::open(paths.kind, &paths.directory, paths.cgroup.clone())?;
         let home = Directory::open(paths.kind, &paths.home, own)?;
         let home = home.file(paths.kind.threads_file(), OFlags::WRONLY)?;
         let slots = [const { AtomicU8::new(ABSENT) }; MAX_LEAVES];
         let group = Self { session, home, processes: paths.processes, slots };
+
         // Dropping the guard moves the thread back again, which has no effect.
         group.enter()?.leave()?;
         Ok(group)
     }
 
-    /// Directories in which the worker creates, reads and writes files while it runs. A file access filter must allow
-    /// that.
+    /// Returns the directories in which the worker creates, reads and writes files while it runs. A
+    /// file access filter must allow that.
     pub fn directories(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         std::iter::once(self.session.as_fd())
     }
 
-    /// Maximum number of processes and threads of the session's commands. `None` if they are not counted.
+    /// Returns the maximum number of processes and threads of the session's commands. `None` if
+    /// they are not counted.
     #[must_use]
     pub fn processes(&self) -> Option<u32> {
         self.processes
@@ -89,6 +92,8 @@ impl Group {
             }
         };
         let slots = || self.slots.iter().enumerate();
+        // A free directory needs no check. A stuck one is checked before another one is created, so
+        // that they do not pile up.
         if let Some((number, _)) = slots().find(take(FREE)) {
             return self.taken(number, FREE, self.session.child(&name(number)));
         }
@@ -102,6 +107,7 @@ impl Group {
                 _ => slot.store(STUCK, Ordering::SeqCst),
             }
         }
+
         let (number, _) = slots().find(take(ABSENT)).ok_or(io::ErrorKind::QuotaExceeded)?;
         let made = self.session.make_threaded(&name(number)).or_else(|error| match error.kind() {
             // The directory was created earlier, but could not be opened.
@@ -140,6 +146,7 @@ impl Group {
         let number = found.ok().and_then(|found| {
             let below = found.strip_prefix(self.session.cgroup())?.strip_prefix("/c-")?;
             let number: usize = below.split('/').next()?.parse().ok()?;
+            // A leaf of a command that is over can be reused at any time, so it identifies nothing.
             (self.slots.get(number)?.load(Ordering::SeqCst) == TAKEN).then_some(number)
         });
         number.map_or(ProcessLocation::Elsewhere, ProcessLocation::CommandCgroup)

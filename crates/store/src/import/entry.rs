@@ -62,13 +62,21 @@ impl Entry for Session {
         past: &[&Self],
         _is_deleted: &dyn Fn(&SessionId) -> bool,
     ) {
-        let is_old = past.iter().any(|it| it.name == theirs.name);
-        take(&mut self.name, before.map(|it| &it.name), &theirs.name, is_old);
+        let is_old = past.iter().any(|earlier| earlier.name == theirs.name);
+        take(&mut self.name, before.map(|earlier| &earlier.name), &theirs.name, is_old);
+
         let file = &theirs.pi_session_file;
-        let ours_before = before.map_or("", |it| &it.pi_session_file);
+        let ours_before = before.map_or("", |earlier| &earlier.pi_session_file);
+        // Only quackd starts this Pi, so a file that quackd changed since then stays.
         let is_old = self.pi_session_file != ours_before
-            || past.iter().any(|it| it.pi_session_file == *file);
-        take(&mut self.pi_session_file, before.map(|it| &it.pi_session_file), file, is_old);
+            || past.iter().any(|earlier| earlier.pi_session_file == *file);
+        take(
+            &mut self.pi_session_file,
+            before.map(|earlier| &earlier.pi_session_file),
+            file,
+            is_old,
+        );
+
         if self.created_at.is_empty() {
             self.created_at.clone_from(&theirs.created_at);
         }
@@ -78,7 +86,7 @@ impl Entry for Session {
         }
         // quackd never changes it.
         self.is_voice_active = theirs.is_voice_active;
-        take_other(&mut self.other, before.map(|it| &it.other), &theirs.other);
+        take_other(&mut self.other, before.map(|earlier| &earlier.other), &theirs.other);
     }
 }
 
@@ -110,13 +118,14 @@ impl Entry for Workspace {
     ) {
         let last = &theirs.last_active_session_id;
         let is_old = last.as_ref().is_some_and(is_deleted)
-            || past.iter().any(|it| it.last_active_session_id == *last);
-        let before_last = before.map(|it| &it.last_active_session_id);
+            || past.iter().any(|earlier| earlier.last_active_session_id == *last);
+        let before_last = before.map(|earlier| &earlier.last_active_session_id);
         take(&mut self.last_active_session_id, before_last, last, is_old);
+
         if self.created_at.is_empty() {
             self.created_at.clone_from(&theirs.created_at);
         }
-        take_other(&mut self.other, before.map(|it| &it.other), &theirs.other);
+        take_other(&mut self.other, before.map(|earlier| &earlier.other), &theirs.other);
     }
 }
 
@@ -139,7 +148,7 @@ pub(super) fn take_other(
     theirs: &Map<String, Value>,
 ) {
     for (key, value) in theirs {
-        let is_same = before.and_then(|it| it.get(key)) == Some(value);
+        let is_same = before.and_then(|earlier| earlier.get(key)) == Some(value);
         if !is_same && !value.is_null() && value != "" {
             ours.insert(key.clone(), value.clone());
         }

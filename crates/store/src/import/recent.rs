@@ -56,7 +56,8 @@ impl Recent {
         if !change.is_empty() {
             self.changes.push_back(change);
         }
-        let is_old = |it: &Change| ENTRY_AGE <= now.saturating_duration_since(it.at);
+
+        let is_old = |known: &Change| ENTRY_AGE <= now.saturating_duration_since(known.at);
         while MAX_CHANGES < self.changes.len() || self.changes.front().is_some_and(is_old) {
             self.changes.pop_front();
         }
@@ -65,8 +66,10 @@ impl Recent {
     fn compare<E: Entry>(&mut self, before: &Metadata, after: &Metadata, change: &mut Change) {
         let (was, is) = (index::<E>(before), index::<E>(after));
         let new = is.into_keys().filter(|key| !was.contains_key(key));
-        let new = new.filter(|key| !self.changes.iter().any(|it| it.new.contains(*key)));
+        // An entry that is already known as new keeps its earlier time.
+        let new = new.filter(|key| !self.changes.iter().any(|earlier| earlier.new.contains(*key)));
         change.new.extend(new.map(str::to_owned));
+
         let is = index::<E>(after);
         for entry in E::all(before) {
             match is.get(entry.key()) {
@@ -75,11 +78,13 @@ impl Recent {
                 Some(_) => {}
             }
         }
+
         let surplus = self.deleted.len().saturating_sub(MAX_DELETED);
         self.deleted.drain(..surplus);
     }
 
-    /// For the next [`ENTRY_AGE`], every entry may be missing.
+    /// Records that it is unknown which file the other program has read. For the next
+    /// [`ENTRY_AGE`], every entry may be missing.
     pub(crate) fn doubt(&mut self, now: Instant) {
         self.doubt_until = now.checked_add(ENTRY_AGE);
     }
@@ -89,6 +94,8 @@ impl Recent {
     pub(crate) fn seen(&mut self, theirs: &Metadata) {
         let (sessions, workspaces) = (index::<Session>(theirs), index::<Workspace>(theirs));
         for change in &mut self.changes {
+            // The other program has seen every value that quackd wrote, so a value in its next
+            // file is not an old copy.
             change.was = Metadata::default();
             let has = |key: &str| sessions.contains_key(key) || workspaces.contains_key(key);
             change.new.retain(|key| !has(key));
@@ -98,7 +105,7 @@ impl Recent {
 
     /// Returns true if the other program may not know the entry yet.
     pub(super) fn is_new(&self, key: &str, now: Instant) -> bool {
-        self.is_in_doubt(now) || self.within(ENTRY_AGE, now).any(|it| it.new.contains(key))
+        self.is_in_doubt(now) || self.within(ENTRY_AGE, now).any(|change| change.new.contains(key))
     }
 
     /// Returns true if quackd deleted the entry.
@@ -111,13 +118,13 @@ impl Recent {
 
     /// Returns the entry as it was before each recent change.
     pub(super) fn past<E: Entry>(&self, key: &str, now: Instant) -> Vec<&E> {
-        let entries = self.within(VALUE_AGE, now).flat_map(|it| E::all(&it.was));
-        entries.filter(|entry| entry.key() == key).map(|it| &**it).collect()
+        let entries = self.within(VALUE_AGE, now).flat_map(|change| E::all(&change.was));
+        entries.filter(|entry| entry.key() == key).map(|entry| &**entry).collect()
     }
 
     /// Returns true if this session was active before a recent change.
     pub(super) fn was_active(&self, session: &Option<SessionId>, now: Instant) -> bool {
-        self.within(VALUE_AGE, now).any(|it| it.was.active_voice_session_id == *session)
+        self.within(VALUE_AGE, now).any(|change| change.was.active_voice_session_id == *session)
     }
 
     /// Returns true if the other program may not know every change yet.
@@ -129,7 +136,7 @@ impl Recent {
     }
 
     fn within(&self, age: Duration, now: Instant) -> impl Iterator<Item = &Change> {
-        self.changes.iter().filter(move |it| now.saturating_duration_since(it.at) < age)
+        self.changes.iter().filter(move |change| now.saturating_duration_since(change.at) < age)
     }
 
     fn is_in_doubt(&self, now: Instant) -> bool {

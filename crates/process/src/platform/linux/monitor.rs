@@ -186,14 +186,18 @@ fn watch(
     // Dying by the worker's signal must not leave a core file of this process.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     let worker = ProcessHandle::of_child(worker)?;
+
     wait_for_an_end(&worker)?;
+    // A patient monitor lets the worker stop its own processes first.
     if !patience.is_zero() {
         poll_once(&mut [PollFd::new(&worker, PollFlags::IN)], Some(patience))?;
     }
+
     worker.signal(Signal::SIGKILL)?;
     poll_once(&mut [PollFd::new(&worker, PollFlags::IN)], Some(END_LIMIT))?;
     let exit = worker.try_reap()?;
     let exit = status.and_then(told_exit).or(exit);
+
     if let Some(session) = session {
         // The supervisor removes the rest, now or at its next start.
         drop(session.end_blocking(GROUP_LIMIT));
@@ -228,7 +232,7 @@ fn wait_for_an_end(worker: &impl AsFd) -> io::Result<()> {
 fn is_ready(descriptor: &impl AsFd) -> io::Result<bool> {
     let mut watched = [PollFd::new(descriptor, PollFlags::IN)];
     poll_once(&mut watched, Some(Duration::ZERO))?;
-    Ok(watched.iter().any(|one| !one.revents().is_empty()))
+    Ok(watched.iter().any(|descriptor| !descriptor.revents().is_empty()))
 }
 
 fn poll_once(watched: &mut [PollFd<'_>], limit: Option<Duration>) -> io::Result<()> {

@@ -24,7 +24,7 @@ pub(crate) fn processes() -> io::Result<BTreeMap<u32, ProcessFacts>> {
     let entries = Path::new("/proc").read_dir()?.flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let all = pids.filter_map(process_facts).take(MAX_PROCESSES);
-    Ok(all.map(|one| (one.pid, one)).collect())
+    Ok(all.map(|facts| (facts.pid, facts)).collect())
 }
 
 /// Reads one process. `None` if it is gone.

@@ -18,13 +18,15 @@ pub fn release_program_pages_blocking() {
     }
 }
 
-/// Address and length of a mapping that has the content of its file: code, and the constants at the start of the file.
-/// Other read-only mappings may have been written by the dynamic linker.
+/// Returns address and length of a mapping that has the content of its file: code, and the
+/// constants at the start of the file. Other read-only mappings may have been written by the
+/// dynamic linker.
 fn unchanged(line: &str) -> Option<(usize, usize)> {
     let mut fields = line.split_ascii_whitespace();
     let (start, end) = fields.next()?.split_once('-')?;
     let (access, offset, _device, inode) =
         (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+
     let hex = |text| usize::from_str_radix(text, 16).ok();
     let is_unchanged = access == "r-xp" || access == "r--p" && hex(offset)? == 0;
     let start = hex(start)?;

@@ -57,20 +57,22 @@ impl Template {
         let (socket, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, stream, SocketFlags::CLOEXEC, None)
                 .map_err(io::Error::from)?;
+
         for direction in [Timeout::Recv, Timeout::Send] {
             set_socket_timeout(&socket, direction, Some(ANSWER_LIMIT)).map_err(io::Error::from)?;
         }
+
         let SpawnedWorker { process, stderr } = spawn_worker_blocking(exe, args, theirs)?;
         Ok(Self { process, socket, _stderr: stderr, left: Self::FORKS })
     }
 
-    /// Process id of the template.
+    /// Returns the process id of the template, for display.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Whether the template has started as many workers as it may.
+    /// Returns whether the template has started as many workers as it may.
     #[must_use]
     pub fn is_used_up(&self) -> bool {
         self.left == 0
@@ -86,14 +88,17 @@ impl Template {
     pub fn fork_blocking(&mut self, stdin: BorrowedFd<'_>) -> Result<SpawnedWorker, SpawnError> {
         let (stderr, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         rustix::io::ioctl_fionbio(&stderr, true).map_err(io::Error::from)?;
+
         send(&self.socket, [stdin, theirs.as_fd()])
             .map_err(|errno| SpawnError::Io(errno.into()))?;
+
         let mut answer = [0; 4];
         let (n, _) = rustix::net::recv(&self.socket, &mut answer[..], RecvFlags::WAITALL)
             .map_err(|errno| SpawnError::Template(errno.into()))?;
         if n != answer.len() {
             return Err(SpawnError::Template(io::ErrorKind::UnexpectedEof.into()));
         }
+
         self.left = self.left.saturating_sub(1);
         match u32::try_from(i32::from_le_bytes(answer)) {
             Ok(pid) => Ok(SpawnedWorker { process: watch(pid)?, stderr }),
@@ -151,12 +156,14 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<[OwnedFd; PASSED]>> {
             other => break other?,
         }
     };
+
     if message.bytes == 0 {
         return Ok(None);
     }
+
     let mut descriptors = Vec::new();
-    for one in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(received) = one {
+    for ancillary in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = ancillary {
             descriptors.extend(received);
         }
     }

@@ -24,7 +24,7 @@ impl Identity {
         Ok(Self { pid, started, is_reaped: Arc::default() })
     }
 
-    /// Start time of the child, which its commands have in their environment.
+    /// Returns the start time of the child, which its commands have in their environment.
     pub(crate) fn started(&self) -> Option<u64> {
         self.started
     }

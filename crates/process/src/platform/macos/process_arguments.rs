@@ -10,6 +10,7 @@ pub(crate) fn environment(block: &[u8]) -> Option<&[u8]> {
     let rest = rest.get(path_end..)?;
     let padding_end = rest.iter().position(|byte| *byte != 0)?;
     let mut rest = rest.get(padding_end..)?;
+
     for _ in 0..n_arguments {
         let end = rest.iter().position(|byte| *byte == 0)?;
         rest = rest.get(end.saturating_add(1)..)?;

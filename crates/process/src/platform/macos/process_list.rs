@@ -25,6 +25,7 @@ pub(crate) fn processes() -> io::Result<BTreeMap<u32, ProcessFacts>> {
     // SAFETY: without a buffer the function only counts.
     let n_now = unsafe { libc::proc_listallpids(std::ptr::null_mut(), 0) };
     let n_now = usize::try_from(n_now).map_err(|_| io::Error::last_os_error())?;
+
     let mut pids: Vec<libc::pid_t> =
         vec![0; n_now.saturating_add(MORE_PROCESSES).min(MAX_PROCESSES)];
     let size = i32::try_from(size_of_val(pids.as_slice())).map_err(io::Error::other)?;
@@ -34,8 +35,9 @@ pub(crate) fn processes() -> io::Result<BTreeMap<u32, ProcessFacts>> {
     if n_listed == 0 {
         return Err(io::Error::last_os_error());
     }
+
     let listed = pids.into_iter().take(n_listed).filter_map(|pid| u32::try_from(pid).ok());
-    Ok(listed.filter_map(process_facts).map(|one| (one.pid, one)).collect())
+    Ok(listed.filter_map(process_facts).map(|facts| (facts.pid, facts)).collect())
 }
 
 /// Reads one process. `None` if it is gone, or a zombie.
@@ -86,6 +88,7 @@ pub(crate) fn has_entry(pid: u32, begin: &[u8]) -> Option<bool> {
     }
     // SAFETY: the kernel has written the first `size` bytes, which fit.
     unsafe { arguments.set_len(size) };
+
     let environment = environment(&arguments)?;
     let mut entries = environment.split(|byte| *byte == 0);
     (!environment.is_empty()).then(|| entries.any(|entry| entry.starts_with(begin)))

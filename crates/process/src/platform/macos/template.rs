@@ -17,13 +17,13 @@ impl Template {
         Err(io::Error::from(io::ErrorKind::Unsupported).into())
     }
 
-    /// Process id of the template.
+    /// Returns the process id of the template.
     #[must_use]
     pub fn pid(&self) -> u32 {
         match *self {}
     }
 
-    /// Whether the template has started as many workers as it may.
+    /// Returns whether the template has started as many workers as it may.
     #[must_use]
     pub fn is_used_up(&self) -> bool {
         match *self {}
