@@ -183,9 +183,9 @@ mod tests {
         ]
     }
 
-    /// Decisions where the session may write.
-    fn of_writing() -> Vec<Decision> {
-        let mut all: Vec<Decision> = vec![
+    /// Decisions about names that have one spelling here, where the session may write.
+    fn of_files_to_write() -> Vec<Decision> {
+        vec![
             (CREATE, path("/Users/u/w/new"), true),
             (UNLINK, path("/Users/u/w/old"), true),
             (CREATE, path("/Users/u/w/.git/index.lock"), true),
@@ -213,7 +213,12 @@ mod tests {
             (CREATE, path("/Users/u/main/.git/config"), false),
             (UNLINK, path("/Users/u/main/.git"), false),
             (CREATE, path("/Users/u/main/x"), false),
-        ];
+        ]
+    }
+
+    /// Decisions where the session may write.
+    fn of_writing() -> Vec<Decision> {
+        let mut all = of_files_to_write();
         // In both repositories: the names that git obeys, and the directories whose rename would replace them.
         for denied in [
             "/Users/u/w/.git/hooks",

@@ -98,18 +98,12 @@ async fn begin(
         )));
     }
     let no_agent = no_agent(&watch.client()).await;
-    let (typing, keys) = match &no_agent {
-        None => (
-            InputMode::Speaks(run_verb),
-            "Enter=send  Ctrl+C=stop the turn  Ctrl+D=leave  /help=more",
-        ),
+    let typing = match &no_agent {
+        None => InputMode::Speaks(run_verb),
         // Without an agent no prompt is shown. Pi may start later, so its questions are still asked.
-        Some(_) => (InputMode::Leaves, "Ctrl+C or Ctrl+D=leave"),
+        Some(_) => InputMode::Leaves,
     };
-    output.note(&format!("{keys}. In another terminal: quack tool bash 'git status'"));
-    if let Some(why) = no_agent {
-        output.note(&format!("no prompt, because no agent can answer: {why}"));
-    }
+    note_keys(no_agent.as_deref(), output);
     let directory = args.dir.as_deref().unwrap_or_else(|| Path::new("."));
     watch.directory = quackd_client::directory_in(&attached.workspace.path, directory);
     let mut live = SessionView::new(watch, follow::look(args.look), typing, output);
@@ -119,6 +113,18 @@ async fn begin(
     }
     live.start_voice();
     Ok(Some(live))
+}
+
+/// Notes the keys, and the reason why no agent can answer, if there is one.
+fn note_keys(no_agent: Option<&str>, output: CliOutput) {
+    let keys = match no_agent {
+        None => "Enter=send  Ctrl+C=stop the turn  Ctrl+D=leave  /help=more",
+        Some(_) => "Ctrl+C or Ctrl+D=leave",
+    };
+    output.note(&format!("{keys}. In another terminal: quack tool bash 'git status'"));
+    if let Some(why) = no_agent {
+        output.note(&format!("no prompt, because no agent can answer: {why}"));
+    }
 }
 
 /// Returns the earlier prompts of a workspace. Without a place for them, they are kept in memory.

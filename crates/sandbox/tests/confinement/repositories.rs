@@ -1,7 +1,7 @@
 //! Repositories in the workspace: commits work, and nothing that a later git would run can be planted.
 
 use crate::world::{CANARY, World};
-use quackd_sandbox::{confine::git_mounts, git};
+use quackd_sandbox::confine::git_mounts;
 use std::collections::BTreeSet;
 use std::path::Path;
 
