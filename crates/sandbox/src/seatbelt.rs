@@ -321,7 +321,12 @@ impl Seatbelt {
             roots.chain([&places.workspace]).map(PathBuf::as_path).collect();
         let kept = own.iter().chain(worktrees).chain(&read_only);
         let kept = kept.chain(places.pins.iter().map(|pin| &pin.at));
-        let above = kept.flat_map(|path| path.ancestors().take_while(|at| !roots.contains(at)));
+        // A hidden path in a directory that was moved would have no rule.
+        let hidden = policy.hidden.iter().filter(|hidden| {
+            roots.iter().any(|root| hidden.starts_with(root) && hidden.as_path() != *root)
+        });
+        let above = kept.chain(hidden);
+        let above = above.flat_map(|path| path.ancestors().take_while(|at| !roots.contains(at)));
         let above: BTreeSet<PathBuf> = above.map(Path::to_path_buf).collect();
         self.forbid_names(PIN, Extent::Name, "PIN", &Vec::from_iter(above), &[]);
         roots.into_iter().for_each(|root| self.pin(root));
