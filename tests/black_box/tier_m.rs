@@ -342,6 +342,96 @@ fn an_isolated_session_works_in_a_copy_at_another_path() {
     assert_eq!(bash("cat later.txt"), "later\n");
 }
 
+/// Checks that the tools of a session do not see `secret` and `.env` in `root`, where `link` leads to `secret`. `seen.txt`
+/// also has the text.
+#[track_caller]
+fn check_hidden(root: &Path, call: &dyn Fn(&str, Value) -> String) {
+    for path in ["secret/key", "./src/../secret/key", "link/key", "secret", ".env"] {
+        let text = call("read_file", json!({"path": path}));
+        assert!(text.contains("File not found"), "{path}: {text}");
+    }
+    for (tool, arguments) in [
+        ("search", json!({"pattern": "TOPSECRET", "hidden": true, "ignore": "none"})),
+        ("search", json!({"pattern": "TOPSECRET", "follow": true})),
+        ("grep_search", json!({"query": "TOPSECRET"})),
+        ("find", json!({"pattern": "**/*", "hidden": true, "ignore": "none"})),
+        ("find_files", json!({"pattern": ".*", "include_hidden": true})),
+        ("find_files", json!({"pattern": "*"})),
+    ] {
+        let text = call(tool, arguments);
+        assert!(tool == "find_files" || text.contains("seen.txt"), "{tool}: {text}");
+        assert!(!text.contains("key") && !text.contains(".env"), "{tool}: {text}");
+    }
+    let text = call("search", json!({"pattern": "x", "path": "secret"}));
+    assert!(text.contains("Search path not found: 'secret'"), "{text}");
+    for path in ["secret/new", "link/new", ".env"] {
+        let text = call("write_file", json!({"path": path, "content": "x"}));
+        assert!(text.contains("ENOENT"), "{path}: {text}");
+    }
+    let edit = json!({"path": "secret/key", "old_text": "TOPSECRET", "new_text": "x"});
+    let text = call("edit_file", edit);
+    assert!(text.contains("ENOENT"), "{text}");
+    call("replace", json!({"pattern": "TOPSECRET", "replacement": "PUBLIC", "hidden": true}));
+    let content = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
+    assert_eq!(content("seen.txt"), "PUBLIC\n");
+    assert_eq!(content("secret/key"), "TOPSECRET\n");
+    assert!(!root.join("secret/new").exists());
+}
+
+#[test]
+fn file_tools_and_searches_do_not_see_hidden_paths() {
+    let (daemon, repo) = daemon(sandbox_exec(), "");
+    repo.write("secret/key", "TOPSECRET\n");
+    repo.write("seen.txt", "TOPSECRET\n");
+    std::os::unix::fs::symlink("secret", repo.path().join("link")).unwrap();
+    let base = text(&repo);
+    daemon.quack(&["new", "--isolated", "--name", "one", &base]).ok();
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let secret = format!("{base}/secret");
+    for name in ["one", session.id.as_str()] {
+        daemon.quack(&["sandbox", "set", "--hide", &secret, "--session", name]).ok();
+    }
+
+    let at = daemon.quack(&["tool", "bash", "--raw", "pwd", "--session", "one"]).stdout();
+    let tree = PathBuf::from(at.trim_end());
+    assert_eq!(std::fs::read_to_string(tree.join("secret/key")).unwrap(), "TOPSECRET\n");
+    let call = |tool: &str, arguments: Value| {
+        let run = daemon.quack(&["tool", tool, &arguments.to_string(), "--session", "one"]);
+        format!("{}{}", run.stdout(), run.stderr())
+    };
+    check_hidden(&tree, &call);
+    assert_eq!(repo.read("seen.txt"), "TOPSECRET\n");
+
+    assert_eq!(tier(&session), "M");
+    check_hidden(repo.path(), &|tool, arguments| session.call(tool, arguments));
+    let read = json!({"sessionId": session.id, "tool": "read_file", "arguments": "secret/key"});
+    let hint = wire.request("quack.tool", read)["hint"].to_string();
+    let line = format!(
+        "secret is hidden in this session (cannot be opened). To show it: quack sandbox set --unhide {secret} "
+    );
+    assert!(hint.contains(&line), "{hint}");
+    let key = format!("{secret}/key");
+    let explained = daemon.quack(&["sandbox", "explain", &key, "--session", &session.id]).ok();
+    assert!(explained.contains("the policy hides"), "{explained}");
+}
+
+#[test]
+fn texts_of_an_isolated_session_do_not_propose_to_write_the_workspace_of_the_user() {
+    let (daemon, repo) = daemon(sandbox_exec(), "");
+    let base = text(&repo);
+    daemon.quack(&["new", "--isolated", "--name", "one", &base]).ok();
+    let run = |words: &[&str]| {
+        let run = daemon.quack(&[words, &["--session", "one"]].concat());
+        format!("{}{}", run.stdout(), run.stderr())
+    };
+    let explained = run(&["sandbox", "explain", &format!("{base}/README.md")]);
+    assert!(explained.contains("the session works in a copy of the workspace"), "{explained}");
+    let denied = run(&["tool", "bash", "--raw", &format!("echo x > '{base}/new'")]);
+    assert!(!denied.contains("--writable"), "{denied}");
+    assert!(!repo.path().join("new").exists());
+}
+
 #[test]
 fn it_is_shown_as_partly_confined() {
     let (daemon, repo) = daemon(sandbox_exec(), "");

@@ -28,7 +28,8 @@ workspace only, and commands usually have no network. Prefer them to other shell
 
 /// Addition for an agent in a private copy.
 const ISOLATED: &str = " You work in a private copy of the workspace. A person sees your changes with `quack diff` and takes \
-them over with `quack apply`; say so when you are done, and do not try to copy files elsewhere.";
+them over with `quack apply`; say so when you are done, and do not try to copy files elsewhere. Name files by \
+relative paths: commands may find the copy at another path than that of the workspace.";
 
 /// Methods of this server. A request with one of these names and other parameters than the revision has is refused
 /// for its parameters.

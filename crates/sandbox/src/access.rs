@@ -1,20 +1,22 @@
 //! Opens names under a directory handle, in one of two ways. Called by `root`.
 //!
 //! On Linux the kernel resolves the whole path under the handle in one call, openat2(2). If that call is missing
-//! (before 5.6) or forbidden (some container profiles), and on macOS, cap-std walks the path component by component
-//! with handles. The walk is as safe and about half as fast. On macOS it has been compiled only, not run.
+//! (before 5.6) or forbidden (some container profiles), and on macOS, the path is walked component by component with
+//! handles: by cap-std if links are followed. The walk is as safe and about half as fast. On macOS it has been compiled
+//! only, not run.
 
 mod platform;
 
 use crate::Kind;
 use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
 use platform::Kernel;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
-use std::path::Path;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Component, Path};
 
 pub(crate) use platform::DIRECTORY;
 
@@ -28,8 +30,7 @@ const READ: OFlags =
 pub(crate) enum Links {
     /// Followed while the path stays under the root by relative steps.
     Beneath,
-    /// Refused with `ELOOP`. The component walk only refuses a link in the last place that existed before the open.
-    /// In any case the opened file is under the root.
+    /// Refused with `ELOOP`, anywhere on the path. So the opened file has exactly this path.
     Never,
 }
 
@@ -83,10 +84,12 @@ impl Access {
     pub(crate) fn open(&self, relative: &Path, links: Links) -> io::Result<File> {
         match self {
             Self::Kernel(kernel) => kernel.open(relative, links),
+            Self::Walk(dir) if links == Links::Never => {
+                let (parent, name) = parent_of(dir, relative)?;
+                let flags = READ.union(OFlags::NOFOLLOW);
+                Ok(File::from(openat(parent, name, flags, Mode::empty())?))
+            }
             Self::Walk(dir) => {
-                if links == Links::Never && self.stat(relative, links)?.kind == Kind::Symlink {
-                    return Err(Errno::LOOP.into());
-                }
                 let mut options = OpenOptions::new();
                 options.read(true).custom_flags(READ.bits().cast_signed());
                 let file = dir.open_with(or_dot(relative), &options).map_err(escape_as_exdev)?;
@@ -104,10 +107,12 @@ impl Access {
             Self::Kernel(kernel) => kernel.stat(relative, links),
             Self::Walk(dir) => {
                 let metadata = match links {
-                    Links::Beneath => dir.metadata(or_dot(relative)),
-                    Links::Never => dir.symlink_metadata(or_dot(relative)),
+                    Links::Beneath => dir.metadata(or_dot(relative)).map_err(escape_as_exdev)?,
+                    Links::Never => {
+                        let (parent, name) = parent_of(dir, relative)?;
+                        Dir::from_std_file(File::from(parent)).symlink_metadata(name)?
+                    }
                 };
-                let metadata = metadata.map_err(escape_as_exdev)?;
                 Ok(NameInfo { kind: Kind::from_mode(metadata.mode()), len: metadata.len() })
             }
         }
@@ -116,6 +121,39 @@ impl Access {
 
 fn or_dot(relative: &Path) -> &Path {
     if relative.as_os_str().is_empty() { Path::new(".") } else { relative }
+}
+
+/// Opens the directory that contains `relative`, and follows no link. Returns the last name too, which is `.` for the root.
+fn parent_of<'p>(root: &Dir, relative: &'p Path) -> io::Result<(OwnedFd, &'p OsStr)> {
+    let mut parent = root.as_fd().try_clone_to_owned()?;
+    let mut last = OsStr::new(".");
+    for component in relative.components() {
+        match component {
+            Component::CurDir => {}
+            Component::Normal(name) => {
+                parent = step(&parent, last)?;
+                last = name;
+            }
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                return Err(Errno::XDEV.into());
+            }
+        }
+    }
+    Ok((parent, last))
+}
+
+/// Opens a directory in another one. The system reports a link as `ENOTDIR`.
+fn step(directory: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let flags = DIRECTORY.union(OFlags::NOFOLLOW);
+    match openat(directory, name, flags, Mode::empty()) {
+        Err(Errno::NOTDIR) if is_link(directory, name) => Err(Errno::LOOP.into()),
+        opened => Ok(opened?),
+    }
+}
+
+fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
+    let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_symlink())
 }
 
 /// Converts cap-std's error for an escape, which is a permission error without an error number of the system.

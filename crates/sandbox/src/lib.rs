@@ -22,6 +22,7 @@ mod target;
 
 mod access;
 mod error;
+mod hidden;
 mod lock;
 mod names;
 mod obeyed;

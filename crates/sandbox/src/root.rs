@@ -3,11 +3,13 @@
 //! Owns the directory handle. Called by `crates/tools` from threads that may block.
 
 use crate::access::{Access, Links};
+use crate::hidden::HiddenPaths;
 use crate::names::{canonicalise_existing, follow_links, normalise};
 use crate::platform::cached::{self, CachedReads};
 use crate::version::FileVersion;
 use crate::{Kind, PathError};
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -26,6 +28,7 @@ pub struct Root {
     canonical: PathBuf,
     given: PathBuf,
     other_name: Option<PathBuf>,
+    hidden: HiddenPaths,
     // INVARIANT: device and inode of the directory behind `access`. The open handle keeps the inode
     // alive, so that its number cannot be given to another directory.
     identity: (u64, u64),
@@ -82,6 +85,22 @@ impl Root {
         Self { other_name, ..self }
     }
 
+    /// Makes absolute paths, and everything in them, count as missing under this root, in every spelling. For a process
+    /// that is not confined itself. Links on the way to the paths are resolved now.
+    #[must_use]
+    pub fn with_hidden(self, hidden: &[PathBuf]) -> Self {
+        let real: Vec<_> =
+            hidden.iter().filter_map(|path| canonicalise_existing(&normalise(path))).collect();
+        let hidden = HiddenPaths::under(&self.canonical, hidden.iter().chain(&real));
+        Self { hidden, ..self }
+    }
+
+    /// Returns true if a name in a directory, which is relative to the root, is hidden or in a hidden directory.
+    #[must_use]
+    pub fn hides(&self, directory: &Path, name: &OsStr) -> bool {
+        self.hidden.contains_in(directory, name)
+    }
+
     fn open_with(path: &Path, access: fn(File) -> Access) -> io::Result<Self> {
         for _ in 0..MAX_OPEN_ATTEMPTS {
             let handle = Access::open_directory(path)?;
@@ -95,6 +114,7 @@ impl Root {
                     canonical,
                     given,
                     other_name: None,
+                    hidden: HiddenPaths::default(),
                     identity,
                 });
             }
@@ -121,6 +141,10 @@ impl Root {
     pub fn read_cached(&self, argument: &str, max: usize) -> Option<CachedFile> {
         let there = cached::open_directory(&self.given)?.metadata().ok()?;
         let name = self.locate_by_text(argument).ok()??;
+        // No link is followed, so this is the path of the file.
+        if self.hidden.contains(&name) {
+            return None;
+        }
         let is_current = there.nlink() != 0 && identity(&there) == self.identity;
         let read = || cached::read(&self.access, self.cached_reads, &name, max);
         let (content, version) = is_current.then(read)??;
@@ -165,17 +189,10 @@ impl Root {
     /// Every variant of [`PathError`].
     pub fn open_file(&self, argument: &str) -> Result<OpenFile, PathError> {
         let relative = self.locate(argument)?;
-        let file = match self.access.open(&relative, Links::Beneath) {
-            Ok(file) => file,
-            Err(error) if is(&error, Errno::XDEV) => {
-                // An absolute symlink also ends here if it points inside. Its target is then opened without following
-                // links.
-                let target = self.resolve(&relative)?;
-                self.access
-                    .open(&target, Links::Never)
-                    .map_err(|error| self.refusal(error, &target))?
-            }
-            Err(error) => return Err(self.refusal(error, &relative)),
+        let file = if self.hidden.is_empty() {
+            self.open_beneath(&relative)?
+        } else {
+            self.open_target_of(&relative)?
         };
         let metadata = file.metadata()?;
         match Kind::from_mode(metadata.mode()) {
@@ -188,12 +205,28 @@ impl Root {
         }
     }
 
-    /// Opens a regular file that a walk has found. Follows no symlink if the kernel supports that. In any case the
-    /// opened file is under the root.
+    fn open_beneath(&self, relative: &Path) -> Result<File, PathError> {
+        match self.access.open(relative, Links::Beneath) {
+            Ok(file) => Ok(file),
+            // An absolute symlink also ends here if it points inside.
+            Err(error) if is(&error, Errno::XDEV) => self.open_target_of(relative),
+            Err(error) => Err(self.refusal(error, relative)),
+        }
+    }
+
+    /// Opens the path to which the symlinks of another path lead, without following any. So the opened file is not hidden,
+    /// even if another program replaces a link at the same time.
+    fn open_target_of(&self, relative: &Path) -> Result<File, PathError> {
+        let target = self.resolve(relative)?;
+        self.access.open(&target, Links::Never).map_err(|error| self.refusal(error, &target))
+    }
+
+    /// Opens a regular file that a walk has found. Follows no symlink.
     ///
     /// # Errors
-    /// The errors of open(2); `InvalidInput` if it is not a regular file.
+    /// The errors of open(2), `ENOENT` if it is hidden; `InvalidInput` if it is not a regular file.
     pub fn open_relative(&self, relative: &Path) -> io::Result<File> {
+        self.check_shown(relative)?;
         let file = self.access.open(relative, Links::Never)?;
         match Kind::from_mode(file.metadata()?.mode()) {
             Kind::File => Ok(file),
@@ -204,12 +237,12 @@ impl Root {
         }
     }
 
-    /// Opens a directory that a walk has found, for reading. Follows no symlink if the kernel supports that. In any
-    /// case the opened directory is under the root.
+    /// Opens a directory that a walk has found, for reading. Follows no symlink.
     ///
     /// # Errors
-    /// The errors of open(2); `NotADirectory` if it is not a directory.
+    /// The errors of open(2), `ENOENT` if it is hidden; `NotADirectory` if it is not a directory.
     pub fn open_directory(&self, relative: &Path) -> io::Result<File> {
+        self.check_shown(relative)?;
         let file = self.access.open(relative, Links::Never)?;
         match Kind::from_mode(file.metadata()?.mode()) {
             Kind::Directory => Ok(file),
@@ -221,7 +254,7 @@ impl Root {
     /// The path need not exist.
     ///
     /// # Errors
-    /// [`PathError::Escapes`] or [`PathError::Io`].
+    /// [`PathError::Escapes`] or [`PathError::Io`]; [`PathError::NotFound`] if it is hidden.
     pub fn real_name(&self, argument: &str) -> Result<PathBuf, PathError> {
         self.resolve(&self.locate(argument)?)
     }
@@ -257,8 +290,19 @@ impl Root {
     }
 
     fn resolve(&self, relative: &Path) -> Result<PathBuf, PathError> {
+        self.check_shown(relative).map_err(|_missing| PathError::NotFound)?;
         let target = follow_links(&self.canonical, relative)?;
-        target.strip_prefix(&self.canonical).map(Path::to_path_buf).map_err(|_| PathError::Escapes)
+        let target = target.strip_prefix(&self.canonical).map_err(|_| PathError::Escapes)?;
+        self.check_shown(target).map_err(|_missing| PathError::NotFound)?;
+        Ok(target.to_path_buf())
+    }
+
+    /// Refuses a hidden path like a missing one.
+    ///
+    /// # Errors
+    /// `ENOENT`.
+    fn check_shown(&self, relative: &Path) -> io::Result<()> {
+        if self.hidden.contains(relative) { Err(Errno::NOENT.into()) } else { Ok(()) }
     }
 
     pub(crate) fn access(&self) -> &Access {

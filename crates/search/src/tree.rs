@@ -17,6 +17,12 @@ pub trait Tree: Sync {
     /// Returns the root, absolute and canonical. Ignore rules of the directories above are read from this path.
     fn path(&self) -> &Path;
 
+    /// Returns true if a name in a directory, which is relative to the root, counts as missing, so that listings
+    /// leave it out. By default no name does.
+    fn conceals(&self, _directory: &Path, _name: &OsStr) -> bool {
+        false
+    }
+
     /// Opens a regular file relative to the root for reading. Never follows a link, and never blocks,
     /// regardless of the file type.
     ///

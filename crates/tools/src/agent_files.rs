@@ -39,8 +39,8 @@ const MAX_INSTRUCTIONS: u64 = 32 * 1024;
 /// Largest image, in bytes. Providers refuse larger ones.
 const MAX_IMAGE: u64 = 3 * 1024 * 1024;
 
-/// Returns the files with instructions: `files` with `path` and `text`; the name of the `shell`; and `git`, the
-/// [state](git_state) of the repository. The parameter `directory` is that of the user, relative to the root; `head` is
+/// Returns the files with instructions: `files` with `path` and `text`; the name of the `shell`; `git`, the
+/// [state](git_state) of the repository; and `workspace`, the path of a copy that is not at the path of the workspace. The parameter `directory` is that of the user, relative to the root; `head` is
 /// that of the last `git`.
 pub(crate) async fn quack_instructions(
     toolbox: &Toolbox,
@@ -57,7 +57,9 @@ pub(crate) async fn quack_instructions(
             let git = git_state(toolbox, &root, head, bounds).await;
             let shell = shell("").0;
             let shell = Path::new(&shell).file_name().map(|name| name.to_string_lossy());
-            let data = json!({ "files": files, "shell": shell, "git": git });
+            let workspace = toolbox.copy().map(Path::to_string_lossy);
+            let data =
+                json!({ "files": files, "shell": shell, "git": git, "workspace": workspace });
             Output { data: Some(Data::from(data)), ..Output::success(String::new()) }
         }
         Err(cutoff) => Output::cut_off("Reading the instructions", bounds, cutoff),

@@ -4,7 +4,7 @@
 //! the output of commands. Called by the tools that write and by `bash`.
 
 use crate::Output;
-use quackd_protocol::denial::{Denial, DenialKind};
+use quackd_protocol::denial::{Denial, DenialKind, one_line};
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_sandbox::{Rule, Seatbelt, protected_name};
 use std::fmt::Display;
@@ -27,6 +27,16 @@ pub struct Confinement {
     has_hosts: AtomicBool,
     /// Profile of commands in tier M.
     pub(crate) profile: Option<Seatbelt>,
+    /// See [`Confinement::with_copy`].
+    copy: Option<CopyPaths>,
+}
+
+/// Paths of an isolated session whose commands see the copy at its own path.
+#[derive(Debug)]
+struct CopyPaths {
+    copy: PathBuf,
+    /// Workspace of the user.
+    original: PathBuf,
 }
 
 impl Default for Confinement {
@@ -43,13 +53,28 @@ impl Confinement {
     pub fn new(policy: Policy, is_confined: bool, session: String) -> Self {
         let has_hosts = AtomicBool::new(policy.hosts.is_some());
         let read_only_mounts = Vec::new();
-        Self { policy, is_confined, read_only_mounts, session, has_hosts, profile: None }
+        Self {
+            policy,
+            is_confined,
+            read_only_mounts,
+            session,
+            has_hosts,
+            profile: None,
+            copy: None,
+        }
     }
 
     /// Sets the profile of commands in tier M.
     #[must_use]
     pub fn with_profile(self, profile: Option<Seatbelt>) -> Self {
         Self { profile, ..self }
+    }
+
+    /// Sets the path of an isolated session's copy, if commands do not see it at the path of the workspace. `original` is
+    /// the workspace of the user.
+    #[must_use]
+    pub fn with_copy(self, copy: Option<PathBuf>, original: PathBuf) -> Self {
+        Self { copy: copy.map(|copy| CopyPaths { copy, original }), ..self }
     }
 
     /// Sets the absolute paths in the workspace that mounts of the worker make read-only.
@@ -66,6 +91,30 @@ impl Confinement {
             && !mounts.into_iter().any(|mount| path.starts_with(mount))
     }
 
+    /// Returns the hidden paths that the tools must not open. Empty if the kernel hides them from the worker.
+    pub(crate) fn hidden_from_tools(&self) -> &[PathBuf] {
+        // The profile confines only commands.
+        if self.profile.is_some() { &self.policy.hidden } else { &[] }
+    }
+
+    /// Returns the path of the user's file for a path in the copy of an isolated session. Other paths stay.
+    pub(crate) fn path_of_user(&self, path: &Path) -> PathBuf {
+        let in_original = self.copy.as_ref().and_then(|CopyPaths { copy, original }| {
+            path.strip_prefix(copy).ok().map(|below| original.join(below))
+        });
+        in_original.unwrap_or_else(|| path.to_path_buf())
+    }
+
+    /// Returns why a path in the user's workspace is out of reach of an isolated session. `None` for other paths, and if
+    /// the session sees its copy at the path of the workspace.
+    pub(crate) fn reason_in_original(&self, path: &Path) -> Option<String> {
+        let CopyPaths { copy, original } = self.copy.as_ref()?;
+        path.starts_with(original).then(|| {
+            let copy = one_line(&copy.to_string_lossy());
+            format!("the session works in a copy of the workspace, which commands find at {copy}")
+        })
+    }
+
     /// Sets the mode of the network for later texts.
     pub fn set_network(&self, mode: NetworkMode) {
         self.has_hosts.store(mode == NetworkMode::Hosts, Ordering::Relaxed);
@@ -79,7 +128,15 @@ impl Confinement {
 
     /// Returns the line about a denial, with how the user can allow it.
     pub(crate) fn explain(&self, denial: &Denial) -> String {
-        denial.explain(&self.policy_now(), &self.session)
+        // No setting makes the workspace of the user writable for an isolated session.
+        match denial.target.as_deref().and_then(|target| self.reason_in_original(Path::new(target)))
+        {
+            Some(reason) => {
+                let was = if denial.likely { "was probably" } else { "was" };
+                format!("[Sandbox: {denial} {was} denied: {reason}]")
+            }
+            None => denial.explain(&self.policy_now(), &self.session),
+        }
     }
 
     /// Whether the tools refuse any call.
@@ -158,6 +215,24 @@ mod tests {
         let denial = Denial::new(DenialKind::Unconfined, None, false);
         assert_eq!(refused.report.denials, [denial]);
         assert!(of(Profile::ReadOnly, false).refuse_unconfined("bash").is_some());
+    }
+
+    #[test]
+    fn no_text_of_an_isolated_session_proposes_to_open_the_workspace_of_the_user() {
+        let copy = Some(PathBuf::from("/state/isolated/s/tree"));
+        let isolated = of(Profile::WorkspaceWrite, true).with_copy(copy, "/w/repo".into());
+        let text = |path: &str| isolated.explain(&Denial::new(DenialKind::Write, Some(path), true));
+        assert_eq!(
+            text("/w/repo/a"),
+            "[Sandbox: writing /w/repo/a was probably denied: the session works in a copy of the workspace, which commands find \
+             at /state/isolated/s/tree]"
+        );
+        assert!(text("/w/other/a").contains("--writable /w/other"));
+        let in_copy = Path::new("/state/isolated/s/tree/.env");
+        assert_eq!(isolated.path_of_user(in_copy), Path::new("/w/repo/.env"));
+        assert_eq!(isolated.path_of_user(Path::new("/w/x")), Path::new("/w/x"));
+        let ordinary = of(Profile::WorkspaceWrite, true).with_copy(None, "/w/repo".into());
+        assert_eq!(ordinary.reason_in_original(Path::new("/w/repo/a")), None);
     }
 
     #[test]

@@ -216,6 +216,11 @@ impl Toolbox {
         self
     }
 
+    /// Returns the copy of the workspace, if it has another path than the workspace.
+    pub(crate) fn copy(&self) -> Option<&Path> {
+        self.other_name.as_ref().map(|_| self.workspace.as_path())
+    }
+
     /// Sets the mounts whose files of the host may be replaced while this worker runs. The next worker shows the new files.
     #[must_use]
     pub fn with_sources(mut self, sources: Option<quackd_sandbox::confine::MountSources>) -> Self {
@@ -374,7 +379,7 @@ impl Toolbox {
     ) -> Result<T, Output> {
         let cached = self.root.borrow().clone();
         let (workspace, watched) = (self.workspace.clone(), self.watched.clone());
-        let other_name = self.other_name.clone();
+        let (other_name, confinement) = (self.other_name.clone(), Arc::clone(&self.confinement));
         let (pins, absent) = (Arc::clone(&self.pins), Arc::clone(&self.absent));
         let read_only = if tools::find(tool).is_some_and(|tool| tool.reads_only) {
             Arc::default()
@@ -387,7 +392,10 @@ impl Toolbox {
                     Some(root) if !root.is_stale() => Some(root),
                     Some(_) | None => {
                         let root = Root::open(&workspace).ok();
-                        let root = root.map(|root| Arc::new(root.with_other_name(other_name)));
+                        let root = root.map(|root| {
+                            let root = root.with_other_name(other_name);
+                            Arc::new(root.with_hidden(confinement.hidden_from_tools()))
+                        });
                         root.inspect(|root| watched.begin_blocking(root))
                     }
                 };

@@ -30,6 +30,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::net::TcpListener;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -75,17 +76,17 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         let servers = if held.is_some() { Servers::None } else { Servers::Here };
         network::serve(pair, &attempts, servers)?;
     }
+    let policy = confined.policy.unwrap_or(start.sandbox.policy);
+    let confinement = Confinement::new(policy, confined.is_confined, start.label)
+        .with_read_only_mounts(confined.read_only_pins.clone())
+        .with_profile(confined.profile)
+        .with_copy(confined.copy.clone(), PathBuf::from(&start.workspace));
     let toolbox = Toolbox::new(start.workspace.into(), start.run_dir.into(), env, start.safe_mode);
     let searches = Searches::default();
-    let policy = confined.policy.unwrap_or(start.sandbox.policy);
     let toolbox = toolbox
         .respecting_ignore_files(start.respect_ignore_files)
         .in_copy(confined.copy)
-        .with_confinement(
-            Confinement::new(policy, confined.is_confined, start.label)
-                .with_read_only_mounts(confined.read_only_pins.clone())
-                .with_profile(confined.profile),
-        )
+        .with_confinement(confinement)
         .with_attempts(attempts)
         .with_pins(confined.pins, confined.read_only_pins, confined.absent)
         .with_private_temporary_files_blocking(confined.has_private_tmp)

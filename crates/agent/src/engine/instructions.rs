@@ -14,6 +14,8 @@ pub(super) struct Instructions {
     pub(super) shell: String,
     /// The repository. `None` without one.
     pub(super) git: Option<Git>,
+    /// Path of the copy in which the session works. `None` if it is that of the workspace.
+    pub(super) workspace: Option<String>,
 }
 
 /// The repository of the workspace when the agent first saw its current HEAD. Later states would change the system

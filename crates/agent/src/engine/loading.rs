@@ -5,7 +5,7 @@ use super::Agent;
 use super::instructions::Git;
 use super::run_state::{Loading, Phase};
 use quackd_protocol::agent::AgentToolDone;
-use quackd_protocol::foreign_text::message_line;
+use quackd_protocol::foreign_text::{message_line, one_line};
 use quackd_protocol::instructions::InstructionFile;
 use quackd_protocol::mcp::McpTools;
 
@@ -34,6 +34,7 @@ impl Agent {
             files: Vec<InstructionFile>,
             shell: String,
             git: Option<Git>,
+            workspace: Option<String>,
         }
         let has_failed = done.is_error || done.aborted;
         if has_failed && done.user_instructions.is_none() {
@@ -48,6 +49,7 @@ impl Agent {
             let data: Data =
                 data.and_then(|data| serde_json::from_str(data.get()).ok()).unwrap_or_default();
             (now.project, now.shell) = (data.files, data.shell);
+            now.workspace = data.workspace.as_deref().map(one_line);
             let is_known = |git: &Git| git.text.is_empty();
             if !data.git.as_ref().is_some_and(is_known) {
                 now.git = data.git;

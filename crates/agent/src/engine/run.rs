@@ -109,7 +109,7 @@ impl Agent {
         let facts: Vec<String> = self.setup.facts.iter().cloned().chain(known.facts()).collect();
         let instructions = prompt::instructions(&known.own, &known.project);
         prompt::system(
-            &self.setup.workspace,
+            known.workspace.as_ref().unwrap_or(&self.setup.workspace),
             &self.directory,
             &facts,
             &self.setup.options,

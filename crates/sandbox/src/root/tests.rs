@@ -197,6 +197,111 @@ fn a_walk_opens_regular_files_and_never_leaves() {
     }
 }
 
+/// Both roots, which hide `sub/deep`, `missing` and the file `a`.
+fn hiding_roots(tree: &Tree) -> [Root; 2] {
+    let hidden = ["ws/sub/deep", "ws/missing", "ws/a", "outside"];
+    let hidden = hidden.map(|name| PathBuf::from(tree.path(name)));
+    tree.roots().map(|root| root.with_hidden(&hidden))
+}
+
+#[test]
+fn hidden_paths_count_as_missing_by_every_name() {
+    let tree = Tree::new();
+    for root in hiding_roots(&tree) {
+        for argument in [
+            "a",
+            "A",
+            "sub/../a",
+            "to-a",
+            "sub/up-to-a",
+            "to-sub/up-to-a",
+            &tree.path("ws/a"),
+            &tree.path("other-spelling/a"),
+            "sub/deep",
+            "sub/deep/c",
+            "SUB/Deep/c",
+            "to-sub/deep/c",
+            "absolute-to-sub/deep/c",
+            "sub/deep/nothing",
+            "missing",
+            "dangling-in",
+            "absolute-dangling-in",
+        ] {
+            assert_eq!(outcome(&root, argument), "not found", "{argument} with {root:?}");
+            assert!(matches!(root.metadata(argument), Err(PathError::NotFound)), "{argument}");
+            assert!(matches!(root.real_name(argument), Err(PathError::NotFound)), "{argument}");
+            assert!(root.read_cached(argument, 100).is_none(), "{argument}");
+        }
+        for (argument, expected) in [
+            ("sub/b", "ws/sub/b"),
+            ("to-sub/b", "ws/sub/b"),
+            ("absolute-to-b", "ws/sub/b"),
+            ("", "directory"),
+            ("sub", "directory"),
+            ("out", "escapes"),
+            ("fifo", "fifo"),
+            ("socket", "socket"),
+        ] {
+            assert_eq!(outcome(&root, argument), expected, "{argument} with {root:?}");
+        }
+    }
+}
+
+#[test]
+fn a_walk_does_not_open_hidden_paths() {
+    let tree = Tree::new();
+    for root in hiding_roots(&tree) {
+        let is_missing = |opened: io::Result<File>| {
+            opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        for file in ["a", "sub/deep/c", "sub/DEEP/c"] {
+            assert!(is_missing(root.open_relative(Path::new(file))), "{file} with {root:?}");
+        }
+        assert!(is_missing(root.open_directory(Path::new("sub/deep"))));
+        root.open_relative(Path::new("sub/b")).unwrap();
+        root.open_directory(Path::new("sub")).unwrap();
+        for (directory, name, is_hidden) in [
+            ("sub", "deep", true),
+            ("SUB", "Deep", true),
+            ("sub/deep", "c", true),
+            ("", "a", true),
+            ("", "sub", false),
+            ("sub", "a", false),
+        ] {
+            let hides = root.hides(Path::new(directory), OsStr::new(name));
+            assert_eq!(hides, is_hidden, "{directory} {name}");
+        }
+    }
+    for root in tree.roots() {
+        assert!(!root.hides(Path::new(""), OsStr::new("a")));
+    }
+}
+
+#[test]
+fn links_to_a_hidden_path_and_links_that_are_hidden_are_refused() {
+    let tree = Tree::new();
+    let ws = tree.dir.path().join("ws");
+    // The configuration may name a link, or a path behind one.
+    let by_link = [ws.join("to-a"), tree.dir.path().join("other-spelling/sub/b")];
+    for root in tree.roots().map(|root| root.with_hidden(&by_link)) {
+        for argument in ["to-a", "a", "sub/b", "absolute-to-b"] {
+            assert_eq!(outcome(&root, argument), "not found", "{argument} with {root:?}");
+        }
+        assert_eq!(outcome(&root, "sub/deep/c"), "ws/sub/deep/c");
+    }
+}
+
+#[test]
+fn a_walk_by_names_follows_no_link_anywhere_on_the_path() {
+    let tree = Tree::new();
+    for root in tree.roots() {
+        for name in ["to-sub/b", "absolute-to-sub/b", "to-a"] {
+            let error = root.open_relative(Path::new(name)).unwrap_err();
+            assert_eq!(Errno::from_io_error(&error), Some(Errno::LOOP), "{name} with {root:?}");
+        }
+    }
+}
+
 #[test]
 fn a_root_is_stale_once_its_path_names_another_directory() {
     let tree = Tree::new();

@@ -105,6 +105,32 @@ fn outcome(tree: &Tree, root: &Root, argument: &str, purpose: Purpose) -> String
 }
 
 #[test]
+fn nothing_is_written_at_a_hidden_path() {
+    let tree = Tree::new();
+    fs::create_dir(tree.ws("keys")).unwrap();
+    tree.write("keys/one", "KEY");
+    let hidden = ["a", "keys", "new"].map(|name| tree.ws(name));
+    for root in [tree.root(), tree.root().by_walk()] {
+        let root = root.with_hidden(&hidden);
+        for argument in
+            ["a", "A", "to-a", "absolute-to-a", "keys/one", "keys/two", "KEYS/two", "dangling-in"]
+        {
+            for purpose in [Purpose::Write, Purpose::Edit] {
+                let opened = root.open_target(argument, purpose, NEVER);
+                let is_missing = matches!(opened, Err(WriteError::Path(PathError::NotFound)));
+                assert!(is_missing, "{argument} {purpose:?} with {root:?}");
+            }
+            let at = Path::new(argument);
+            let opened = root.open_target_at(at, Purpose::Write, NEVER);
+            assert!(matches!(opened, Err(WriteError::Path(PathError::NotFound))), "{argument}");
+        }
+        put(&root, "sub/other", "x").unwrap();
+    }
+    assert_eq!((tree.read("a"), tree.read("keys/one")), ("old".to_owned(), "KEY".to_owned()));
+    assert!(!tree.ws("new").exists() && !tree.ws("KEYS").exists());
+}
+
+#[test]
 fn every_spelling_is_written_or_refused_alike_by_both_ways() {
     let escapes = "path escapes the root directory";
     let cases: Vec<(String, &str, &str)> = vec![

@@ -32,7 +32,7 @@ pub(crate) fn run(
     let hash = hash_of_find(request, tree.path());
     let cursor = request.cursor.as_deref().map(|text| Cursor::read(text, hash)).transpose()?;
     let mut scope = request.scope.clone();
-    let names = NameMatcher::new(request, &mut scope, tree.path())?;
+    let names = NameMatcher::new(request, &mut scope, tree)?;
     let by_meta = ByMeta::of(request);
     let choice = FindFilter { names: &names, by_meta: &by_meta };
     let sorts_by_meta = matches!(request.sort_by, FindSort::Modified | FindSort::Size);

@@ -6,8 +6,8 @@ use crate::error::SearchError;
 use crate::glob::{Glob, folded};
 use crate::request::Case;
 use crate::scope::{Hidden, Scope};
-use crate::tree::Stop;
-use crate::walk::{GlobOptions, Globs, Named, WalkResult};
+use crate::tree::{Stop, Tree};
+use crate::walk::{GlobOptions, Globs, Named, WalkResult, exists_in};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -37,7 +37,11 @@ pub(super) fn ignores_case(request: &Find) -> bool {
 
 impl NameMatcher {
     /// Compiles the rule of a request. Its globs become the scope's globs if the scope has none.
-    pub(super) fn new(request: &Find, scope: &mut Scope, root: &Path) -> Result<Self, SearchError> {
+    pub(super) fn new(
+        request: &Find,
+        scope: &mut Scope,
+        tree: &dyn Tree,
+    ) -> Result<Self, SearchError> {
         Ok(match &request.name {
             NameRule::Everything => Self::Everything,
             NameRule::Minimatch(pattern) => {
@@ -55,9 +59,9 @@ impl NameMatcher {
                 Self::Everything
             }
             NameRule::Globs(globs) => {
-                let exists = |path: &Path| root.join(path).symlink_metadata().is_ok();
+                let exists = |path: &Path| exists_in(tree, path);
                 let reading = GlobOptions {
-                    root,
+                    root: tree.path(),
                     starts: &scope.starts,
                     rule: scope.globs,
                     ignore_case: ignores_case(request),

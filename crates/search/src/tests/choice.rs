@@ -1,6 +1,7 @@
 //! Tests of file selection: order, ignore files, hidden names, globs, types, start paths, links.
 
 use super::*;
+use std::ffi::OsStr;
 use std::os::unix::fs::symlink;
 
 /// Returns the files that are searched with ripgrep's rules in a tree that is a repository.
@@ -121,6 +122,40 @@ fn rules_of_directories_above_count_within_a_work_tree_only() {
     fs::remove_dir(outer.at(".git")).unwrap();
     outer.write("w/.gitignore", b"b\n");
     assert_eq!(names(&inner, &request), ["a"]);
+}
+
+/// Files of which one name and one directory count as missing.
+struct Concealing<'t>(&'t Files);
+
+impl Tree for Concealing<'_> {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+    fn conceals(&self, directory: &Path, name: &OsStr) -> bool {
+        let path = directory.join(name);
+        path.starts_with("d/keys") || path == Path::new("d/secret")
+    }
+    fn open_file(&self, relative: &Path) -> io::Result<File> {
+        self.0.open_file(relative)
+    }
+    fn open_directory(&self, relative: &Path) -> io::Result<File> {
+        self.0.open_directory(relative)
+    }
+}
+
+#[test]
+fn names_that_the_tree_conceals_are_not_walked() {
+    let all = ["d/a", "d/keys/one", "d/keys/deep/two", "d/secret", "keys/b", "secret"];
+    let files = Files::new(&all.map(|name| (name, &b"x"[..])));
+    symlink("d/keys", files.at("to-keys")).unwrap();
+    symlink("d/secret", files.at("to-secret")).unwrap();
+    symlink("d", files.at("to-d")).unwrap();
+    let mut request = request("x");
+    assert_eq!(names(&files, &request).len(), all.len());
+    assert_eq!(names(&Concealing(&files), &request), ["d/a", "keys/b", "secret"]);
+    request.scope.follow = true;
+    let followed = ["d/a", "keys/b", "secret", "to-d/a"];
+    assert_eq!(names(&Concealing(&files), &request), followed);
 }
 
 #[test]

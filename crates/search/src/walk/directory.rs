@@ -10,6 +10,7 @@ use super::rules::{IgnoreFilesPresent, IgnoreMatch, IgnoreRules};
 use crate::outcome::{Skipped, Warning, words};
 use crate::scope::Scope;
 use crate::tree::{Stop, Tree};
+use rustix::io::Errno;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -118,6 +119,8 @@ impl Visitor<'_> {
             found.unreadable(&job.path, &error);
         }
         found.is_cut = MAX_ENTRIES < scratch.listing.items.len();
+        let real = Path::new(OsStr::from_bytes(&job.real));
+        scratch.listing.retain(|name| !self.tree.conceals(real, name));
         self.prepare_path(job, scratch);
         let rules = job.rules.as_ref().map(|around| {
             let seen = seen(&scratch.listing);
@@ -332,6 +335,10 @@ impl Visitor<'_> {
         let root = self.tree.path();
         let target = root.join(OsStr::from_bytes(path)).canonicalize()?;
         let Ok(relative) = target.strip_prefix(root) else { return Err(LinkSkipReason::Outside) };
+        let name = relative.file_name().unwrap_or_default();
+        if self.tree.conceals(relative.parent().unwrap_or(relative), name) {
+            return Err(LinkSkipReason::Failed(Errno::NOENT.into()));
+        }
         let metadata = target.symlink_metadata()?;
         let relative = relative.as_os_str().as_bytes().to_vec();
         if metadata.is_file() {

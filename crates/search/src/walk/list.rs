@@ -47,6 +47,13 @@ impl Listing {
         self.names.get(item.start..item.end).unwrap_or_default()
     }
 
+    /// Keeps the entries whose names `is_kept` selects.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(&OsStr) -> bool) {
+        let names = &self.names;
+        let name = |item: &ListedName| names.get(item.start..item.end).unwrap_or_default();
+        self.items.retain(|item| is_kept(OsStr::from_bytes(name(item))));
+    }
+
     /// Reads the entries of `directory`, until `is_enough` returns true for their number. Entries read before
     /// an error are kept.
     pub(crate) fn read(

@@ -19,7 +19,7 @@ pub(crate) use globs::{GlobOptions, Globs, Named};
 pub(crate) use list::EntryType;
 pub(crate) use options::{EntryFilter, WalkOptions};
 pub use rules::set_user_excludes;
-pub(crate) use walker::walk;
+pub(crate) use walker::{exists_in, walk};
 
 use crate::error::SearchError;
 use crate::scope::{Scope, Sort};

@@ -37,7 +37,7 @@ pub(crate) fn walk(
     tree: &dyn Tree,
     stop: &Stop,
 ) -> Result<WalkResult, SearchError> {
-    let exists = |path: &Path| std::fs::symlink_metadata(tree.path().join(path)).is_ok();
+    let exists = |path: &Path| exists_in(tree, path);
     let select = ScopeFilter::new(scope, wanted, tree.path(), &exists)?;
     let walked = walk_once(scope, &select, wanted, tree, stop)?;
     if walked.len() != 0 || stop.is_reached() {
@@ -75,6 +75,12 @@ pub(crate) fn walk(
         }
     }
     Ok(walked)
+}
+
+/// Whether a path relative to the root exists.
+pub(crate) fn exists_in(tree: &dyn Tree, path: &Path) -> bool {
+    let (directory, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
+    !tree.conceals(directory, name) && std::fs::symlink_metadata(tree.path().join(path)).is_ok()
 }
 
 fn ignored_start(start: &Path) -> Note {

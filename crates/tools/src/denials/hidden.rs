@@ -75,17 +75,27 @@ pub(super) fn beneath<'a>(path: &Path, hidden: &'a [PathBuf]) -> Option<&'a Path
 }
 
 /// Returns the line about a hidden path. `None` if it does not exist, or is not hidden yet.
-pub(super) fn line_blocking(hidden: &Path, workspace: &Path, session: &str) -> Option<String> {
+pub(super) fn line_blocking(
+    hidden: &Path,
+    workspace: &Path,
+    confinement: &Confinement,
+) -> Option<String> {
     let found = hidden.symlink_metadata().ok()?;
-    let looks = if found.is_dir() {
+    let looks = if confinement.profile.is_some() {
+        // This process sees it: the profile hides it from commands only.
+        "cannot be opened"
+    } else if found.is_dir() {
         std::fs::read_dir(hidden).map(|_| "looks empty").ok()?
     } else {
         (found.len() == 0).then_some("reads as empty")?
     };
-    let name = hidden.strip_prefix(workspace).unwrap_or(hidden).to_string_lossy();
-    let of = of_session(session);
+    // The command in the text changes a path of the user.
+    let (hidden, workspace) =
+        (confinement.path_of_user(hidden), confinement.path_of_user(workspace));
+    let name = hidden.strip_prefix(&workspace).unwrap_or(&hidden).to_string_lossy();
+    let of = of_session(&confinement.session);
     let at = quoted(&one_line(&hidden.to_string_lossy()));
-    let way = if may_be_shown(hidden, workspace) {
+    let way = if may_be_shown(&hidden, &workspace) {
         format!("To show it: quack sandbox set --unhide {at}{of}")
     } else {
         format!("`quack sandbox explain {at}{of}` shows the reason")
@@ -105,7 +115,7 @@ pub(crate) fn hidden_line_blocking(
     }
     let path = normalise(&workspace.join(path));
     let hidden = beneath(&path, &confinement.policy.hidden)?;
-    line_blocking(hidden, workspace, &confinement.session)
+    line_blocking(hidden, workspace, confinement)
 }
 
 /// Whether a text may propose to show a path: one in the workspace that most likely contains no private key.
@@ -229,6 +239,7 @@ fn is_separator(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_protocol::policy::Policy;
 
     fn named_in(command: &str, hidden: &[&str]) -> Option<PathBuf> {
         let dirs = CommandDirs { cwd: "/w/app".into(), home: Some("/home/me".into()) };
@@ -312,7 +323,9 @@ mod tests {
     fn the_line_has_the_command_that_shows_it_unless_it_is_a_key() {
         let workspace = tempfile::tempdir().unwrap();
         let at = |name: &str| workspace.path().join(name);
-        let line = |name: &str| line_blocking(&at(name), workspace.path(), "app/review");
+        let of = |session: &str| Confinement::new(Policy::default(), true, session.to_owned());
+        let (review, app) = (of("app/review"), of("app"));
+        let line = |name: &str| line_blocking(&at(name), workspace.path(), &review);
         assert_eq!(line(".env"), None, "it does not exist");
         std::fs::write(at(".env"), "").unwrap();
         let shown = line(".env").unwrap();
@@ -336,10 +349,10 @@ mod tests {
             );
         }
         let outside = tempfile::tempdir().unwrap();
-        let line = line_blocking(outside.path(), workspace.path(), "app").unwrap();
+        let line = line_blocking(outside.path(), workspace.path(), &app).unwrap();
         assert!(line.contains("(looks empty)") && !line.contains("--unhide"), "{line}");
         // It has appeared since the worker began.
         std::fs::write(at(".env"), "A=1").unwrap();
-        assert_eq!(line_blocking(&at(".env"), workspace.path(), "app"), None);
+        assert_eq!(line_blocking(&at(".env"), workspace.path(), &app), None);
     }
 }

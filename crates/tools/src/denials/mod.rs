@@ -194,7 +194,7 @@ impl DenialDetector {
     }
 
     fn hidden_blocking(&self, path: &Path) -> Option<String> {
-        hidden::line_blocking(path, &self.workspace, &self.confinement.session)
+        hidden::line_blocking(path, &self.workspace, &self.confinement)
     }
 
     /// Returns the line about the first hidden path that a failure names.

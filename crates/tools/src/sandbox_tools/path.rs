@@ -82,6 +82,10 @@ impl PathQuery {
                 Some(Remedy::Words("quack sandbox show says where that is set")),
             );
         }
+        if let Some(reason) = self.confinement.reason_in_original(real) {
+            let why = format!("{reason}; file tools take this path for that of the copy");
+            return told(PathAccess::NotReadable, why, None);
+        }
         let profile = self.confinement.profile.as_ref();
         // The profile forbids secrets of the home also in the workspace.
         match profile.map(|profile| profile.may_read(real)) {

@@ -15,6 +15,7 @@ use crate::call_limits::{CallLimits, CancelOnDrop, StopCause};
 use crate::{Output, parameters::BadParameter};
 use quackd_sandbox::{Kind, PathError, Root};
 use quackd_search::{SearchError, Stop, Tree};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,10 @@ pub(crate) struct RootTree<'a>(pub(crate) &'a Root);
 impl Tree for RootTree<'_> {
     fn path(&self) -> &Path {
         self.0.path()
+    }
+
+    fn conceals(&self, directory: &Path, name: &OsStr) -> bool {
+        self.0.hides(directory, name)
     }
 
     fn open_file(&self, relative: &Path) -> io::Result<File> {

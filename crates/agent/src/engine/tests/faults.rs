@@ -61,6 +61,21 @@ fn instructions_that_failed_to_load_are_asked_for_again() {
 }
 
 #[test]
+fn the_prompt_names_the_copy_in_which_the_session_works() {
+    for (data, expected) in [
+        (json!({ "workspace": "/state/isolated/s/tree\n" }), "directory /state/isolated/s/tree"),
+        (json!({ "workspace": null }), "directory /w "),
+    ] {
+        let mut bench = Bench::new();
+        bench.agent.setup.workspace = "/w".to_owned();
+        bench.send(json!({ "type": "prompt", "message": "hi" }));
+        bench.done_with(1, "", false, Some(&data));
+        let prompt = bench.request().1.to_string();
+        assert!(prompt.contains(&format!("You work in the {expected}")), "{prompt}");
+    }
+}
+
+#[test]
 fn a_message_that_was_queued_during_a_summary_begins_a_run_and_one_for_an_idle_agent_waits() {
     for name in ["steer", "follow_up"] {
         let mut bench = two_turns();

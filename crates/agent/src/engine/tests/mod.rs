@@ -115,11 +115,15 @@ impl Bench {
     }
 
     fn done(&mut self, number: u64, text: &str, is_error: bool) {
+        self.done_with(number, text, is_error, None);
+    }
+
+    fn done_with(&mut self, number: u64, text: &str, is_error: bool, data: Option<&Value>) {
         self.take(Input::ToolDone(Box::new(AgentToolDone {
             number,
             text: to_raw_value(text).unwrap(),
             hint: None,
-            data: None,
+            data: data.map(|data| to_raw_value(data).unwrap()),
             is_error,
             exit_code: None,
             signal: None,

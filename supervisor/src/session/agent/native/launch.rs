@@ -230,8 +230,8 @@ impl SessionActor {
         start.has_mcp_servers = !is_safe && !start.options.no_mcp && !self.mcp_servers().is_empty();
         start.network = match network {
             NetworkMode::Off => {
-                "Commands have no network, except for hosts that the user allows when asked."
-                    .to_owned()
+                // Only Linux asks the user when a command tries a host.
+                "Commands have no network, except for hosts that the user allows.".to_owned()
             }
             NetworkMode::Hosts => {
                 "Commands reach the hosts that the user has allowed, and no others.".to_owned()
