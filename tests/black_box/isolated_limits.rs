@@ -49,7 +49,7 @@ fn a_full_copy_takes_no_more_until_a_command_frees_space() {
     let state = daemon.quack(&["state", "one"]).ok();
     assert!(state.contains("a private copy of the workspace, 5 MiB; see quack diff"), "{state}");
 
-    // So far above the limit, commands of agents and background jobs are refused. The user's commands run.
+    // A quarter above the limit, commands of agents and background jobs are refused. The user's commands run.
     let id = daemon.quack(&["state", "one", "--json"]).json()["sessionId"].clone();
     let wire = daemon.wire();
     wire.request("quack.hello", json!({"name": "agent"}));

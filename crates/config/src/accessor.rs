@@ -25,4 +25,5 @@ macro_rules! choice {
     };
 }
 
-pub(crate) use {choice, field};
+pub(crate) use choice;
+pub(crate) use field;

@@ -112,7 +112,7 @@ impl CopySizes {
         }
     }
 
-    /// Returns the exceeded limits for a session, that of its own copy first. Samples again if the last samples exceed one,
+    /// Returns the exceeded limits for a session, `isolated.max_mb` first. Samples again if the last samples exceed one,
     /// or if there is no sample of all copies yet.
     pub(crate) async fn excesses(&self, session: &SessionId) -> Vec<CopyExcess> {
         let known = self.0.excesses(session);
