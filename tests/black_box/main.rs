@@ -54,6 +54,7 @@ mod golden;
 mod hostile_workers;
 mod house;
 mod isolated;
+mod isolated_limits;
 mod jobs;
 mod jobs_verb;
 mod journal;

@@ -1,7 +1,9 @@
 //! The configuration as types. Combines the defaults, the file and the environment, in this order. Read once by the
 //! supervisor at its start, and by `quack config`.
 
-use crate::{Dollars, ForwardSettings, Origin, Secret, Setting};
+use crate::{
+    CheckpointChoice, Dollars, ForwardSettings, IsolatedSettings, Origin, Secret, Setting,
+};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
     DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, JOURNAL_KEPT, MAX_CACHES_BYTES, MAX_COMMANDS, MAX_JOBS,
@@ -29,6 +31,8 @@ pub struct Config {
     pub limits: LimitSettings,
     /// `[keep]`
     pub keep: KeepSettings,
+    /// `[isolated]`
+    pub isolated: IsolatedSettings,
     /// `[environment]`
     pub environment: EnvironmentSettings,
     /// `[agent]`
@@ -315,30 +319,6 @@ impl UpstreamChoice {
     }
 }
 
-/// Sessions whose files' states are recorded after calls that may change them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum CheckpointChoice {
-    /// Those with a private copy.
-    #[default]
-    Isolated,
-    /// All.
-    All,
-    /// None.
-    Off,
-}
-
-impl CheckpointChoice {
-    pub(crate) const ALL: [Self; 3] = [Self::Isolated, Self::All, Self::Off];
-
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Isolated => "isolated",
-            Self::All => "all",
-            Self::Off => "off",
-        }
-    }
-}
-
 /// The daemon's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSettings {
@@ -467,6 +447,7 @@ impl Default for Config {
                 journal_mb: Setting::default_of(mebibytes(MAX_JOURNAL_BYTES)),
                 min_free_mb: Setting::default_of(mebibytes(MIN_FREE_BYTES)),
             },
+            isolated: IsolatedSettings::default(),
             environment: EnvironmentSettings { login_shell: Setting::default_of(true) },
             agent: AgentSettings::default(),
             model: ModelSettings::default(),

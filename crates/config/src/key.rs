@@ -1,42 +1,18 @@
 //! The table of configuration keys. Each key is defined only here: reading, `quack config show` and
 //! docs/configuration.md use the table. The defaults are in `config.rs`.
 
+use crate::accessor::{choice, field};
 use crate::choices::{APIS, TIERS, api_word, tier_word};
 use crate::definition::Key;
 use crate::validate;
-use crate::value_kind::{ChoiceAccessor, FieldAccessor, ValueKind};
-use crate::{CheckpointChoice, EngineChoice, PiStart, RemoteApprovals, Setting, UpstreamChoice};
+use crate::value_kind::ValueKind;
+use crate::{CheckpointChoice, EngineChoice, PiStart, RemoteApprovals, UpstreamChoice};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MAX_WORKERS};
 use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
 
 /// Seconds of a day, and the longest retention in days.
 const DAY_S: u64 = 24 * 60 * 60;
 const MAX_DAYS: u64 = 3650;
-
-/// Accessor of the field in [`Config`] that stores a key's value.
-macro_rules! field {
-    ($table:ident . $name:ident) => {
-        FieldAccessor {
-            get: |config| &config.$table.$name,
-            get_mut: |config| &mut config.$table.$name,
-        }
-    };
-}
-
-/// Accessor of the field in [`Config`] that stores one of these values.
-macro_rules! choice {
-    ($table:ident . $name:ident, $values:expr, $word:expr) => {
-        ChoiceAccessor {
-            words: || $values.map($word).to_vec(),
-            get: |config| ($word(config.$table.$name.value), &config.$table.$name.origin),
-            set: |config, index, origin| {
-                if let Some(value) = $values.get(index).copied() {
-                    config.$table.$name = Setting { value, origin };
-                }
-            },
-        }
-    };
-}
 
 /// Largest number of tokens.
 const MAX_TOKENS: u64 = 100_000_000;
@@ -264,6 +240,26 @@ static KEYS: &[Key] = &[
         name: "keep.min_free_mb",
         description: "MiB of free disk space, or a tenth of a smaller disk. With less, long outputs are not written to files, and the log contains only warnings and errors; 0 for never.",
         kind: ValueKind::Count { field: field!(keep.min_free_mb), min: 0, max: 1_048_576 },
+    },
+    Key {
+        name: "isolated.copy_files",
+        description: "Most files that are copied for an isolated session. A workspace with more of them, outside of ignored directories, is refused.",
+        kind: ValueKind::Count { field: field!(isolated.copy_files), min: 1, max: 1_000_000 },
+    },
+    Key {
+        name: "isolated.copy_mb",
+        description: "Largest total size of these files, in MiB.",
+        kind: ValueKind::Count { field: field!(isolated.copy_mb), min: 1, max: 1_048_576 },
+    },
+    Key {
+        name: "isolated.max_mb",
+        description: "Disk space of the copy of one isolated session, in MiB, with its layers and without its checkpoints. Above it, file tools, MCP tools and background jobs are refused; commands run until it is exceeded by a quarter, so that they can delete files.",
+        kind: ValueKind::Count { field: field!(isolated.max_mb), min: 1, max: 1_048_576 },
+    },
+    Key {
+        name: "isolated.total_mb",
+        description: "Disk space of all copies together, in MiB, with their checkpoints. Above it, commands of agents are refused too, and no isolated session is created.",
+        kind: ValueKind::Count { field: field!(isolated.total_mb), min: 1, max: 1_048_576 },
     },
     Key {
         name: "environment.login_shell",

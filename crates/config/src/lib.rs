@@ -9,6 +9,7 @@
 //!
 //! An invalid value is an error and is never replaced by the default, because the user set it on purpose.
 
+mod accessor;
 mod choices;
 mod config;
 mod definition;
@@ -17,6 +18,7 @@ mod entries;
 mod entry;
 mod error;
 mod file;
+mod isolated;
 mod key;
 mod load;
 mod mcp_servers;
@@ -28,15 +30,16 @@ mod validate;
 mod value_kind;
 
 pub use config::{
-    AgentSettings, CheckpointChoice, Config, EngineChoice, EnvironmentSettings, KeepSettings,
-    LimitSettings, LogSettings, MetricsSettings, ModelSettings, PiSettings, PiStart,
-    RemoteApprovals, RemoteSettings, SandboxSettings, ToolSettings, UpstreamChoice,
-    WebSearchSettings, WorkerSettings,
+    AgentSettings, Config, EngineChoice, EnvironmentSettings, KeepSettings, LimitSettings,
+    LogSettings, MetricsSettings, ModelSettings, PiSettings, PiStart, RemoteApprovals,
+    RemoteSettings, SandboxSettings, ToolSettings, UpstreamChoice, WebSearchSettings,
+    WorkerSettings,
 };
 pub use definition::Key;
 pub use entry::Entry;
 pub use error::{ConfigError, MAX_CONFIG_BYTES};
 pub use file::locate;
+pub use isolated::{CheckpointChoice, IsolatedSettings};
 pub use key::keys;
 pub use load::{load_blocking, load_untrusted_blocking};
 pub use secret::Secret;

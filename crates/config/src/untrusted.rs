@@ -37,6 +37,11 @@ pub(crate) fn narrowed(file: Config) -> Config {
     at_least(&mut keep.caches_mb, &theirs.caches_mb);
     at_least(&mut keep.journal, &theirs.journal);
     at_least(&mut keep.journal_mb, &theirs.journal_mb);
+    let (isolated, theirs) = (&mut config.isolated, &file.isolated);
+    at_most(&mut isolated.copy_files, &theirs.copy_files);
+    at_most(&mut isolated.copy_mb, &theirs.copy_mb);
+    at_most(&mut isolated.max_mb, &theirs.max_mb);
+    at_most(&mut isolated.total_mb, &theirs.total_mb);
     let login_shell = &mut config.environment.login_shell;
     keep_if(login_shell, &file.environment.login_shell, |is_run| !is_run);
     at_most(&mut config.agent.max_turns, &file.agent.max_turns);

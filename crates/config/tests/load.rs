@@ -67,7 +67,8 @@ mod tests {
          [sandbox]\nprofile = \"read-only\"\nnetwork = true\nwritable = [\"/srv\"]\nhidden = [\"/etc/x\"]\ntier = \"D\"\n\
          [keep]\noutputs_days = 3\nundo_days = 2\nundo_mb = 300\nmin_free_mb = 0\ncaches_mb = 0\njournal_days = 0\n\
          journal_mb = 5\n\
-         [metrics]\nlisten = \"[::1]:0\"\n"
+         [metrics]\nlisten = \"[::1]:0\"\n\
+         [isolated]\ncopy_files = 10\ncopy_mb = 20\nmax_mb = 30\ntotal_mb = 40\n"
     }
 
     #[test]
@@ -110,6 +111,10 @@ mod tests {
         expected.keep.journal = setting(file, 37, Duration::ZERO);
         expected.keep.journal_mb = setting(file, 38, 5);
         expected.metrics.listen = setting(file, 40, "[::1]:0".to_owned());
+        expected.isolated.copy_files = setting(file, 42, 10);
+        expected.isolated.copy_mb = setting(file, 43, 20);
+        expected.isolated.max_mb = setting(file, 44, 30);
+        expected.isolated.total_mb = setting(file, 45, 40);
         assert_eq!(config, expected);
         let patch = config.sandbox.patch();
         assert_eq!(patch.profile, Some(Profile::ReadOnly));
@@ -281,6 +286,8 @@ mod tests {
             ("limits.spill_mb", 64, 1_048_576),
             ("keep.outputs_days", 1, 3650),
             ("keep.undo_mb", 256, 1_048_576),
+            ("isolated.copy_files", 1, 1_000_000),
+            ("isolated.max_mb", 1, 1_048_576),
         ] {
             for good in [min, max] {
                 let config = load(format!("{key} = {good}\n")).unwrap();

@@ -7,6 +7,8 @@ mod isolated;
 mod prepare;
 mod undo_data;
 
+pub use isolated::IsolatedUsage;
+
 use crate::HomeError;
 use crate::ids::workspace_id;
 use crate::keep;

@@ -27,7 +27,7 @@ pub use dir_identity::Tenure;
 pub use disk::DiskRoom;
 pub use error::HomeError;
 pub use foreign::Foreign;
-pub use home::Home;
+pub use home::{Home, IsolatedUsage};
 pub use ids::{new_id, workspace_id};
 pub use lock::{InstanceLock, lock_blocking};
 pub use pid_file::{remove_pid_file_blocking, write_pid_file_blocking};

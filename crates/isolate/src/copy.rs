@@ -28,6 +28,9 @@ const MAX_DEPTH: usize = 200;
 /// Maximum number of entries of one directory.
 const MAX_ENTRIES: usize = 200_000;
 
+/// Maximum number of files to count in a workspace that is too large.
+const MAX_COUNTED_FILES: u64 = 2_000_000;
+
 /// Number of attempts to copy a file that another program changes at the same time.
 const MAX_ATTEMPTS: usize = 3;
 
@@ -71,6 +74,7 @@ pub fn copy_workspace(
     };
     let directories = Directories { from: base.top(), to: copy.top() };
     copying.directory(directories, Path::new(""), 0)?;
+    copying.check_size()?;
     let (objects, notes) = private_git::make(workspace, &base, &copy)?;
     let Copying { texts, entries, mut copied, notes: mut all, .. } = copying;
     all.extend(notes);
@@ -190,9 +194,11 @@ impl Copying<'_> {
         at: PathBuf,
     ) -> Result<(), IsolateError> {
         let Directories { from, to } = directories;
+        if !self.count(0)? {
+            return Ok(());
+        }
         let target = read_link(from, &entry.name).on("read", &at)?;
         symlinkat(&target, to, &entry.name).on("create", &at)?;
-        self.count(0)?;
         let place = place(to, &entry.name, &at)?;
         let base = Some(Stamp::of(&entry.stat));
         let common = Common { node: Node::Link(target), base, copy: None, text: None };
@@ -219,7 +225,9 @@ impl Copying<'_> {
             self.notes.add(&at, "is larger than 1 GiB and is left out");
             return Ok(());
         }
-        self.count(len)?;
+        if !self.count(len)? {
+            return Ok(());
+        }
         let place = place(to, &entry.name, &at)?;
         for _ in 0..MAX_ATTEMPTS {
             let source = match open_file(from, &entry.name) {
@@ -253,14 +261,23 @@ impl Copying<'_> {
         Ok(())
     }
 
-    fn count(&mut self, len: u64) -> Result<(), IsolateError> {
+    /// Counts a file. Returns whether it is copied: above a limit files are only counted, for the error.
+    fn count(&mut self, len: u64) -> Result<bool, IsolateError> {
         self.copied.files += 1;
         self.copied.bytes += len;
-        if self.options.max_files < self.copied.files {
-            return Err(IsolateError::TooManyFiles { max: self.options.max_files });
+        let size = self.check_size();
+        if size.is_err() && self.copied.files <= MAX_COUNTED_FILES {
+            return Ok(false);
         }
-        if self.options.max_bytes < self.copied.bytes {
-            return Err(IsolateError::TooLarge { max: self.options.max_bytes });
+        size.map(|()| true)
+    }
+
+    /// Checks that the files so far are within the limits.
+    fn check_size(&self) -> Result<(), IsolateError> {
+        let CopiedTree { files, bytes, .. } = self.copied;
+        let CopyOptions { max_files, max_bytes, .. } = *self.options;
+        if max_files < files || max_bytes < bytes {
+            return Err(IsolateError::TooLarge { files, bytes, max_files, max_bytes });
         }
         Ok(())
     }

@@ -17,20 +17,23 @@ pub enum IsolateError {
         /// Error of the system call.
         source: io::Error,
     },
-    /// The workspace has too many files.
+    /// There are too many files to record their states.
     #[error("the workspace has more than {max} files outside of ignored directories")]
     TooManyFiles {
         /// The limit.
         max: u64,
     },
-    /// The workspace is too large.
-    #[error(
-        "the files of the workspace outside of ignored directories take more than {} MiB",
-        max / (1024 * 1024)
-    )]
+    /// The workspace is larger than a copy may be.
+    #[error("{}", too_large(*files, *bytes, *max_files, *max_bytes))]
     TooLarge {
-        /// The limit in bytes.
-        max: u64,
+        /// Number of files that would be copied.
+        files: u64,
+        /// Size of these files in bytes.
+        bytes: u64,
+        /// Most files of a copy.
+        max_files: u64,
+        /// Largest size of a copy in bytes.
+        max_bytes: u64,
     },
     /// The session has no complete copy.
     #[error("the session has no complete copy of the workspace; `quack discard` makes a new one")]
@@ -81,6 +84,26 @@ pub enum IsolateError {
     /// There is nothing to take back.
     #[error("no changes of this session were applied, or they were taken back already")]
     NothingToUndo,
+}
+
+/// Names the exceeded limits with the size of the workspace.
+fn too_large(files: u64, bytes: u64, max_files: u64, max_bytes: u64) -> String {
+    const MIB: u64 = 1024 * 1024;
+    let mut exceeded = Vec::new();
+    if max_files < files {
+        exceeded.push(format!("{files} files, more than isolated.copy_files ({max_files})"));
+    }
+    if max_bytes < bytes {
+        let (size, max) = (bytes.div_ceil(MIB), max_bytes / MIB);
+        exceeded.push(format!(
+            "{size} MiB, more than the smaller of isolated.copy_mb and isolated.max_mb ({max})"
+        ));
+    }
+    format!(
+        "outside of ignored directories the workspace has {}; let git ignore files that a copy does not need, or raise \
+         the limit with `quack config set` and `quack restart`",
+        exceeded.join(", and ")
+    )
 }
 
 /// Adds the step and the file to the error of a system call.

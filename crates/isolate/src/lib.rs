@@ -199,7 +199,7 @@ impl IsolatedCopy {
     /// repository is made again if only the workspace's has new commits or references.
     ///
     /// # Errors
-    /// As [`Self::apply`]; [`IsolateError::TooManyFiles`] or [`IsolateError::TooLarge`].
+    /// As [`Self::apply`]; [`IsolateError::TooLarge`].
     pub fn refresh(
         mut self,
         choice: &IsolatedChoice,
@@ -236,11 +236,8 @@ impl IsolatedCopy {
             files = (files + after.0).saturating_sub(before.0);
             bytes = (bytes + after.1).saturating_sub(before.1);
         }
-        if max_files < files {
-            return Err(IsolateError::TooManyFiles { max: max_files });
-        }
-        if max_bytes < bytes {
-            return Err(IsolateError::TooLarge { max: max_bytes });
+        if max_files < files || max_bytes < bytes {
+            return Err(IsolateError::TooLarge { files, bytes, max_files, max_bytes });
         }
         Ok(())
     }

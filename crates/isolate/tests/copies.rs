@@ -393,14 +393,21 @@ fn limits_are_told_and_hidden_paths_are_not_copied() {
         ..CopyOptions::default()
     };
     let few = copy_workspace(&world.base, &world.directory, &options(2, 1 << 20));
-    assert!(matches!(few, Err(IsolateError::TooManyFiles { max: 2 })), "{few:?}");
+    // All files are counted, so that the user can choose a limit.
+    let n_files = match few {
+        Err(IsolateError::TooLarge { files, max_files: 2, .. }) => files,
+        other => panic!("{other:?}"),
+    };
     fs::remove_dir_all(world.copy("")).unwrap();
     let small = copy_workspace(&world.base, &world.directory, &options(100, 4));
-    assert!(matches!(small, Err(IsolateError::TooLarge { max: 4 })), "{small:?}");
+    assert!(matches!(small, Err(IsolateError::TooLarge { max_bytes: 4, .. })), "{small:?}");
+    let text = small.unwrap_err().to_string();
+    assert!(text.contains("the workspace has 1 MiB, more than the smaller of"), "{text}");
     let none = IsolatedCopy::open(&world.base, &world.directory, None);
     assert!(matches!(none, Err(IsolateError::NoCopy)), "{none:?}");
     fs::remove_dir_all(world.copy("")).unwrap();
-    copy_workspace(&world.base, &world.directory, &options(100, 1 << 20)).unwrap();
+    let copied = copy_workspace(&world.base, &world.directory, &options(100, 1 << 20)).unwrap();
+    assert_eq!(copied.files, n_files);
     assert!(!world.copy("src/lib.rs").exists());
     assert_eq!(world.diff().files, []);
 }
@@ -574,7 +581,7 @@ fn hidden_files_and_too_many_files_are_not_brought_into_the_copy() {
         ..RefreshOptions::default()
     };
     let refused = world.open().refresh(&IsolatedChoice::default(), options(3)).unwrap_err();
-    assert!(matches!(refused, IsolateError::TooManyFiles { max: 3 }), "{refused}");
+    assert!(matches!(refused, IsolateError::TooLarge { max_files: 3, .. }), "{refused}");
     assert!(!world.copy("a").exists());
     let report = world.open().refresh(&IsolatedChoice::default(), options(100)).unwrap();
     assert_eq!(outcomes(&report).keys().copied().collect::<Vec<_>>(), ["a"]);

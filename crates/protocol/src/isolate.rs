@@ -23,10 +23,17 @@ pub const MAX_ISOLATED_LIST: usize = 2 * 1024 * 1024;
 /// See [`MAX_ISOLATED_LIST`].
 pub const MAX_ISOLATED_TEXT: usize = 4 * 1024 * 1024;
 
-/// Most files of a copy, and its largest size in bytes without the repository and ignored directories.
+/// Default of `isolated.copy_files`: most files of a new copy.
 pub const MAX_COPIED_FILES: u64 = 50_000;
-/// See [`MAX_COPIED_FILES`].
+
+/// Default of `isolated.copy_mb`, in bytes: largest size of a new copy without the repository and ignored directories.
 pub const MAX_COPIED_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// Default of `isolated.max_mb`, in bytes: disk space of the copy of one session, with its layers.
+pub const MAX_COPY_BYTES: u64 = 8 * 1024 * 1024 * 1024;
+
+/// Default of `isolated.total_mb`, in bytes: disk space of all copies together, with their checkpoints.
+pub const MAX_COPIES_BYTES: u64 = 20 * 1024 * 1024 * 1024;
 
 /// Most directories of [`CopiedTree::outputs`]. Each is a separate mount.
 pub const MAX_OUTPUTS: usize = 256;

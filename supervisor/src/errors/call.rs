@@ -15,6 +15,40 @@ pub(crate) struct SlotUsage {
     pub(crate) max: usize,
 }
 
+/// Excess of a limit for the disk space of private copies. Sizes are in MiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CopyExcess {
+    /// The copy of the session is above `isolated.max_mb`.
+    Own { size: u64, max: u64 },
+    /// The copies of all sessions together are above `isolated.total_mb`.
+    All { size: u64, max: u64 },
+}
+
+impl CopyExcess {
+    /// Whether commands of agents are refused too. Up to a quarter above the limit of a copy they may run, so that they can
+    /// delete files.
+    pub(crate) fn refuses_commands(self) -> bool {
+        match self {
+            Self::Own { size, max } => max + max / 4 < size,
+            Self::All { .. } => true,
+        }
+    }
+
+    /// Returns the line for the end of a command's answer.
+    pub(crate) fn line(self) -> String {
+        match self {
+            Self::Own { size, max } => format!(
+                "[Disk: the session's copy has {size} MiB, more than isolated.max_mb ({max}): delete files, or raise the \
+                 limit]"
+            ),
+            Self::All { size, max } => format!(
+                "[Disk: the copies of all isolated sessions have {size} MiB, more than isolated.total_mb ({max}): delete \
+                 files, discard copies, or raise the limit]"
+            ),
+        }
+    }
+}
+
 /// The reason why a tool call has no result. On the wire each is a successful reply whose text begins with `Error: `.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallError {
@@ -36,6 +70,8 @@ pub(crate) enum CallError {
     TooManyCommands(SlotUsage),
     /// The limit on background jobs of all sessions is reached.
     TooManyJobs { max: usize },
+    /// The disk space for private copies is exhausted.
+    CopyFull(CopyExcess),
     /// The call does not fit into a frame.
     TooLong,
     /// The workspace cannot be entered: no worker was started.
@@ -89,6 +125,14 @@ impl CallError {
             Self::TooManyJobs { max } => format!(
                 "Error: {max} background jobs are running in all sessions, and there may be no \
                  more (limits.jobs). It was not run; end one first"
+            ),
+            Self::CopyFull(CopyExcess::Own { max, .. }) => format!(
+                "Error: the session's copy is full: {max} MiB (isolated.max_mb). It was not run; \
+                 delete files or raise the limit"
+            ),
+            Self::CopyFull(CopyExcess::All { max, .. }) => format!(
+                "Error: the copies of all isolated sessions are full: {max} MiB (isolated.total_mb). \
+                 It was not run; delete files, discard copies or raise the limit"
             ),
             Self::NoWorkspace(path) => format!("Error: Workspace not accessible: '{path}'"),
             Self::NoPlace(why) => format!("Error: Not a workspace: {why}"),

@@ -9,7 +9,7 @@ mod forward;
 pub(crate) mod start;
 
 pub(crate) use agent::AgentError;
-pub(crate) use call::{CallError, SlotUsage};
+pub(crate) use call::{CallError, CopyExcess, SlotUsage};
 pub(crate) use forward::ForwardRefusal;
 
 use crate::workspaces::NoPlace;
@@ -259,6 +259,11 @@ pub(crate) enum MethodError {
         "Too many isolated sessions: at most 64; apply or discard their changes and delete some"
     )]
     TooManyCopies,
+    #[error(
+        "The copies of isolated sessions take {size} MiB, more than isolated.total_mb ({max}): apply or discard their changes \
+         and delete some (`quack sessions`, `quack discard`), or raise the limit"
+    )]
+    CopiesFull { size: u64, max: u64 },
     #[error("{}", sentence_of(.0))]
     Isolated(String),
     #[error("Session {label} has {}: apply or discard them, or use force", unapplied(*n))]

@@ -3,7 +3,7 @@
 use super::attach::{SAVE_LIMIT, fresh};
 use super::directories::{look_up_noted, own_path};
 use super::find::{enclosing, label};
-use super::isolated::{refresh_copy, renew_copy};
+use super::isolated::{check_room, refresh_copy, renew_copy};
 use super::{Caller, NoData};
 use crate::errors::MethodError;
 use crate::registry::AgentChange;
@@ -74,7 +74,11 @@ pub(super) async fn claim(
 /// Makes the copy of a new session, or deletes the session.
 async fn copy_for(caller: &Caller, data: &AttachData) -> Result<(), MethodError> {
     let (session, workspace) = (&data.session.id, &data.workspace.path);
-    let Err(error) = renew_copy(caller, session, workspace).await else { return Ok(()) };
+    let made = match check_room(&caller.services.sessions, session).await {
+        Ok(()) => renew_copy(caller, session, workspace).await,
+        Err(full) => Err(full),
+    };
+    let Err(error) = made else { return Ok(()) };
     let reference = session.0.clone();
     let delete = Delete::Session { reference, force: true, is_remote: false };
     if let Err(error) = caller.registry.send(delete).timeout(SAVE_LIMIT).await? {

@@ -12,7 +12,8 @@ use crate::session::messages::TellSession;
 use crate::session::network::TellNetwork;
 use actix::Recipient;
 use quackd_protocol::SessionId;
-use quackd_protocol::client::{ForwardData, ForwardParams, SessionForward};
+use quackd_protocol::client::{ForwardData, ForwardInfo, ForwardParams, SessionForward};
+use quackd_protocol::tools::{self, Tool};
 use tokio::sync::oneshot;
 
 pub(super) async fn forward(
@@ -119,4 +120,23 @@ async fn network(found: &FoundSession) -> Result<Option<Recipient<TellNetwork>>,
 
 fn no_worker(found: &FoundSession) -> MethodError {
     MethodError::NoWorkerToForward(found.session_name.clone())
+}
+
+/// The line about forwarded ports for the answers of the job tools. `None` without forwards.
+pub(super) fn forwards_line(
+    tool: &str,
+    is_job: bool,
+    session: &FoundSession,
+    caller: &Caller,
+) -> Option<String> {
+    // A killed job no longer listens.
+    let is_about_jobs = |tool: &Tool| tool.is_job_tool && !tool.is_destructive;
+    if !is_job && !tools::find(tool).is_some_and(is_about_jobs) {
+        return None;
+    }
+    let network = caller.services.sessions.pool.networks.get(&session.session_id)?;
+    let forwards = network.forwards.borrow();
+    let shown = |it: &ForwardInfo| format!("port {} is 127.0.0.1:{}", it.port, it.local);
+    let shown: Vec<_> = forwards.iter().map(shown).collect();
+    (!shown.is_empty()).then(|| format!("[Forwarded to this machine: {}]", shown.join(", ")))
 }

@@ -7,7 +7,7 @@ use super::find::{id_of, label};
 use super::own_reference;
 use crate::children::isolate::IsolationError;
 use crate::children::{EvictionReason, Manage, ProcessKind, Request};
-use crate::errors::MethodError;
+use crate::errors::{CopyExcess, MethodError};
 use crate::events::client_registry::Transport;
 use crate::registry::{ChangeSession, FindSession, Purpose, SessionChange, TakeSnapshot};
 use crate::session::FoundSession;
@@ -19,8 +19,7 @@ use quackd_protocol::client::{IsolatedAction, IsolatedData, IsolatedParams};
 use quackd_protocol::foreign_text::message_line;
 use quackd_protocol::isolate::{
     ApplyOutcome, Checkpoint, CheckpointAction, CopiedTree, FromIsolate, IsolateRequest,
-    IsolateTask, IsolatedChoice, IsolatedCommits, IsolatedReport, MAX_COPIED_BYTES,
-    MAX_COPIED_FILES, MAX_OUTPUTS,
+    IsolateTask, IsolatedChoice, IsolatedCommits, IsolatedReport, MAX_OUTPUTS,
 };
 use serde_json::json;
 use std::path::{Component, Path, PathBuf};
@@ -129,15 +128,8 @@ async fn refresh(
         keeps_git = !evict(found).await?
             && caller.services.sessions.table.snapshot(&found.session_id).worker.is_up();
     }
-    Ok(IsolateTask::Refresh {
-        choice,
-        merge,
-        dry_run,
-        hidden,
-        keeps_git,
-        max_files: MAX_COPIED_FILES,
-        max_bytes: MAX_COPIED_BYTES,
-    })
+    let (max_files, max_bytes) = copy_limits(&caller.services.sessions);
+    Ok(IsolateTask::Refresh { choice, merge, dry_run, hidden, keeps_git, max_files, max_bytes })
 }
 
 /// Lists the session's commits, and takes them into the workspace's repository if `reference` names where.
@@ -271,6 +263,28 @@ fn relative(path: &str, workspace: &Path) -> Result<PathBuf, MethodError> {
     Ok(clean)
 }
 
+/// Returns the most files and the largest size in bytes of a new copy.
+fn copy_limits(services: &SessionServices) -> (u64, u64) {
+    let number = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+    let limits = &services.daemon.config.isolated;
+    // A copy that exceeds its disk space at once would be of no use.
+    let max_mb = limits.copy_mb.value.min(limits.max_mb.value);
+    (number(limits.copy_files.value), number(max_mb).saturating_mul(1024 * 1024))
+}
+
+/// Refuses another copy if all copies together exceed their disk space.
+pub(super) async fn check_room(
+    services: &SessionServices,
+    session: &SessionId,
+) -> Result<(), MethodError> {
+    let excesses = services.pool.copies.excesses(session).await;
+    let of_all = excesses.into_iter().find_map(|excess| match excess {
+        CopyExcess::All { size, max } => Some(MethodError::CopiesFull { size, max }),
+        CopyExcess::Own { .. } => None,
+    });
+    of_all.map_or(Ok(()), Err)
+}
+
 /// Makes the private copy of a session, in place of an earlier one.
 pub(super) async fn make_copy(
     services: &Rc<SessionServices>,
@@ -292,10 +306,11 @@ pub(super) async fn make_copy(
     let renewed = services.look(SAVE_LIMIT, renew).await;
     drop(paused);
     drop(renewed.map_err(|_late| MethodError::Overloaded)??);
-    let task =
-        IsolateTask::Copy { hidden, max_files: MAX_COPIED_FILES, max_bytes: MAX_COPIED_BYTES };
+    let (max_files, max_bytes) = copy_limits(services);
+    let task = IsolateTask::Copy { hidden, max_files, max_bytes };
     match run(services, session, workspace, task).await {
         Ok(FromIsolate::Copied(mut copied)) => {
+            services.pool.copies.notify_write(session);
             // The process is not trusted with the paths of mounts.
             copied.outputs.truncate(MAX_OUTPUTS);
             Ok(copied)

@@ -3,7 +3,7 @@
 use super::attach::{SAVE_LIMIT, fresh, joined};
 use super::directories::{look_up_noted, own_path};
 use super::find::{id_of, label};
-use super::isolated::{check_applied, make_copy, remove_copy};
+use super::isolated::{check_applied, check_room, make_copy, remove_copy};
 use super::{AnySession, Caller, NoParams};
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
@@ -93,6 +93,7 @@ pub(super) async fn session_new(
     let services = &caller.services.sessions;
     // First the copy, then the session: a session that is listed has one.
     let copied = if is_isolated {
+        check_room(services, &session).await?;
         let hidden = services.daemon.config.sandbox.hidden.value.clone();
         let hidden = hidden.into_iter().map(PathBuf::from).collect();
         Some(make_copy(services, &session, &path, hidden).await?)

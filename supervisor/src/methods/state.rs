@@ -26,6 +26,8 @@ pub(super) async fn get_state(
     let table = &caller.services.sessions.table;
     let session = table.snapshot(&found.session_id);
     let interrupted = caller.services.interrupted.of(&found.session_id);
+    let copies = &caller.services.sessions.pool.copies;
+    let copy_bytes = found.isolated.as_ref().and_then(|_| copies.bytes(&found.session_id));
     let pi_state = shown(&session.agent);
     let engine = session.agent.process.is_alive().then_some(session.agent.engine);
     let of_native = pi_state.as_ref().filter(|_| session.agent.engine == Engine::Native);
@@ -44,6 +46,7 @@ pub(super) async fn get_state(
         worker: worker_state(&session.worker, found.restarts),
         safe_mode: found.safe_mode,
         isolated: found.isolated.is_some(),
+        copy_bytes,
         servers,
         interrupted,
     })

@@ -7,6 +7,7 @@ use super::Caller;
 use super::approvals;
 use super::attach::named;
 use super::directories::resolve;
+use super::forward::forwards_line;
 use super::permission::{self, After, EndedCall};
 use super::streaming::{MAX_CALL_ID_BYTES, NamedCall};
 use super::tool_parameters::{beneath, is_beneath, same_path, unknown_parameter};
@@ -16,18 +17,17 @@ use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
 use crate::session::agent::native::mcp_servers;
 use crate::session::agent::native::tool_runner::AgentCall;
+use crate::session::copy_limit::permit;
 use crate::session::pending_calls::tool_info;
 use crate::session::worker::{self, CallDone, CallResult, CallTool};
 use crate::wire::{js_string, reference, truthy};
 use quackd_config::{Origin, Setting};
-use quackd_protocol::client::{
-    ForwardInfo, ToolData, ToolInfo, ToolParams, VoiceToolCallParams, VoiceToolData,
-};
+use quackd_protocol::client::{ToolData, ToolInfo, ToolParams, VoiceToolCallParams, VoiceToolData};
 use quackd_protocol::limits::{
     LOCAL_APP_ANSWER, LOCAL_APP_DEADLINE, MAX_ARGUMENTS_BYTES, MAX_JOB_TIME, MAX_TOOL_DEADLINE,
     MAX_TOOL_NAME_BYTES, MIN_TOOL_DEADLINE,
 };
-use quackd_protocol::tools::{self, Tool, is_internal, is_meant_as_json, runs_commands};
+use quackd_protocol::tools::{self, is_internal, is_meant_as_json, runs_commands};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
@@ -290,9 +290,8 @@ async fn run_tool(
     let (gives_up, is_safe_call) = (wanted.gives_up, wanted.safe_mode);
     let mut done = match refusal {
         Some(refusal) => Err(refusal),
-        None => make_and_ask(&session, call, gives_up, named.as_ref(), is_safe_call, caller).await,
+        None => make_limited(&session, call, gives_up, named.as_ref(), is_safe_call, caller).await,
     };
-    add_line_about_policy(&mut done);
     let closing = match (&mut done, &named) {
         (Ok(CallDone { streamed: Some((output, closing)), .. }), Some(named)) => {
             named.send_all(std::mem::take(output), &session).await;
@@ -320,33 +319,29 @@ async fn run_tool(
     }
 }
 
-/// Adds the line about an older policy of the worker to the text of a call.
-fn add_line_about_policy(done: &mut CallResult) {
-    let Ok(done) = done else { return };
-    let Some(line) = done.about_policy.take() else { return };
-    done.text = permission::with_line(&done.text, &line);
+/// Adds a line to the text of a call.
+fn add_line(done: &mut CallDone, line: &str) {
+    done.text = permission::with_line(&done.text, line);
     if let Some((_, closing)) = &mut done.streamed {
-        *closing = closing.as_ref().map(|text| permission::with_line(text, &line));
+        *closing = closing.as_ref().map(|text| permission::with_line(text, line));
     }
 }
 
-/// The line about forwarded ports for the answers of the job tools. `None` without forwards.
-fn forwards_line(
-    tool: &str,
-    is_job: bool,
+/// Makes a call unless the copy of its session is full, and adds lines about the copy and the policy to its text.
+async fn make_limited(
     session: &FoundSession,
+    call: CallTool,
+    gives_up: Option<Duration>,
+    named: Option<&NamedCall<'_>>,
+    is_safe_call: bool,
     caller: &Caller,
-) -> Option<String> {
-    // A killed job no longer listens.
-    let is_about_jobs = |tool: &Tool| tool.is_job_tool && !tool.is_destructive;
-    if !is_job && !tools::find(tool).is_some_and(is_about_jobs) {
-        return None;
-    }
-    let network = caller.services.sessions.pool.networks.get(&session.session_id)?;
-    let forwards = network.forwards.borrow();
-    let shown = |it: &ForwardInfo| format!("port {} is 127.0.0.1:{}", it.port, it.local);
-    let shown: Vec<_> = forwards.iter().map(shown).collect();
-    (!shown.is_empty()).then(|| format!("[Forwarded to this machine: {}]", shown.join(", ")))
+) -> CallResult {
+    let copies = &caller.services.sessions.pool.copies;
+    let permit = permit(session, &call, copies).await?;
+    let mut done = make_and_ask(session, call, gives_up, named, is_safe_call, caller).await?;
+    let lines = [permit.line(copies).await, done.about_policy.take()];
+    lines.iter().flatten().for_each(|line| add_line(&mut done, line));
+    Ok(done)
 }
 
 /// Makes a call. If it was refused and a client can answer, asks the user before the reply. `is_safe_call`: the client
@@ -377,10 +372,7 @@ async fn make_and_ask(
     match permission::after_call(ended, &done, caller).await {
         After::Unchanged => Ok(done),
         After::Line(line) => {
-            done.text = permission::with_line(&done.text, &line);
-            if let Some((_, closing)) = &mut done.streamed {
-                *closing = closing.as_ref().map(|text| permission::with_line(text, &line));
-            }
+            add_line(&mut done, &line);
             Ok(done)
         }
         After::RunAgain => {

@@ -108,6 +108,11 @@ impl CommandSlots {
         }
     }
 
+    /// Whether the session has running background jobs.
+    pub(crate) fn has_jobs(&self, session: &SessionId) -> bool {
+        self.0.borrow().jobs.contains_key(session)
+    }
+
     /// Returns the limit on background jobs if it is reached.
     pub(crate) fn job_limit_reached(&self) -> Option<usize> {
         let table = self.0.borrow();

@@ -2,6 +2,7 @@
 //! command slots, disk space and networks.
 
 pub(crate) mod command_slots;
+pub(crate) mod copy_sizes;
 pub(crate) mod disk_space;
 pub(crate) mod network;
 pub(crate) mod sessions;
@@ -9,6 +10,7 @@ pub(crate) mod snapshot;
 pub(crate) mod spill_quota;
 
 use command_slots::CommandSlots;
+use copy_sizes::CopySizes;
 use disk_space::DiskSpace;
 use network::SessionNetworks;
 use spill_quota::SpillQuota;
@@ -21,6 +23,8 @@ pub(crate) struct Pool {
     pub(crate) slots: CommandSlots,
     /// Size limit for spill files.
     pub(crate) spills: SpillQuota,
+    /// Disk space of the private copies of isolated sessions.
+    pub(crate) copies: CopySizes,
     pub(crate) disk: Rc<DiskSpace>,
     /// Requests for hosts, and forwarded ports.
     pub(crate) networks: SessionNetworks,

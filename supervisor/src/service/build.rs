@@ -27,6 +27,7 @@ use crate::metrics::endpoint::MetricsEndpoint;
 use crate::obeyed::Obeyed;
 use crate::pool::Pool;
 use crate::pool::command_slots::CommandSlots;
+use crate::pool::copy_sizes::CopySizes;
 use crate::pool::disk_space::DiskSpace;
 use crate::pool::network::SessionNetworks;
 use crate::pool::sessions::SessionTable;
@@ -188,8 +189,10 @@ fn publish_questions(sessions: &Rc<SessionServices>) {
 
 fn pool(config: &Config, home: &Home, disk: Rc<DiskSpace>, metrics: &Arc<Metrics>) -> Pool {
     let spill_bytes = mebibytes(config.limits.spill_mb.value);
+    let slots = CommandSlots::new(config.limits.commands.value, config.limits.jobs.value);
     Pool {
-        slots: CommandSlots::new(config.limits.commands.value, config.limits.jobs.value),
+        copies: CopySizes::new(home.clone(), &config.isolated, slots.clone()),
+        slots,
         spills: SpillQuota::new(home.run_dir(), spill_bytes, Arc::clone(metrics)),
         disk,
         networks: SessionNetworks::default(),

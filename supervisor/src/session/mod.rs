@@ -4,6 +4,7 @@ pub(crate) mod actor;
 pub(crate) mod agent;
 pub(crate) mod call_record;
 pub(crate) mod checkpoints;
+pub(crate) mod copy_limit;
 pub(crate) mod describe;
 mod found_session;
 pub(crate) mod messages;

@@ -173,6 +173,6 @@ fn changing_call(tool: &str, arguments: &str) -> Option<ChangingCall> {
 }
 
 /// Whether a call of a tool may change files of the workspace.
-fn may_change_files(tool: &str) -> bool {
+pub(super) fn may_change_files(tool: &str) -> bool {
     tool == MCP_CALL || tools::find(tool).is_some_and(|row| !row.reads_only && !row.is_job_tool)
 }

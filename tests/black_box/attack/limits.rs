@@ -193,6 +193,25 @@ fn has_tier_d(session: &Session<'_>) -> Option<()> {
     Some(())
 }
 
+#[test]
+fn an_isolated_session_without_namespaces_is_refused_with_the_reason() {
+    needs!(OwnTier);
+    as_user(3, |quack| {
+        let daemon = configured("[sandbox]\ntier = \"D\"\n", quack);
+        let repo = daemon.repo("a");
+        let wire = daemon.wire();
+        if has_tier_d(&wire.attach(repo.path())).is_none() {
+            return;
+        }
+        let new = json!({"path": repo.path(), "name": "one", "isolated": true});
+        let id = wire.request("quack.session_new", new)["session"]["id"].clone();
+        let call = json!({"sessionId": id, "tool": "bash", "arguments": {"command": "true"}});
+        let refused = wire.request("quack.tool", call);
+        let reason = "an isolated session needs tier A, B or M: in tier D git cannot write, and";
+        assert!(refused["text"].to_string().contains(reason), "{refused}");
+    });
+}
+
 /// Command that creates a tree of this depth in the working directory, with a second directory on
 /// each level and with directories without permissions.
 fn deep(depth: u32) -> String {

@@ -71,7 +71,9 @@ fn lines(data: &StateData, label: &str) -> String {
     }
     row("worker", &format!("{}{pid}", worker.state.name()));
     if data.isolated {
-        row("files", "a private copy of the workspace; see quack diff");
+        let size = data.copy_bytes.map(|bytes| format!(", {} MiB", bytes.div_ceil(1024 * 1024)));
+        let size = size.unwrap_or_default();
+        row("files", &format!("a private copy of the workspace{size}; see quack diff"));
     }
     let confinement = worker.tier.map(Tier::in_words);
     for (name, value) in [("sandbox", confinement), ("policy", worker.policy.map(Profile::name))] {

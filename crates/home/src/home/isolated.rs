@@ -5,8 +5,17 @@ use crate::private_dir::{FinalLink, own_dir_blocking, restrict_blocking};
 use crate::{HomeError, keep};
 use std::path::PathBuf;
 
-/// Maximum number of directories that the supervisor checks after its start.
-const MAX_UNFINISHED: usize = 10_000;
+/// Maximum number of directories that the supervisor inspects.
+const MAX_DIRECTORIES: usize = 10_000;
+
+/// Disk space of a private copy, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IsolatedUsage {
+    /// The files, the layers over ignored directories, and the originals of the last apply.
+    pub files: u64,
+    /// The recorded states. They have their own limit.
+    pub checkpoints: u64,
+}
 
 impl Home {
     /// Returns the directory of the private copies of isolated sessions.
@@ -46,6 +55,28 @@ impl Home {
     pub fn remove_session_isolated_dir_blocking(&self, id: &str) -> Result<(), HomeError> {
         let dir = self.session_isolated_dir(id)?;
         keep::remove_tree(&dir).map_err(|e| HomeError::io("delete", &dir, e))
+    }
+
+    /// Measures the private copy of one session. Zeros without a copy, or for an invalid id. Blocks on the disk.
+    #[must_use]
+    pub fn session_isolated_usage_blocking(&self, id: &str) -> IsolatedUsage {
+        let measured =
+            |dir: Result<PathBuf, HomeError>| dir.map_or(0, |dir| keep::disk_usage_blocking(&dir));
+        let checkpoints = measured(self.session_checkpoints_dir(id, true));
+        let all = measured(self.session_isolated_dir(id));
+        IsolatedUsage { files: all.saturating_sub(checkpoints), checkpoints }
+    }
+
+    /// Measures the private copy of each session. Blocks on the disk.
+    #[must_use]
+    pub fn isolated_usage_blocking(&self) -> Vec<(String, IsolatedUsage)> {
+        let entries = std::fs::read_dir(self.isolated_dir()).into_iter().flatten().flatten();
+        let ids = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let usage = |id: String| {
+            let usage = self.session_isolated_usage_blocking(&id);
+            (id, usage)
+        };
+        ids.take(MAX_DIRECTORIES).map(usage).collect()
     }
 
     /// Returns the directory of the recorded states of the sessions that work in the workspace
@@ -101,7 +132,7 @@ impl Home {
         let mut unfinished = Vec::new();
         for (all, is_copy) in [(self.isolated_dir(), true), (self.checkpoints_dir(), false)] {
             let entries = std::fs::read_dir(all).into_iter().flatten().flatten();
-            for entry in entries.take(MAX_UNFINISHED) {
+            for entry in entries.take(MAX_DIRECTORIES) {
                 let Ok(id) = entry.file_name().into_string() else { continue };
                 let directory = entry.path();
                 let states =

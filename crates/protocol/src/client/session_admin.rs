@@ -164,6 +164,9 @@ pub struct StateDataOf<P> {
     /// Whether the session works in a private copy of the workspace.
     #[serde(default, skip_serializing_if = "is_false")]
     pub isolated: bool,
+    /// Disk space of this copy without its checkpoints at the last sample, in bytes. Absent before the first sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_bytes: Option<u64>,
     /// Listening servers of the session, as in `quack.ps`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<ServerInfo>,

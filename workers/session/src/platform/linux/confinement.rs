@@ -449,12 +449,15 @@ fn no_hosts(tier: Tier) -> WorkerStartError {
     ))
 }
 
-/// Error of an isolated session in a tier that cannot show a copy in place of the workspace.
+/// Error of an isolated session in a tier that does not keep it out of the workspace.
 fn not_isolated(tier: Tier) -> WorkerStartError {
-    WorkerStartError::Confinement(format!(
-        "an isolated session needs namespaces, and tier {} has none",
-        tier.name()
-    ))
+    // Landlock has no right for permissions and times, so no rule forbids their change.
+    let why = if tier == Tier::D {
+        "in tier D git cannot write, and commands can change permissions and times of your own files"
+    } else {
+        "here commands are not confined"
+    };
+    WorkerStartError::Confinement(format!("an isolated session needs tier A, B or M: {why}"))
 }
 
 fn confining(error: confine::ConfineError) -> WorkerStartError {
