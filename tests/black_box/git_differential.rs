@@ -1,7 +1,6 @@
 //! Git in a session does what git does outside: the same commands in two equal trees, with the user's settings of every
 //! scope, a linked worktree, a submodule and a clone with alternates.
 
-use crate::harness::tier::needs;
 use crate::harness::{Daemon, Session};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -139,7 +138,6 @@ impl World {
 
 #[test]
 fn git_in_a_session_does_what_git_does_outside() {
-    needs!(Settings);
     let daemon = Daemon::start();
     write_settings(&daemon.home());
     let (plain, confined) = (World::build(&daemon, "one"), World::build(&daemon, "two"));
@@ -164,7 +162,6 @@ fn git_in_a_session_does_what_git_does_outside() {
 
 #[test]
 fn names_that_the_user_ignores_everywhere_are_ignored_by_every_tool() {
-    needs!(Settings);
     let daemon = Daemon::start();
     write_settings(&daemon.home());
     let world = World::build(&daemon, "one");
@@ -196,7 +193,6 @@ fn names_that_the_user_ignores_everywhere_are_ignored_by_every_tool() {
 
 #[test]
 fn commits_that_the_user_would_sign_are_not_made_unsigned_without_a_word() {
-    needs!(Settings);
     let daemon = Daemon::start();
     let world = World::build_unsigned(&daemon);
     let wire = daemon.wire();
@@ -216,7 +212,6 @@ fn commits_that_the_user_would_sign_are_not_made_unsigned_without_a_word() {
 
 #[test]
 fn a_clone_with_objects_elsewhere_says_why_git_fails() {
-    needs!(Git);
     let daemon = Daemon::start();
     write_settings(&daemon.home());
     let world = World::build(&daemon, "one");

@@ -310,6 +310,10 @@ impl Seatbelt {
             self.forbid_at_any_depth(&places.workspace);
         }
 
+        // Git follows a link when it writes a file of its own.
+        let links = own.iter().chain(&places.git.worktrees).cloned();
+        self.forbid_links(&Vec::from_iter(links));
+
         let worktrees = &places.git.worktrees;
         self.forbid_names("deny file-write*", Extent::Tree, "WORKTREE", worktrees, &WORKTREE_NAMES);
         let read_only = places.pins.iter().filter(|pin| pin.read_only).map(|pin| pin.at.clone());
@@ -344,6 +348,30 @@ impl Seatbelt {
         if directories.is_empty() {
             return;
         }
+        let filters = self.filters_of(extent, name, directories, names);
+        let _written = writeln!(self.text, "({action}{filters})");
+    }
+
+    /// Forbids making a symbolic link in directories.
+    fn forbid_links(&mut self, directories: &[PathBuf]) {
+        if directories.is_empty() {
+            return;
+        }
+        let filters = self.filters_of(Extent::Tree, "LINK", directories, &[]);
+        let _written = writeln!(
+            self.text,
+            "(deny file-write-create (require-all (vnode-type SYMLINK) (require-any{filters})))"
+        );
+    }
+
+    /// Returns the filters of names in directories: their paths as parameters, and a pattern of all spellings.
+    fn filters_of(
+        &mut self,
+        extent: Extent,
+        name: &str,
+        directories: &[PathBuf],
+        names: &[&str],
+    ) -> String {
         let matcher = matcher(extent);
         let mut filters = String::new();
         for directory in directories.iter().take(MAX_NAMED) {
@@ -355,7 +383,8 @@ impl Seatbelt {
             }
         }
         let pattern = spelling::pattern_of(directories, names, extent);
-        let _written = writeln!(self.text, "({action}{filters} (regex #\"{pattern}\"))");
+        let _written = write!(filters, " (regex #\"{pattern}\")");
+        filters
     }
 
     /// Forbids changes of the names in every `.git` of a directory, and making another `.git`.

@@ -48,6 +48,7 @@ mod tests {
                 ],
                 worktrees: vec!["/Users/u/w/.git/worktrees/x".into()],
                 read_only: vec!["/Users/u/w/sub/.git".into()],
+                has_unseen_worktrees: false,
                 outside: vec!["/Users/u/main/.git".into()],
                 troubles: Vec::new(),
             },
@@ -213,6 +214,15 @@ mod tests {
             (CREATE, path("/Users/u/main/.git/config"), false),
             (UNLINK, path("/Users/u/main/.git"), false),
             (CREATE, path("/Users/u/main/x"), false),
+            (WRITE, path("/Users/u/w/sub/.git"), false),
+            (WRITE, path("/Users/u/w/sub/.GIT"), false),
+            (WRITE, path("/Users/u/w/tools/fsm"), false),
+            (CREATE, Object::NewLink("/Users/u/w/link"), true),
+            (CREATE, Object::NewLink("/Users/u/w/new/.git/HEAD"), true),
+            (CREATE, Object::NewLink("/Users/u/w/.git/COMMIT_EDITMSG"), false),
+            (CREATE, Object::NewLink("/Users/u/w/.GIT/MERGE_MSG"), false),
+            (CREATE, Object::NewLink("/Users/u/main/.git/refs/x"), false),
+            (CREATE, Object::NewLink("/Users/u/w/.git/worktrees/x/HEAD"), false),
         ]
     }
 

@@ -1,7 +1,6 @@
 //! Attacks through files that other programs of the user run because something names them: git's configuration, a
 //! settings file, a manifest, or a name in a git directory. The user's own git runs outside.
 
-use crate::harness::tier::needs;
 use crate::harness::{Daemon, Session};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -112,7 +111,6 @@ fn bash(session: &Session<'_>, command: &str) -> String {
 
 #[test]
 fn a_program_that_any_scope_of_the_configuration_names_is_held_or_told() {
-    needs!(Git);
     let world = World::new();
     let repo = world.repo.display().to_string();
     for name in ["fsm", "clean", "conv.py", "hooks/pre-commit", "words", "path", "ext"] {
@@ -176,7 +174,6 @@ fn a_program_that_any_scope_of_the_configuration_names_is_held_or_told() {
 
 #[test]
 fn a_directory_above_a_named_program_is_not_replaced_unseen() {
-    needs!(Git);
     let world = World::new();
     world.program("tools/bin/fsm");
     world.write("other/x", "");
@@ -200,7 +197,6 @@ fn a_directory_above_a_named_program_is_not_replaced_unseen() {
 
 #[test]
 fn a_program_that_the_user_changes_outside_is_in_the_audit() {
-    needs!(Git);
     let world = World::new();
     world.program("tools/fsm");
     world.git(&["config", "core.fsmonitor", "./tools/fsm"]);

@@ -1,7 +1,7 @@
 //! Attacks through repositories that no mount protects: those that appear while a worker runs, and those beyond the
 //! number that a worker protects in detail. The user's own git runs in them, as a shell prompt does.
 
-use crate::harness::tier::{self, needs};
+use crate::harness::tier;
 use crate::harness::{Daemon, Session, wait_for};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -216,7 +216,6 @@ fn git_in_a_repository_that_a_command_makes_works_as_outside() {
 
 #[test]
 fn no_repository_beyond_the_number_with_its_own_mounts_is_without_protection() {
-    needs!(Git);
     let world = World::new();
     for number in 0..140 {
         let git = world.repo.join(format!("many/r{number}/.git"));
@@ -242,7 +241,6 @@ fn no_repository_beyond_the_number_with_its_own_mounts_is_without_protection() {
 
 #[test]
 fn a_writable_directory_with_too_many_repositories_starts_no_worker() {
-    needs!(Git);
     let world = World::new();
     let data = world.daemon.home().join("data");
     for number in 0..2_049 {

@@ -39,8 +39,10 @@ pub(crate) fn variables() -> Vec<(&'static str, String)> {
 pub(crate) enum Reason {
     /// It shows private mounts: the home, `/tmp`, caches, files of `/etc`, hidden and protected names.
     Namespaces,
-    /// It shows repositories other than the one at the top of the workspace, or programs that settings of git name.
-    Git,
+    /// It shows that no link can be made in a git directory.
+    Links,
+    /// It swaps directories while workers start.
+    Race,
     /// It shows ignored directories in a copy of the repository.
     Isolated,
     /// The test chooses the tiers of its daemons itself.
@@ -53,23 +55,19 @@ pub(crate) enum Reason {
     Answers,
     /// A command of the test kills its worker.
     Signals,
-    /// It shows settings of the user's git other than the name and the email address.
-    Settings,
 }
 
 impl Reason {
     fn text(self) -> &'static str {
         match self {
             Self::Namespaces => "shows private mounts and namespaces",
-            Self::Git => "protects no repository but the one at the top of the workspace",
+            Self::Links => "the stand-in cannot refuse links in git directories",
+            Self::Race => "the stand-in fails if a directory changes while it reads the tree",
             Self::Isolated => "ignored directories of a copy need overlays",
             Self::OwnTier => "chooses the tiers of its daemons itself",
             Self::Network => "a session has no network of its own on macOS",
             Self::Procfs => "its commands read /proc, which macOS does not have",
             Self::Answers => "its documents have answers of tiers A and B",
-            Self::Settings => {
-                "commands get no setting of the user's git but name and email address"
-            }
             Self::Signals => "a command cannot signal its worker",
         }
     }

@@ -10,7 +10,7 @@ use crate::trees::{
     repositories, too_many_repositories, trees_of,
 };
 use crate::user_git::{of_user, user_settings, write_settings_blocking};
-use quackd_process::{SessionPaths, find_processes_by_list, split_off_monitor_of};
+use quackd_process::find_processes_by_list;
 use quackd_protocol::foreign_text::one_line_cut;
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::Tier;
@@ -38,15 +38,14 @@ pub(crate) const NO_COPY: &str =
 const MAX_NAMED: usize = 8;
 const MAX_SHOWN: usize = 80;
 
-/// Splits off the monitor and prepares the words in front of commands. Without `sandbox_exec` the worker starts
-/// unconfined, unless the user asked for this tier.
+/// Prepares the words in front of commands. Without `sandbox_exec` the worker starts unconfined, unless the user asked
+/// for this tier. The worker has no monitor, also in the tests on Linux, because macOS has none.
 ///
 /// # Errors
-/// The monitor cannot start, the directory for temporary files cannot be created, or the user asked for this tier and
+/// The directory for temporary files cannot be created, or the user asked for this tier and
 /// `sandbox_exec` does not exist.
 pub(crate) fn enter(
     start: &Start,
-    cgroup: Option<&SessionPaths>,
     sandbox_exec: &Path,
 ) -> Result<ConfinementResult, WorkerStartError> {
     let has_seatbelt = sandbox_exec.exists();
@@ -69,8 +68,6 @@ pub(crate) fn enter(
     };
     notes.truncate(MAX_NOTES);
     drop(roots);
-    split_off_monitor_of(cgroup)
-        .map_err(|source| WorkerStartError::System { step: "cannot start the monitor", source })?;
     find_processes_by_list();
     private_files::make_directory_blocking(&places.temporary)
         .map_err(|source| WorkerStartError::System { step: "cannot make a directory", source })?;
@@ -256,9 +253,11 @@ fn variables_blocking(
     let mut settings = settings.clone();
     settings.excludes.get_or_insert_default();
     settings.attributes.get_or_insert_default();
-    let settings = write_settings_blocking(&places.temporary, &settings).map_err(|source| {
-        WorkerStartError::System { step: "cannot write the settings of git", source }
-    })?;
+    let more = if places.git.has_unseen_worktrees { git::KEEP_WORKTREES } else { "" };
+    let settings =
+        write_settings_blocking(&places.temporary, &settings, more).map_err(|source| {
+            WorkerStartError::System { step: "cannot write the settings of git", source }
+        })?;
     Ok(vec![("TMPDIR", places.temporary.display().to_string()), ("GIT_CONFIG_GLOBAL", settings)])
 }
 

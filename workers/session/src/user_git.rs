@@ -25,13 +25,16 @@ pub(crate) fn of_user(settings: &git::CarriedSettings) -> UserGit {
     UserGit { excludes, signs_commits: settings.signs_commits }
 }
 
-/// Writes the carried settings of git into a directory of the session. Returns the path of the settings file.
+/// Writes the carried settings of git, and `more` of them as text, into a directory of the session. Returns the path of
+/// the settings file.
 pub(crate) fn write_settings_blocking(
     directory: &Path,
     from: &git::CarriedSettings,
+    more: &str,
 ) -> io::Result<String> {
     let text = directory.to_str().and_then(|path| from.to_config(path));
     let Some(text) = text else { return Ok(NO_SETTINGS.to_owned()) };
+    let text = text + more;
     let (excludes, attributes) = (from.excludes.as_deref(), from.attributes.as_deref());
     for (name, text) in [(git::EXCLUDES_NAME, excludes), (git::ATTRIBUTES_NAME, attributes)] {
         if let Some(text) = text {

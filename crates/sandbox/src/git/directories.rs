@@ -14,6 +14,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+/// Settings for git in a session that does not see every linked worktree. `git gc` would otherwise fail: it shortens the
+/// record of each HEAD, and those of unseen worktrees cannot change.
+pub const KEEP_WORKTREES: &str = "[gc]\n\treflogExpire = never\n\treflogExpireUnreachable = never\n\tworktreePruneExpire = never\n";
+
 /// Maximum number of submodules, and of linked worktrees, of one repository.
 const MAX_CHILDREN: usize = 128;
 
@@ -54,6 +58,8 @@ pub struct GitDirectories {
     /// Files and directories of which nothing must change: `.git` files, repositories whose names are links, and git
     /// directories of linked worktrees that are elsewhere.
     pub read_only: Vec<PathBuf>,
+    /// True if a linked worktree is elsewhere, so that git needs [`KEEP_WORKTREES`].
+    pub has_unseen_worktrees: bool,
     /// Repositories outside of the trees that belong to them. They are also in `repositories`.
     pub outside: Vec<PathBuf>,
     /// Paths that could not be protected, or only by stricter rules. For display to the user.
@@ -131,6 +137,7 @@ impl Search<'_> {
             let sees = |file: &PathBuf| self.visible.iter().any(|root| file.starts_with(root));
             let is_seen = file.as_ref().is_some_and(sees);
             let known = &mut self.found;
+            known.has_unseen_worktrees |= !is_seen;
             if is_seen { &mut known.worktrees } else { &mut known.read_only }.push(path);
         }
     }
@@ -235,6 +242,7 @@ mod tests {
         let mut read_only = found.read_only.clone();
         read_only.sort();
         assert_eq!(read_only, [".git/worktrees/elsewhere", "z/.git"].map(|at| root.join(at)));
+        assert!(found.has_unseen_worktrees);
         assert!(found.outside.is_empty() && found.troubles.is_empty(), "{found:?}");
     }
 

@@ -23,7 +23,7 @@ mod words;
 pub use carried::{
     ATTRIBUTES_NAME, CarriedSettings, EXCLUDES_NAME, SETTINGS_NAME, user_excludes_blocking,
 };
-pub use directories::{GitDirectories, git_directories_blocking};
+pub use directories::{GitDirectories, KEEP_WORKTREES, git_directories_blocking};
 pub use gitdir::Main;
 pub use named::{NamedFile, NamedFiles, WritableTree, named_blocking};
 pub use openat::{Node, hold_directory_blocking, node_at};

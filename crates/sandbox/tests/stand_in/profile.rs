@@ -100,6 +100,8 @@ pub(crate) fn with_parameters(
 pub(crate) enum Object<'a> {
     None,
     Path(&'a str),
+    /// A symbolic link that is made.
+    NewLink(&'a str),
     Service(&'a str),
     /// A process of the same sandbox.
     OwnProcess,
@@ -168,9 +170,21 @@ impl Interpreter<'_> {
     fn matches(filter: &Form, object: Object<'_>) -> Result<bool, String> {
         let unknown = || format!("unknown filter: {filter:?}");
         let Form::List(words) = filter else { return Err(unknown()) };
+        if let [Form::Word(name), all @ ..] = words.as_slice()
+            && ["require-all", "require-any"].contains(&name.as_str())
+        {
+            let mut results = all.iter().map(|filter| Self::matches(filter, object));
+            let is_any = name == "require-any";
+            return results.try_fold(!is_any, |all, one| {
+                let one = one?;
+                Ok(if is_any { all || one } else { all && one })
+            });
+        }
         let [Form::Word(name), value, rest @ ..] = words.as_slice() else { return Err(unknown()) };
         let path = match object {
-            Object::Path(path) | Object::UnixSocket(path) => Some(Path::new(path)),
+            Object::Path(path) | Object::NewLink(path) | Object::UnixSocket(path) => {
+                Some(Path::new(path))
+            }
             _ => None,
         };
         Ok(match (name.as_str(), value, rest) {
@@ -189,6 +203,9 @@ impl Interpreter<'_> {
             }
             ("global-name", Form::Text(name), []) => {
                 matches!(object, Object::Service(service) if service == name)
+            }
+            ("vnode-type", Form::Word(kind), []) if kind == "SYMLINK" => {
+                matches!(object, Object::NewLink(_))
             }
             ("target", Form::Word(target), []) if target == "same-sandbox" => {
                 matches!(object, Object::OwnProcess)

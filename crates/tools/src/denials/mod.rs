@@ -268,8 +268,10 @@ impl DenialDetector {
             let is_recorded = |denial: &Denial| has_attempts && denial.kind == DenialKind::Network;
             let (network, denials): (Vec<_>, Vec<_>) = all.into_iter().partition(is_recorded);
             let line = if has_failed { finder.hidden_in_output_blocking(&text) } else { None };
+            let alternate = phrases::unseen_alternate(&text)
+                .filter(|directory| !Path::new(directory).starts_with(&finder.workspace));
+            let line = line.or_else(|| alternate.map(alternate_line));
             let line = line.or_else(|| finder.explain_blocking(&denials, &text));
-            let line = line.or_else(|| phrases::unseen_alternate(&text).map(alternate_line));
             let line = line
                 .or_else(|| finder.unseen_blocking(&text).filter(|_| has_failed && !has_attempts));
             let missing = if has_failed { finder.missing_blocking(&text) } else { None };

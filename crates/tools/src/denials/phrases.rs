@@ -147,5 +147,13 @@ pub(super) fn unseen_alternate(text: &str) -> Option<&str> {
         Some(rest.split_once(" does not exist; check ")?.0)
     });
     let normalised = "error: unable to normalize alternate object path: ";
-    missing.or_else(|| text.lines().find_map(|line| Some(line.split_once(normalised)?.1)))
+    let missing =
+        missing.or_else(|| text.lines().find_map(|line| Some(line.split_once(normalised)?.1)));
+    // In tier M the directory can be seen, and not opened.
+    missing.or_else(|| {
+        text.lines().find_map(|line| {
+            let (_, rest) = line.split_once("error: unable to open object pack directory: ")?;
+            Some(rest.rsplit_once("/pack: ")?.0)
+        })
+    })
 }

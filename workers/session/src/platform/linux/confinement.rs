@@ -67,7 +67,7 @@ pub(crate) fn enter(
 ) -> Result<ConfinementResult, WorkerStartError> {
     let order = &start.sandbox;
     if let (Some(Tier::M), Some(program)) = (order.tier, &order.sandbox_exec) {
-        return seatbelt_confinement::enter(start, cgroup, Path::new(program));
+        return seatbelt_confinement::enter(start, Path::new(program));
     }
     // Open the executable now. Inside the new root it has no path.
     let exe = SelfExe::open().map_err(|source| WorkerStartError::System {
@@ -323,9 +323,10 @@ impl ConfinementInputs {
             step: "cannot make a directory",
             source,
         })?;
-        let settings = write_settings_blocking(&tmp, &facts.git_settings).map_err(|source| {
-            WorkerStartError::System { step: "cannot write the settings of git", source }
-        })?;
+        let settings =
+            write_settings_blocking(&tmp, &facts.git_settings, "").map_err(|source| {
+                WorkerStartError::System { step: "cannot write the settings of git", source }
+            })?;
         let mut rules = confine::rules_alone_blocking(&policy, &facts, workspace.as_fd(), &found)
             .map_err(confining)?;
         rules.extend(beyond_the_plan(group, &exe)?);

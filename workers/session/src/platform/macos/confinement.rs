@@ -9,15 +9,15 @@ use quackd_protocol::worker::Start;
 use quackd_sandbox::SANDBOX_EXEC;
 use std::path::Path;
 
-/// Splits off the monitor and prepares the words in front of commands.
+/// Prepares the words in front of commands.
 ///
 /// # Errors
 /// Like [`seatbelt_confinement::enter`].
 pub(crate) fn enter(
     start: &Start,
     _home_links: &[HomeLink],
-    cgroup: Option<&SessionPaths>,
+    _cgroup: Option<&SessionPaths>,
     _group: Option<&Group>,
 ) -> Result<ConfinementResult, WorkerStartError> {
-    seatbelt_confinement::enter(start, cgroup, Path::new(SANDBOX_EXEC))
+    seatbelt_confinement::enter(start, Path::new(SANDBOX_EXEC))
 }

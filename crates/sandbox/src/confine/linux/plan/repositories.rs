@@ -10,10 +10,6 @@ use std::path::Path;
 /// Directories of the kernel's file systems.
 const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// Settings for git in a session that does not see every linked worktree. `git gc` would otherwise fail: it shortens the
-/// record of each HEAD, and those of unseen worktrees cannot change.
-pub(super) const KEEP_WORKTREES: &str = "[gc]\n\treflogExpire = never\n\treflogExpireUnreachable = never\n\tworktreePruneExpire = never\n";
-
 impl MountPlan {
     /// Adds the pins of the workspace's repositories and the mounts of repositories outside. Omits pins in
     /// directories that are hidden or not shown.
@@ -45,7 +41,7 @@ impl MountPlan {
             let file =
                 self.mounts.entry(settings).or_insert(Mount::File { content: String::new() });
             if let Mount::File { content } = file {
-                content.push_str(KEEP_WORKTREES);
+                content.push_str(git::KEEP_WORKTREES);
             }
         }
         self.pins = protection.pins.iter().filter(|pin| self.shows(&pin.at)).cloned().collect();

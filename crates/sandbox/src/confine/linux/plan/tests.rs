@@ -175,7 +175,7 @@ fn pins_in_what_is_hidden_are_left_out() {
         assert_eq!(mount(&plan, worktree), stands.then_some(&Mount::Way), "{worktree}");
     }
     let Some(Mount::File { content }) = mount(&plan, "/home/u/.gitconfig") else { panic!() };
-    assert!(content.contains("excludesFile") && content.ends_with(repositories::KEEP_WORKTREES));
+    assert!(content.contains("excludesFile") && content.ends_with(git::KEEP_WORKTREES));
     assert!(plan.verified.contains_key(Path::new("/home/u/work/main/.git")));
     assert_eq!(plan.pins, [pin("/home/u/work/ws/.git/config")]);
     assert!(plan.shows(Path::new("/home/u/work/main/.git/HEAD")));
