@@ -385,6 +385,8 @@ mod tests {
             (CREATE, path("/Users/u/w/new"), false),
             (READ, path("/Users/u/data/x"), true),
             (WRITE, path("/Users/u/data/x"), false),
+            (READ, path("/Users/u/main/.git/config"), true),
+            (CREATE, path("/Users/u/main/.git/refs/heads/x"), false),
         ];
         let (home, secrets) = in_the_home();
         let writing = [NetworkMode::Off, NetworkMode::Hosts, NetworkMode::On].map(|mode| {

@@ -9,7 +9,7 @@ use crate::trees::{
     LOOK_LIMIT, MAX_NOTES, Tree, hold_roots, known_without_limits, named_files, notes_of,
     repositories, too_many_repositories, trees_of,
 };
-use crate::user_git::{of_user, user_settings, write_settings_blocking};
+use crate::user_git::{NO_SETTINGS, of_user, user_settings, write_settings_blocking};
 use quackd_process::find_processes_by_list;
 use quackd_protocol::foreign_text::one_line_cut;
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
@@ -87,6 +87,8 @@ pub(crate) fn enter(
     let read_only = profile(&Policy { profile: Profile::ReadOnly, ..policy.clone() });
     let profile = profile(&policy);
     let is_confined = profile.is_some();
+    let env =
+        if is_confined { variables_blocking(&places, &settings, &mut notes) } else { Vec::new() };
     Ok(ConfinementResult {
         report: SandboxReport {
             tier: Some(if is_confined { Tier::M } else { Tier::Unconfined }),
@@ -100,7 +102,7 @@ pub(crate) fn enter(
         is_confined,
         spawn_thread: None,
         pid: std::process::id(),
-        env: if is_confined { variables_blocking(&places, &settings)? } else { Vec::new() },
+        env,
         pins: Vec::new(),
         read_only_pins: Vec::new(),
         absent: Vec::new(),
@@ -245,20 +247,23 @@ fn look_blocking(
 /// Returns the variables of confined commands.
 ///
 /// The profile hides the user's settings of git, and git fails if it may not read them. So the session has files of its
-/// own, also of ignored names and of attributes, instead of the default ones in the home.
+/// own, also of ignored names and of attributes, instead of the default ones in the home. If they cannot be written, for
+/// example because the disk is full, it has none, and a note.
 fn variables_blocking(
     places: &MacPaths,
     settings: &git::CarriedSettings,
-) -> Result<Vec<(&'static str, String)>, WorkerStartError> {
+    notes: &mut Vec<String>,
+) -> Vec<(&'static str, String)> {
     let mut settings = settings.clone();
     settings.excludes.get_or_insert_default();
     settings.attributes.get_or_insert_default();
     let more = if places.git.has_unseen_worktrees { git::KEEP_WORKTREES } else { "" };
-    let settings =
-        write_settings_blocking(&places.temporary, &settings, more).map_err(|source| {
-            WorkerStartError::System { step: "cannot write the settings of git", source }
-        })?;
-    Ok(vec![("TMPDIR", places.temporary.display().to_string()), ("GIT_CONFIG_GLOBAL", settings)])
+    let file =
+        write_settings_blocking(&places.temporary, &settings, more).unwrap_or_else(|error| {
+            notes.push(format!("git has none of your settings: they cannot be written: {error}"));
+            NO_SETTINGS.to_owned()
+        });
+    vec![("TMPDIR", places.temporary.display().to_string()), ("GIT_CONFIG_GLOBAL", file)]
 }
 
 fn real(path: &Path) -> PathBuf {

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// An empty settings file of git.
-const NO_SETTINGS: &str = "/dev/null";
+pub(crate) const NO_SETTINGS: &str = "/dev/null";
 
 /// The user's settings of git for this session.
 pub(crate) fn user_settings(start: &Start) -> git::CarriedSettings {
