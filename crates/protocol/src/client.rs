@@ -56,7 +56,10 @@ pub use lifecycle::{
     PinData, PinParams, ProcessState, SessionStatus, SpecInfo, StatusInfo, TreeChild, TreeData,
     TreeWorker,
 };
-pub use methods::{METHODS, Method, MethodRow};
+pub use methods::{
+    LOCAL_AGENT_CHOICE, LOCAL_POLICY, ListedMethod, METHODS, Method, MethodRow, RemoteAccess,
+    ReplyOrder,
+};
 pub use models::{ChosenModel, ModelTest, ModelsData, ModelsParams};
 pub use network::{
     ForwardData, ForwardInfo, ForwardParams, HostExplained, HostTotals, HostVerdict, NetworkData,

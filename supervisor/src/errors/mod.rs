@@ -178,24 +178,13 @@ pub(crate) enum MethodError {
     ReadOnly(String),
     #[error("No random numbers: {0}")]
     NoRandom(std::io::Error),
-    #[error("Remote configuration is only available to local clients")]
-    LocalOnly,
-    #[error("Only local clients are shown the configuration")]
-    LocalConfig,
-    #[error("Only local clients may change what a session may do")]
-    LocalPolicy,
-    #[error("Only local clients may name themselves and claim sessions")]
-    LocalClaim,
-    #[error("Only local clients may send commands to the agent")]
-    LocalAgent,
-    #[error("Only local clients may give keys to the daemon")]
-    LocalKeys,
+    /// The row of a method has the text.
+    #[error("{0}")]
+    LocalOnly(&'static str),
     #[error(
         "{0} is no variable of a model provider, or its value is longer than {1} bytes or has a NUL"
     )]
     BadKey(String, usize),
-    #[error("Only local clients may choose the agent and its model")]
-    LocalAgentChoice,
     #[error("Another conversation is being copied; try again")]
     ForkBusy,
     #[error("engine must be native, pi or auto")]
@@ -224,8 +213,6 @@ pub(crate) enum MethodError {
     NoCommand,
     #[error("{text}")]
     Refused { text: String, code: Option<ErrorCode> },
-    #[error("Only local clients may stop the daemon")]
-    LocalStop,
     #[error("Only local clients may delete files")]
     LocalGc,
     #[error(

@@ -14,7 +14,7 @@ use crate::session::messages::TellSession;
 use crate::voice::VoiceSession;
 use quackd_config::PiStart;
 use quackd_protocol::SessionId;
-use quackd_protocol::client::{AttachData, AttachParams};
+use quackd_protocol::client::{AttachData, AttachParams, LOCAL_POLICY};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) async fn attach(
     };
     // Remote clients must not disable the safe mode of a session.
     if safe_mode == Some(false) && caller.client.transport != Transport::Socket {
-        return Err(MethodError::LocalPolicy);
+        return Err(MethodError::LocalOnly(LOCAL_POLICY));
     }
     let activate = activate.unwrap_or(true);
     let kind = if own == Some(true) { Open::Own } else { Open::Existing };

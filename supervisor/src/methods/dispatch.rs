@@ -2,12 +2,13 @@
 //! the reply. Called by each connection, once per request.
 
 use super::Caller;
-use super::row::{Method, Order, Remote, refused};
+use super::row::{Method, refused};
 use super::table::METHODS;
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::wire::{self, ParsedRequest};
 use bytes::Bytes;
+use quackd_protocol::client::{RemoteAccess, ReplyOrder};
 use quackd_schema::Wire;
 use serde::de::Error as _;
 use std::collections::HashMap;
@@ -21,12 +22,12 @@ pub fn wire() -> Wire {
 
 /// Returns the row with this name.
 fn find(name: &str) -> Option<&'static Method> {
-    METHODS.iter().find(|method| method.schema.name == name)
+    METHODS.iter().find(|method| method.row.name == name)
 }
 
 /// Whether other requests of the client run at the same time as this one. Unknown methods are answered in order.
 pub(crate) fn is_concurrent(request: &ParsedRequest) -> bool {
-    find(&request.method).is_some_and(|method| method.order == Order::Concurrent)
+    find(&request.method).is_some_and(|method| method.row.order == ReplyOrder::Concurrent)
 }
 
 /// Answers one request with exactly one reply.
@@ -53,12 +54,12 @@ fn admit(
     request: &ParsedRequest,
     transport: Transport,
 ) -> Result<(), MethodError> {
-    if let (Remote::Nothing(refusal), Transport::RemoteWs | Transport::RemoteHttp) =
-        (method.remote, transport)
+    if let (RemoteAccess::Never(why), Transport::RemoteWs | Transport::RemoteHttp) =
+        (method.row.remote, transport)
     {
-        return Err(refusal());
+        return Err(MethodError::LocalOnly(why));
     }
-    let name = method.schema.name;
+    let name = method.row.name;
     if !name.starts_with(OURS) {
         return Ok(());
     }
@@ -76,8 +77,8 @@ fn admit(
 
 /// Parameter names of each of quackd's own methods, from its schema.
 static PARAMETERS: LazyLock<HashMap<&'static str, Vec<String>>> = LazyLock::new(|| {
-    let ours = METHODS.iter().filter(|method| method.schema.name.starts_with(OURS));
-    ours.map(|method| (method.schema.name, method.schema.parameters())).collect()
+    let ours = METHODS.iter().filter(|method| method.row.name.starts_with(OURS));
+    ours.map(|method| (method.row.name, method.schema.parameters())).collect()
 });
 
 /// Describes an unknown parameter with the most similar known name, or with all known names.
@@ -102,7 +103,7 @@ fn unknown_parameter(unknown: &str, known: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_schema::MethodSchema;
+    use quackd_protocol::client::MethodRow;
 
     fn admit(request: &ParsedRequest, transport: Transport) -> Result<(), MethodError> {
         super::find(&request.method).map_or(Ok(()), |it| super::admit(it, request, transport))
@@ -119,8 +120,8 @@ mod tests {
     /// `a_single_request_may_speak_for_a_websocket_and_for_nobody_else`).
     #[test]
     fn what_methods_refuse_themselves_is_what_the_tests_of_the_whole_daemon_ask_for() {
-        let parts = METHODS.iter().filter(|method| matches!(method.remote, Remote::Part));
-        let parts: Vec<_> = parts.map(|method| method.schema.name).collect();
+        let parts = METHODS.iter().filter(|method| method.row.remote == RemoteAccess::Part);
+        let parts: Vec<_> = parts.map(|method| method.row.name).collect();
         let asked = [
             "attach",
             "quack.session_new",
@@ -151,10 +152,10 @@ mod tests {
                 names.map(move |name| (name, refused.starts_with("always")))
             })
             .collect();
-        let limited = METHODS.iter().filter_map(|method| match method.remote {
-            Remote::All => None,
-            Remote::Part => Some((method.schema.name, false)),
-            Remote::Nothing(_) => Some((method.schema.name, true)),
+        let limited = METHODS.iter().filter_map(|method| match method.row.remote {
+            RemoteAccess::All => None,
+            RemoteAccess::Part => Some((method.row.name, false)),
+            RemoteAccess::Never(_) => Some((method.row.name, true)),
         });
         let mut limited: Vec<_> = limited.collect();
         documented.sort_unstable();
@@ -164,12 +165,12 @@ mod tests {
 
     #[test]
     fn what_is_not_for_remote_clients_is_refused_to_them_by_each_of_their_doors() {
-        for Method { schema: MethodSchema { name: method, .. }, remote, .. } in METHODS {
+        for MethodRow { name: method, remote, .. } in METHODS.iter().map(|method| method.row) {
             let request = request(method, "{}");
             assert!(admit(&request, Transport::Socket).is_ok(), "{method}");
             for transport in [Transport::RemoteWs, Transport::RemoteHttp] {
                 let is_refused = admit(&request, transport).is_err();
-                assert_eq!(is_refused, matches!(remote, Remote::Nothing(_)), "{method}");
+                assert_eq!(is_refused, matches!(remote, RemoteAccess::Never(_)), "{method}");
             }
         }
         let refused = |method| admit(&request(method, "{}"), Transport::RemoteHttp).unwrap_err();
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn parameters_that_are_none_are_refused_by_methods_of_ours_and_by_no_other() {
-        for Method { schema: MethodSchema { name: method, .. }, .. } in METHODS {
+        for MethodRow { name: method, .. } in METHODS.iter().map(|method| method.row) {
             for params in ["[{}]", "\"x\"", "7", "false"] {
                 let admitted = admit(&request(method, params), Transport::Socket);
                 assert_eq!(admitted.is_err(), method.starts_with(OURS), "{method} {params}");

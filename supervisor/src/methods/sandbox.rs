@@ -23,8 +23,8 @@ use crate::session::worker::{self, CallDone, CallTool};
 use quackd_policy::{MAX_ROOTS, PolicyError, path_problem};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
-    AuditReport, DenialsData, ExplainLayer, ExplainReport, HostExplained, NetworkData, PresetsData,
-    ProcessState, SandboxData, SandboxParams, WorkerSaid, WorkerSays,
+    AuditReport, DenialsData, ExplainLayer, ExplainReport, HostExplained, LOCAL_POLICY,
+    NetworkData, PresetsData, ProcessState, SandboxData, SandboxParams, WorkerSaid, WorkerSays,
 };
 use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_HOST_RULES};
 use quackd_protocol::policy::{NetworkMode, WebSearchRule};
@@ -118,7 +118,7 @@ pub(super) async fn sandbox(
         }
         // Only local clients may decide what the token permits.
         Some("set" | "allow" | "revoke") if caller.client.transport != Transport::Socket => {
-            return Err(MethodError::LocalPolicy);
+            return Err(MethodError::LocalOnly(LOCAL_POLICY));
         }
         Some("set") => {
             check_roots(asked.patch.writable_roots.as_deref().unwrap_or_default(), caller).await?;

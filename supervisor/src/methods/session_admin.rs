@@ -20,8 +20,8 @@ use actix::prelude::*;
 use quackd_config::EngineChoice;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
-    ActivateData, AttachData, ForkData, ForkParams, SessionDeleteData, SessionDeleteParams,
-    SessionNewParams, SessionSetData, SessionSetParams, WorkspacesData,
+    ActivateData, AttachData, ForkData, ForkParams, LOCAL_AGENT_CHOICE, SessionDeleteData,
+    SessionDeleteParams, SessionNewParams, SessionSetData, SessionSetParams, WorkspacesData,
 };
 use quackd_protocol::foreign_text::first_unsafe;
 use quackd_protocol::isolate::CopiedTree;
@@ -70,7 +70,7 @@ pub(super) async fn session_new(
         (engine.map(known_engine).transpose()?, model.map(known_model).transpose()?);
     // A model costs money, and an engine runs with other rights.
     if (engine.is_some() || model.is_some()) && caller.client.transport != Transport::Socket {
-        return Err(MethodError::LocalAgentChoice);
+        return Err(MethodError::LocalOnly(LOCAL_AGENT_CHOICE));
     }
     let is_isolated = isolated == Some(true);
     if is_isolated && caller.client.transport != Transport::Socket {

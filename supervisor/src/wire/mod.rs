@@ -1,7 +1,7 @@
 //! The envelope of the client protocol: parses a line into a request, and formats a reply as a line.
 //!
-//! This file and [`crate::errors`] contain every text for clients except tool results. The replies to invalid input
-//! match measurements of upstream's daemon.
+//! This file, [`crate::errors`] and the rows of the methods contain every text for clients except tool results. The
+//! replies to invalid input match measurements of upstream's daemon.
 
 pub(crate) mod client_outbox;
 pub(crate) mod raw_json;

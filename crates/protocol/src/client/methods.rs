@@ -1,5 +1,11 @@
 //! The methods of the client wire as types: the parameters of a method are the method, and name the type of its reply.
-//! Used by all clients. The supervisor has the handlers, and a test there compares its table with this one.
+//! Used by all clients. The supervisor has the handlers.
+//!
+//! A row has everything about a method that is not code: its description, name, reply, the order of its replies, the
+//! access of remote clients, required parameters and the patience of clients.
+//!
+//! A holder of the remote-control token works in the sessions as they are configured. Changing how this machine is
+//! configured, and stopping the daemon, requires a local client.
 
 use super::{
     AbortData, AbortParams, ActivateData, ActivateParams, AgentData, AgentParams, AnswerData,
@@ -20,6 +26,8 @@ use super::{
 };
 use crate::limits::{DOCTOR_TIMEOUT, GC_TIMEOUT, REPLY_TIMEOUT};
 use crate::output::{CancelData, CancelParams, StdinData, StdinParams};
+use RemoteAccess::{All, Never, Part};
+use ReplyOrder::{Concurrent, InOrder};
 use schemars::{Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -35,86 +43,307 @@ pub trait Method: Serialize {
     const PATIENCE: Duration = REPLY_TIMEOUT;
 }
 
-/// A row of the table: the name and the shapes of a method. Several rows have the name `quack.sandbox`.
+/// Order of the replies to one client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplyOrder {
+    /// The next request waits for this reply.
+    InOrder,
+    /// The handler may wait for a disk or a worker, and other requests run at the same time.
+    Concurrent,
+}
+
+/// Access of remote clients to a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RemoteAccess {
+    /// Like local clients.
+    All,
+    /// The handler refuses some requests.
+    Part,
+    /// None. The text is the error of the reply.
+    Never(&'static str),
+}
+
+/// Error for a remote client that would change the policy of a session.
+pub const LOCAL_POLICY: &str = "Only local clients may change what a session may do";
+
+/// Error for a remote client that would choose the agent or the model of a session.
+pub const LOCAL_AGENT_CHOICE: &str = "Only local clients may choose the agent and its model";
+
+/// Error for a remote client that names itself.
+const LOCAL_CLAIM: &str = "Only local clients may name themselves and claim sessions";
+
+/// A row of the table. Several rows have the name `quack.sandbox`.
 #[derive(Debug, Clone, Copy)]
 pub struct MethodRow {
     /// Name on the wire.
     pub name: &'static str,
+    /// Description, one or two sentences.
+    pub about: &'static str,
     /// Schema of the parameters.
     pub params: fn(&mut SchemaGenerator) -> Schema,
+    /// Parameters that the schema requires, although their type accepts their absence.
+    pub required: &'static [&'static str],
     /// Schema of the reply's data.
     pub reply: fn(&mut SchemaGenerator) -> Schema,
+    /// Order of the replies.
+    pub order: ReplyOrder,
+    /// Access of remote clients.
+    pub remote: RemoteAccess,
 }
 
-/// Builds the table. A row has the parameters, the name, the reply, and a longer patience if the method needs it.
+/// A method of the table [`METHODS`].
+pub trait ListedMethod: Method {
+    /// The row of the method.
+    const ROW: MethodRow;
+}
+
+/// Builds the table. The documentation of a row is the description of the method. A row has the parameters, the name,
+/// the reply, the order of replies and the access of remote clients. Then come the required parameters and a longer
+/// patience, if the method has them.
 macro_rules! methods {
-    ($($params:ty = $name:literal => $reply:ty $(, within $patience:expr)?;)+) => {
+    ($(
+        $(#[doc = $about:literal])+
+        $params:ty = $name:literal => $reply:ty, $order:ident, $remote:expr
+            $(, needs [$($required:literal),+])? $(, within $patience:expr)?;
+    )+) => {
         $(impl Method for $params {
             const NAME: &'static str = $name;
             type Reply = $reply;
             $(const PATIENCE: Duration = $patience;)?
+        }
+
+        impl ListedMethod for $params {
+            const ROW: MethodRow = MethodRow {
+                name: $name,
+                about: concat!($($about),+).trim_ascii_start(),
+                params: SchemaGenerator::subschema_for::<$params>,
+                required: &[$($($required),+)?],
+                reply: SchemaGenerator::subschema_for::<$reply>,
+                order: $order,
+                remote: $remote,
+            };
         })+
 
         /// Every method, in the order of docs/protocol.md.
-        pub const METHODS: &[MethodRow] = &[$(MethodRow {
-            name: $name,
-            params: SchemaGenerator::subschema_for::<$params>,
-            reply: SchemaGenerator::subschema_for::<$reply>,
-        }),+];
+        pub const METHODS: &[MethodRow] = &[$(<$params as ListedMethod>::ROW),+];
     };
 }
 
+// Each row states the reason for the access of remote clients.
 methods! {
-    PingParams = "ping" => PingData;
-    AttachParams = "attach" => AttachData;
-    SessionsParams = "sessions" => SessionsData;
-    WorkspacesParams = "workspaces" => WorkspacesData;
-    ActivateParams = "activate_session" => ActivateData;
-    FindParams = "quack.find" => FindData;
-    SessionNewParams = "quack.session_new" => AttachData;
-    SessionSetParams = "quack.session_set" => SessionSetData;
-    ForkParams = "quack.fork" => ForkData;
-    SessionDeleteParams = "quack.session_delete" => SessionDeleteData;
-    HelloParams = "quack.hello" => NoData;
-    ClaimParams = "quack.claim" => AttachData;
-    StateParams = "get_state" => StateData;
-    SandboxParams = "quack.sandbox" => SandboxData;
-    SandboxDenials = "quack.sandbox" => DenialsData;
-    SandboxNetwork = "quack.sandbox" => NetworkData;
-    SandboxPresets = "quack.sandbox" => PresetsData;
-    SandboxExplainHost = "quack.sandbox" => HostExplained;
-    SandboxAudit = "quack.sandbox" => WorkerSaid<AuditReport>;
-    SandboxExplain = "quack.sandbox" => WorkerSaid<ExplainReport>;
-    IsolatedParams = "quack.isolated" => IsolatedData;
-    VoiceToolCallParams = "voice_tool_call" => VoiceToolData;
-    ToolParams = "quack.tool" => ToolResult;
-    CancelParams = "quack.cancel" => CancelData;
-    StdinParams = "quack.stdin" => StdinData;
-    AbortParams = "abort" => AbortData;
-    SayParams = "say" => SayData;
-    AgentParams = "quack.agent" => AgentData;
-    UiResponseParams = "extension_ui_response" => UiResponseData;
-    ApprovalsParams = "quack.approvals" => ApprovalsData;
-    AnswerParams = "quack.answer" => AnswerData;
-    FollowParams = "follow" => FollowData;
-    UnfollowParams = "unfollow" => NoData;
-    DoctorParams = "doctor" => DoctorData, within DOCTOR_TIMEOUT;
-    ConfigParams = "quack.config" => ConfigData;
-    ModelsParams = "quack.models" => ModelsData;
-    KeysParams = "quack.keys" => KeysData;
-    PsParams = "quack.ps" => PsData;
-    MetricsParams = "quack.metrics" => MetricsData;
-    GcParams = "quack.gc" => GcData, within GC_TIMEOUT;
-    DaemonParams = "quack.daemon" => DaemonData;
-    RestartParams = "quack.restart" => RestartData;
-    TreeParams = "quack.tree" => TreeData;
-    PinParams = "quack.pin" => PinData;
-    ForwardParams = "quack.forward" => ForwardData;
-    KillParams = "quack.kill" => KillData;
-    ShutdownParams = "quack.shutdown" => NoData;
-    VoiceConnectParams = "voice_connect" => VoiceConnectData;
-    VoiceStartParams = "voice_start" => VoiceStartData;
-    VoiceStateParams = "voice_state" => NoData;
-    RemoteStatusParams = "remote_status" => RemoteData;
-    RemoteConfigureParams = "remote_configure" => RemoteData;
+    /// Returns the version, process id and uptime of the daemon.
+    // Remote: reads.
+    PingParams = "ping" => PingData, InOrder, All;
+
+    /// Finds or creates the session of a directory.
+    // Remote: opening sessions is its purpose; it cannot end safe mode.
+    AttachParams = "attach" => AttachData, Concurrent, Part;
+
+    /// Lists sessions.
+    // Remote: reads.
+    SessionsParams = "sessions" => SessionsData, InOrder, All;
+
+    /// Lists workspaces with their sessions.
+    // Remote: reads.
+    WorkspacesParams = "workspaces" => WorkspacesData, InOrder, All;
+
+    /// Makes a session the active one.
+    // Remote: the phone app offers a list of sessions.
+    ActivateParams = "activate_session" => ActivateData, Concurrent, All, needs ["sessionId"];
+
+    /// Returns the session that a reference or a directory means.
+    // Remote: reads.
+    FindParams = "quack.find" => FindData, Concurrent, All;
+
+    /// Creates another session for a directory.
+    // Remote: the token grants access to sessions.
+    SessionNewParams = "quack.session_new" => AttachData, Concurrent, Part;
+
+    /// Sets the agent of a session.
+    // Remote: a model costs money, and an engine runs with other rights.
+    SessionSetParams = "quack.session_set" => SessionSetData, Concurrent, Never(LOCAL_AGENT_CHOICE);
+
+    /// Creates a session that continues the conversation of another one.
+    // Remote: like quack.session_new.
+    ForkParams = "quack.fork" => ForkData, Concurrent, All;
+
+    /// Deletes a session.
+    // Remote: removes what attach creates, and no file of a workspace. Not a session with restrictions: the next one
+    // would have none.
+    SessionDeleteParams = "quack.session_delete" => SessionDeleteData,
+        Concurrent, Part, needs ["sessionId"];
+
+    /// Tells the daemon the name of this client.
+    // Remote: its name appears in logs and events of this machine.
+    HelloParams = "quack.hello" => NoData, InOrder, Never(LOCAL_CLAIM), needs ["name"];
+
+    /// Gives this client a separate session for a directory.
+    // Remote: like quack.hello.
+    ClaimParams = "quack.claim" => AttachData, Concurrent, Never(LOCAL_CLAIM), needs ["path"];
+
+    /// Returns the state of a session and its processes.
+    // Remote: reads.
+    StateParams = "get_state" => StateData, Concurrent, All;
+
+    /// Shows and sets the permissions of a session's worker.
+    // Remote: `set` would let the token extend its own rights.
+    SandboxParams = "quack.sandbox" => SandboxData, Concurrent, Part;
+
+    /// Lists the denied operations of a session.
+    // Remote: reads.
+    SandboxDenials = "quack.sandbox" => DenialsData, Concurrent, All;
+
+    /// Lists the requests of commands for hosts.
+    // Remote: reads.
+    SandboxNetwork = "quack.sandbox" => NetworkData, Concurrent, All;
+
+    /// Lists the presets of hosts.
+    // Remote: reads; does not ask the tools of this machine.
+    SandboxPresets = "quack.sandbox" => PresetsData, Concurrent, All;
+
+    /// Explains the access of a session to a host.
+    // Remote: reads.
+    SandboxExplainHost = "quack.sandbox" => HostExplained, Concurrent, All;
+
+    /// Returns the worker's report on files that programs outside of the sandbox obey.
+    // Remote: reads.
+    SandboxAudit = "quack.sandbox" => WorkerSaid<AuditReport>, Concurrent, All;
+
+    /// Returns the worker's report on the confinement of a session, or of one path.
+    // Remote: reads.
+    SandboxExplain = "quack.sandbox" => WorkerSaid<ExplainReport>, Concurrent, All;
+
+    /// Compares the private copy of an isolated session with its workspace, applies its changes, refreshes or discards it.
+    // Remote: a comparison reads; applying writes files outside of the session.
+    IsolatedParams = "quack.isolated" => IsolatedData, Concurrent, Part, needs ["action"];
+
+    /// Runs a tool and returns its text.
+    // Remote: runs within the session's policy.
+    VoiceToolCallParams = "voice_tool_call" => VoiceToolData,
+        Concurrent, All, needs ["toolName", "arguments"];
+
+    /// Runs a tool and returns its text with additional facts.
+    // Remote: like voice_tool_call.
+    ToolParams = "quack.tool" => ToolResult, Concurrent, All, needs ["tool"];
+
+    /// Cancels one call of this client.
+    // Remote: ends a call of the same client.
+    CancelParams = "quack.cancel" => CancelData, InOrder, All, needs ["callId"];
+
+    /// Sends the next input to the command of one call of this client.
+    // Remote: input of a call of the same client.
+    StdinParams = "quack.stdin" => StdinData, Concurrent, All, needs ["callId", "bytes"];
+
+    /// Cancels the calls of a session and the turn of its Pi.
+    // Remote: ends work of a session.
+    AbortParams = "abort" => AbortData, Concurrent, All;
+
+    /// Sends a prompt to a session's voice client or Pi.
+    // Remote: sends a prompt to a session.
+    SayParams = "say" => SayData, Concurrent, All, needs ["message"];
+
+    /// Passes a command of Pi's protocol to the session's agent.
+    // Remote: like say, but some commands spend money or read the whole conversation.
+    AgentParams = "quack.agent" => AgentData,
+        Concurrent, Never("Only local clients may send commands to the agent"), needs ["command"];
+
+    /// Answers a question of Pi, or one about a permission.
+    // Remote: like say: Pi asks all followers. Permissions only as far as `remote.approvals` allows.
+    UiResponseParams = "extension_ui_response" => UiResponseData, Concurrent, Part, needs ["id"];
+
+    /// Lists the questions to the user about denied operations.
+    // Remote: reads; watching needs `remote.approvals`.
+    ApprovalsParams = "quack.approvals" => ApprovalsData, Concurrent, Part;
+
+    /// Answers a question about a denied operation.
+    // Remote: would let the token widen its own rights, so only as far as `remote.approvals` allows.
+    AnswerParams = "quack.answer" => AnswerData, Concurrent, Part, needs ["id", "decision"];
+
+    /// Sends the events of a session to this client.
+    // Remote: reads.
+    FollowParams = "follow" => FollowData, Concurrent, All;
+
+    /// Stops sending events. The client is no longer a voice client.
+    // Remote: affects only the client itself.
+    UnfollowParams = "unfollow" => NoData, InOrder, All;
+
+    /// Checks the daemon and its configuration.
+    // Remote: reads; runs only the user's own login shell.
+    DoctorParams = "doctor" => DoctorData, Concurrent, All, within DOCTOR_TIMEOUT;
+
+    /// Returns the configuration in force.
+    // Remote: values may be secret.
+    ConfigParams = "quack.config" => ConfigData, InOrder,
+        Never("Only local clients are shown the configuration");
+
+    /// Lists the models of quackd's own agent, and tests the chosen one.
+    // Remote: reads; a test costs no more than a say.
+    ModelsParams = "quack.models" => ModelsData, Concurrent, All;
+
+    /// Gives the daemon variables with keys of model providers.
+    // Remote: the person at this machine decides which account pays.
+    KeysParams = "quack.keys" => KeysData, InOrder,
+        Never("Only local clients may give keys to the daemon"), needs ["variables"];
+
+    /// Lists the daemon and its processes.
+    // Remote: reads.
+    PsParams = "quack.ps" => PsData, Concurrent, All;
+
+    /// Returns the daemon's counters in the text format of Prometheus.
+    // Remote: reads.
+    MetricsParams = "quack.metrics" => MetricsData, Concurrent, All;
+
+    /// Deletes expired and orphaned files.
+    // Remote: a dry run reads; a real run deletes files of this machine.
+    GcParams = "quack.gc" => GcData, Concurrent, Part, within GC_TIMEOUT;
+
+    /// Describes the daemon's program and lists the work in progress.
+    // Remote: reads.
+    DaemonParams = "quack.daemon" => DaemonData, Concurrent, All;
+
+    /// Stops the daemon so that the next one can start, unless work is in progress.
+    // Remote: without a service manager, a remote client could not start the daemon again.
+    RestartParams = "quack.restart" => RestartData, Concurrent, Part;
+
+    /// Returns the tree of processes and their restart rules.
+    // Remote: reads.
+    TreeParams = "quack.tree" => TreeData, Concurrent, All;
+
+    /// Exempts a session's processes from idle eviction, or ends the exemption.
+    // Remote: affects one session, and is reversible.
+    PinParams = "quack.pin" => PinData, Concurrent, All;
+
+    /// Makes a port of a session reachable on this machine, closes it, or lists such ports.
+    // Remote: a list reads; a forward lets programs of this machine into a session.
+    ForwardParams = "quack.forward" => ForwardData, Concurrent, Part;
+
+    /// Kills a session's worker. Its calls fail as after a crash.
+    // Remote: ends work of a session that abort cannot end.
+    KillParams = "quack.kill" => KillData, Concurrent, All, needs ["sessionId"];
+
+    /// Stops the daemon.
+    // Remote: a remote client could not start the daemon again.
+    ShutdownParams = "quack.shutdown" => NoData, InOrder,
+        Never("Only local clients may stop the daemon");
+
+    /// Makes this client a voice client.
+    // Remote: affects only the client itself.
+    VoiceConnectParams = "voice_connect" => VoiceConnectData, InOrder, All;
+
+    /// Asks a voice client to start in a session.
+    // Remote: phones are voice clients.
+    VoiceStartParams = "voice_start" => VoiceStartData, InOrder, All;
+
+    /// Reports the state of this voice client.
+    // Remote: affects only the client itself.
+    VoiceStateParams = "voice_state" => NoData, InOrder, All, needs ["state"];
+
+    /// Returns the state of remote control.
+    // Remote: a client that used the token does not get it back.
+    RemoteStatusParams = "remote_status" => RemoteData, Concurrent, Part;
+
+    /// Changes remote control.
+    // Remote: only local clients change remote control.
+    RemoteConfigureParams = "remote_configure" => RemoteData,
+        Concurrent, Never("Remote configuration is only available to local clients");
 }
