@@ -17,7 +17,7 @@ use quackd_home::WorkspaceError;
 use quackd_policy::PolicyError;
 use quackd_protocol::agent_options::AgentOptionsError;
 use quackd_protocol::approval::RecentApproval;
-use quackd_protocol::client::{ErrorCode, VoiceState};
+use quackd_protocol::client::{ErrorCode, SayData, VoiceState};
 use quackd_protocol::foreign_text::NameError;
 use quackd_protocol::limits::{MAX_CLIENT_CLAIMS, MIN_REMOTE_TOKEN_BYTES};
 use quackd_protocol::mcp::{MAX_MCP_SERVERS, McpServerError};
@@ -213,6 +213,9 @@ pub(crate) enum MethodError {
     NoCommand,
     #[error("{text}")]
     Refused { text: String, code: Option<ErrorCode> },
+    /// The agent refused a prompt. Unlike other error replies, that of `say` contains the session.
+    #[error("{}", error.as_deref().unwrap_or_default())]
+    Say { error: Option<String>, code: Option<ErrorCode>, data: Box<SayData> },
     #[error("Only local clients may delete files")]
     LocalGc,
     #[error(
@@ -273,7 +276,7 @@ impl MethodError {
     /// Code of the reply, if a client can act on the error.
     pub(crate) fn code(&self) -> Option<ErrorCode> {
         match self {
-            Self::Refused { code, .. } => *code,
+            Self::Refused { code, .. } | Self::Say { code, .. } => *code,
             Self::SessionNotFound(_) => Some(ErrorCode::SessionNotFound),
             Self::Agent(AgentError::TooMany | AgentError::TooManyAgents { .. })
             | Self::FilesInUse(_)

@@ -110,6 +110,13 @@ impl ParsedRequest {
         Some(stripped_line(unknown, 64))
     }
 
+    /// Returns a parameter that is a text. Returns `None` for others, and for unreadable parameters:
+    /// [`ParsedRequest::params`] reports those.
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        let given: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(&self.params).ok()?;
+        serde_json::from_str(given.get(name)?.get()).ok()
+    }
+
     /// Parses the parameters. Call it only once: it drops their text, which is not needed while the request waits.
     pub(crate) fn params<T: DeserializeOwned>(&mut self) -> Result<T, serde_json::Error> {
         serde_json::from_str(&std::mem::take(&mut self.params))

@@ -1,5 +1,5 @@
 //! The methods of the client wire as types: the parameters of a method are the method, and name the type of its reply.
-//! Used by all clients. The supervisor has the handlers.
+//! Used by all clients. The supervisor has the handlers: without one for each row, it does not compile.
 //!
 //! A row has everything about a method that is not code: its description, name, reply, the order of its replies, the
 //! access of remote clients, required parameters and the patience of clients.
@@ -9,20 +9,21 @@
 
 use super::{
     AbortData, AbortParams, ActivateData, ActivateParams, AgentData, AgentParams, AnswerData,
-    AnswerParams, ApprovalsData, ApprovalsParams, AttachData, AttachParams, AuditReport,
-    ClaimParams, ConfigData, ConfigParams, DaemonData, DaemonParams, DenialsData, DoctorData,
-    DoctorParams, ExplainReport, FindData, FindParams, FollowData, FollowParams, ForkData,
-    ForkParams, ForwardData, ForwardParams, GcData, GcParams, HelloParams, HostExplained,
-    IsolatedData, IsolatedParams, KeysData, KeysParams, KillData, KillParams, MetricsData,
-    MetricsParams, ModelsData, ModelsParams, NetworkData, NoData, PinData, PinParams, PingData,
-    PingParams, PresetsData, PsData, PsParams, RemoteConfigureParams, RemoteData,
-    RemoteStatusParams, RestartData, RestartParams, SandboxAudit, SandboxData, SandboxDenials,
-    SandboxExplain, SandboxExplainHost, SandboxNetwork, SandboxParams, SandboxPresets, SayData,
-    SayParams, SessionDeleteData, SessionDeleteParams, SessionNewParams, SessionSetData,
-    SessionSetParams, SessionsData, SessionsParams, ShutdownParams, StateData, StateParams,
-    ToolParams, ToolResult, TreeData, TreeParams, UiResponseData, UiResponseParams, UnfollowParams,
+    AnswerParams, AnySession, ApprovalsData, ApprovalsParams, AttachData, AttachParams,
+    AuditReport, ClaimParams, ConfigData, ConfigParams, DaemonData, DaemonParams, DenialsData,
+    DoctorData, DoctorParams, ExplainReport, FindData, FindParams, FollowData, FollowDataOf,
+    FollowParams, ForkData, ForkParams, ForwardData, ForwardParams, GcData, GcParams, HelloParams,
+    HostExplained, IsolatedData, IsolatedParams, KeysData, KeysParams, KillData, KillParams,
+    MetricsData, MetricsParams, ModelsData, ModelsParams, NetworkData, NoData, PinData, PinParams,
+    PingData, PingParams, PresetsData, PsData, PsParams, RemoteConfigureParams, RemoteData,
+    RemoteStatusParams, RestartData, RestartParams, SandboxAllow, SandboxAudit, SandboxData,
+    SandboxDenials, SandboxExplain, SandboxExplainHost, SandboxNetwork, SandboxParams,
+    SandboxPresets, SandboxRevoke, SandboxSet, SayData, SayParams, SessionDeleteData,
+    SessionDeleteParams, SessionNewParams, SessionSetData, SessionSetParams, SessionsData,
+    SessionsParams, ShutdownParams, StateData, StateDataOf, StateParams, ToolData, ToolParams,
+    ToolResult, TreeData, TreeParams, UiResponseData, UiResponseParams, UnfollowParams,
     VoiceConnectData, VoiceConnectParams, VoiceStartData, VoiceStartParams, VoiceStateParams,
-    VoiceToolCallParams, VoiceToolData, WorkerSaid, WorkspacesData, WorkspacesParams,
+    VoiceToolCallParams, VoiceToolData, WorkerSaid, WorkerSays, WorkspacesData, WorkspacesParams,
 };
 use crate::limits::{DOCTOR_TIMEOUT, GC_TIMEOUT, REPLY_TIMEOUT};
 use crate::output::{CancelData, CancelParams, StdinData, StdinParams};
@@ -31,6 +32,8 @@ use ReplyOrder::{Concurrent, InOrder};
 use schemars::{Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// A method of the client wire: its parameters, with what a client needs to call it.
@@ -77,6 +80,11 @@ const LOCAL_CLAIM: &str = "Only local clients may name themselves and claim sess
 pub struct MethodRow {
     /// Name on the wire.
     pub name: &'static str,
+    /// Value of the parameter `action` that selects this row among those of its name. The first row of a name also gets
+    /// the requests that no row takes.
+    pub action: Option<&'static str>,
+    /// Parameter that must be a text to select this row.
+    pub with: Option<&'static str>,
     /// Description, one or two sentences.
     pub about: &'static str,
     /// Schema of the parameters.
@@ -91,19 +99,72 @@ pub struct MethodRow {
     pub remote: RemoteAccess,
 }
 
-/// A method of the table [`METHODS`].
-pub trait ListedMethod: Method {
+/// A method of the table [`METHODS`], with what the daemon needs to serve it.
+pub trait ListedMethod: Method + 'static {
+    /// Type into which the daemon reads the parameters: the method itself, or a type that accepts more.
+    type Params: DeserializeOwned;
+    /// Data of a successful reply as the daemon writes it: `Reply`, or a type whose JSON is the same.
+    type Answer: Answer;
     /// The row of the method.
     const ROW: MethodRow;
 }
 
+/// Data of a successful reply as the daemon writes it: any type that can be written, or [`NoData`].
+pub trait Answer {
+    /// Type of the data.
+    type Data: Serialize;
+    /// Returns the data, or `None` if the reply has none.
+    fn data(self) -> Option<Self::Data>;
+}
+
+impl<T: Serialize> Answer for T {
+    type Data = T;
+
+    fn data(self) -> Option<T> {
+        Some(self)
+    }
+}
+
+impl Answer for NoData {
+    type Data = ();
+
+    fn data(self) -> Option<()> {
+        None
+    }
+}
+
+/// A program that serves all methods. [`served_by`] returns its handlers.
+pub trait MethodServer {
+    /// A method with its handler.
+    type Entry: Copy;
+}
+
+/// A program that serves the method `M`.
+pub trait ServesMethod<M: ListedMethod>: MethodServer {
+    /// The method with its handler.
+    const ENTRY: Self::Entry;
+}
+
+/// Expands to the type or expression in brackets, or to the usual one if the brackets are empty.
+macro_rules! given_or {
+    ([] $($usual:tt)+) => { $($usual)+ };
+    ([$($given:tt)+] $($usual:tt)+) => { $($given)+ };
+}
+
 /// Builds the table. The documentation of a row is the description of the method. A row has the parameters, the name,
-/// the reply, the order of replies and the access of remote clients. Then come the required parameters and a longer
-/// patience, if the method has them.
+/// the reply, the order of replies and the access of remote clients. Then come, if the method has them:
+///
+/// - `reads`: the type into which the daemon reads the parameters
+/// - `answers`: the type of the reply's data that the daemon writes
+/// - `action`: the value of `action` that selects this row, `with` a parameter that must be a text
+/// - `needs`: the required parameters
+/// - `within`: a longer patience
 macro_rules! methods {
     ($(
         $(#[doc = $about:literal])+
         $params:ty = $name:literal => $reply:ty, $order:ident, $remote:expr
+            $(, reads $read:ty)? $(, answers $answer:ty)?
+            $(, action $action:literal $(with $with:literal)?)?
             $(, needs [$($required:literal),+])? $(, within $patience:expr)?;
     )+) => {
         $(impl Method for $params {
@@ -113,8 +174,12 @@ macro_rules! methods {
         }
 
         impl ListedMethod for $params {
+            type Params = given_or!([$($read)?] $params);
+            type Answer = given_or!([$($answer)?] $reply);
             const ROW: MethodRow = MethodRow {
                 name: $name,
+                action: given_or!([$(Some($action))?] None),
+                with: given_or!([$($(Some($with))?)?] None),
                 about: concat!($($about),+).trim_ascii_start(),
                 params: SchemaGenerator::subschema_for::<$params>,
                 required: &[$($($required),+)?],
@@ -124,8 +189,17 @@ macro_rules! methods {
             };
         })+
 
-        /// Every method, in the order of docs/protocol.md.
+        /// Every method, in the order of docs/protocol.md. Rows of one name follow each other.
         pub const METHODS: &[MethodRow] = &[$(<$params as ListedMethod>::ROW),+];
+
+        /// Returns the handlers of all methods, in the order of [`METHODS`].
+        #[must_use]
+        pub const fn served_by<S>() -> [<S as MethodServer>::Entry; METHODS.len()]
+        where
+            S: MethodServer $(+ ServesMethod<$params>)+,
+        {
+            [$(<S as ServesMethod<$params>>::ENTRY),+]
+        }
     };
 }
 
@@ -149,7 +223,8 @@ methods! {
 
     /// Makes a session the active one.
     // Remote: the phone app offers a list of sessions.
-    ActivateParams = "activate_session" => ActivateData, Concurrent, All, needs ["sessionId"];
+    ActivateParams = "activate_session" => ActivateData,
+        Concurrent, All, reads AnySession, needs ["sessionId"];
 
     /// Returns the session that a reference or a directory means.
     // Remote: reads.
@@ -183,35 +258,51 @@ methods! {
 
     /// Returns the state of a session and its processes.
     // Remote: reads.
-    StateParams = "get_state" => StateData, Concurrent, All;
+    StateParams = "get_state" => StateData,
+        Concurrent, All, reads AnySession, answers StateDataOf<Box<RawValue>>;
 
     /// Shows and sets the permissions of a session's worker.
-    // Remote: `set` would let the token extend its own rights.
-    SandboxParams = "quack.sandbox" => SandboxData, Concurrent, Part;
+    // Remote: reads. The description is that of all actions.
+    SandboxParams = "quack.sandbox" => SandboxData, Concurrent, All, action "show";
+
+    /// Changes the policy of a session or of its workspace.
+    // Remote: would let the token extend its own rights.
+    SandboxSet = "quack.sandbox" => SandboxData, Concurrent, Never(LOCAL_POLICY), action "set";
+
+    /// Allows hosts.
+    // Remote: like `set`.
+    SandboxAllow = "quack.sandbox" => SandboxData, Concurrent, Never(LOCAL_POLICY), action "allow";
+
+    /// Takes back rules and grants.
+    // Remote: like `set`.
+    SandboxRevoke = "quack.sandbox" => SandboxData, Concurrent, Never(LOCAL_POLICY), action "revoke";
 
     /// Lists the denied operations of a session.
     // Remote: reads.
-    SandboxDenials = "quack.sandbox" => DenialsData, Concurrent, All;
+    SandboxDenials = "quack.sandbox" => DenialsData, Concurrent, All, action "denials";
 
     /// Lists the requests of commands for hosts.
     // Remote: reads.
-    SandboxNetwork = "quack.sandbox" => NetworkData, Concurrent, All;
+    SandboxNetwork = "quack.sandbox" => NetworkData, Concurrent, All, action "network";
 
     /// Lists the presets of hosts.
-    // Remote: reads; does not ask the tools of this machine.
-    SandboxPresets = "quack.sandbox" => PresetsData, Concurrent, All;
+    // Remote: reads; the tools of this machine are not asked.
+    SandboxPresets = "quack.sandbox" => PresetsData, Concurrent, All, action "presets";
 
     /// Explains the access of a session to a host.
     // Remote: reads.
-    SandboxExplainHost = "quack.sandbox" => HostExplained, Concurrent, All;
+    SandboxExplainHost = "quack.sandbox" => HostExplained,
+        Concurrent, All, action "explain" with "host";
 
-    /// Returns the worker's report on files that programs outside of the sandbox obey.
+    /// Returns the worker's report on files that other programs run or obey.
     // Remote: reads.
-    SandboxAudit = "quack.sandbox" => WorkerSaid<AuditReport>, Concurrent, All;
+    SandboxAudit = "quack.sandbox" => WorkerSaid<AuditReport>,
+        Concurrent, All, answers WorkerSays, action "audit";
 
-    /// Returns the worker's report on the confinement of a session, or of one path.
+    /// Returns the worker's report on the confinement of a session, or on one path.
     // Remote: reads.
-    SandboxExplain = "quack.sandbox" => WorkerSaid<ExplainReport>, Concurrent, All;
+    SandboxExplain = "quack.sandbox" => WorkerSaid<ExplainReport>,
+        Concurrent, All, answers WorkerSays, action "explain";
 
     /// Compares the private copy of an isolated session with its workspace, applies its changes, refreshes or discards it.
     // Remote: a comparison reads; applying writes files outside of the session.
@@ -224,7 +315,8 @@ methods! {
 
     /// Runs a tool and returns its text with additional facts.
     // Remote: like voice_tool_call.
-    ToolParams = "quack.tool" => ToolResult, Concurrent, All, needs ["tool"];
+    ToolParams = "quack.tool" => ToolResult,
+        Concurrent, All, answers ToolData, needs ["tool"];
 
     /// Cancels one call of this client.
     // Remote: ends a call of the same client.
@@ -236,7 +328,7 @@ methods! {
 
     /// Cancels the calls of a session and the turn of its Pi.
     // Remote: ends work of a session.
-    AbortParams = "abort" => AbortData, Concurrent, All;
+    AbortParams = "abort" => AbortData, Concurrent, All, reads AnySession;
 
     /// Sends a prompt to a session's voice client or Pi.
     // Remote: sends a prompt to a session.
@@ -261,7 +353,8 @@ methods! {
 
     /// Sends the events of a session to this client.
     // Remote: reads.
-    FollowParams = "follow" => FollowData, Concurrent, All;
+    FollowParams = "follow" => FollowData,
+        Concurrent, All, answers FollowDataOf<Box<RawValue>>;
 
     /// Stops sending events. The client is no longer a voice client.
     // Remote: affects only the client itself.
@@ -340,10 +433,52 @@ methods! {
 
     /// Returns the state of remote control.
     // Remote: a client that used the token does not get it back.
-    RemoteStatusParams = "remote_status" => RemoteData, Concurrent, Part;
+    RemoteStatusParams = "remote_status" => RemoteData,
+        Concurrent, Part, reads Map<String, Value>;
 
     /// Changes remote control.
     // Remote: only local clients change remote control.
     RemoteConfigureParams = "remote_configure" => RemoteData,
-        Concurrent, Never("Remote configuration is only available to local clients");
+        Concurrent, Never("Remote configuration is only available to local clients"),
+        reads Map<String, Value>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<M: ListedMethod + From<SandboxParams>>() {
+        let written = serde_json::to_value(M::from(SandboxParams::default())).unwrap();
+        assert_eq!(written["action"].as_str(), M::ROW.action);
+    }
+
+    #[test]
+    fn the_types_of_the_actions_write_the_action_that_selects_their_row() {
+        check::<SandboxSet>();
+        check::<SandboxAllow>();
+        check::<SandboxRevoke>();
+        check::<SandboxDenials>();
+        check::<SandboxNetwork>();
+        check::<SandboxPresets>();
+        check::<SandboxExplainHost>();
+        check::<SandboxAudit>();
+        check::<SandboxExplain>();
+    }
+
+    #[test]
+    fn rows_of_one_name_follow_each_other_and_differ_in_their_actions_only() {
+        let mut names: Vec<_> = METHODS.chunk_by(|a, b| a.name == b.name).collect();
+        names.sort_unstable_by_key(|rows| rows[0].name);
+        assert!(names.windows(2).all(|pair| pair[0][0].name != pair[1][0].name));
+
+        for rows in names.into_iter().filter(|rows| 1 < rows.len()) {
+            let mut generator = SchemaGenerator::default();
+            let params: Vec<_> = rows.iter().map(|row| (row.params)(&mut generator)).collect();
+            for (row, params_of_row) in rows.iter().zip(&params) {
+                assert!(row.action.is_some(), "{}", row.name);
+                assert_eq!(row.order, rows[0].order, "{}", row.name);
+                assert_eq!(*params_of_row, params[0], "{}", row.name);
+            }
+        }
+    }
 }
