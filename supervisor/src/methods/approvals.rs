@@ -23,10 +23,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 impl Serve<ApprovalsParams> for Caller {
-    async fn serve(
-        &self,
-        ApprovalsParams { watch, session_id }: ApprovalsParams,
-    ) -> Result<ApprovalsData, MethodError> {
+    async fn serve(&self, asked: ApprovalsParams) -> Result<ApprovalsData, MethodError> {
+        let ApprovalsParams { watch, session_id } = asked;
         let session = match own_reference(session_id.as_deref())? {
             Some(reference) => Some(SessionId(id_of(self, reference).await?)),
             None => None,
@@ -65,10 +63,8 @@ impl Serve<ApprovalsParams> for Caller {
 }
 
 impl Serve<AnswerParams> for Caller {
-    async fn serve(
-        &self,
-        AnswerParams { id, decision, scope }: AnswerParams,
-    ) -> Result<AnswerData, MethodError> {
+    async fn serve(&self, asked: AnswerParams) -> Result<AnswerData, MethodError> {
+        let AnswerParams { id, decision, scope } = asked;
         remote_limit(self)?;
         let answering = take(&id, self)?;
         let scope = scope.unwrap_or_else(|| narrowest(&answering, decision));

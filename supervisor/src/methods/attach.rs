@@ -2,8 +2,7 @@
 
 use super::directories::{look_up_noted, own_path};
 use super::find::id_of;
-use super::own_reference;
-use super::{Caller, Serve};
+use super::{Caller, Serve, own_reference};
 use crate::clock::now_text;
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
@@ -20,10 +19,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 impl Serve<AttachParams> for Caller {
-    async fn serve(
-        &self,
-        AttachParams { path, activate, safe_mode, own }: AttachParams,
-    ) -> Result<AttachData, MethodError> {
+    async fn serve(&self, asked: AttachParams) -> Result<AttachData, MethodError> {
+        let AttachParams { path, activate, safe_mode, own } = asked;
         let path = match path {
             None | Some(Value::Null) => self.services.daemon.started_in.clone(),
             Some(Value::String(path)) => PathBuf::from(path),

@@ -32,10 +32,8 @@ impl Serve<HelloParams> for Caller {
 }
 
 impl Serve<ClaimParams> for Caller {
-    async fn serve(
-        &self,
-        ClaimParams { path, safe_mode, keep_jobs, session_id, isolated }: ClaimParams,
-    ) -> Result<AttachData, MethodError> {
+    async fn serve(&self, asked: ClaimParams) -> Result<AttachData, MethodError> {
+        let ClaimParams { path, safe_mode, keep_jobs, session_id, isolated } = asked;
         let path = own_path(Some(&path))?.ok_or(MethodError::EmptyPath)?;
         // An agent in a subdirectory means the same workspace as its user there.
         let path = enclosing(self, path.clone()).await?.unwrap_or(path);

@@ -50,10 +50,8 @@ pub(super) async fn executable(services: &Services) -> ExecutableInfo {
 impl Serve<RestartParams> for Caller {
     /// Checks for running work and decides in one step, so that little work can start in between. Such work may finish,
     /// as with every stop.
-    async fn serve(
-        &self,
-        RestartParams { force, config_checked }: RestartParams,
-    ) -> Result<RestartData, MethodError> {
+    async fn serve(&self, asked: RestartParams) -> Result<RestartData, MethodError> {
+        let RestartParams { force, config_checked } = asked;
         // Without a service manager, a remote client could not start the daemon again.
         let is_local = self.client.transport == Transport::Socket;
         if !is_local && self.services.service_manager.name().is_none() {

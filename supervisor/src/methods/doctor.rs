@@ -35,10 +35,8 @@ const UNCONFINED_SHELL: &str = "keep files that your start files run out of work
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Serve<DoctorParams> for Caller {
-    async fn serve(
-        &self,
-        DoctorParams { refresh_environment }: DoctorParams,
-    ) -> Result<DoctorData, MethodError> {
+    async fn serve(&self, asked: DoctorParams) -> Result<DoctorData, MethodError> {
+        let DoctorParams { refresh_environment } = asked;
         let services = &self.services;
         if refresh_environment {
             services.sessions.children.login.refresh().await;

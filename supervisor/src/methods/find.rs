@@ -1,8 +1,7 @@
 //! `quack.find`: finds the session of a reference or directory, or the active one. Changes nothing.
 
 use super::directories::{look_up, own_path};
-use super::own_reference;
-use super::{Caller, Serve};
+use super::{Caller, Serve, own_reference};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose, RegistrySnapshot, TakeSnapshot};
 use quackd_protocol::SessionId;
@@ -10,10 +9,8 @@ use quackd_protocol::client::{FindData, FindParams};
 use std::path::PathBuf;
 
 impl Serve<FindParams> for Caller {
-    async fn serve(
-        &self,
-        FindParams { session_id, path, own }: FindParams,
-    ) -> Result<FindData, MethodError> {
+    async fn serve(&self, asked: FindParams) -> Result<FindData, MethodError> {
+        let FindParams { session_id, path, own } = asked;
         let reference = own_reference(session_id.as_deref())?;
         let directory = match own_path(path.as_deref())? {
             // A directory that is refused or does not exist has no session.

@@ -14,10 +14,8 @@ use std::time::Duration;
 const HISTORY_LIMIT: Duration = Duration::from_secs(2);
 
 impl Serve<FollowParams> for Caller {
-    async fn serve(
-        &self,
-        FollowParams { session_id, since_seq, epoch, answers }: FollowParams,
-    ) -> Result<FollowDataOf<Box<RawValue>>, MethodError> {
+    async fn serve(&self, asked: FollowParams) -> Result<FollowDataOf<Box<RawValue>>, MethodError> {
+        let FollowParams { session_id, since_seq, epoch, answers } = asked;
         // Must come before the first await: up to here requests run in the order of their arrival.
         let turn = self.client.next_follow_generation();
         let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };

@@ -2,8 +2,7 @@
 //! ports.
 
 use super::find::id_of;
-use super::own_reference;
-use super::{Caller, Serve};
+use super::{Caller, Serve, own_reference};
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::registry::{FindSession, Purpose, TakeSnapshot};

@@ -3,8 +3,7 @@
 
 use super::attach::SAVE_LIMIT;
 use super::find::{id_of, label};
-use super::own_reference;
-use super::{Caller, Serve};
+use super::{Caller, Serve, own_reference};
 use crate::children::isolate::IsolationError;
 use crate::children::{EvictionReason, Manage, ProcessKind, Request};
 use crate::errors::{CopyExcess, MethodError};

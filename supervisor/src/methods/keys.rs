@@ -7,10 +7,8 @@ use quackd_protocol::client::{KeysData, KeysParams};
 use quackd_protocol::environment::MAX_VALUE_BYTES;
 
 impl Serve<KeysParams> for Caller {
-    async fn serve(
-        &self,
-        KeysParams { variables, reload }: KeysParams,
-    ) -> Result<KeysData, MethodError> {
+    async fn serve(&self, asked: KeysParams) -> Result<KeysData, MethodError> {
+        let KeysParams { variables, reload } = asked;
         let is_known = |name: &str| provider_variables().flatten().any(|known| known == name);
         let is_good = |value: &str| value.len() <= MAX_VALUE_BYTES && !value.contains('\0');
         for (name, value) in &variables {

@@ -1,8 +1,7 @@
 //! `quack.kill`: kills the worker of a session for the user.
 
 use super::find::{id_of, label};
-use super::own_reference;
-use super::{Caller, Serve};
+use super::{Caller, Serve, own_reference};
 use crate::children::{Manage, ProcessKind, Request};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};

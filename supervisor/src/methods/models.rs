@@ -21,10 +21,8 @@ const LIST_LIMIT: Duration = Duration::from_secs(3);
 const MAX_SERVERS: usize = 8;
 
 impl Serve<ModelsParams> for Caller {
-    async fn serve(
-        &self,
-        ModelsParams { test, find }: ModelsParams,
-    ) -> Result<ModelsData, MethodError> {
+    async fn serve(&self, asked: ModelsParams) -> Result<ModelsData, MethodError> {
+        let ModelsParams { test, find } = asked;
         let models = &self.services.sessions.models;
         let catalog = models.catalog().await;
         let mut data = ModelsData {

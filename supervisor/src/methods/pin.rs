@@ -8,10 +8,8 @@ use crate::registry::{ChangeSession, FindSession, Purpose, SessionChange};
 use quackd_protocol::client::{PinData, PinParams};
 
 impl Serve<PinParams> for Caller {
-    async fn serve(
-        &self,
-        PinParams { session_id, pinned }: PinParams,
-    ) -> Result<PinData, MethodError> {
+    async fn serve(&self, asked: PinParams) -> Result<PinData, MethodError> {
+        let PinParams { session_id, pinned } = asked;
         let reference = named(session_id.as_deref(), None, self).await?;
         let find = FindSession { reference, purpose: Purpose::Look };
         let found = self.registry.send(find).await??.ok_or(MethodError::NoSession)?;

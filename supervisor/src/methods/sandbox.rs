@@ -89,11 +89,8 @@ impl Serve<SandboxRevoke> for Caller {
 }
 
 impl Serve<SandboxDenials> for Caller {
-    async fn serve(
-        &self,
-        SandboxDenials(asked): SandboxDenials,
-    ) -> Result<DenialsData, MethodError> {
-        let found = session(&asked, self).await?;
+    async fn serve(&self, asked: SandboxDenials) -> Result<DenialsData, MethodError> {
+        let found = session(&asked.0, self).await?;
         let label = label(self, &found.session_id).await?;
         let session = self.services.sessions.table.snapshot(&found.session_id);
         let denials = &session.worker.denials;
@@ -108,31 +105,22 @@ impl Serve<SandboxDenials> for Caller {
 }
 
 impl Serve<SandboxNetwork> for Caller {
-    async fn serve(
-        &self,
-        SandboxNetwork(asked): SandboxNetwork,
-    ) -> Result<NetworkData, MethodError> {
-        let (session, found) = session_and_policy(&asked, self).await?;
-        hosts::requests(&asked, session, found, self).await
+    async fn serve(&self, asked: SandboxNetwork) -> Result<NetworkData, MethodError> {
+        let (session, found) = session_and_policy(&asked.0, self).await?;
+        hosts::requests(&asked.0, session, found, self).await
     }
 }
 
 impl Serve<SandboxPresets> for Caller {
-    async fn serve(
-        &self,
-        SandboxPresets(asked): SandboxPresets,
-    ) -> Result<PresetsData, MethodError> {
-        presets::list(&asked, self).await
+    async fn serve(&self, asked: SandboxPresets) -> Result<PresetsData, MethodError> {
+        presets::list(&asked.0, self).await
     }
 }
 
 impl Serve<SandboxExplainHost> for Caller {
-    async fn serve(
-        &self,
-        SandboxExplainHost(asked): SandboxExplainHost,
-    ) -> Result<HostExplained, MethodError> {
-        let (session, found) = session_and_policy(&asked, self).await?;
-        let host = asked.host.as_deref().unwrap_or_default();
+    async fn serve(&self, asked: SandboxExplainHost) -> Result<HostExplained, MethodError> {
+        let (session, found) = session_and_policy(&asked.0, self).await?;
+        let host = asked.0.host.as_deref().unwrap_or_default();
         let snapshot = self.registry.send(TakeSnapshot).await?;
         let label = label(self, &session.session_id).await?;
         let (known, daemon) = (snapshot.presets(), &self.services.daemon);
@@ -154,16 +142,13 @@ impl Serve<SandboxAudit> for Caller {
 }
 
 impl Serve<SandboxExplain> for Caller {
-    async fn serve(
-        &self,
-        SandboxExplain(asked): SandboxExplain,
-    ) -> Result<WorkerSays, MethodError> {
-        let target = asked.target.as_deref().filter(|target| !target.is_empty());
+    async fn serve(&self, asked: SandboxExplain) -> Result<WorkerSays, MethodError> {
+        let target = asked.0.target.as_deref().filter(|target| !target.is_empty());
         if target.is_some_and(|target| MAX_TARGET_BYTES < target.len()) {
             return Err(MethodError::LongTarget);
         }
         let arguments = target.map_or_else(|| json!({}), |path| json!({ "path": path }));
-        let said = ask_worker(EXPLAIN, arguments.to_string(), &asked, self).await?;
+        let said = ask_worker(EXPLAIN, arguments.to_string(), &asked.0, self).await?;
         if target.is_some() {
             return Ok(said);
         }

@@ -12,10 +12,8 @@ use quackd_protocol::client::{SayData, SayParams};
 use serde_json::Value;
 
 impl Serve<SayParams> for Caller {
-    async fn serve(
-        &self,
-        SayParams { message, session_id, prefer_pi, cwd }: SayParams,
-    ) -> Result<SayData, MethodError> {
+    async fn serve(&self, asked: SayParams) -> Result<SayData, MethodError> {
+        let SayParams { message, session_id, prefer_pi, cwd } = asked;
         if !truthy(&message) {
             return Err(MethodError::NoMessage);
         }

@@ -40,10 +40,8 @@ impl Serve<WorkspacesParams> for Caller {
 }
 
 impl Serve<ActivateParams> for Caller {
-    async fn serve(
-        &self,
-        AnySession { session_id }: AnySession,
-    ) -> Result<ActivateData, MethodError> {
+    async fn serve(&self, asked: AnySession) -> Result<ActivateData, MethodError> {
+        let AnySession { session_id } = asked;
         // Upstream treats an absent reference like an unknown one.
         let reference = reference(&session_id).unwrap_or_default();
         let data = self.registry.send(Activate { reference }).timeout(SAVE_LIMIT).await??;
@@ -55,9 +53,8 @@ impl Serve<ActivateParams> for Caller {
 }
 
 impl Serve<SessionNewParams> for Caller {
-    async fn serve(
-        &self,
-        SessionNewParams {
+    async fn serve(&self, asked: SessionNewParams) -> Result<AttachData, MethodError> {
+        let SessionNewParams {
             path,
             name,
             activate,
@@ -67,8 +64,7 @@ impl Serve<SessionNewParams> for Caller {
             restrictions_of,
             conversation_id,
             isolated,
-        }: SessionNewParams,
-    ) -> Result<AttachData, MethodError> {
+        } = asked;
         let (engine, model) =
             (engine.map(known_engine).transpose()?, model.map(known_model).transpose()?);
         // A model costs money, and an engine runs with other rights.
@@ -248,10 +244,8 @@ fn usable_servers(servers: Vec<McpServer>) -> Result<Vec<McpServer>, MethodError
 }
 
 impl Serve<SessionSetParams> for Caller {
-    async fn serve(
-        &self,
-        SessionSetParams { session_id, engine, model, mcp_servers, agent_options }: SessionSetParams,
-    ) -> Result<SessionSetData, MethodError> {
+    async fn serve(&self, asked: SessionSetParams) -> Result<SessionSetData, MethodError> {
+        let SessionSetParams { session_id, engine, model, mcp_servers, agent_options } = asked;
         let mcp_servers = mcp_servers.map(usable_servers).transpose()?;
         if let Some(options) = &agent_options {
             options.check().map_err(MethodError::AgentOptions)?;
@@ -282,10 +276,8 @@ static FORKING: Semaphore = Semaphore::const_new(1);
 
 impl Serve<ForkParams> for Caller {
     /// Creates a session that continues the conversation of another one.
-    async fn serve(
-        &self,
-        ForkParams { session_id, entry_id, name, activate }: ForkParams,
-    ) -> Result<ForkData, MethodError> {
+    async fn serve(&self, asked: ForkParams) -> Result<ForkData, MethodError> {
+        let ForkParams { session_id, entry_id, name, activate } = asked;
         let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
         let found = self.registry.send(find).await??.ok_or(MethodError::NoSession)?;
         if found.isolated.is_some() {
@@ -369,10 +361,8 @@ async fn copy_options(
 }
 
 impl Serve<SessionDeleteParams> for Caller {
-    async fn serve(
-        &self,
-        SessionDeleteParams { session_id, force }: SessionDeleteParams,
-    ) -> Result<SessionDeleteData, MethodError> {
+    async fn serve(&self, asked: SessionDeleteParams) -> Result<SessionDeleteData, MethodError> {
+        let SessionDeleteParams { session_id, force } = asked;
         let reference = reference(&session_id).ok_or(MethodError::NoReference)?;
         let reference = id_of(self, reference).await?;
         let label = label(self, &SessionId(reference.clone())).await?;

@@ -8,10 +8,8 @@ use crate::wire::{reference, truthy};
 use quackd_protocol::client::{SessionsData, SessionsParams};
 
 impl Serve<SessionsParams> for Caller {
-    async fn serve(
-        &self,
-        SessionsParams { all, workspace_id }: SessionsParams,
-    ) -> Result<SessionsData, MethodError> {
+    async fn serve(&self, asked: SessionsParams) -> Result<SessionsData, MethodError> {
+        let SessionsParams { all, workspace_id } = asked;
         let selection = if truthy(&all) {
             Selection::All
         } else {

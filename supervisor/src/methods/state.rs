@@ -16,10 +16,8 @@ use serde_json::value::RawValue;
 use std::time::Instant;
 
 impl Serve<StateParams> for Caller {
-    async fn serve(
-        &self,
-        AnySession { session_id }: AnySession,
-    ) -> Result<StateDataOf<Box<RawValue>>, MethodError> {
+    async fn serve(&self, asked: AnySession) -> Result<StateDataOf<Box<RawValue>>, MethodError> {
+        let AnySession { session_id } = asked;
         let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
         let found = self.registry.send(find).await??.ok_or(MethodError::NoSession)?;
         ask_agent(self, &found.session_id).await;

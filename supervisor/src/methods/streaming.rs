@@ -123,20 +123,16 @@ impl Drop for NamedCall<'_> {
 }
 
 impl Serve<CancelParams> for Caller {
-    async fn serve(
-        &self,
-        CancelParams { call_id }: CancelParams,
-    ) -> Result<CancelData, MethodError> {
+    async fn serve(&self, asked: CancelParams) -> Result<CancelData, MethodError> {
+        let CancelParams { call_id } = asked;
         Ok(CancelData { found: self.client.named_calls.cancel(&call_id) })
     }
 }
 
 impl Serve<StdinParams> for Caller {
     /// `quack.stdin`. The reply comes when the command can take the next piece.
-    async fn serve(
-        &self,
-        StdinParams { call_id, bytes, end }: StdinParams,
-    ) -> Result<StdinData, MethodError> {
+    async fn serve(&self, asked: StdinParams) -> Result<StdinData, MethodError> {
+        let StdinParams { call_id, bytes, end } = asked;
         let piece = InputPiece { bytes, end };
         if !piece.is_sound() {
             return Err(MethodError::InputPiece(MAX_PIECE_BYTES));

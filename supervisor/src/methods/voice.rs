@@ -13,10 +13,8 @@ use quackd_protocol::client::{
 use serde_json::Value;
 
 impl Serve<VoiceConnectParams> for Caller {
-    async fn serve(
-        &self,
-        VoiceConnectParams { client_type, takeover, .. }: VoiceConnectParams,
-    ) -> Result<VoiceConnectData, MethodError> {
+    async fn serve(&self, asked: VoiceConnectParams) -> Result<VoiceConnectData, MethodError> {
+        let VoiceConnectParams { client_type, takeover, .. } = asked;
         let kind =
             if truthy(&client_type) { js_string(&client_type) } else { LOCAL_APP.to_owned() };
         let voice = &self.services.voice;
@@ -28,10 +26,8 @@ impl Serve<VoiceConnectParams> for Caller {
 }
 
 impl Serve<VoiceStartParams> for Caller {
-    async fn serve(
-        &self,
-        VoiceStartParams { session_id }: VoiceStartParams,
-    ) -> Result<VoiceStartData, MethodError> {
+    async fn serve(&self, asked: VoiceStartParams) -> Result<VoiceStartData, MethodError> {
+        let VoiceStartParams { session_id } = asked;
         let found = session(self, reference(&session_id)).await?;
         let session = found.ok_or(MethodError::NoSessionForVoiceStart)?;
         Ok(self.services.voice.start(session, self.client.transport))
@@ -40,10 +36,8 @@ impl Serve<VoiceStartParams> for Caller {
 
 impl Serve<VoiceStateParams> for Caller {
     /// The reply has no data.
-    async fn serve(
-        &self,
-        VoiceStateParams { state, session_id }: VoiceStateParams,
-    ) -> Result<NoData, MethodError> {
+    async fn serve(&self, asked: VoiceStateParams) -> Result<NoData, MethodError> {
+        let VoiceStateParams { state, session_id } = asked;
         let (voice, client) = (&self.services.voice, &self.client.id);
         let bound = voice.bound(client).ok_or(MethodError::NoVoiceClient)?;
         let state = known(&state)?;
