@@ -378,7 +378,7 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
             assert_eq!((code, &reply["ok"], &reply["error"]), expected, "{method}");
         }
     }
-    // The parameters of an action are read before it is refused.
+    // The daemon reads the parameters of an action before it refuses the action.
     let wrong = phone.reply("quack.sandbox", json!({"action": "set", "rules": 5}));
     let text = wrong["error"].as_str().unwrap();
     assert!(text.starts_with("Invalid parameters for quack.sandbox: invalid type"), "{wrong}");

@@ -17,7 +17,7 @@ fn find(name: &str) -> Option<&'static Entry> {
     METHODS.iter().find(|method| method.row.name == name)
 }
 
-/// Returns the row of the request's action. The first row of a name gets what no row takes.
+/// Returns the row of the request's action. The first row of a name gets the requests that no row takes.
 fn chosen(first: &'static Entry, request: &ParsedRequest) -> &'static Entry {
     if first.row.action.is_none() {
         return first;

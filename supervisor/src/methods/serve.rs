@@ -63,7 +63,7 @@ where
     let params = request.params();
     let params = params.map_err(|why| MethodError::Params { method: M::NAME, why })?;
 
-    // An action is refused only here, after its parameters were read.
+    // Dispatch checked the first row of the name only. The row of an action is checked after its parameters are read.
     check_access(&M::ROW, caller.client.transport)?;
     <Caller as Serve<M>>::serve(caller, params).await
 }
