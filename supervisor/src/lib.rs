@@ -50,6 +50,5 @@ mod workspaces;
 pub use daemon_info::ConfigFile;
 pub use errors::start::StartError;
 pub use health::next_daemon::{check_config_blocking, check_new_config_blocking, read_config};
-pub use methods::wire as client_wire;
 pub use obeyed::held_config_blocking;
 pub use service::daemon::{DaemonOptions, Ended, run};

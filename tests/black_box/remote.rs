@@ -334,6 +334,9 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
     let id = phone.id.clone();
     wire.request("attach", json!({"path": repo.path(), "safeMode": true}));
     let set = json!({"sessionId": session.id, "action": "set", "profile": "full-access"});
+    let allow = json!({"sessionId": session.id, "action": "allow", "rules": ["a.example"]});
+    let revoke = json!({"sessionId": session.id, "action": "revoke", "rules": ["a.example"]});
+    let policy = "Only local clients may change what a session may do";
     let claims = "Only local clients may name themselves and claim sessions";
     let choices = "Only local clients may choose the agent and its model";
     let unsafe_again = json!({"path": repo.path(), "safeMode": false});
@@ -342,8 +345,10 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
         ("quack.config", json!({}), "Only local clients are shown the configuration"),
         ("quack.hello", json!({"name": "x"}), claims),
         ("quack.claim", json!({"path": repo.path()}), claims),
-        ("quack.sandbox", set, "Only local clients may change what a session may do"),
-        ("attach", unsafe_again, "Only local clients may change what a session may do"),
+        ("quack.sandbox", set, policy),
+        ("quack.sandbox", allow, policy),
+        ("quack.sandbox", revoke, policy),
+        ("attach", unsafe_again, policy),
         ("quack.gc", json!({"olderThanS": 1}), "Only local clients may delete files"),
         ("quack.session_new", json!({"engine": "pi"}), choices),
         ("quack.session_new", json!({"model": "a/b"}), choices),
@@ -373,6 +378,10 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
             assert_eq!((code, &reply["ok"], &reply["error"]), expected, "{method}");
         }
     }
+    // The daemon reads the parameters of an action before it refuses the action.
+    let wrong = phone.reply("quack.sandbox", json!({"action": "set", "rules": 5}));
+    let text = wrong["error"].as_str().unwrap();
+    assert!(text.starts_with("Invalid parameters for quack.sandbox: invalid type"), "{wrong}");
     // Read-only methods succeed, and nothing has changed.
     for (method, params) in [
         ("quack.sandbox", json!({"sessionId": session.id})),

@@ -103,7 +103,7 @@ fn camel(verb: &str) -> String {
 fn recipes(tree: &Tree) -> Vec<Recipe> {
     let owned = |name: &str| name.to_owned();
     let args = tree.get("crates/cli/src/args.rs").map_or("", String::as_str);
-    let (methods, _) = quackd_supervisor::client_wire().names();
+    let (methods, _) = quackd_schema::names();
     vec![
         Recipe {
             title: "A tool",
@@ -198,7 +198,7 @@ mod tests {
             ("crates/protocol/src/client/methods.rs", "\"quack.ps\""),
         ]);
         assert_eq!(named_as_text(&broken, &["ping", "quack.ps"]), ["a/src/lib.rs names quack.ps"]);
-        let (methods, _) = quackd_supervisor::client_wire().names();
+        let (methods, _) = quackd_schema::names();
         assert_eq!(named_as_text(&read_tree().unwrap(), &methods), NOTHING);
     }
 }

@@ -56,7 +56,10 @@ pub use lifecycle::{
     PinData, PinParams, ProcessState, SessionStatus, SpecInfo, StatusInfo, TreeChild, TreeData,
     TreeWorker,
 };
-pub use methods::{METHODS, Method, MethodRow};
+pub use methods::{
+    Answer, LOCAL_AGENT_CHOICE, LOCAL_POLICY, ListedMethod, METHODS, Method, MethodRow,
+    MethodServer, RemoteAccess, ReplyOrder, ServesMethod, served_by,
+};
 pub use models::{ChosenModel, ModelTest, ModelsData, ModelsParams};
 pub use network::{
     ForwardData, ForwardInfo, ForwardParams, HostExplained, HostTotals, HostVerdict, NetworkData,
@@ -75,10 +78,10 @@ pub use session_admin::{
     WorkspacesData,
 };
 pub use small_params::{
-    AbortParams, ActivateParams, ConfigParams, DaemonParams, KillParams, MetricsParams, NoData,
-    PingParams, PsParams, SandboxAudit, SandboxDenials, SandboxExplain, SandboxExplainHost,
-    SandboxNetwork, SandboxPresets, SessionParams, ShutdownParams, StateParams, TreeParams,
-    UnfollowParams, WorkspacesParams,
+    AbortParams, ActivateParams, AnySession, ConfigParams, DaemonParams, KillParams, MetricsParams,
+    NoData, PingParams, PsParams, SandboxAllow, SandboxAudit, SandboxDenials, SandboxExplain,
+    SandboxExplainHost, SandboxNetwork, SandboxPresets, SandboxRevoke, SandboxSet, SessionParams,
+    ShutdownParams, StateParams, TreeParams, UnfollowParams, WorkspacesParams,
 };
 pub use tool_params::ToolParams;
 pub use voice::{

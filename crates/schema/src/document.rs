@@ -1,10 +1,10 @@
 //! Builds one document from the tables, with all definitions in its `$defs`, and parts of it.
 
 use super::events::{EventAudience, EventSchema, events};
-use super::methods::MethodSchema;
+use super::methods::{MethodSchema, methods};
 use super::pi;
 use super::shape::{never_null, object};
-use quackd_protocol::client::{CLIENT_PROTOCOL, ErrorCode};
+use quackd_protocol::client::{CLIENT_PROTOCOL, ErrorCode, MethodRow};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -23,7 +23,10 @@ fn generator_of_params() -> SchemaGenerator {
     SchemaSettings::draft2020_12().for_deserialize().into_generator()
 }
 
-pub(super) fn whole(methods: &[MethodSchema]) -> Value {
+/// Returns the whole client wire: a schema of any line, with all named definitions in `$defs`. There `Methods` has
+/// `params` and `data` of each method, and `Events` has the line of each event.
+#[must_use]
+pub fn document() -> Value {
     json!({
         "$schema": DRAFT,
         "title": format!("quackd, client wire, protocol {CLIENT_PROTOCOL}"),
@@ -33,19 +36,22 @@ pub(super) fn whole(methods: &[MethodSchema]) -> Value {
             {"$ref": format!("{DEFS}Reply")},
             {"$ref": format!("{DEFS}Event")},
         ],
-        "$defs": defs(methods),
+        "$defs": defs(),
     })
 }
 
 /// Returns one definition as a separate document.
-pub(super) fn part(name: &str, methods: &[MethodSchema]) -> Option<Value> {
-    let defs = defs(methods);
+pub(super) fn part(name: &str) -> Option<Value> {
+    let defs = defs();
     let schema = defs.get(name)?.clone();
     Some(complete(name, schema, &defs))
 }
 
-pub(super) fn named(name: &str, methods: &[MethodSchema]) -> Option<Value> {
-    let defs = defs(methods);
+/// Returns the complete schema of one method, event or type. A method's schema is an object with `params` and `data`,
+/// an event's has `event`. A name may be both. `None` if there is no such name.
+#[must_use]
+pub fn named(name: &str) -> Option<Value> {
+    let defs = defs();
     let under = |list: &str| defs.get(list)?.get("properties")?.get(name).cloned();
     let (method, event) = (under("Methods"), under("Events"));
     if method.is_none() && event.is_none() {
@@ -61,20 +67,16 @@ pub(super) fn named(name: &str, methods: &[MethodSchema]) -> Option<Value> {
     Some(complete(name, schema.into(), &defs))
 }
 
-impl MethodSchema {
-    /// Returns the names of the parameters in alphabetical order.
-    #[must_use]
-    pub fn parameters(&self) -> Vec<String> {
-        let Some(params) = self.params else { return Vec::new() };
-        let mut generator = generator_of_params();
-        let schema = params(&mut generator);
-        let definition = schema.get("$ref").and_then(Value::as_str);
-        let definition = definition.and_then(|name| name.strip_prefix(DEFS));
-        let schema =
-            definition.and_then(|name| generator.definitions().get(name)).unwrap_or(&schema);
-        let properties = schema.get("properties").and_then(Value::as_object);
-        properties.into_iter().flat_map(Map::keys).cloned().collect()
-    }
+/// Returns the names of a method's parameters in alphabetical order.
+#[must_use]
+pub fn parameters(method: &MethodRow) -> Vec<String> {
+    let mut generator = generator_of_params();
+    let schema = (method.params)(&mut generator).to_value();
+    let definition = schema.get("$ref").and_then(Value::as_str);
+    let definition = definition.and_then(|name| name.strip_prefix(DEFS));
+    let schema = definition.and_then(|name| generator.definitions().get(name)).unwrap_or(&schema);
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.into_iter().flat_map(Map::keys).cloned().collect()
 }
 
 /// Returns a schema with the definitions that it needs, and no others.
@@ -113,14 +115,14 @@ fn reach(schema: &Value, defs: &Map<String, Value>, found: &mut BTreeSet<String>
 }
 
 /// Returns all named definitions.
-fn defs(table: &[MethodSchema]) -> Map<String, Value> {
+fn defs() -> Map<String, Value> {
     let (mut reading, mut writing) = (generator_of_params(), generator_of_data());
     let mut requests = Vec::new();
-    let mut methods = Map::new();
-    for method in table {
-        let params = params(method, &mut reading);
-        requests.push(request(method, &params));
-        methods.insert(method.name.to_owned(), entry(method, params, &mut writing));
+    let mut entries = Map::new();
+    for method in methods() {
+        let params = params(method.row, &mut reading);
+        requests.push(request(method.row, &params));
+        entries.insert(method.row.name.to_owned(), entry(&method, params, &mut writing));
     }
     let events = events(&mut writing);
     let mut defs: Map<String, Value> = writing.take_definitions(true);
@@ -136,7 +138,7 @@ fn defs(table: &[MethodSchema]) -> Map<String, Value> {
     );
     defs.insert(
         "Methods".to_owned(),
-        listed("Every method with its parameters and data.", methods),
+        listed("Every method with its parameters and data.", entries),
     );
     defs.extend(replies());
     add_events(&mut defs, events);
@@ -144,10 +146,8 @@ fn defs(table: &[MethodSchema]) -> Map<String, Value> {
     defs
 }
 
-/// Returns the parameters of a method, or an empty object if it takes none.
-fn params(method: &MethodSchema, generator: &mut SchemaGenerator) -> Value {
-    let Some(make) = method.params else { return json!({"type": "object"}) };
-    let schema = make(generator);
+fn params(method: &MethodRow, generator: &mut SchemaGenerator) -> Value {
+    let schema = (method.params)(generator).to_value();
     if method.required.is_empty() {
         return schema;
     }
@@ -155,18 +155,17 @@ fn params(method: &MethodSchema, generator: &mut SchemaGenerator) -> Value {
 }
 
 fn entry(method: &MethodSchema, params: Value, generator: &mut SchemaGenerator) -> Value {
-    // `false`: the data is always absent.
-    let data = method.data.map_or(Value::Bool(false), |make| make(generator));
+    let data = method.data(generator);
     let required = if data.is_boolean() { json!(["params"]) } else { json!(["params", "data"]) };
     json!({
-        "description": method.about,
+        "description": method.row.about,
         "type": "object",
         "properties": {"params": params, "data": data},
         "required": required,
     })
 }
 
-fn request(method: &MethodSchema, params: &Value) -> Value {
+fn request(method: &MethodRow, params: &Value) -> Value {
     let required =
         if method.required.is_empty() { json!(["method"]) } else { json!(["method", "params"]) };
     json!({

@@ -1,28 +1,35 @@
-//! The part of a method that its schema shows. The supervisor has the table of methods, because a row also names the
-//! handler.
+//! The methods as their schemas show them: one for each name in the table of `quackd_protocol`.
 
-use schemars::{JsonSchema, SchemaGenerator};
-use serde_json::Value;
+use quackd_protocol::client::{METHODS, MethodRow};
+use schemars::SchemaGenerator;
+use serde_json::{Value, json};
 
-/// Makes the schema of a type.
-pub type Shape = fn(&mut SchemaGenerator) -> Value;
-
-/// Returns the schema of a type, as a reference to its definition if it has a name.
-pub fn shape_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
-    generator.subschema_for::<T>().to_value()
+/// One method. Its rows have the same parameters, and differ in the data of their replies.
+pub(super) struct MethodSchema {
+    /// The first row, with the description.
+    pub(super) row: &'static MethodRow,
+    rows: &'static [MethodRow],
 }
 
-/// One method.
-#[derive(Debug, Clone, Copy)]
-pub struct MethodSchema {
-    /// Name on the wire.
-    pub name: &'static str,
-    /// Description, one or two sentences.
-    pub about: &'static str,
-    /// Schema of the parameters, or `None` without parameters.
-    pub params: Option<Shape>,
-    /// Required parameters.
-    pub required: &'static [&'static str],
-    /// Schema of a successful reply's data, or `None` without data.
-    pub data: Option<Shape>,
+/// Returns every method, in the order of the documentation.
+pub(super) fn methods() -> impl Iterator<Item = MethodSchema> {
+    let names = METHODS.chunk_by(|a, b| a.name == b.name);
+    names.filter_map(|rows| Some(MethodSchema { row: rows.first()?, rows }))
+}
+
+impl MethodSchema {
+    /// Returns the schema of a successful reply's data. `false`: the data is always absent.
+    pub(super) fn data(&self, generator: &mut SchemaGenerator) -> Value {
+        let mut all: Vec<Value> = Vec::new();
+        for row in self.rows {
+            let one = (row.reply)(generator).to_value();
+            if !all.contains(&one) {
+                all.push(one);
+            }
+        }
+        match all.as_slice() {
+            [one] => one.clone(),
+            several => json!({ "anyOf": several }),
+        }
+    }
 }

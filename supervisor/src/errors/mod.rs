@@ -17,7 +17,7 @@ use quackd_home::WorkspaceError;
 use quackd_policy::PolicyError;
 use quackd_protocol::agent_options::AgentOptionsError;
 use quackd_protocol::approval::RecentApproval;
-use quackd_protocol::client::{ErrorCode, VoiceState};
+use quackd_protocol::client::{ErrorCode, SayData, VoiceState};
 use quackd_protocol::foreign_text::NameError;
 use quackd_protocol::limits::{MAX_CLIENT_CLAIMS, MIN_REMOTE_TOKEN_BYTES};
 use quackd_protocol::mcp::{MAX_MCP_SERVERS, McpServerError};
@@ -178,24 +178,13 @@ pub(crate) enum MethodError {
     ReadOnly(String),
     #[error("No random numbers: {0}")]
     NoRandom(std::io::Error),
-    #[error("Remote configuration is only available to local clients")]
-    LocalOnly,
-    #[error("Only local clients are shown the configuration")]
-    LocalConfig,
-    #[error("Only local clients may change what a session may do")]
-    LocalPolicy,
-    #[error("Only local clients may name themselves and claim sessions")]
-    LocalClaim,
-    #[error("Only local clients may send commands to the agent")]
-    LocalAgent,
-    #[error("Only local clients may give keys to the daemon")]
-    LocalKeys,
+    /// The row of a method has the text.
+    #[error("{0}")]
+    LocalOnly(&'static str),
     #[error(
         "{0} is no variable of a model provider, or its value is longer than {1} bytes or has a NUL"
     )]
     BadKey(String, usize),
-    #[error("Only local clients may choose the agent and its model")]
-    LocalAgentChoice,
     #[error("Another conversation is being copied; try again")]
     ForkBusy,
     #[error("engine must be native, pi or auto")]
@@ -224,8 +213,9 @@ pub(crate) enum MethodError {
     NoCommand,
     #[error("{text}")]
     Refused { text: String, code: Option<ErrorCode> },
-    #[error("Only local clients may stop the daemon")]
-    LocalStop,
+    /// The agent refused a prompt. Unlike other error replies, that of `say` contains the session.
+    #[error("{}", error.as_deref().unwrap_or_default())]
+    Say { error: Option<String>, code: Option<ErrorCode>, data: Box<SayData> },
     #[error("Only local clients may delete files")]
     LocalGc,
     #[error(
@@ -286,7 +276,7 @@ impl MethodError {
     /// Code of the reply, if a client can act on the error.
     pub(crate) fn code(&self) -> Option<ErrorCode> {
         match self {
-            Self::Refused { code, .. } => *code,
+            Self::Refused { code, .. } | Self::Say { code, .. } => *code,
             Self::SessionNotFound(_) => Some(ErrorCode::SessionNotFound),
             Self::Agent(AgentError::TooMany | AgentError::TooManyAgents { .. })
             | Self::FilesInUse(_)

@@ -1,9 +1,9 @@
 //! `quack.agent`: passes a command of Pi's protocol to the session's agent. Also runs the tool calls of quackd's own
 //! agent, as if a client had made them.
 
-use super::Caller;
 use super::tool;
 use super::tool_parameters::beneath;
+use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::events::client_registry::{Client, Transport};
 use crate::registry::{FindSession, Purpose, Registry};
@@ -45,31 +45,33 @@ struct Prompted {
     disposition: &'static str,
 }
 
-pub(super) async fn agent(asked: AgentParams, caller: &Caller) -> Result<AgentData, MethodError> {
-    let AgentParams { session_id, command } = asked;
-    let (name, fields) = parse(command)?;
-    let find = FindSession { reference: reference(&session_id), purpose: Purpose::Use };
-    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
-    check_name_in(&name, &fields)?;
-    let command = command_of(name, fields, &found.workspace_path)?;
-    caller.services.interrupted.resumed(&found.session_id);
-    let handle = found.handle.clone();
-    let (session_id, session_name) = (found.session_id.clone(), found.session_name.clone());
-    let is_prompt = command.name() == "prompt";
-    caller.services.sessions.refresh_models(&session_id).await;
-    let done = handle.send(SendCommand { command, found }).await??;
-    if !done.success {
-        let text = done.error.unwrap_or_else(|| "The agent refused the command".to_owned());
-        return Err(MethodError::Refused { text, code: done.code });
+impl Serve<AgentParams> for Caller {
+    async fn serve(&self, asked: AgentParams) -> Result<AgentData, MethodError> {
+        let AgentParams { session_id, command } = asked;
+        let (name, fields) = parse(command)?;
+        let find = FindSession { reference: reference(&session_id), purpose: Purpose::Use };
+        let found = self.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+        check_name_in(&name, &fields)?;
+        let command = command_of(name, fields, &found.workspace_path)?;
+        self.services.interrupted.resumed(&found.session_id);
+        let handle = found.handle.clone();
+        let (session_id, session_name) = (found.session_id.clone(), found.session_name.clone());
+        let is_prompt = command.name() == "prompt";
+        self.services.sessions.refresh_models(&session_id).await;
+        let done = handle.send(SendCommand { command, found }).await??;
+        if !done.success {
+            let text = done.error.unwrap_or_else(|| "The agent refused the command".to_owned());
+            return Err(MethodError::Refused { text, code: done.code });
+        }
+        let data = if is_prompt {
+            let turn = SayData { session_id, session_name, seq: done.seq, turn: done.turn };
+            let disposition = if done.is_queued { "queued" } else { "started" };
+            to_raw_value(&Prompted { turn, disposition }).ok()
+        } else {
+            done.data
+        };
+        Ok(AgentData { data })
     }
-    let data = if is_prompt {
-        let turn = SayData { session_id, session_name, seq: done.seq, turn: done.turn };
-        let disposition = if done.is_queued { "queued" } else { "started" };
-        to_raw_value(&Prompted { turn, disposition }).ok()
-    } else {
-        done.data
-    };
-    Ok(AgentData { data })
 }
 
 /// Reads a command: an object with `type`. Its `id` is dropped, because the daemon gives each command its own.

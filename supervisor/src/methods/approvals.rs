@@ -4,7 +4,7 @@
 use super::attach::SAVE_LIMIT;
 use super::directories::note_held;
 use super::find::{id_of, label};
-use super::{Caller, own_reference};
+use super::{Caller, Serve, own_reference};
 use crate::approvals::{Answering, NoAnswer, Subject};
 use crate::errors::MethodError;
 use crate::events::answerers::Answerer;
@@ -22,56 +22,54 @@ use serde_json::Value;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// `quack.approvals`.
-pub(super) async fn approvals(
-    ApprovalsParams { watch, session_id }: ApprovalsParams,
-    caller: &Caller,
-) -> Result<ApprovalsData, MethodError> {
-    let session = match own_reference(session_id.as_deref())? {
-        Some(reference) => Some(SessionId(id_of(caller, reference).await?)),
-        None => None,
-    };
-    let services = &caller.services.sessions;
-    match watch {
-        Some(true) if caller.client.outbox.is_none() => return Err(MethodError::NoStream),
-        Some(true) => {
-            // A remote client that may not answer gets no questions.
-            remote_limit(caller)?;
-            caller.client.watched.keep(services.events.answerers.add(session.clone()));
+impl Serve<ApprovalsParams> for Caller {
+    async fn serve(&self, asked: ApprovalsParams) -> Result<ApprovalsData, MethodError> {
+        let ApprovalsParams { watch, session_id } = asked;
+        let session = match own_reference(session_id.as_deref())? {
+            Some(reference) => Some(SessionId(id_of(self, reference).await?)),
+            None => None,
+        };
+        let services = &self.services.sessions;
+        match watch {
+            Some(true) if self.client.outbox.is_none() => return Err(MethodError::NoStream),
+            Some(true) => {
+                // A remote client that may not answer gets no questions.
+                remote_limit(self)?;
+                self.client.watched.keep(services.events.answerers.add(session.clone()));
+            }
+            Some(false) => self.client.watched.end(session.as_ref()),
+            None => {}
         }
-        Some(false) => caller.client.watched.end(session.as_ref()),
-        None => {}
-    }
-    let is_meant = |id: &SessionId| session.as_ref().is_none_or(|session| session == id);
-    let now = Instant::now();
-    let mut pending = services.approvals.with_pending(|open| {
-        let of = open.iter().filter(|open| is_meant(&open.subject.session));
-        let row = of.map(|open| PendingApproval {
-            session_id: open.subject.session.clone(),
-            label: String::new(),
-            at: open.with.at.clone(),
-            left_ms: crate::clock::ms(open.until.saturating_duration_since(now)),
-            request: open.with.request.clone(),
+        let is_meant = |id: &SessionId| session.as_ref().is_none_or(|session| session == id);
+        let now = Instant::now();
+        let mut pending = services.approvals.with_pending(|open| {
+            let of = open.iter().filter(|open| is_meant(&open.subject.session));
+            let row = of.map(|open| PendingApproval {
+                session_id: open.subject.session.clone(),
+                label: String::new(),
+                at: open.with.at.clone(),
+                left_ms: crate::clock::ms(open.until.saturating_duration_since(now)),
+                request: open.with.request.clone(),
+            });
+            row.collect::<Vec<_>>()
         });
-        row.collect::<Vec<_>>()
-    });
-    for row in &mut pending {
-        row.label = label(caller, &row.session_id).await?;
+        for row in &mut pending {
+            row.label = label(self, &row.session_id).await?;
+        }
+        let mut recent = services.approvals.recent();
+        recent.retain(|record| is_meant(&record.session_id));
+        Ok(ApprovalsData { pending, recent })
     }
-    let mut recent = services.approvals.recent();
-    recent.retain(|record| is_meant(&record.session_id));
-    Ok(ApprovalsData { pending, recent })
 }
 
-/// `quack.answer`.
-pub(super) async fn answer(
-    AnswerParams { id, decision, scope }: AnswerParams,
-    caller: &Caller,
-) -> Result<AnswerData, MethodError> {
-    remote_limit(caller)?;
-    let answering = take(&id, caller)?;
-    let scope = scope.unwrap_or_else(|| narrowest(&answering, decision));
-    finish(answering, decision, scope, caller).await
+impl Serve<AnswerParams> for Caller {
+    async fn serve(&self, asked: AnswerParams) -> Result<AnswerData, MethodError> {
+        let AnswerParams { id, decision, scope } = asked;
+        remote_limit(self)?;
+        let answering = take(&id, self)?;
+        let scope = scope.unwrap_or_else(|| narrowest(&answering, decision));
+        finish(answering, decision, scope, self).await
+    }
 }
 
 /// `extension_ui_response` for a question about a permission.

@@ -1,9 +1,8 @@
 //! `attach`: finds or creates the session of a directory, and activates it by default.
 
-use super::Caller;
 use super::directories::{look_up_noted, own_path};
 use super::find::id_of;
-use super::own_reference;
+use super::{Caller, Serve, own_reference};
 use crate::clock::now_text;
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
@@ -14,40 +13,41 @@ use crate::session::messages::TellSession;
 use crate::voice::VoiceSession;
 use quackd_config::PiStart;
 use quackd_protocol::SessionId;
-use quackd_protocol::client::{AttachData, AttachParams};
+use quackd_protocol::client::{AttachData, AttachParams, LOCAL_POLICY};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(super) async fn attach(
-    AttachParams { path, activate, safe_mode, own }: AttachParams,
-    caller: &Caller,
-) -> Result<AttachData, MethodError> {
-    let path = match path {
-        None | Some(Value::Null) => caller.services.daemon.started_in.clone(),
-        Some(Value::String(path)) => PathBuf::from(path),
-        Some(_) => return Err(MethodError::PathNotText),
-    };
-    // Remote clients must not disable the safe mode of a session.
-    if safe_mode == Some(false) && caller.client.transport != Transport::Socket {
-        return Err(MethodError::LocalPolicy);
-    }
-    let activate = activate.unwrap_or(true);
-    let kind = if own == Some(true) { Open::Own } else { Open::Existing };
-    let data = open_path(caller, path, kind, activate, safe_mode).await?;
-    if activate {
-        caller.services.voice.session_changed(&VoiceSession::from(&data));
-    }
-    // Start the worker and Pi now, so that they are ready for the first call. The reply does not wait for them.
-    let find = FindSession { reference: Some(data.session.id.0.clone()), purpose: Purpose::Look };
-    if let Ok(Some(found)) = caller.registry.send(find).await? {
-        let handle = found.handle.clone();
-        handle.send(TellSession::StartWorker).await.ok();
-        if activate && caller.services.daemon.config.pi.start.value == PiStart::Attach {
-            handle.send(TellSession::StartAgent(found)).await.ok();
+impl Serve<AttachParams> for Caller {
+    async fn serve(&self, asked: AttachParams) -> Result<AttachData, MethodError> {
+        let AttachParams { path, activate, safe_mode, own } = asked;
+        let path = match path {
+            None | Some(Value::Null) => self.services.daemon.started_in.clone(),
+            Some(Value::String(path)) => PathBuf::from(path),
+            Some(_) => return Err(MethodError::PathNotText),
+        };
+        // Remote clients must not disable the safe mode of a session.
+        if safe_mode == Some(false) && self.client.transport != Transport::Socket {
+            return Err(MethodError::LocalOnly(LOCAL_POLICY));
         }
+        let activate = activate.unwrap_or(true);
+        let kind = if own == Some(true) { Open::Own } else { Open::Existing };
+        let data = open_path(self, path, kind, activate, safe_mode).await?;
+        if activate {
+            self.services.voice.session_changed(&VoiceSession::from(&data));
+        }
+        // Start the worker and Pi now, so that they are ready for the first call. The reply does not wait for them.
+        let find =
+            FindSession { reference: Some(data.session.id.0.clone()), purpose: Purpose::Look };
+        if let Ok(Some(found)) = self.registry.send(find).await? {
+            let handle = found.handle.clone();
+            handle.send(TellSession::StartWorker).await.ok();
+            if activate && self.services.daemon.config.pi.start.value == PiStart::Attach {
+                handle.send(TellSession::StartAgent(found)).await.ok();
+            }
+        }
+        Ok(data)
     }
-    Ok(data)
 }
 
 /// Timeout for saving a change, because the disk may hang. The change may still be saved later.

@@ -4,71 +4,73 @@ use super::attach::{SAVE_LIMIT, fresh};
 use super::directories::{look_up_noted, own_path};
 use super::find::{enclosing, label};
 use super::isolated::{check_room, refresh_copy, renew_copy};
-use super::{Caller, NoData};
+use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::registry::AgentChange;
 use crate::registry::{Claim, Delete, Open, OpenSession, Restrictions};
-use quackd_protocol::client::{AttachData, ClaimParams, HelloParams};
+use quackd_protocol::client::{AttachData, ClaimParams, HelloParams, NoData};
 use quackd_protocol::foreign_text::check_name;
 use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::limits::{MAX_CLIENT_DOOR_CHARS, MAX_CLIENT_NAME_CHARS};
 
-pub(super) async fn hello(mut hello: HelloParams, caller: &Caller) -> Result<NoData, MethodError> {
-    let HelloParams { client, door } = &mut hello;
-    client.version.take_if(|version| version.is_empty());
-    door.take_if(|door| door.is_empty());
-    for (what, text, max) in [
-        ("name", Some(&client.name), MAX_CLIENT_NAME_CHARS),
-        ("version", client.version.as_ref(), MAX_CLIENT_NAME_CHARS),
-        ("door", door.as_ref(), MAX_CLIENT_DOOR_CHARS),
-    ] {
-        let checked = text.map_or(Ok(()), |text| check_name(text, max));
-        checked.map_err(|error| MethodError::HelloText(what, error))?;
+impl Serve<HelloParams> for Caller {
+    async fn serve(&self, mut hello: HelloParams) -> Result<NoData, MethodError> {
+        let HelloParams { client, door } = &mut hello;
+        client.version.take_if(|version| version.is_empty());
+        door.take_if(|door| door.is_empty());
+        for (what, text, max) in [
+            ("name", Some(&client.name), MAX_CLIENT_NAME_CHARS),
+            ("version", client.version.as_ref(), MAX_CLIENT_NAME_CHARS),
+            ("door", door.as_ref(), MAX_CLIENT_DOOR_CHARS),
+        ] {
+            let checked = text.map_or(Ok(()), |text| check_name(text, max));
+            checked.map_err(|error| MethodError::HelloText(what, error))?;
+        }
+        self.client.set_hello(hello);
+        Ok(NoData)
     }
-    caller.client.set_hello(hello);
-    Ok(NoData)
 }
 
-pub(super) async fn claim(
-    ClaimParams { path, safe_mode, keep_jobs, session_id, isolated }: ClaimParams,
-    caller: &Caller,
-) -> Result<AttachData, MethodError> {
-    let path = own_path(Some(&path))?.ok_or(MethodError::EmptyPath)?;
-    // An agent in a subdirectory means the same workspace as its user there.
-    let path = enclosing(caller, path.clone()).await?.unwrap_or(path);
-    let (path, note) = look_up_noted(caller, path).await?;
-    let client = caller.client.id.as_str().to_owned();
-    let kind = Open::Claimed(Claim {
-        client,
-        keep_jobs: keep_jobs.unwrap_or(false),
-        preferred: session_id,
-        isolated: isolated == Some(true),
-    });
-    let fresh = fresh()?;
-    let new_id = fresh.session_id.clone();
-    let open = OpenSession {
-        path,
-        kind,
-        activate: false,
-        safe_mode,
-        agent: AgentChange::default(),
-        restrictions: Restrictions::default(),
-        client: caller.client.hello().map(|hello| hello.client.name.clone()),
-        // Without its copy, which comes next, an isolated session runs nothing.
-        isolated: (isolated == Some(true)).then(CopiedTree::default),
-        fresh,
-    };
-    let had = caller.client.claims.all();
-    let data = caller.registry.send(open).timeout(SAVE_LIMIT).await??;
-    if isolated == Some(true) {
-        if data.session.id == new_id {
-            copy_for(caller, &data).await?;
-        } else if !had.contains(&data.session.id) {
-            refresh_copy(caller, &data.session.id).await?;
+impl Serve<ClaimParams> for Caller {
+    async fn serve(&self, asked: ClaimParams) -> Result<AttachData, MethodError> {
+        let ClaimParams { path, safe_mode, keep_jobs, session_id, isolated } = asked;
+        let path = own_path(Some(&path))?.ok_or(MethodError::EmptyPath)?;
+        // An agent in a subdirectory means the same workspace as its user there.
+        let path = enclosing(self, path.clone()).await?.unwrap_or(path);
+        let (path, note) = look_up_noted(self, path).await?;
+        let client = self.client.id.as_str().to_owned();
+        let kind = Open::Claimed(Claim {
+            client,
+            keep_jobs: keep_jobs.unwrap_or(false),
+            preferred: session_id,
+            isolated: isolated == Some(true),
+        });
+        let fresh = fresh()?;
+        let new_id = fresh.session_id.clone();
+        let open = OpenSession {
+            path,
+            kind,
+            activate: false,
+            safe_mode,
+            agent: AgentChange::default(),
+            restrictions: Restrictions::default(),
+            client: self.client.hello().map(|hello| hello.client.name.clone()),
+            // Without its copy, which comes next, an isolated session runs nothing.
+            isolated: (isolated == Some(true)).then(CopiedTree::default),
+            fresh,
+        };
+        let had = self.client.claims.all();
+        let data = self.registry.send(open).timeout(SAVE_LIMIT).await??;
+        if isolated == Some(true) {
+            if data.session.id == new_id {
+                copy_for(self, &data).await?;
+            } else if !had.contains(&data.session.id) {
+                refresh_copy(self, &data.session.id).await?;
+            }
         }
+        let label = label(self, &data.session.id).await?;
+        Ok(AttachData { note, label, ..data })
     }
-    let label = label(caller, &data.session.id).await?;
-    Ok(AttachData { note, label, ..data })
 }
 
 /// Makes the copy of a new session, or deletes the session.

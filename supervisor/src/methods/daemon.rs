@@ -1,6 +1,6 @@
 //! `quack.daemon`, `quack.restart`, `quack.shutdown`: describe, restart and stop the daemon.
 
-use super::{Caller, NoData, NoParams};
+use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::health::next_daemon;
@@ -9,7 +9,8 @@ use crate::services::Services;
 use crate::services::StopRequest;
 use quackd_protocol::VERSION;
 use quackd_protocol::client::{
-    DaemonData, ExecutableInfo, ExecutableState, RestartData, RestartParams,
+    DaemonData, DaemonParams, ExecutableInfo, ExecutableState, NoData, RestartData, RestartParams,
+    ShutdownParams,
 };
 use std::time::Duration;
 
@@ -19,18 +20,20 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 /// Timeout for the check of the configuration, which runs another program twice. Clients wait 10 s.
 const CONFIG_LIMIT: Duration = Duration::from_secs(8);
 
-pub(super) async fn daemon(_: NoParams, caller: &Caller) -> Result<DaemonData, MethodError> {
-    let services = &caller.services;
-    Ok(DaemonData {
-        version: VERSION.to_owned(),
-        pid: std::process::id(),
-        started_at: services.daemon.started_at.clone(),
-        managed_by: services.service_manager.name(),
-        socket_activated: services.service_manager.is_activated,
-        executable: executable(services).await,
-        waits_for: unfinished(&services.sessions, &caller.registry).await,
-        interrupted: services.interrupted.all(),
-    })
+impl Serve<DaemonParams> for Caller {
+    async fn serve(&self, _: DaemonParams) -> Result<DaemonData, MethodError> {
+        let services = &self.services;
+        Ok(DaemonData {
+            version: VERSION.to_owned(),
+            pid: std::process::id(),
+            started_at: services.daemon.started_at.clone(),
+            managed_by: services.service_manager.name(),
+            socket_activated: services.service_manager.is_activated,
+            executable: executable(services).await,
+            waits_for: unfinished(&services.sessions, &self.registry).await,
+            interrupted: services.interrupted.all(),
+        })
+    }
 }
 
 /// Returns the daemon's program, and the state of its file on disk.
@@ -44,30 +47,30 @@ pub(super) async fn executable(services: &Services) -> ExecutableInfo {
     }
 }
 
-/// Checks for running work and decides in one step, so that little work can start in between. Such work may finish, as
-/// with every stop.
-pub(super) async fn restart(
-    RestartParams { force, config_checked }: RestartParams,
-    caller: &Caller,
-) -> Result<RestartData, MethodError> {
-    // Without a service manager, a remote client could not start the daemon again.
-    let is_local = caller.client.transport == Transport::Socket;
-    if !is_local && caller.services.service_manager.name().is_none() {
-        return Err(MethodError::LocalRestart);
+impl Serve<RestartParams> for Caller {
+    /// Checks for running work and decides in one step, so that little work can start in between. Such work may finish,
+    /// as with every stop.
+    async fn serve(&self, asked: RestartParams) -> Result<RestartData, MethodError> {
+        let RestartParams { force, config_checked } = asked;
+        // Without a service manager, a remote client could not start the daemon again.
+        let is_local = self.client.transport == Transport::Socket;
+        if !is_local && self.services.service_manager.name().is_none() {
+            return Err(MethodError::LocalRestart);
+        }
+        // A service manager starts the next daemon with its own environment, not with the client's.
+        let is_checked =
+            config_checked.unwrap_or(false) && self.services.service_manager.name().is_none();
+        if !is_checked {
+            check_config(&self.services).await?;
+        }
+        let waits_for = unfinished(&self.services.sessions, &self.registry).await;
+        let restarting = force.unwrap_or(false) || waits_for.is_empty();
+        if restarting {
+            tracing::info!(forced = !waits_for.is_empty(), "restart");
+            stop(self, StopRequest::Restart);
+        }
+        Ok(RestartData { restarting, managed_by: self.services.service_manager.name(), waits_for })
     }
-    // A service manager starts the next daemon with its own environment, not with the client's.
-    let is_checked =
-        config_checked.unwrap_or(false) && caller.services.service_manager.name().is_none();
-    if !is_checked {
-        check_config(&caller.services).await?;
-    }
-    let waits_for = unfinished(&caller.services.sessions, &caller.registry).await;
-    let restarting = force.unwrap_or(false) || waits_for.is_empty();
-    if restarting {
-        tracing::info!(forced = !waits_for.is_empty(), "restart");
-        stop(caller, StopRequest::Restart);
-    }
-    Ok(RestartData { restarting, managed_by: caller.services.service_manager.name(), waits_for })
 }
 
 /// Returns an error if the next daemon would not start because of its configuration.
@@ -83,9 +86,11 @@ async fn check_config(services: &Services) -> Result<(), MethodError> {
     }
 }
 
-pub(super) async fn shutdown(_: NoParams, caller: &Caller) -> Result<NoData, MethodError> {
-    stop(caller, StopRequest::Shutdown);
-    Ok(NoData)
+impl Serve<ShutdownParams> for Caller {
+    async fn serve(&self, _: ShutdownParams) -> Result<NoData, MethodError> {
+        stop(self, StopRequest::Shutdown);
+        Ok(NoData)
+    }
 }
 
 /// A full queue means that another client has already requested it.

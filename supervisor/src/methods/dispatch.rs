@@ -2,31 +2,38 @@
 //! the reply. Called by each connection, once per request.
 
 use super::Caller;
-use super::row::{Method, Order, Remote, refused};
-use super::table::METHODS;
+use super::serve::{Entry, METHODS, check_access, refused};
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::wire::{self, ParsedRequest};
 use bytes::Bytes;
-use quackd_schema::Wire;
+use quackd_protocol::client::{MethodRow, ReplyOrder};
 use serde::de::Error as _;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Returns the client wire of this daemon, for schemas.
-#[must_use]
-pub fn wire() -> Wire {
-    Wire::new(METHODS.iter().map(|method| method.schema).collect())
+/// Returns the first row with this name.
+fn find(name: &str) -> Option<&'static Entry> {
+    METHODS.iter().find(|method| method.row.name == name)
 }
 
-/// Returns the row with this name.
-fn find(name: &str) -> Option<&'static Method> {
-    METHODS.iter().find(|method| method.schema.name == name)
+/// Returns the row of the request's action. The first row of a name gets the requests that no row takes.
+fn chosen(first: &'static Entry, request: &ParsedRequest) -> &'static Entry {
+    if first.row.action.is_none() {
+        return first;
+    }
+    let action = request.text("action");
+    let takes = |row: &MethodRow| {
+        row.name == first.row.name
+            && row.action == action.as_deref()
+            && row.with.is_none_or(|name| request.text(name).is_some())
+    };
+    METHODS.iter().find(|method| takes(&method.row)).unwrap_or(first)
 }
 
 /// Whether other requests of the client run at the same time as this one. Unknown methods are answered in order.
 pub(crate) fn is_concurrent(request: &ParsedRequest) -> bool {
-    find(&request.method).is_some_and(|method| method.order == Order::Concurrent)
+    find(&request.method).is_some_and(|method| method.row.order == ReplyOrder::Concurrent)
 }
 
 /// Answers one request with exactly one reply.
@@ -34,8 +41,8 @@ pub(crate) async fn answer(mut request: ParsedRequest, caller: &Caller) -> Bytes
     let Some(method) = find(&request.method) else {
         return wire::unknown_method(request.id.as_ref(), &request.method);
     };
-    match admit(method, &request, caller.client.transport) {
-        Ok(()) => (method.run)(&mut request, caller).await,
+    match admit(&method.row, &request, caller.client.transport) {
+        Ok(()) => (chosen(method, &request).run)(&mut request, caller).await,
         Err(error) => refused(&request, &error),
     }
 }
@@ -49,16 +56,12 @@ const OURS: &str = "quack.";
 /// # Errors
 /// The refusal of a remote client, and `Params`.
 fn admit(
-    method: &'static Method,
+    method: &MethodRow,
     request: &ParsedRequest,
     transport: Transport,
 ) -> Result<(), MethodError> {
-    if let (Remote::Nothing(refusal), Transport::RemoteWs | Transport::RemoteHttp) =
-        (method.remote, transport)
-    {
-        return Err(refusal());
-    }
-    let name = method.schema.name;
+    check_access(method, transport)?;
+    let name = method.name;
     if !name.starts_with(OURS) {
         return Ok(());
     }
@@ -76,8 +79,8 @@ fn admit(
 
 /// Parameter names of each of quackd's own methods, from its schema.
 static PARAMETERS: LazyLock<HashMap<&'static str, Vec<String>>> = LazyLock::new(|| {
-    let ours = METHODS.iter().filter(|method| method.schema.name.starts_with(OURS));
-    ours.map(|method| (method.schema.name, method.schema.parameters())).collect()
+    let ours = METHODS.iter().map(|method| method.row).filter(|row| row.name.starts_with(OURS));
+    ours.map(|row| (row.name, quackd_schema::parameters(&row))).collect()
 });
 
 /// Describes an unknown parameter with the most similar known name, or with all known names.
@@ -102,15 +105,51 @@ fn unknown_parameter(unknown: &str, known: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_schema::MethodSchema;
+    use quackd_protocol::client::{METHODS, RemoteAccess};
 
     fn admit(request: &ParsedRequest, transport: Transport) -> Result<(), MethodError> {
-        super::find(&request.method).map_or(Ok(()), |it| super::admit(it, request, transport))
+        super::find(&request.method).map_or(Ok(()), |it| super::admit(&it.row, request, transport))
     }
 
     fn request(method: &str, params: &str) -> ParsedRequest {
         let line = format!("{{\"method\":\"{method}\",\"params\":{params}}}");
         wire::parse(line.as_bytes()).unwrap().unwrap()
+    }
+
+    /// The methods that remote clients may not call: never (true), or not in every way.
+    fn limited() -> Vec<(&'static str, bool)> {
+        let limited = METHODS.iter().filter_map(|row| match row.remote {
+            RemoteAccess::All => None,
+            RemoteAccess::Part => Some((row.name, false)),
+            // They may call other actions of the method.
+            RemoteAccess::Never(_) => Some((row.name, row.action.is_none())),
+        });
+        let mut limited: Vec<_> = limited.collect();
+        limited.dedup();
+        limited
+    }
+
+    #[test]
+    fn the_action_chooses_the_row_and_the_first_row_gets_every_other_request() {
+        for (params, action, with) in [
+            ("{}", "show", None),
+            (r#"{"action":"show"}"#, "show", None),
+            (r#"{"action":null}"#, "show", None),
+            (r#"{"action":"dance"}"#, "show", None),
+            (r#"{"action":5}"#, "show", None),
+            (r#"{"action":["set"]}"#, "show", None),
+            (r#"{"rules":[],"action":"set"}"#, "set", None),
+            (r#"{"\u0061ction":"allow"}"#, "allow", None),
+            (r#"{"action":"explain","target":"/x"}"#, "explain", None),
+            (r#"{"action":"explain","host":null}"#, "explain", None),
+            (r#"{"action":"explain","host":""}"#, "explain", Some("host")),
+        ] {
+            let request = request("quack.sandbox", params);
+            let row = chosen(find(&request.method).unwrap(), &request).row;
+            assert_eq!((row.action, row.with), (Some(action), with), "{params}");
+        }
+        let request = request("quack.isolated", r#"{"action":"set"}"#);
+        assert_eq!(chosen(find(&request.method).unwrap(), &request).row.name, "quack.isolated");
     }
 
     /// Here a row does nothing: the methods themselves refuse. tests/black_box/remote.rs asks each of these for what
@@ -119,8 +158,8 @@ mod tests {
     /// `a_single_request_may_speak_for_a_websocket_and_for_nobody_else`).
     #[test]
     fn what_methods_refuse_themselves_is_what_the_tests_of_the_whole_daemon_ask_for() {
-        let parts = METHODS.iter().filter(|method| matches!(method.remote, Remote::Part));
-        let parts: Vec<_> = parts.map(|method| method.schema.name).collect();
+        let parts = limited().into_iter().filter(|(_, is_never)| !is_never);
+        let parts: Vec<_> = parts.map(|(name, _)| name).collect();
         let asked = [
             "attach",
             "quack.session_new",
@@ -151,12 +190,7 @@ mod tests {
                 names.map(move |name| (name, refused.starts_with("always")))
             })
             .collect();
-        let limited = METHODS.iter().filter_map(|method| match method.remote {
-            Remote::All => None,
-            Remote::Part => Some((method.schema.name, false)),
-            Remote::Nothing(_) => Some((method.schema.name, true)),
-        });
-        let mut limited: Vec<_> = limited.collect();
+        let mut limited = limited();
         documented.sort_unstable();
         limited.sort_unstable();
         assert_eq!(documented, limited);
@@ -164,12 +198,14 @@ mod tests {
 
     #[test]
     fn what_is_not_for_remote_clients_is_refused_to_them_by_each_of_their_doors() {
-        for Method { schema: MethodSchema { name: method, .. }, remote, .. } in METHODS {
+        for MethodRow { name: method, action, remote, .. } in METHODS {
+            // An action is refused after its parameters were read: tests/black_box/remote.rs.
+            let is_never = matches!(remote, RemoteAccess::Never(_)) && action.is_none();
             let request = request(method, "{}");
             assert!(admit(&request, Transport::Socket).is_ok(), "{method}");
             for transport in [Transport::RemoteWs, Transport::RemoteHttp] {
                 let is_refused = admit(&request, transport).is_err();
-                assert_eq!(is_refused, matches!(remote, Remote::Nothing(_)), "{method}");
+                assert_eq!(is_refused, is_never, "{method}");
             }
         }
         let refused = |method| admit(&request(method, "{}"), Transport::RemoteHttp).unwrap_err();
@@ -182,7 +218,7 @@ mod tests {
 
     #[test]
     fn parameters_that_are_none_are_refused_by_methods_of_ours_and_by_no_other() {
-        for Method { schema: MethodSchema { name: method, .. }, .. } in METHODS {
+        for MethodRow { name: method, .. } in METHODS {
             for params in ["[{}]", "\"x\"", "7", "false"] {
                 let admitted = admit(&request(method, params), Transport::Socket);
                 assert_eq!(admitted.is_err(), method.starts_with(OURS), "{method} {params}");

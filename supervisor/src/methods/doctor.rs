@@ -5,7 +5,7 @@
 
 use super::directories::held;
 use super::doctor_results::{fail, ok, warn};
-use super::{Caller, doctor_mcp, doctor_obeyed, doctor_supervision};
+use super::{Caller, Serve, doctor_mcp, doctor_obeyed, doctor_supervision};
 use crate::errors::MethodError;
 use crate::health::Health;
 use crate::registry::TakeSnapshot;
@@ -34,61 +34,62 @@ const UNCONFINED_SHELL: &str = "keep files that your start files run out of work
 /// Timeout for file system access. A disk that hangs is reported as a failed check.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
-pub(super) async fn doctor(
-    DoctorParams { refresh_environment }: DoctorParams,
-    caller: &Caller,
-) -> Result<DoctorData, MethodError> {
-    let services = &caller.services;
-    if refresh_environment {
-        services.sessions.children.login.refresh().await;
-    }
-    let snapshot = caller.registry.send(TakeSnapshot).await.ok();
-    let listed = snapshot.as_ref().map(|it| (it.workers(&services.sessions), it.session_count()));
-    let on_disk = look(services).await;
-    services.sessions.pool.disk.check().await;
-    let mut checks = vec![daemon(services)];
-    let settings = &services.daemon.config.sandbox;
-    let writable = snapshot.as_ref().map(|it| it.writable(settings)).unwrap_or_default();
-    let held = held(caller, writable.clone()).await;
-    checks.extend(crate::session::agent::pi::checks(&services.sessions, writable).await);
-    checks.extend(match &on_disk {
-        None => vec![fail(
-            "disk",
-            "the state directory does not answer".to_owned(),
-            "check the disk that contains it",
-        )],
-        Some(on_disk) => {
-            let (modified, other) = on_disk.config.clone();
-            vec![
-                socket(services, on_disk),
-                doctor_obeyed::config(services, modified, other),
-                log(services, on_disk),
-                services.sessions.pool.disk.report(services.retention.last()),
-            ]
+impl Serve<DoctorParams> for Caller {
+    async fn serve(&self, asked: DoctorParams) -> Result<DoctorData, MethodError> {
+        let DoctorParams { refresh_environment } = asked;
+        let services = &self.services;
+        if refresh_environment {
+            services.sessions.children.login.refresh().await;
         }
-    });
-    let (workers, known) = listed.unwrap_or_default();
-    checks.push(metadata(&services.health, known));
-    checks.push(sandbox(&workers));
-    checks.push(processes(services));
-    checks.push(environment(services));
-    checks.push(doctor_obeyed::obeyed(&held));
-    checks.push(providers(&services.health));
-    checks.push(model(
-        &*services.sessions.models.catalog().await,
-        services.sessions.agent_failure.get(Engine::Native),
-    ));
-    checks.extend(doctor_mcp::check(services, &workers));
-    checks.push(web_search(&services.health));
-    checks.push(sessions(&workers, gone(&services.sessions, &caller.registry).await));
-    checks.push(doctor_supervision::check(services));
-    checks.push(remote(&services.remote.status().await));
-    checks.extend(services.metrics_endpoint.check());
-    checks.push(executable(&super::daemon::executable(services).await));
-    for check in &mut checks {
-        check.message = without_numbers(&check.message);
+        let snapshot = self.registry.send(TakeSnapshot).await.ok();
+        let listed =
+            snapshot.as_ref().map(|it| (it.workers(&services.sessions), it.session_count()));
+        let on_disk = look(services).await;
+        services.sessions.pool.disk.check().await;
+        let mut checks = vec![daemon(services)];
+        let settings = &services.daemon.config.sandbox;
+        let writable = snapshot.as_ref().map(|it| it.writable(settings)).unwrap_or_default();
+        let held = held(self, writable.clone()).await;
+        checks.extend(crate::session::agent::pi::checks(&services.sessions, writable).await);
+        checks.extend(match &on_disk {
+            None => vec![fail(
+                "disk",
+                "the state directory does not answer".to_owned(),
+                "check the disk that contains it",
+            )],
+            Some(on_disk) => {
+                let (modified, other) = on_disk.config.clone();
+                vec![
+                    socket(services, on_disk),
+                    doctor_obeyed::config(services, modified, other),
+                    log(services, on_disk),
+                    services.sessions.pool.disk.report(services.retention.last()),
+                ]
+            }
+        });
+        let (workers, known) = listed.unwrap_or_default();
+        checks.push(metadata(&services.health, known));
+        checks.push(sandbox(&workers));
+        checks.push(processes(services));
+        checks.push(environment(services));
+        checks.push(doctor_obeyed::obeyed(&held));
+        checks.push(providers(&services.health));
+        checks.push(model(
+            &*services.sessions.models.catalog().await,
+            services.sessions.agent_failure.get(Engine::Native),
+        ));
+        checks.extend(doctor_mcp::check(services, &workers));
+        checks.push(web_search(&services.health));
+        checks.push(sessions(&workers, gone(&services.sessions, &self.registry).await));
+        checks.push(doctor_supervision::check(services));
+        checks.push(remote(&services.remote.status().await));
+        checks.extend(services.metrics_endpoint.check());
+        checks.push(executable(&super::daemon::executable(services).await));
+        for check in &mut checks {
+            check.message = without_numbers(&check.message);
+        }
+        Ok(DoctorData { checks })
     }
-    Ok(DoctorData { checks })
 }
 
 /// State of files on disk.

@@ -1,7 +1,7 @@
 //! `extension_ui_response`: the user's answer to a question from Pi or about a permission. Only the first answer counts.
 
-use super::Caller;
 use super::approvals::by_option;
+use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
 use crate::session::agent::AnswerDialog;
@@ -10,21 +10,20 @@ use quackd_protocol::agent::UiAnswer;
 use quackd_protocol::approval::REQUEST_PREFIX;
 use quackd_protocol::client::{UiResponseData, UiResponseParams};
 
-pub(super) async fn extension_ui_response(
-    asked: UiResponseParams,
-    caller: &Caller,
-) -> Result<UiResponseData, MethodError> {
-    let own = asked.id.as_str().filter(|id| id.starts_with(REQUEST_PREFIX)).map(str::to_owned);
-    if let Some(id) = own {
-        return by_option(&id, asked, caller).await;
+impl Serve<UiResponseParams> for Caller {
+    async fn serve(&self, asked: UiResponseParams) -> Result<UiResponseData, MethodError> {
+        let own = asked.id.as_str().filter(|id| id.starts_with(REQUEST_PREFIX)).map(str::to_owned);
+        if let Some(id) = own {
+            return by_option(&id, asked, self).await;
+        }
+        let UiResponseParams { id, session_id, value, confirmed, cancelled, dismissed: _ } = asked;
+        let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
+        let found = self.registry.send(find).await??.ok_or(MethodError::NoSessionForAnswer)?;
+        if !truthy(&id) {
+            return Err(MethodError::NoDialogId);
+        }
+        let answer = UiAnswer { id: js_string(&id), value, confirmed, cancelled };
+        found.handle.send(AnswerDialog(answer)).await??;
+        Ok(UiResponseData { session_id: found.session_id })
     }
-    let UiResponseParams { id, session_id, value, confirmed, cancelled, dismissed: _ } = asked;
-    let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
-    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSessionForAnswer)?;
-    if !truthy(&id) {
-        return Err(MethodError::NoDialogId);
-    }
-    let answer = UiAnswer { id: js_string(&id), value, confirmed, cancelled };
-    found.handle.send(AnswerDialog(answer)).await??;
-    Ok(UiResponseData { session_id: found.session_id })
 }

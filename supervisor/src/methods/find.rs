@@ -1,29 +1,28 @@
 //! `quack.find`: finds the session of a reference or directory, or the active one. Changes nothing.
 
-use super::Caller;
 use super::directories::{look_up, own_path};
-use super::own_reference;
+use super::{Caller, Serve, own_reference};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose, RegistrySnapshot, TakeSnapshot};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{FindData, FindParams};
 use std::path::PathBuf;
 
-pub(super) async fn find(
-    FindParams { session_id, path, own }: FindParams,
-    caller: &Caller,
-) -> Result<FindData, MethodError> {
-    let reference = own_reference(session_id.as_deref())?;
-    let directory = match own_path(path.as_deref())? {
-        // A directory that is refused or does not exist has no session.
-        Some(path) => look_up(caller, path).await.ok(),
-        None => None,
-    };
-    let own_only = own == Some(true);
-    let find = |snapshot: &RegistrySnapshot| {
-        snapshot.find(reference.as_deref(), directory.as_ref(), own_only)
-    };
-    Ok(FindData { session: refreshed(caller, find).await? })
+impl Serve<FindParams> for Caller {
+    async fn serve(&self, asked: FindParams) -> Result<FindData, MethodError> {
+        let FindParams { session_id, path, own } = asked;
+        let reference = own_reference(session_id.as_deref())?;
+        let directory = match own_path(path.as_deref())? {
+            // A directory that is refused or does not exist has no session.
+            Some(path) => look_up(self, path).await.ok(),
+            None => None,
+        };
+        let own_only = own == Some(true);
+        let find = |snapshot: &RegistrySnapshot| {
+            snapshot.find(reference.as_deref(), directory.as_ref(), own_only)
+        };
+        Ok(FindData { session: refreshed(self, find).await? })
+    }
 }
 
 /// Returns the workspace that a directory belongs to, if the user has a session of it: outside of repositories it may be

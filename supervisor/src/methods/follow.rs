@@ -1,65 +1,65 @@
 //! `follow` and `unfollow`: the events of a session, from now on or from a given number on.
 
 use super::state::{ask_agent, is_running, shown, worker_state};
-use super::{Caller, NoData, NoParams, approvals as methods};
+use super::{Caller, Serve, approvals as methods};
 use crate::errors::MethodError;
 use crate::events::FollowStarted;
 use crate::registry::{FindSession, Purpose};
 use crate::wire::reference;
-use quackd_protocol::client::{FollowDataOf, FollowParams};
+use quackd_protocol::client::{FollowDataOf, FollowParams, NoData, UnfollowParams};
 use serde_json::value::RawValue;
 use std::time::Duration;
 
 /// Timeout for the size of the history file, because the disk may hang. The size is for display only.
 const HISTORY_LIMIT: Duration = Duration::from_secs(2);
 
-pub(super) async fn follow(
-    FollowParams { session_id, since_seq, epoch, answers }: FollowParams,
-    caller: &Caller,
-) -> Result<FollowDataOf<Box<RawValue>>, MethodError> {
-    // Must come before the first await: up to here requests run in the order of their arrival.
-    let turn = caller.client.next_follow_generation();
-    let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
-    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSessionToFollow)?;
-    let home = &caller.services.daemon.home;
-    let history = home.app_history(found.session_id.as_str());
-    let history = history.map(|path| path.display().to_string()).unwrap_or_default();
-    let (size, ()) = tokio::join!(size_of(history.clone()), ask_agent(caller, &found.session_id));
+impl Serve<FollowParams> for Caller {
+    async fn serve(&self, asked: FollowParams) -> Result<FollowDataOf<Box<RawValue>>, MethodError> {
+        let FollowParams { session_id, since_seq, epoch, answers } = asked;
+        // Must come before the first await: up to here requests run in the order of their arrival.
+        let turn = self.client.next_follow_generation();
+        let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
+        let found = self.registry.send(find).await??.ok_or(MethodError::NoSessionToFollow)?;
+        let home = &self.services.daemon.home;
+        let history = home.app_history(found.session_id.as_str());
+        let history = history.map(|path| path.display().to_string()).unwrap_or_default();
+        let (size, ()) = tokio::join!(size_of(history.clone()), ask_agent(self, &found.session_id));
 
-    // The session may have been deleted in the meantime.
-    let reference = Some(found.session_id.0.clone());
-    caller.registry.send(FindSession { reference, purpose: Purpose::Describe }).await??;
-    if caller.client.outbox.is_none() {
-        return Err(MethodError::NoStream);
+        // The session may have been deleted in the meantime.
+        let reference = Some(found.session_id.0.clone());
+        self.registry.send(FindSession { reference, purpose: Purpose::Describe }).await??;
+        if self.client.outbox.is_none() {
+            return Err(MethodError::NoStream);
+        }
+        let events = &self.services.sessions.events;
+        // No await from here on: the reply must match the events at the start of the following.
+        let FollowStarted { mut following, seq, resync, replayed } =
+            events.follow(&found.session_id, since_seq, epoch.as_deref());
+        let session = self.services.sessions.table.snapshot(&found.session_id);
+        let approvals = &self.services.sessions.approvals;
+        let mut open = session.agent.dialogs_before(following.next());
+        open.extend(approvals.announced_before(&found.session_id, following.next()));
+        following.send_first(open);
+        if answers == Some(true) && methods::may_answer(self) {
+            following.answers(events.answerers.add(Some(found.session_id.clone())));
+        }
+        self.client.set_following(turn, Some(following));
+        Ok(FollowDataOf {
+            session_name: found.session_name,
+            workspace_path: found.workspace_path,
+            is_running: is_running(&session),
+            session_state: shown(&session.agent),
+            app_history_file: history,
+            app_history_exists: size.is_some(),
+            app_history_size_bytes: size.unwrap_or(0),
+            seq,
+            epoch: events.epoch().to_owned(),
+            resync,
+            replayed,
+            worker: worker_state(&session.worker, found.restarts),
+            session_id: found.session_id,
+        })
     }
-    let events = &caller.services.sessions.events;
-    // No await from here on: the reply must match the events at the start of the following.
-    let FollowStarted { mut following, seq, resync, replayed } =
-        events.follow(&found.session_id, since_seq, epoch.as_deref());
-    let session = caller.services.sessions.table.snapshot(&found.session_id);
-    let approvals = &caller.services.sessions.approvals;
-    let mut open = session.agent.dialogs_before(following.next());
-    open.extend(approvals.announced_before(&found.session_id, following.next()));
-    following.send_first(open);
-    if answers == Some(true) && methods::may_answer(caller) {
-        following.answers(events.answerers.add(Some(found.session_id.clone())));
-    }
-    caller.client.set_following(turn, Some(following));
-    Ok(FollowDataOf {
-        session_name: found.session_name,
-        workspace_path: found.workspace_path,
-        is_running: is_running(&session),
-        session_state: shown(&session.agent),
-        app_history_file: history,
-        app_history_exists: size.is_some(),
-        app_history_size_bytes: size.unwrap_or(0),
-        seq,
-        epoch: events.epoch().to_owned(),
-        resync,
-        replayed,
-        worker: worker_state(&session.worker, found.restarts),
-        session_id: found.session_id,
-    })
 }
 
 async fn size_of(path: String) -> Option<u64> {
@@ -68,7 +68,9 @@ async fn size_of(path: String) -> Option<u64> {
     found.is_file().then_some(found.len())
 }
 
-pub(super) async fn unfollow(_: NoParams, caller: &Caller) -> Result<NoData, MethodError> {
-    caller.disconnect();
-    Ok(NoData)
+impl Serve<UnfollowParams> for Caller {
+    async fn serve(&self, _: UnfollowParams) -> Result<NoData, MethodError> {
+        self.disconnect();
+        Ok(NoData)
+    }
 }

@@ -1,9 +1,8 @@
 //! `quack.forward`: makes a port of a session reachable on this machine, at a port or by name, closes it, and lists such
 //! ports.
 
-use super::Caller;
 use super::find::id_of;
-use super::own_reference;
+use super::{Caller, Serve, own_reference};
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::registry::{FindSession, Purpose, TakeSnapshot};
@@ -16,35 +15,36 @@ use quackd_protocol::client::{ForwardData, ForwardInfo, ForwardParams, SessionFo
 use quackd_protocol::tools::{self, Tool};
 use tokio::sync::oneshot;
 
-pub(super) async fn forward(
-    asked: ForwardParams,
-    caller: &Caller,
-) -> Result<ForwardData, MethodError> {
-    let wanted = own_reference(asked.session_id.as_deref())?;
-    let found = match wanted {
-        Some(wanted) => Some(session(wanted, caller).await?),
-        None => None,
-    };
-    let id = found.as_ref().map(|found| found.session_id.clone());
-    let mut link = None;
-    let listen = match (found, asked.port) {
-        _ if asked.list == Some(true) => None,
-        // Only local clients may reach into a session.
-        _ if caller.client.transport != Transport::Socket => return Err(MethodError::LocalForward),
-        (None, _) => return Err(MethodError::NoReference),
-        (Some(_), None | Some(0)) => return Err(MethodError::NoPort),
-        (Some(found), Some(port)) if asked.close == Some(true) => {
-            close(&found, port, caller).await?;
-            None
-        }
-        (Some(found), Some(port)) if asked.link == Some(true) => {
-            link = Some(link_to(&found, port, caller).await?);
-            None
-        }
-        (Some(found), Some(port)) => Some(open(&found, port, asked.local, caller).await?),
-    };
-    let forwards = list(id.as_ref(), caller).await?;
-    Ok(ForwardData { listen, link, forwards })
+impl Serve<ForwardParams> for Caller {
+    async fn serve(&self, asked: ForwardParams) -> Result<ForwardData, MethodError> {
+        let wanted = own_reference(asked.session_id.as_deref())?;
+        let found = match wanted {
+            Some(wanted) => Some(session(wanted, self).await?),
+            None => None,
+        };
+        let id = found.as_ref().map(|found| found.session_id.clone());
+        let mut link = None;
+        let listen = match (found, asked.port) {
+            _ if asked.list == Some(true) => None,
+            // Only local clients may reach into a session.
+            _ if self.client.transport != Transport::Socket => {
+                return Err(MethodError::LocalForward);
+            }
+            (None, _) => return Err(MethodError::NoReference),
+            (Some(_), None | Some(0)) => return Err(MethodError::NoPort),
+            (Some(found), Some(port)) if asked.close == Some(true) => {
+                close(&found, port, self).await?;
+                None
+            }
+            (Some(found), Some(port)) if asked.link == Some(true) => {
+                link = Some(link_to(&found, port, self).await?);
+                None
+            }
+            (Some(found), Some(port)) => Some(open(&found, port, asked.local, self).await?),
+        };
+        let forwards = list(id.as_ref(), self).await?;
+        Ok(ForwardData { listen, link, forwards })
+    }
 }
 
 async fn session(wanted: String, caller: &Caller) -> Result<FoundSession, MethodError> {

@@ -1,10 +1,9 @@
 //! `quack.isolated`: compares the private copy of an isolated session with its workspace, applies its changes, takes them
 //! back, or makes a new copy; lists and restores states of a session's files. Also makes the copy of a new session.
 
-use super::Caller;
 use super::attach::SAVE_LIMIT;
 use super::find::{id_of, label};
-use super::own_reference;
+use super::{Caller, Serve, own_reference};
 use crate::children::isolate::IsolationError;
 use crate::children::{EvictionReason, Manage, ProcessKind, Request};
 use crate::errors::{CopyExcess, MethodError};
@@ -34,76 +33,76 @@ const MAX_COPIES: usize = 64;
 /// Most paths of one request.
 const MAX_PATHS: usize = 10_000;
 
-pub(super) async fn isolated(
-    params: IsolatedParams,
-    caller: &Caller,
-) -> Result<IsolatedData, MethodError> {
-    let action = params.action.ok_or(MethodError::NoIsolatedAction)?;
-    let only_reads = matches!(action, IsolatedAction::Diff | IsolatedAction::Checkpoints);
-    if !only_reads && caller.client.transport != Transport::Socket {
-        return Err(MethodError::LocalIsolated);
-    }
-    let found = find(&params, caller).await?;
-    let services = &caller.services.sessions;
-    let running = services.table.snapshot(&found.session_id).worker.running();
-    let takes_commits = params.commits == Some(true);
-    let has_other = params.merge.is_some() || params.expect.is_some() || !params.paths.is_empty();
-    let may_have = matches!(action, IsolatedAction::Diff | IsolatedAction::Apply) && !has_other;
-    if takes_commits && !may_have {
-        return Err(MethodError::CommitsAction);
-    }
-    let is_forced = params.force == Some(true) && action != IsolatedAction::Discard;
-    // Commits never change again, so other work may go on.
-    let may_run = only_reads || is_forced || takes_commits;
-    if !may_run && !running.is_none() {
-        return Err(MethodError::FilesInUse(running));
-    }
-    let session_id = found.session_id.clone();
-    let mut data = IsolatedData {
-        label: label(caller, &session_id).await?,
-        session_id: session_id.clone(),
-        report: IsolatedReport::default(),
-        copied: None,
-        commits: None,
-        checkpoints: Vec::new(),
-    };
-    let task = match action {
-        IsolatedAction::Discard => {
-            data.copied = Some(discard(&found, caller).await?);
-            return Ok(data);
+impl Serve<IsolatedParams> for Caller {
+    async fn serve(&self, params: IsolatedParams) -> Result<IsolatedData, MethodError> {
+        let action = params.action.ok_or(MethodError::NoIsolatedAction)?;
+        let only_reads = matches!(action, IsolatedAction::Diff | IsolatedAction::Checkpoints);
+        if !only_reads && self.client.transport != Transport::Socket {
+            return Err(MethodError::LocalIsolated);
         }
-        IsolatedAction::Checkpoints | IsolatedAction::Restore => {
-            (data.report, data.checkpoints) = states(&found, action, params, caller).await?;
-            return Ok(data);
+        let found = find(&params, self).await?;
+        let services = &self.services.sessions;
+        let running = services.table.snapshot(&found.session_id).worker.running();
+        let takes_commits = params.commits == Some(true);
+        let has_other =
+            params.merge.is_some() || params.expect.is_some() || !params.paths.is_empty();
+        let may_have = matches!(action, IsolatedAction::Diff | IsolatedAction::Apply) && !has_other;
+        if takes_commits && !may_have {
+            return Err(MethodError::CommitsAction);
         }
-        IsolatedAction::Diff | IsolatedAction::Apply if takes_commits => {
-            let writes = action == IsolatedAction::Apply && params.dry_run != Some(true);
-            let reference = writes.then(|| reference_of(&data.label, &session_id));
-            data.commits = Some(commits(&found, reference, services).await?);
-            return Ok(data);
+        let is_forced = params.force == Some(true) && action != IsolatedAction::Discard;
+        // Commits never change again, so other work may go on.
+        let may_run = only_reads || is_forced || takes_commits;
+        if !may_run && !running.is_none() {
+            return Err(MethodError::FilesInUse(running));
         }
-        IsolatedAction::Refresh => {
-            let is_idle = running.is_none();
-            refresh(params, &found, is_idle, caller).await?
+        let session_id = found.session_id.clone();
+        let mut data = IsolatedData {
+            label: label(self, &session_id).await?,
+            session_id: session_id.clone(),
+            report: IsolatedReport::default(),
+            copied: None,
+            commits: None,
+            checkpoints: Vec::new(),
+        };
+        let task = match action {
+            IsolatedAction::Discard => {
+                data.copied = Some(discard(&found, self).await?);
+                return Ok(data);
+            }
+            IsolatedAction::Checkpoints | IsolatedAction::Restore => {
+                (data.report, data.checkpoints) = states(&found, action, params, self).await?;
+                return Ok(data);
+            }
+            IsolatedAction::Diff | IsolatedAction::Apply if takes_commits => {
+                let writes = action == IsolatedAction::Apply && params.dry_run != Some(true);
+                let reference = writes.then(|| reference_of(&data.label, &session_id));
+                data.commits = Some(commits(&found, reference, services).await?);
+                return Ok(data);
+            }
+            IsolatedAction::Refresh => {
+                let is_idle = running.is_none();
+                refresh(params, &found, is_idle, self).await?
+            }
+            IsolatedAction::Diff | IsolatedAction::Apply | IsolatedAction::Undo => {
+                task(action, params, Path::new(&found.workspace_path))?
+            }
+        };
+        let answer = run(services, &session_id, &found.workspace_path, task).await?;
+        let FromIsolate::Compared(report) = answer else { return Err(unusable()) };
+        if report.written && action == IsolatedAction::Refresh {
+            // A call during the refresh may have started a worker, which knows the earlier repository.
+            evict(&found).await?;
         }
-        IsolatedAction::Diff | IsolatedAction::Apply | IsolatedAction::Undo => {
-            task(action, params, Path::new(&found.workspace_path))?
+        if report.written && action != IsolatedAction::Refresh {
+            const NAME: &str = "isolated_applied";
+            let (files, is_undo) = (report.files.len(), action == IsolatedAction::Undo);
+            let event = move || json!({ "type": NAME, "files": files, "undone": is_undo });
+            services.events.publish(&session_id, NAME, event);
         }
-    };
-    let answer = run(services, &session_id, &found.workspace_path, task).await?;
-    let FromIsolate::Compared(report) = answer else { return Err(unusable()) };
-    if report.written && action == IsolatedAction::Refresh {
-        // A call during the refresh may have started a worker, which knows the earlier repository.
-        evict(&found).await?;
+        data.report = report;
+        Ok(data)
     }
-    if report.written && action != IsolatedAction::Refresh {
-        const NAME: &str = "isolated_applied";
-        let (files, is_undo) = (report.files.len(), action == IsolatedAction::Undo);
-        let event = move || json!({ "type": NAME, "files": files, "undone": is_undo });
-        services.events.publish(&session_id, NAME, event);
-    }
-    data.report = report;
-    Ok(data)
 }
 
 /// Evicts the session's worker before or after a refresh. Returns false if there is none, or if it is busy.

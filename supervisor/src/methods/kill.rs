@@ -1,26 +1,27 @@
 //! `quack.kill`: kills the worker of a session for the user.
 
-use super::Caller;
 use super::find::{id_of, label};
-use super::own_reference;
+use super::{Caller, Serve, own_reference};
 use crate::children::{Manage, ProcessKind, Request};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
-use quackd_protocol::client::{KillData, SessionParams};
+use quackd_protocol::client::{KillData, KillParams, SessionParams};
 
-pub(super) async fn kill(
-    SessionParams { session_id }: SessionParams,
-    caller: &Caller,
-) -> Result<KillData, MethodError> {
-    // The client must name the session: there is no default.
-    let wanted = own_reference(session_id.as_deref())?;
-    let wanted = wanted.ok_or(MethodError::NoReference)?;
-    let reference = Some(id_of(caller, wanted).await?);
-    let find = FindSession { reference, purpose: Purpose::Look };
-    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
-    if !found.handle.send(Manage(ProcessKind::Worker, Request::Kill)).await? {
-        return Err(MethodError::NothingToKill);
+impl Serve<KillParams> for Caller {
+    async fn serve(
+        &self,
+        KillParams(SessionParams { session_id }): KillParams,
+    ) -> Result<KillData, MethodError> {
+        // The client must name the session: there is no default.
+        let wanted = own_reference(session_id.as_deref())?;
+        let wanted = wanted.ok_or(MethodError::NoReference)?;
+        let reference = Some(id_of(self, wanted).await?);
+        let find = FindSession { reference, purpose: Purpose::Look };
+        let found = self.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+        if !found.handle.send(Manage(ProcessKind::Worker, Request::Kill)).await? {
+            return Err(MethodError::NothingToKill);
+        }
+        let label = label(self, &found.session_id).await?;
+        Ok(KillData { session_id: found.session_id, session_name: found.session_name, label })
     }
-    let label = label(caller, &found.session_id).await?;
-    Ok(KillData { session_id: found.session_id, session_name: found.session_name, label })
 }

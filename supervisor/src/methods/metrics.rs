@@ -1,6 +1,6 @@
 //! `quack.metrics`: the daemon's metrics in Prometheus' text format. Contains neither session names nor paths.
 
-use super::{Caller, NoParams};
+use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::metrics::Metrics;
 use crate::metrics::call_latency::{BOUNDS, Histogram};
@@ -8,7 +8,7 @@ use crate::metrics::prometheus_text::{CONTENT_TYPE, MetricType, PrometheusText};
 use crate::registry::Registry;
 use crate::services::Services;
 use actix::Addr;
-use quackd_protocol::client::{MetricsData, ProcessState, PsData, SessionStatus};
+use quackd_protocol::client::{MetricsData, MetricsParams, ProcessState, PsData, SessionStatus};
 use std::time::Duration;
 
 /// The statuses of a session.
@@ -20,9 +20,11 @@ const STATUSES: [SessionStatus; 5] = [
     SessionStatus::Failed,
 ];
 
-pub(super) async fn metrics(_: NoParams, caller: &Caller) -> Result<MetricsData, MethodError> {
-    let text = metrics_text(&caller.services, &caller.registry).await?;
-    Ok(MetricsData { content_type: CONTENT_TYPE.to_owned(), text })
+impl Serve<MetricsParams> for Caller {
+    async fn serve(&self, _: MetricsParams) -> Result<MetricsData, MethodError> {
+        let text = metrics_text(&self.services, &self.registry).await?;
+        Ok(MetricsData { content_type: CONTENT_TYPE.to_owned(), text })
+    }
 }
 
 /// Returns the metrics as text. Also used by the HTTP endpoint.

@@ -1,4 +1,4 @@
-//! The methods of the client wire: one file each, and one row each in `table.rs`.
+//! The methods of the client wire: one file each. The rows are in `quackd_protocol`.
 
 mod abort;
 mod agent;
@@ -20,7 +20,6 @@ mod find;
 mod follow;
 mod forward;
 mod gc;
-mod handler;
 mod hosts;
 mod isolated;
 mod keys;
@@ -33,16 +32,15 @@ mod ping;
 mod presets;
 mod ps;
 mod remote;
-mod row;
 mod sandbox;
 mod say;
+mod serve;
 mod servers;
 mod session_admin;
 mod session_reference;
 mod sessions;
 mod state;
 mod streaming;
-mod table;
 mod tool;
 mod tool_parameters;
 mod tree;
@@ -50,13 +48,12 @@ mod voice;
 
 pub(crate) use agent::AgentTools;
 pub(crate) use caller::Caller;
-pub use dispatch::wire;
 pub(crate) use dispatch::{answer, is_concurrent};
 pub(crate) use isolated::run as run_on_copy;
 pub(crate) use metrics::metrics_text;
 
-use handler::{NoData, NoParams, Reply, schema_like};
-use session_reference::{AnySession, own_reference};
+use serve::Serve;
+use session_reference::own_reference;
 
 #[cfg(test)]
 mod tests;

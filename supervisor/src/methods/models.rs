@@ -1,6 +1,6 @@
 //! `quack.models`: lists the models of quackd's own agent, explains the choice, and tests it with a short request.
 
-use super::Caller;
+use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::session::models::Models;
 use futures_util::future::join_all;
@@ -20,37 +20,37 @@ const LIST_LIMIT: Duration = Duration::from_secs(3);
 /// Most servers that are asked for their models.
 const MAX_SERVERS: usize = 8;
 
-pub(super) async fn models(
-    ModelsParams { test, find }: ModelsParams,
-    caller: &Caller,
-) -> Result<ModelsData, MethodError> {
-    let models = &caller.services.sessions.models;
-    let catalog = models.catalog().await;
-    let mut data = ModelsData {
-        chosen: catalog.chosen().map(|chosen| ChosenModel {
-            model: chosen.model.clone(),
-            why: chosen.why.clone(),
-            thinking: chosen.thinking,
-            key_source: chosen.key_source.clone(),
-        }),
-        models: catalog.models().to_vec(),
-        problems: catalog.problems().to_vec(),
-        missing: catalog.chosen().is_none().then(|| catalog.missing()),
-        test: None,
-        found: None,
-        listed: models.days(),
-    };
-    if let Some(name) = find {
-        data.found = Some(found(models, &catalog, &name).await?);
+impl Serve<ModelsParams> for Caller {
+    async fn serve(&self, asked: ModelsParams) -> Result<ModelsData, MethodError> {
+        let ModelsParams { test, find } = asked;
+        let models = &self.services.sessions.models;
+        let catalog = models.catalog().await;
+        let mut data = ModelsData {
+            chosen: catalog.chosen().map(|chosen| ChosenModel {
+                model: chosen.model.clone(),
+                why: chosen.why.clone(),
+                thinking: chosen.thinking,
+                key_source: chosen.key_source.clone(),
+            }),
+            models: catalog.models().to_vec(),
+            problems: catalog.problems().to_vec(),
+            missing: catalog.chosen().is_none().then(|| catalog.missing()),
+            test: None,
+            found: None,
+            listed: models.days(),
+        };
+        if let Some(name) = find {
+            data.found = Some(found(models, &catalog, &name).await?);
+        }
+        add_local(models, &catalog, &mut data).await;
+        if test == Some(true) {
+            data.test = Some(match &data.chosen {
+                Some(chosen) => ask(models, &chosen.model).await,
+                None => ModelTest { ok: false, ms: 0, text: "no model is configured".to_owned() },
+            });
+        }
+        Ok(data)
     }
-    add_local(models, &catalog, &mut data).await;
-    if test == Some(true) {
-        data.test = Some(match &data.chosen {
-            Some(chosen) => ask(models, &chosen.model).await,
-            None => ModelTest { ok: false, ms: 0, text: "no model is configured".to_owned() },
-        });
-    }
-    Ok(data)
 }
 
 /// Finds a model. One that is in no list of the user's must be in that of its provider, if the provider has one.

@@ -1,9 +1,9 @@
 //! `ping`: identifies this daemon.
 
-use super::{Caller, NoParams};
+use super::{Caller, Serve};
 use crate::errors::MethodError;
 use quackd_protocol::VERSION;
-use quackd_protocol::client::{CLIENT_PROTOCOL, PingData};
+use quackd_protocol::client::{CLIENT_PROTOCOL, PingData, PingParams};
 use std::sync::LazyLock;
 
 /// Build profile of this executable, and what it was built for.
@@ -15,15 +15,18 @@ static BUILD: LazyLock<String> = LazyLock::new(|| {
 /// Clients ping often, and the standard library asks the system each time.
 static PID: LazyLock<u32> = LazyLock::new(std::process::id);
 
-pub(super) async fn ping(_: NoParams, caller: &Caller) -> Result<PingData, MethodError> {
-    let services = &caller.services;
-    Ok(PingData {
-        version: VERSION.to_owned(),
-        uptime: u64::try_from(services.daemon.started.elapsed().as_millis()).unwrap_or(u64::MAX),
-        clients: services.sessions.metrics.clients.get(),
-        pid: *PID,
-        started_at: services.daemon.started_at.clone(),
-        protocol: CLIENT_PROTOCOL,
-        build: BUILD.clone(),
-    })
+impl Serve<PingParams> for Caller {
+    async fn serve(&self, _: PingParams) -> Result<PingData, MethodError> {
+        let services = &self.services;
+        Ok(PingData {
+            version: VERSION.to_owned(),
+            uptime: u64::try_from(services.daemon.started.elapsed().as_millis())
+                .unwrap_or(u64::MAX),
+            clients: services.sessions.metrics.clients.get(),
+            pid: *PID,
+            started_at: services.daemon.started_at.clone(),
+            protocol: CLIENT_PROTOCOL,
+            build: BUILD.clone(),
+        })
+    }
 }

@@ -1,7 +1,7 @@
 //! `quack.ps`: the current processes and sessions.
 
 use super::servers::add_servers;
-use super::{Caller, NoParams};
+use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::events::client_registry::Client;
 use crate::metrics::process_usage::{ProcessTable, own_usage_blocking, resident_kb_blocking};
@@ -10,7 +10,7 @@ use crate::services::Services;
 use actix::Addr;
 use quackd_protocol::VERSION;
 use quackd_protocol::client::{
-    ClientInfo, DeathInfo, HelloParams, PsData, SupervisorInfo, WorkerInfo,
+    ClientInfo, DeathInfo, HelloParams, PsData, PsParams, SupervisorInfo, WorkerInfo,
 };
 use quackd_protocol::limits::MAX_SHOWN_CLIENTS;
 use std::collections::HashMap;
@@ -22,10 +22,12 @@ use std::time::Duration;
 /// is exhausted.
 const USAGE_LIMIT: Duration = Duration::from_secs(1);
 
-pub(super) async fn ps(_: NoParams, caller: &Caller) -> Result<PsData, MethodError> {
-    let mut data = processes(&caller.services, &caller.registry).await?;
-    add_servers(&mut data.workers, &caller.services, &caller.registry).await;
-    Ok(data)
+impl Serve<PsParams> for Caller {
+    async fn serve(&self, _: PsParams) -> Result<PsData, MethodError> {
+        let mut data = processes(&self.services, &self.registry).await?;
+        add_servers(&mut data.workers, &self.services, &self.registry).await;
+        Ok(data)
+    }
 }
 
 /// Returns the processes and their memory.

@@ -1,15 +1,14 @@
 //! `quack.sandbox`: shows and changes the policy of a session, and shows its sources and the policy in force. Also
 //! returns the worker's report on its sandbox and workspace.
 
-use super::Caller;
 use super::attach::{SAVE_LIMIT, named};
 use super::directories::{RESOLVE_LIMIT, held, note_held};
 use super::find::label;
 use super::hosts;
 use super::presets;
+use super::{Caller, Serve};
 use crate::approvals::words::for_display;
 use crate::errors::MethodError;
-use crate::events::client_registry::Transport;
 use crate::obeyed::HeldFile;
 use crate::registry::{
     ChangeSession, FindSession, FoundPolicy, GrantChange, PolicyChange, Purpose, SessionChange,
@@ -24,18 +23,16 @@ use quackd_policy::{MAX_ROOTS, PolicyError, path_problem};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
     AuditReport, DenialsData, ExplainLayer, ExplainReport, HostExplained, NetworkData, PresetsData,
-    ProcessState, SandboxData, SandboxParams, WorkerSaid, WorkerSays,
+    ProcessState, SandboxAllow, SandboxAudit, SandboxData, SandboxDenials, SandboxExplain,
+    SandboxExplainHost, SandboxNetwork, SandboxParams, SandboxPresets, SandboxRevoke, SandboxSet,
+    WorkerSays,
 };
 use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_HOST_RULES};
 use quackd_protocol::policy::{NetworkMode, WebSearchRule};
 use quackd_protocol::tools::{AUDIT, EXPLAIN};
 use quackd_protocol::worker::SandboxReport;
-use quackd_schema::shape_of;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Serialize;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
-use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -45,151 +42,155 @@ const MAX_TARGET_BYTES: usize = 4096;
 /// Most files that the daemon obeys in the report of an audit.
 const MAX_HELD: usize = 64;
 
-/// Replies of the actions.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub(super) enum SandboxReply {
-    Policy(Box<SandboxData>),
-    Denials(DenialsData),
-    Network(NetworkData),
-    Presets(PresetsData),
-    Host(HostExplained),
-    Worker(WorkerSays),
-}
-
-/// The worker's report is forwarded unread, so its shape is that of the type that a client reads.
-impl JsonSchema for SandboxReply {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "SandboxReply".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({"anyOf": [
-            shape_of::<SandboxData>(generator),
-            shape_of::<DenialsData>(generator),
-            shape_of::<NetworkData>(generator),
-            shape_of::<PresetsData>(generator),
-            shape_of::<HostExplained>(generator),
-            shape_of::<WorkerSaid<AuditReport>>(generator),
-            shape_of::<WorkerSaid<ExplainReport>>(generator),
-        ]})
-    }
-}
-
-pub(super) async fn sandbox(
-    asked: SandboxParams,
-    caller: &Caller,
-) -> Result<SandboxReply, MethodError> {
-    let change = match asked.action.as_deref() {
-        None | Some("show") => None,
-        Some("denials") => return denials(&asked, caller).await,
-        Some("presets") => return presets::list(&asked, caller).await.map(SandboxReply::Presets),
-        Some("network") => {
-            let (session, found) = session_and_policy(&asked, caller).await?;
-            let data = hosts::requests(&asked, session, found, caller).await?;
-            return Ok(SandboxReply::Network(data));
-        }
-        Some("explain") if asked.host.is_some() => {
-            let (session, found) = session_and_policy(&asked, caller).await?;
-            let host = asked.host.as_deref().unwrap_or_default();
-            let snapshot = caller.registry.send(TakeSnapshot).await?;
-            let label = label(caller, &session.session_id).await?;
-            let (known, daemon) = (snapshot.presets(), &caller.services.daemon);
-            return hosts::explain(host, session, found, &label, known, daemon)
-                .map(SandboxReply::Host);
-        }
-        Some("audit") => return audit(&asked, caller).await.map(SandboxReply::Worker),
-        Some("explain") => {
-            let target = asked.target.as_deref().filter(|target| !target.is_empty());
-            if target.is_some_and(|target| MAX_TARGET_BYTES < target.len()) {
-                return Err(MethodError::LongTarget);
-            }
-            let arguments = target.map_or_else(|| json!({}), |path| json!({ "path": path }));
-            let said = ask_worker(EXPLAIN, arguments.to_string(), &asked, caller).await?;
-            if target.is_some() {
-                return Ok(SandboxReply::Worker(said));
-            }
-            let FoundPolicy { policy, .. } = policy(caller, &said.session_id).await?;
-            return Ok(SandboxReply::Worker(with_web_search(said, policy.web_search)));
-        }
-        // Only local clients may decide what the token permits.
-        Some("set" | "allow" | "revoke") if caller.client.transport != Transport::Socket => {
-            return Err(MethodError::LocalPolicy);
-        }
-        Some("set") => {
-            check_roots(asked.patch.writable_roots.as_deref().unwrap_or_default(), caller).await?;
-            Some(SessionChange::Policy(PolicyChange {
-                scope: asked.scope.unwrap_or_default(),
-                reset: asked.reset.unwrap_or(false),
-                patch: asked.patch.clone(),
-            }))
-        }
-        Some(action @ ("allow" | "revoke")) => Some(grants(action, &asked, caller)?),
-        Some(other) => {
+impl Serve<SandboxParams> for Caller {
+    /// Shows the policy, and refuses an unknown action.
+    async fn serve(&self, asked: SandboxParams) -> Result<SandboxData, MethodError> {
+        if let Some(other) = asked.action.as_deref().filter(|action| *action != "show") {
             return Err(MethodError::SandboxAction(other.chars().take(100).collect()));
         }
-    };
-    let ends_jobs = change.is_some() && asked.end_jobs == Some(true);
-    let session = session(&asked, caller).await?;
-    // Rules that cannot be used are refused before any tool is asked.
-    let rules = asked_rules(&asked);
-    quackd_policy::validate_hosts(rules).map_err(MethodError::Policy)?;
-    let mut notes = presets::resolve(rules, caller).await?;
-    let found = match change {
-        None => policy(caller, &session.session_id).await?,
-        Some(change) => {
-            let change = ChangeSession { session: session.session_id.clone(), change };
-            caller.registry.send(change).timeout(SAVE_LIMIT).await??
+        let (session, found) = session_and_policy(&asked, self).await?;
+        in_force(session, found, Vec::new(), self).await
+    }
+}
+
+impl Serve<SandboxSet> for Caller {
+    async fn serve(&self, SandboxSet(asked): SandboxSet) -> Result<SandboxData, MethodError> {
+        check_roots(asked.patch.writable_roots.as_deref().unwrap_or_default(), self).await?;
+        let change = SessionChange::Policy(PolicyChange {
+            scope: asked.scope.unwrap_or_default(),
+            reset: asked.reset.unwrap_or(false),
+            patch: asked.patch.clone(),
+        });
+        let rules = asked.patch.hosts.as_deref().unwrap_or_default();
+        let (session, found, mut notes) = changed(&asked, change, rules, self).await?;
+        notes.extend(note_held(self, found.policy.writable_roots.clone()).await);
+        in_force(session, found, notes, self).await
+    }
+}
+
+impl Serve<SandboxAllow> for Caller {
+    async fn serve(&self, SandboxAllow(asked): SandboxAllow) -> Result<SandboxData, MethodError> {
+        let rules = wanted_rules(&asked)?;
+        let (scope, client) = (asked.scope.unwrap_or_default(), self.client.shown_name());
+        let change = GrantChange::Allow { scope, rules: rules.clone(), client };
+        let change = SessionChange::Grants(change);
+        let (session, found, notes) = changed(&asked, change, &rules, self).await?;
+        in_force(session, found, notes, self).await
+    }
+}
+
+impl Serve<SandboxRevoke> for Caller {
+    async fn serve(&self, SandboxRevoke(asked): SandboxRevoke) -> Result<SandboxData, MethodError> {
+        let change = GrantChange::Revoke { ids_or_rules: wanted_rules(&asked)? };
+        let change = SessionChange::Grants(change);
+        let (session, found, notes) = changed(&asked, change, &[], self).await?;
+        in_force(session, found, notes, self).await
+    }
+}
+
+impl Serve<SandboxDenials> for Caller {
+    async fn serve(&self, asked: SandboxDenials) -> Result<DenialsData, MethodError> {
+        let found = session(&asked.0, self).await?;
+        let label = label(self, &found.session_id).await?;
+        let session = self.services.sessions.table.snapshot(&found.session_id);
+        let denials = &session.worker.denials;
+        Ok(DenialsData {
+            session_id: found.session_id,
+            session_name: found.session_name,
+            label,
+            total: denials.total,
+            denials: denials.last.iter().cloned().collect(),
+        })
+    }
+}
+
+impl Serve<SandboxNetwork> for Caller {
+    async fn serve(&self, asked: SandboxNetwork) -> Result<NetworkData, MethodError> {
+        let (session, found) = session_and_policy(&asked.0, self).await?;
+        hosts::requests(&asked.0, session, found, self).await
+    }
+}
+
+impl Serve<SandboxPresets> for Caller {
+    async fn serve(&self, asked: SandboxPresets) -> Result<PresetsData, MethodError> {
+        presets::list(&asked.0, self).await
+    }
+}
+
+impl Serve<SandboxExplainHost> for Caller {
+    async fn serve(&self, asked: SandboxExplainHost) -> Result<HostExplained, MethodError> {
+        let (session, found) = session_and_policy(&asked.0, self).await?;
+        let host = asked.0.host.as_deref().unwrap_or_default();
+        let snapshot = self.registry.send(TakeSnapshot).await?;
+        let label = label(self, &session.session_id).await?;
+        let (known, daemon) = (snapshot.presets(), &self.services.daemon);
+        hosts::explain(host, session, found, &label, known, daemon)
+    }
+}
+
+impl Serve<SandboxAudit> for Caller {
+    /// Returns the worker's audit, with the files outside of the workspace that the daemon obeys and that the session
+    /// could change.
+    async fn serve(&self, SandboxAudit(asked): SandboxAudit) -> Result<WorkerSays, MethodError> {
+        let said = ask_worker(AUDIT, String::from("{}"), &asked, self).await?;
+        let FoundPolicy { policy, .. } = policy(self, &said.session_id).await?;
+        let workspace = PathBuf::from(&said.workspace_path);
+        let writable = policy.writable_roots.into_iter().chain([workspace]).collect();
+        let held = held(self, writable).await;
+        Ok(with_held(said, &held))
+    }
+}
+
+impl Serve<SandboxExplain> for Caller {
+    async fn serve(&self, asked: SandboxExplain) -> Result<WorkerSays, MethodError> {
+        let target = asked.0.target.as_deref().filter(|target| !target.is_empty());
+        if target.is_some_and(|target| MAX_TARGET_BYTES < target.len()) {
+            return Err(MethodError::LongTarget);
         }
-    };
-    if ends_jobs {
+        let arguments = target.map_or_else(|| json!({}), |path| json!({ "path": path }));
+        let said = ask_worker(EXPLAIN, arguments.to_string(), &asked.0, self).await?;
+        if target.is_some() {
+            return Ok(said);
+        }
+        let FoundPolicy { policy, .. } = policy(self, &said.session_id).await?;
+        Ok(with_web_search(said, policy.web_search))
+    }
+}
+
+/// Carries out a change. Returns the session, its policy and notes for the user.
+async fn changed(
+    asked: &SandboxParams,
+    change: SessionChange,
+    rules: &[String],
+    caller: &Caller,
+) -> Result<(FoundSession, FoundPolicy, Vec<String>), MethodError> {
+    let session = session(asked, caller).await?;
+    // Rules that cannot be used are refused before any tool is asked.
+    quackd_policy::validate_hosts(rules).map_err(MethodError::Policy)?;
+    let notes = presets::resolve(rules, caller).await?;
+    let change = ChangeSession { session: session.session_id.clone(), change };
+    let found = caller.registry.send(change).timeout(SAVE_LIMIT).await??;
+    if asked.end_jobs == Some(true) {
         session.handle.send(TellSession::EndJobs).await?;
     }
-    if asked.action.as_deref() == Some("set") {
-        notes.extend(note_held(caller, found.policy.writable_roots.clone()).await);
-    }
-    let data = in_force(session, found, caller).await?;
-    Ok(SandboxReply::Policy(Box::new(SandboxData { notes, ..data })))
+    Ok((session, found, notes))
 }
 
-/// The rules that a request sets or allows.
-fn asked_rules(asked: &SandboxParams) -> &[String] {
-    let rules = match asked.action.as_deref() {
-        Some("set") => asked.patch.hosts.as_deref(),
-        Some("allow") => asked.rules.as_deref(),
-        _ => None,
-    };
-    rules.unwrap_or_default()
-}
-
-/// The change of grants that a request means.
-fn grants(
-    action: &str,
-    asked: &SandboxParams,
-    caller: &Caller,
-) -> Result<SessionChange, MethodError> {
+/// The rules that a request allows, or the rules and ids that it revokes.
+fn wanted_rules(asked: &SandboxParams) -> Result<Vec<String>, MethodError> {
     let rules = asked.rules.clone().filter(|rules| !rules.is_empty());
     let rules = rules.ok_or(MethodError::NoRules)?;
     if MAX_HOST_RULES < rules.len() {
         return Err(MethodError::Policy(PolicyError::TooManyRules(rules.len())));
     }
-    Ok(SessionChange::Grants(match action {
-        "allow" => {
-            let (scope, client) = (asked.scope.unwrap_or_default(), caller.client.shown_name());
-            GrantChange::Allow { scope, rules, client }
-        }
-        _ => GrantChange::Revoke { ids_or_rules: rules },
-    }))
+    Ok(rules)
 }
 
 /// The policy of the next worker, and that of the running one.
 async fn in_force(
     session: FoundSession,
     FoundPolicy { policy, layers, rules, grants }: FoundPolicy,
+    notes: Vec<String>,
     caller: &Caller,
 ) -> Result<SandboxData, MethodError> {
     let label = label(caller, &session.session_id).await?;
@@ -223,22 +224,8 @@ async fn in_force(
         calls_running: calls,
         jobs_running: jobs.len(),
         jobs,
-        notes: Vec::new(),
+        notes,
     })
-}
-
-async fn denials(asked: &SandboxParams, caller: &Caller) -> Result<SandboxReply, MethodError> {
-    let found = session(asked, caller).await?;
-    let label = label(caller, &found.session_id).await?;
-    let session = caller.services.sessions.table.snapshot(&found.session_id);
-    let denials = &session.worker.denials;
-    Ok(SandboxReply::Denials(DenialsData {
-        session_id: found.session_id,
-        session_name: found.session_name,
-        label,
-        total: denials.total,
-        denials: denials.last.iter().cloned().collect(),
-    }))
 }
 
 async fn session_and_policy(
@@ -309,16 +296,6 @@ async fn ask_worker(
         text,
         report,
     })
-}
-
-/// The worker's audit, with the files outside of the workspace that the daemon obeys and that the session could change.
-async fn audit(asked: &SandboxParams, caller: &Caller) -> Result<WorkerSays, MethodError> {
-    let said = ask_worker(AUDIT, String::from("{}"), asked, caller).await?;
-    let FoundPolicy { policy, .. } = policy(caller, &said.session_id).await?;
-    let workspace = PathBuf::from(&said.workspace_path);
-    let writable = policy.writable_roots.into_iter().chain([workspace]).collect();
-    let held = held(caller, writable).await;
-    Ok(with_held(said, &held))
 }
 
 /// Adds the files outside of the workspace that the daemon obeys and that the session could change, to the worker's report

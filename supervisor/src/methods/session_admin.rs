@@ -4,7 +4,7 @@ use super::attach::{SAVE_LIMIT, fresh, joined};
 use super::directories::{look_up_noted, own_path};
 use super::find::{id_of, label};
 use super::isolated::{check_applied, check_room, make_copy, remove_copy};
-use super::{AnySession, Caller, NoParams};
+use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::registry::{
@@ -20,8 +20,9 @@ use actix::prelude::*;
 use quackd_config::EngineChoice;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
-    ActivateData, AttachData, ForkData, ForkParams, SessionDeleteData, SessionDeleteParams,
-    SessionNewParams, SessionSetData, SessionSetParams, WorkspacesData,
+    ActivateData, ActivateParams, AnySession, AttachData, ForkData, ForkParams, LOCAL_AGENT_CHOICE,
+    SessionDeleteData, SessionDeleteParams, SessionNewParams, SessionSetData, SessionSetParams,
+    WorkspacesData, WorkspacesParams,
 };
 use quackd_protocol::foreign_text::first_unsafe;
 use quackd_protocol::isolate::CopiedTree;
@@ -31,104 +32,103 @@ use std::io;
 use std::path::PathBuf;
 use tokio::sync::{Semaphore, oneshot};
 
-pub(super) async fn workspaces(
-    _: NoParams,
-    caller: &Caller,
-) -> Result<WorkspacesData, MethodError> {
-    let snapshot = caller.registry.send(TakeSnapshot).await?;
-    Ok(WorkspacesData { workspaces: snapshot.workspaces(&caller.services.sessions) })
+impl Serve<WorkspacesParams> for Caller {
+    async fn serve(&self, _: WorkspacesParams) -> Result<WorkspacesData, MethodError> {
+        let snapshot = self.registry.send(TakeSnapshot).await?;
+        Ok(WorkspacesData { workspaces: snapshot.workspaces(&self.services.sessions) })
+    }
 }
 
-pub(super) async fn activate_session(
-    AnySession { session_id }: AnySession,
-    caller: &Caller,
-) -> Result<ActivateData, MethodError> {
-    // Upstream treats an absent reference like an unknown one.
-    let reference = reference(&session_id).unwrap_or_default();
-    let data = caller.registry.send(Activate { reference }).timeout(SAVE_LIMIT).await??;
-    let (id, name) = (data.session.id.clone(), data.session.name.clone());
-    let path = data.workspace.path.clone();
-    caller.services.voice.session_changed(&VoiceSession { id, name, path });
-    Ok(data)
+impl Serve<ActivateParams> for Caller {
+    async fn serve(&self, asked: AnySession) -> Result<ActivateData, MethodError> {
+        let AnySession { session_id } = asked;
+        // Upstream treats an absent reference like an unknown one.
+        let reference = reference(&session_id).unwrap_or_default();
+        let data = self.registry.send(Activate { reference }).timeout(SAVE_LIMIT).await??;
+        let (id, name) = (data.session.id.clone(), data.session.name.clone());
+        let path = data.workspace.path.clone();
+        self.services.voice.session_changed(&VoiceSession { id, name, path });
+        Ok(data)
+    }
 }
 
-pub(super) async fn session_new(
-    SessionNewParams {
-        path,
-        name,
-        activate,
-        safe_mode,
-        engine,
-        model,
-        restrictions_of,
-        conversation_id,
-        isolated,
-    }: SessionNewParams,
-    caller: &Caller,
-) -> Result<AttachData, MethodError> {
-    let (engine, model) =
-        (engine.map(known_engine).transpose()?, model.map(known_model).transpose()?);
-    // A model costs money, and an engine runs with other rights.
-    if (engine.is_some() || model.is_some()) && caller.client.transport != Transport::Socket {
-        return Err(MethodError::LocalAgentChoice);
-    }
-    let is_isolated = isolated == Some(true);
-    if is_isolated && caller.client.transport != Transport::Socket {
-        return Err(MethodError::LocalIsolated);
-    }
-    let path =
-        own_path(path.as_deref())?.unwrap_or_else(|| caller.services.daemon.started_in.clone());
-    let (path, note) = look_up_noted(caller, path).await?;
-    let activate = activate.unwrap_or(false);
-    let file = match conversation_id {
-        Some(id) => Some(new_conversation(caller, path.clone(), id).await?),
-        None => None,
-    };
-    let agent = AgentChange { engine, model, file: file.clone() };
-    let kind = Open::New(name);
-    let restrictions = new_restrictions(restrictions_of, caller).await?;
-    let client = caller.client.hello().map(|hello| hello.client.name.clone());
-    let fresh = fresh()?;
-    let session = fresh.session_id.clone();
-    let services = &caller.services.sessions;
-    // First the copy, then the session: a session that is listed has one.
-    let copied = if is_isolated {
-        check_room(services, &session).await?;
-        let hidden = services.daemon.config.sandbox.hidden.value.clone();
-        let hidden = hidden.into_iter().map(PathBuf::from).collect();
-        Some(make_copy(services, &session, &path, hidden).await?)
-    } else {
-        None
-    };
-    let copy_note = copied.as_ref().map(copied_in_words);
-    let new = OpenSession {
-        path,
-        kind,
-        activate,
-        safe_mode,
-        agent,
-        restrictions,
-        client,
-        isolated: copied,
-        fresh,
-    };
-    let opened = caller.registry.send(new).timeout(SAVE_LIMIT).await;
-    if let Ok(Err(_refused)) = &opened {
-        if let Some(file) = file {
-            remove_conversation(caller, file).await;
+impl Serve<SessionNewParams> for Caller {
+    async fn serve(&self, asked: SessionNewParams) -> Result<AttachData, MethodError> {
+        let SessionNewParams {
+            path,
+            name,
+            activate,
+            safe_mode,
+            engine,
+            model,
+            restrictions_of,
+            conversation_id,
+            isolated,
+        } = asked;
+        let (engine, model) =
+            (engine.map(known_engine).transpose()?, model.map(known_model).transpose()?);
+        // A model costs money, and an engine runs with other rights.
+        if (engine.is_some() || model.is_some()) && self.client.transport != Transport::Socket {
+            return Err(MethodError::LocalOnly(LOCAL_AGENT_CHOICE));
         }
-        if is_isolated {
-            remove_copy(services, &session).await;
+        let is_isolated = isolated == Some(true);
+        if is_isolated && self.client.transport != Transport::Socket {
+            return Err(MethodError::LocalIsolated);
         }
+        let path =
+            own_path(path.as_deref())?.unwrap_or_else(|| self.services.daemon.started_in.clone());
+        let (path, note) = look_up_noted(self, path).await?;
+        let activate = activate.unwrap_or(false);
+        let file = match conversation_id {
+            Some(id) => Some(new_conversation(self, path.clone(), id).await?),
+            None => None,
+        };
+        let agent = AgentChange { engine, model, file: file.clone() };
+        let kind = Open::New(name);
+        let restrictions = new_restrictions(restrictions_of, self).await?;
+        let client = self.client.hello().map(|hello| hello.client.name.clone());
+        let fresh = fresh()?;
+        let session = fresh.session_id.clone();
+        let services = &self.services.sessions;
+        // First the copy, then the session: a session that is listed has one.
+        let copied = if is_isolated {
+            check_room(services, &session).await?;
+            let hidden = services.daemon.config.sandbox.hidden.value.clone();
+            let hidden = hidden.into_iter().map(PathBuf::from).collect();
+            Some(make_copy(services, &session, &path, hidden).await?)
+        } else {
+            None
+        };
+        let copy_note = copied.as_ref().map(copied_in_words);
+        let new = OpenSession {
+            path,
+            kind,
+            activate,
+            safe_mode,
+            agent,
+            restrictions,
+            client,
+            isolated: copied,
+            fresh,
+        };
+        let opened = self.registry.send(new).timeout(SAVE_LIMIT).await;
+        if let Ok(Err(_refused)) = &opened {
+            if let Some(file) = file {
+                remove_conversation(self, file).await;
+            }
+            if is_isolated {
+                remove_copy(services, &session).await;
+            }
+        }
+        let data = opened??;
+        let label = label(self, &data.session.id).await?;
+        let note = joined(joined(note, data.note), copy_note);
+        let data = AttachData { note, label, ..data };
+        if activate {
+            self.services.voice.session_changed(&VoiceSession::from(&data));
+        }
+        Ok(data)
     }
-    let data = opened??;
-    let label = label(caller, &data.session.id).await?;
-    let note = joined(joined(note, data.note), copy_note);
-    let data = AttachData { note, label, ..data };
-    if activate {
-        caller.services.voice.session_changed(&VoiceSession::from(&data));
-    }
-    Ok(data)
 }
 
 /// Describes a new copy in one line.
@@ -243,106 +243,106 @@ fn usable_servers(servers: Vec<McpServer>) -> Result<Vec<McpServer>, MethodError
     Ok(servers)
 }
 
-pub(super) async fn session_set(
-    SessionSetParams { session_id, engine, model, mcp_servers, agent_options }: SessionSetParams,
-    caller: &Caller,
-) -> Result<SessionSetData, MethodError> {
-    let mcp_servers = mcp_servers.map(usable_servers).transpose()?;
-    if let Some(options) = &agent_options {
-        options.check().map_err(MethodError::AgentOptions)?;
+impl Serve<SessionSetParams> for Caller {
+    async fn serve(&self, asked: SessionSetParams) -> Result<SessionSetData, MethodError> {
+        let SessionSetParams { session_id, engine, model, mcp_servers, agent_options } = asked;
+        let mcp_servers = mcp_servers.map(usable_servers).transpose()?;
+        if let Some(options) = &agent_options {
+            options.check().map_err(MethodError::AgentOptions)?;
+        }
+        let (engine, model) =
+            (engine.map(known_engine).transpose()?, model.map(known_model).transpose()?);
+        let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
+        let found = self.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+        let session = found.session_id.clone();
+        let change = SessionChange::Agent(AgentChange { engine, model, file: None });
+        let change = ChangeSession { session: session.clone(), change };
+        self.registry.send(change).timeout(SAVE_LIMIT).await??;
+        let find = FindSession { reference: Some(session.0.clone()), purpose: Purpose::Describe };
+        let chosen = self.registry.send(find).await??.ok_or(MethodError::NoSession)?.agent;
+        found.handle.send(TellSession::SetAgent(chosen.clone())).await?;
+        if let Some(servers) = mcp_servers {
+            found.handle.send(TellSession::SetMcpServers(servers)).await?;
+        }
+        if let Some(options) = agent_options {
+            found.handle.send(TellSession::SetAgentOptions(Box::new(options))).await?;
+        }
+        Ok(SessionSetData { session_id: session, engine: chosen.engine, model: chosen.model })
     }
-    let (engine, model) =
-        (engine.map(known_engine).transpose()?, model.map(known_model).transpose()?);
-    let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
-    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
-    let session = found.session_id.clone();
-    let change = SessionChange::Agent(AgentChange { engine, model, file: None });
-    let change = ChangeSession { session: session.clone(), change };
-    caller.registry.send(change).timeout(SAVE_LIMIT).await??;
-    let find = FindSession { reference: Some(session.0.clone()), purpose: Purpose::Describe };
-    let chosen = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?.agent;
-    found.handle.send(TellSession::SetAgent(chosen.clone())).await?;
-    if let Some(servers) = mcp_servers {
-        found.handle.send(TellSession::SetMcpServers(servers)).await?;
-    }
-    if let Some(options) = agent_options {
-        found.handle.send(TellSession::SetAgentOptions(Box::new(options))).await?;
-    }
-    Ok(SessionSetData { session_id: session, engine: chosen.engine, model: chosen.model })
 }
 
 /// Permit for the only running fork.
 static FORKING: Semaphore = Semaphore::const_new(1);
 
-/// Creates a session that continues the conversation of another one.
-pub(super) async fn fork(
-    ForkParams { session_id, entry_id, name, activate }: ForkParams,
-    caller: &Caller,
-) -> Result<ForkData, MethodError> {
-    let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
-    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
-    if found.isolated.is_some() {
-        return Err(MethodError::IsolatedFork);
-    }
-    let services = &caller.services.sessions;
-    let path = found.workspace_path.clone();
-    let home = services.daemon.home.clone();
-    let (source, workspace) = (found.pi_session_file.clone(), path.clone());
-    // Each has the conversation in memory.
-    let turn = FORKING.try_acquire().map_err(|_held| MethodError::ForkBusy)?;
-    let make = move || {
-        let _turn = turn;
-        fork_blocking(&home, &source, &workspace, entry_id.as_deref())
-    };
-    let forked = match services.look(SAVE_LIMIT, make).await {
-        Ok(forked) => forked.map_err(MethodError::Fork)?,
-        Err(NoLook::Ended) => return Err(MethodError::ShuttingDown),
-        Err(NoLook::TimedOut) => {
-            return Err(MethodError::Fork(io::Error::other("the disk does not respond")));
+impl Serve<ForkParams> for Caller {
+    /// Creates a session that continues the conversation of another one.
+    async fn serve(&self, asked: ForkParams) -> Result<ForkData, MethodError> {
+        let ForkParams { session_id, entry_id, name, activate } = asked;
+        let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
+        let found = self.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+        if found.isolated.is_some() {
+            return Err(MethodError::IsolatedFork);
         }
-    };
-    let activate = activate.unwrap_or(false);
-    let safe_mode = found.safe_mode.then_some(true);
-    let agent = AgentChange {
-        engine: Some(found.agent.engine),
-        model: Some(found.agent.model),
-        file: Some(forked.path.clone()),
-    };
-    let kind = Open::New(name);
-    let of_session = Some(found.session_id.clone());
-    let restrictions = match caller.client.transport {
-        Transport::Socket => Restrictions { of_session, ..Restrictions::default() },
-        _ => Restrictions { of_session, ..Restrictions::remote() },
-    };
-    let client = caller.client.hello().map(|hello| hello.client.name.clone());
-    let new = OpenSession {
-        path,
-        kind,
-        activate,
-        safe_mode,
-        agent,
-        restrictions,
-        client,
-        isolated: None,
-        fresh: fresh()?,
-    };
-    let opened = caller.registry.send(new).timeout(SAVE_LIMIT).await;
-    if let Ok(Err(_refused)) = &opened {
-        remove_conversation(caller, forked.path.clone()).await;
+        let services = &self.services.sessions;
+        let path = found.workspace_path.clone();
+        let home = services.daemon.home.clone();
+        let (source, workspace) = (found.pi_session_file.clone(), path.clone());
+        // Each has the conversation in memory.
+        let turn = FORKING.try_acquire().map_err(|_held| MethodError::ForkBusy)?;
+        let make = move || {
+            let _turn = turn;
+            fork_blocking(&home, &source, &workspace, entry_id.as_deref())
+        };
+        let forked = match services.look(SAVE_LIMIT, make).await {
+            Ok(forked) => forked.map_err(MethodError::Fork)?,
+            Err(NoLook::Ended) => return Err(MethodError::ShuttingDown),
+            Err(NoLook::TimedOut) => {
+                return Err(MethodError::Fork(io::Error::other("the disk does not respond")));
+            }
+        };
+        let activate = activate.unwrap_or(false);
+        let safe_mode = found.safe_mode.then_some(true);
+        let agent = AgentChange {
+            engine: Some(found.agent.engine),
+            model: Some(found.agent.model),
+            file: Some(forked.path.clone()),
+        };
+        let kind = Open::New(name);
+        let of_session = Some(found.session_id.clone());
+        let restrictions = match self.client.transport {
+            Transport::Socket => Restrictions { of_session, ..Restrictions::default() },
+            _ => Restrictions { of_session, ..Restrictions::remote() },
+        };
+        let client = self.client.hello().map(|hello| hello.client.name.clone());
+        let new = OpenSession {
+            path,
+            kind,
+            activate,
+            safe_mode,
+            agent,
+            restrictions,
+            client,
+            isolated: None,
+            fresh: fresh()?,
+        };
+        let opened = self.registry.send(new).timeout(SAVE_LIMIT).await;
+        if let Ok(Err(_refused)) = &opened {
+            remove_conversation(self, forked.path.clone()).await;
+        }
+        let data = opened??;
+        let session = data.session.id.clone();
+        copy_options(self, &found.handle, &session).await?;
+        if activate {
+            self.services.voice.session_changed(&VoiceSession::from(&data));
+        }
+        Ok(ForkData {
+            session_id: session,
+            session_name: data.session.name,
+            session_file: forked.path,
+            text: forked.text,
+            note: data.note,
+        })
     }
-    let data = opened??;
-    let session = data.session.id.clone();
-    copy_options(caller, &found.handle, &session).await?;
-    if activate {
-        caller.services.voice.session_changed(&VoiceSession::from(&data));
-    }
-    Ok(ForkData {
-        session_id: session,
-        session_name: data.session.name,
-        session_file: forked.path,
-        text: forked.text,
-        note: data.note,
-    })
 }
 
 /// Gives a new session the agent's options of the session that it continues.
@@ -360,18 +360,19 @@ async fn copy_options(
     Ok(())
 }
 
-pub(super) async fn session_delete(
-    SessionDeleteParams { session_id, force }: SessionDeleteParams,
-    caller: &Caller,
-) -> Result<SessionDeleteData, MethodError> {
-    let reference = reference(&session_id).ok_or(MethodError::NoReference)?;
-    let reference = id_of(caller, reference).await?;
-    let label = label(caller, &SessionId(reference.clone())).await?;
-    let (force, is_remote) = (force.unwrap_or(false), caller.client.transport != Transport::Socket);
-    check_applied(caller, &reference, &label, force).await?;
-    let delete = Delete::Session { reference: reference.clone(), force, is_remote };
-    let deleted = caller.registry.send(delete).timeout(SAVE_LIMIT).await??;
-    let deleted = deleted.ok_or(MethodError::SessionNotFound(reference))?;
-    caller.services.interrupted.resumed(&deleted.session.id);
-    Ok(SessionDeleteData { label, ..deleted })
+impl Serve<SessionDeleteParams> for Caller {
+    async fn serve(&self, asked: SessionDeleteParams) -> Result<SessionDeleteData, MethodError> {
+        let SessionDeleteParams { session_id, force } = asked;
+        let reference = reference(&session_id).ok_or(MethodError::NoReference)?;
+        let reference = id_of(self, reference).await?;
+        let label = label(self, &SessionId(reference.clone())).await?;
+        let (force, is_remote) =
+            (force.unwrap_or(false), self.client.transport != Transport::Socket);
+        check_applied(self, &reference, &label, force).await?;
+        let delete = Delete::Session { reference: reference.clone(), force, is_remote };
+        let deleted = self.registry.send(delete).timeout(SAVE_LIMIT).await??;
+        let deleted = deleted.ok_or(MethodError::SessionNotFound(reference))?;
+        self.services.interrupted.resumed(&deleted.session.id);
+        Ok(SessionDeleteData { label, ..deleted })
+    }
 }

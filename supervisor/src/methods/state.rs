@@ -1,7 +1,7 @@
 //! `get_state`: the current state of one session and its worker.
 
 use super::servers::servers;
-use super::{AnySession, Caller};
+use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::pool::snapshot::{AgentSnapshot, SessionSnapshot, WorkerSnapshot};
 use crate::registry::{FindSession, Purpose};
@@ -9,47 +9,47 @@ use crate::session::messages::TellSession;
 use crate::wire::reference;
 use quackd_protocol::SessionId;
 use quackd_protocol::agent::Engine;
-use quackd_protocol::client::{StateDataOf, WorkerState};
+use quackd_protocol::client::{AnySession, StateDataOf, StateParams, WorkerState};
 use quackd_protocol::limits::AGENT_STATE_WAIT;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::time::Instant;
 
-pub(super) async fn get_state(
-    AnySession { session_id }: AnySession,
-    caller: &Caller,
-) -> Result<StateDataOf<Box<RawValue>>, MethodError> {
-    let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
-    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
-    ask_agent(caller, &found.session_id).await;
-    let servers = servers(&found.session_id, &caller.services, &caller.registry).await;
-    let table = &caller.services.sessions.table;
-    let session = table.snapshot(&found.session_id);
-    let interrupted = caller.services.interrupted.of(&found.session_id);
-    let copies = &caller.services.sessions.pool.copies;
-    let copy_bytes = found.isolated.as_ref().and_then(|_| copies.bytes(&found.session_id));
-    let pi_state = shown(&session.agent);
-    let engine = session.agent.process.is_alive().then_some(session.agent.engine);
-    let of_native = pi_state.as_ref().filter(|_| session.agent.engine == Engine::Native);
-    let known = of_native.and_then(|state| serde_json::from_str(state.get()).ok());
-    let ShownState { stats } = known.unwrap_or_default();
-    Ok(StateDataOf {
-        pi_state,
-        stats,
-        engine: engine.map(|engine| engine.name().to_owned()),
-        mcp_problems: session.agent.mcp_problems.to_vec(),
-        pi_session_file: Some(found.pi_session_file).filter(|file| !file.is_empty()),
-        status: session.status(table.is_pinned(&found.session_id), Instant::now()),
-        session_id: found.session_id,
-        session_name: found.session_name,
-        is_running: is_running(&session),
-        worker: worker_state(&session.worker, found.restarts),
-        safe_mode: found.safe_mode,
-        isolated: found.isolated.is_some(),
-        copy_bytes,
-        servers,
-        interrupted,
-    })
+impl Serve<StateParams> for Caller {
+    async fn serve(&self, asked: AnySession) -> Result<StateDataOf<Box<RawValue>>, MethodError> {
+        let AnySession { session_id } = asked;
+        let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
+        let found = self.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+        ask_agent(self, &found.session_id).await;
+        let servers = servers(&found.session_id, &self.services, &self.registry).await;
+        let table = &self.services.sessions.table;
+        let session = table.snapshot(&found.session_id);
+        let interrupted = self.services.interrupted.of(&found.session_id);
+        let copies = &self.services.sessions.pool.copies;
+        let copy_bytes = found.isolated.as_ref().and_then(|_| copies.bytes(&found.session_id));
+        let pi_state = shown(&session.agent);
+        let engine = session.agent.process.is_alive().then_some(session.agent.engine);
+        let of_native = pi_state.as_ref().filter(|_| session.agent.engine == Engine::Native);
+        let known = of_native.and_then(|state| serde_json::from_str(state.get()).ok());
+        let ShownState { stats } = known.unwrap_or_default();
+        Ok(StateDataOf {
+            pi_state,
+            stats,
+            engine: engine.map(|engine| engine.name().to_owned()),
+            mcp_problems: session.agent.mcp_problems.to_vec(),
+            pi_session_file: Some(found.pi_session_file).filter(|file| !file.is_empty()),
+            status: session.status(table.is_pinned(&found.session_id), Instant::now()),
+            session_id: found.session_id,
+            session_name: found.session_name,
+            is_running: is_running(&session),
+            worker: worker_state(&session.worker, found.restarts),
+            safe_mode: found.safe_mode,
+            isolated: found.isolated.is_some(),
+            copy_bytes,
+            servers,
+            interrupted,
+        })
+    }
 }
 
 /// Part of an agent's state that `get_state` shows by itself.

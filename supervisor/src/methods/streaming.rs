@@ -3,7 +3,7 @@
 //! Output goes only to the client that started the call. If the client does not read, the command blocks: a piece of
 //! output returns its credit when the client's connection has space for the next one.
 
-use super::Caller;
+use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::events::{CallInput, InputRequest, call_input};
 use crate::session::FoundSession;
@@ -122,31 +122,30 @@ impl Drop for NamedCall<'_> {
     }
 }
 
-/// `quack.cancel`.
-pub(super) async fn cancel(
-    CancelParams { call_id }: CancelParams,
-    caller: &Caller,
-) -> Result<CancelData, MethodError> {
-    Ok(CancelData { found: caller.client.named_calls.cancel(&call_id) })
+impl Serve<CancelParams> for Caller {
+    async fn serve(&self, asked: CancelParams) -> Result<CancelData, MethodError> {
+        let CancelParams { call_id } = asked;
+        Ok(CancelData { found: self.client.named_calls.cancel(&call_id) })
+    }
 }
 
-/// `quack.stdin`. The reply comes when the command can take the next piece.
-pub(super) async fn stdin(
-    StdinParams { call_id, bytes, end }: StdinParams,
-    caller: &Caller,
-) -> Result<StdinData, MethodError> {
-    let piece = InputPiece { bytes, end };
-    if !piece.is_sound() {
-        return Err(MethodError::InputPiece(MAX_PIECE_BYTES));
+impl Serve<StdinParams> for Caller {
+    /// `quack.stdin`. The reply comes when the command can take the next piece.
+    async fn serve(&self, asked: StdinParams) -> Result<StdinData, MethodError> {
+        let StdinParams { call_id, bytes, end } = asked;
+        let piece = InputPiece { bytes, end };
+        if !piece.is_sound() {
+            return Err(MethodError::InputPiece(MAX_PIECE_BYTES));
+        }
+        let Some(input) = self.client.named_calls.input(&call_id) else {
+            return Ok(StdinData { open: false });
+        };
+        let (taken, is_open) = oneshot::channel();
+        // Without a reader, the call has ended or its command has closed its stdin.
+        let open = match input.send(InputRequest { piece, taken }).await {
+            Ok(()) => is_open.await.unwrap_or(false),
+            Err(_closed) => false,
+        };
+        Ok(StdinData { open })
     }
-    let Some(input) = caller.client.named_calls.input(&call_id) else {
-        return Ok(StdinData { open: false });
-    };
-    let (taken, is_open) = oneshot::channel();
-    // Without a reader, the call has ended or its command has closed its stdin.
-    let open = match input.send(InputRequest { piece, taken }).await {
-        Ok(()) => is_open.await.unwrap_or(false),
-        Err(_closed) => false,
-    };
-    Ok(StdinData { open })
 }

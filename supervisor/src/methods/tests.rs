@@ -1,14 +1,10 @@
 //! Checks that the schemas are valid, accept the values that the wire types write and reject wrong values. Also checks
 //! that the TypeScript declarations have the same names.
 
-use super::dispatch::wire;
-use super::table::METHODS;
 use quackd_protocol::client::{
-    EventLine, PingData, ToolContent, ToolData, ToolExecutionEnd, ToolInfo, VoiceStopEvent,
+    EventLine, METHODS, PingData, ToolContent, ToolData, ToolExecutionEnd, ToolInfo, VoiceStopEvent,
 };
 use quackd_protocol::{SessionId, client};
-use quackd_schema::MethodSchema;
-use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -16,54 +12,10 @@ use std::collections::BTreeSet;
 
 /// Returns a validator for the definition `name`.
 fn validator(name: &str) -> jsonschema::Validator {
-    let mut schema = wire().document();
+    let mut schema = quackd_schema::document();
     schema.as_object_mut().unwrap().remove("anyOf");
     schema["$ref"] = format!("#/$defs/{name}").into();
     jsonschema::draft202012::new(&schema).unwrap()
-}
-
-/// A shape without references to names.
-fn inlined(shape: impl Fn(&mut SchemaGenerator) -> Value) -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|it| it.inline_subschemas = true);
-    shape(&mut settings.into_generator())
-}
-
-/// The parameters of a schema and which of them are required. The types that clients call have other descriptions.
-fn parameters(schema: &Value) -> [Value; 2] {
-    ["properties", "required"].map(|key| schema[key].clone())
-}
-
-#[test]
-fn clients_call_the_methods_of_this_table_with_its_parameters_and_read_its_replies() {
-    let names = |all: Vec<&'static str>| all.into_iter().collect::<BTreeSet<_>>();
-    let served = METHODS.iter().map(|method| method.schema.name).collect();
-    assert_eq!(names(client::METHODS.iter().map(|row| row.name).collect()), names(served));
-
-    for MethodSchema { name, params, data, .. } in METHODS.iter().map(|method| method.schema) {
-        let rows: Vec<_> = client::METHODS.iter().filter(|row| row.name == name).collect();
-        let replies = rows.iter().map(|row| inlined(|generator| (row.reply)(generator).to_value()));
-        let replies: Vec<Value> = replies.collect();
-        for row in rows {
-            let called = inlined(|generator| (row.params)(generator).to_value());
-            match params {
-                Some(params) => {
-                    assert_eq!(parameters(&called), parameters(&inlined(params)), "{name}");
-                }
-                None => assert_eq!(called.get("properties"), None, "{name}"),
-            }
-        }
-        let Some(data) = data.map(inlined) else {
-            assert_eq!(replies, [json!({ "type": "null" })], "{name}");
-            continue;
-        };
-        match data["anyOf"].as_array() {
-            Some(all) => {
-                assert_eq!(all.len(), replies.len(), "{name}");
-                assert!(replies.iter().all(|reply| all.contains(reply)), "{name}");
-            }
-            None => assert_eq!(replies, [data], "{name}"),
-        }
-    }
 }
 
 fn is_valid(name: &str, value: &Value) -> bool {
@@ -72,15 +24,22 @@ fn is_valid(name: &str, value: &Value) -> bool {
 
 #[test]
 fn the_document_and_its_parts_are_schemas_without_loose_ends() {
-    let wire = wire();
-    let document = wire.document();
-    let (methods, events) = wire.names();
+    let document = quackd_schema::document();
+    let (methods, events) = quackd_schema::names();
     for names in [&methods, &events] {
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
     }
-    let parts = methods.iter().chain(&events).map(|name| wire.named(name).unwrap());
-    let types = document["$defs"].as_object().unwrap().keys().map(|name| wire.named(name).unwrap());
-    for schema in parts.chain(types).chain([document.clone(), wire.methods(), wire.events()]) {
+    let parts = methods.iter().chain(&events).map(|name| quackd_schema::named(name).unwrap());
+    let types = document["$defs"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(|name| quackd_schema::named(name).unwrap());
+    for schema in parts.chain(types).chain([
+        document.clone(),
+        quackd_schema::methods(),
+        quackd_schema::events(),
+    ]) {
         assert!(jsonschema::draft202012::meta::is_valid(&schema), "{schema}");
         let none = serde_json::Map::new();
         let defs = schema["$defs"].as_object().unwrap_or(&none);
@@ -97,7 +56,7 @@ fn the_document_and_its_parts_are_schemas_without_loose_ends() {
             |name: &&String| schema == document && ["Methods", "Events"].contains(&name.as_str());
         assert!(unused.iter().all(is_index), "{}: nothing uses {unused:?}", schema["title"]);
     }
-    assert_eq!(wire.named("nothing"), None);
+    assert_eq!(quackd_schema::named("nothing"), None);
 }
 
 fn references(schema: &Value, found: &mut BTreeSet<String>) {
@@ -117,14 +76,14 @@ fn types_that_are_read_and_written_have_one_shape() {
     let of = |settings: SchemaSettings| {
         let mut generator = settings.into_generator();
         for method in METHODS {
-            method.schema.params.map(|make| make(&mut generator));
+            (method.params)(&mut generator);
         }
         generator.take_definitions(true)
     };
     let read = of(SchemaSettings::draft2020_12().for_deserialize());
     let mut writing = SchemaSettings::draft2020_12().for_serialize().into_generator();
     for method in METHODS {
-        method.schema.data.map(|make| make(&mut writing));
+        (method.reply)(&mut writing);
     }
     let written = writing.take_definitions(true);
     let both: Vec<_> = read.iter().filter(|(name, _)| written.contains_key(*name)).collect();
@@ -249,20 +208,22 @@ fn lines_are_taken_and_refused_as_the_documentation_says() {
 
 #[test]
 fn a_name_that_is_a_method_and_an_event_shows_both() {
-    let wire = wire();
-    let both = wire.named("voice_start").unwrap();
+    let both = quackd_schema::named("voice_start").unwrap();
     let parts: Vec<&String> = both["properties"].as_object().unwrap().keys().collect();
     assert_eq!(parts, ["data", "event", "params"]);
-    let method = wire.named("unfollow").unwrap();
+    let method = quackd_schema::named("unfollow").unwrap();
     assert_eq!(method["properties"]["data"], false);
-    assert_eq!(wire.named("agent_end").unwrap()["properties"].as_object().unwrap().len(), 1);
-    assert_eq!(wire.named("VoiceState").unwrap()["title"], "VoiceState");
+    assert_eq!(
+        quackd_schema::named("agent_end").unwrap()["properties"].as_object().unwrap().len(),
+        1
+    );
+    assert_eq!(quackd_schema::named("VoiceState").unwrap()["title"], "VoiceState");
 }
 
 #[test]
 fn the_declarations_name_everything_once() {
-    let text = wire().typescript();
-    for name in wire().document()["$defs"].as_object().unwrap().keys() {
+    let text = quackd_schema::typescript();
+    for name in quackd_schema::document()["$defs"].as_object().unwrap().keys() {
         let count = ["export interface", "export type"].map(|word| {
             text.lines().filter(|line| line.starts_with(&format!("{word} {name} "))).count()
         });

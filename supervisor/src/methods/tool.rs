@@ -3,7 +3,6 @@
 //!
 //! The tool's result is forwarded as the raw JSON string from the worker. It is not parsed here.
 
-use super::Caller;
 use super::approvals;
 use super::attach::named;
 use super::directories::resolve;
@@ -11,6 +10,7 @@ use super::forward::forwards_line;
 use super::permission::{self, After, EndedCall};
 use super::streaming::{MAX_CALL_ID_BYTES, NamedCall};
 use super::tool_parameters::{beneath, is_beneath, same_path, unknown_parameter};
+use super::{Caller, Serve};
 use crate::errors::{CallError, MethodError};
 use crate::events::client_registry::Transport;
 use crate::registry::{FindSession, Purpose};
@@ -77,70 +77,69 @@ impl ToolRequest {
     }
 }
 
-pub(super) async fn voice_tool_call(
-    asked: VoiceToolCallParams,
-    caller: &Caller,
-) -> Result<VoiceToolData, MethodError> {
-    let session = session_of_voice_call(&asked, caller).await?;
-    let wanted = ToolRequest {
-        tool: js_string(&asked.tool_name),
-        client_id: client_id(asked.call_id.as_ref()),
-        arguments: match asked.arguments {
-            Value::String(text) => text,
-            other => js_string(&other),
-        },
-        timeout_ms: None,
-        safe_mode: truthy(&asked.safe_mode),
-        gives_up: caller.gives_up(),
-        is_strict: false,
-        fallback_ms: None,
-        has_no_deadline: false,
-        cwd: String::new(),
-        stream_rows: false,
-        agents: None,
-        cancel: None,
-    };
-    let ToolData { text, info, .. } = run(session, wanted, caller, None).await;
-    Ok(VoiceToolData { call_id: asked.call_id, result: text, hint: info.hint })
+impl Serve<VoiceToolCallParams> for Caller {
+    async fn serve(&self, asked: VoiceToolCallParams) -> Result<VoiceToolData, MethodError> {
+        let session = session_of_voice_call(&asked, self).await?;
+        let wanted = ToolRequest {
+            tool: js_string(&asked.tool_name),
+            client_id: client_id(asked.call_id.as_ref()),
+            arguments: match asked.arguments {
+                Value::String(text) => text,
+                other => js_string(&other),
+            },
+            timeout_ms: None,
+            safe_mode: truthy(&asked.safe_mode),
+            gives_up: self.gives_up(),
+            is_strict: false,
+            fallback_ms: None,
+            has_no_deadline: false,
+            cwd: String::new(),
+            stream_rows: false,
+            agents: None,
+            cancel: None,
+        };
+        let ToolData { text, info, .. } = run(session, wanted, self, None).await;
+        Ok(VoiceToolData { call_id: asked.call_id, result: text, hint: info.hint })
+    }
 }
 
-pub(super) async fn quack_tool(
-    asked: ToolParams,
-    caller: &Caller,
-) -> Result<ToolData, MethodError> {
-    // Register the name first: a `quack.cancel` that arrives before the session is found ends the call.
-    let named = NamedCall::new(&asked, caller)?;
-    let session = session_of_quack_tool(&asked, caller).await?;
-    let cwd = asked.cwd.as_deref().map(|cwd| beneath(&session.workspace_path, cwd)).transpose()?;
-    let cwd = cwd.unwrap_or_default();
-    let can_answer = asked.answers == Some(true);
-    let _answerer = can_answer.then(|| approvals::during_call(&session.session_id, caller));
-    let arguments = match asked.arguments {
-        Value::Null => "{}".to_owned(),
-        // Otherwise the text would run as a command. As JSON it is either valid or refused.
-        Value::String(text) if is_meant_as_json(&asked.tool, &text) => text,
-        given => given.to_string(),
-    };
-    let runs_commands = runs_commands(&asked.tool);
-    let wanted = ToolRequest {
-        tool: asked.tool,
-        client_id: asked.call_id,
-        arguments,
-        timeout_ms: asked.timeout_ms,
-        safe_mode: asked.safe_mode.unwrap_or(false),
-        gives_up: None,
-        is_strict: true,
-        fallback_ms: asked.default_timeout_ms,
-        has_no_deadline: asked.no_deadline == Some(true)
-            && asked.stream == Some(true)
-            && runs_commands
-            && caller.client.transport == Transport::Socket,
-        cwd,
-        stream_rows: asked.stream_rows == Some(true),
-        agents: None,
-        cancel: None,
-    };
-    Ok(run(session, wanted, caller, named).await)
+impl Serve<ToolParams> for Caller {
+    async fn serve(&self, asked: ToolParams) -> Result<ToolData, MethodError> {
+        // Register the name first: a `quack.cancel` that arrives before the session is found ends the call.
+        let named = NamedCall::new(&asked, self)?;
+        let session = session_of_quack_tool(&asked, self).await?;
+        let cwd =
+            asked.cwd.as_deref().map(|cwd| beneath(&session.workspace_path, cwd)).transpose()?;
+        let cwd = cwd.unwrap_or_default();
+        let can_answer = asked.answers == Some(true);
+        let _answerer = can_answer.then(|| approvals::during_call(&session.session_id, self));
+        let arguments = match asked.arguments {
+            Value::Null => "{}".to_owned(),
+            // Otherwise the text would run as a command. As JSON it is either valid or refused.
+            Value::String(text) if is_meant_as_json(&asked.tool, &text) => text,
+            given => given.to_string(),
+        };
+        let runs_commands = runs_commands(&asked.tool);
+        let wanted = ToolRequest {
+            tool: asked.tool,
+            client_id: asked.call_id,
+            arguments,
+            timeout_ms: asked.timeout_ms,
+            safe_mode: asked.safe_mode.unwrap_or(false),
+            gives_up: None,
+            is_strict: true,
+            fallback_ms: asked.default_timeout_ms,
+            has_no_deadline: asked.no_deadline == Some(true)
+                && asked.stream == Some(true)
+                && runs_commands
+                && self.client.transport == Transport::Socket,
+            cwd,
+            stream_rows: asked.stream_rows == Some(true),
+            agents: None,
+            cancel: None,
+        };
+        Ok(run(session, wanted, self, named).await)
+    }
 }
 
 /// Runs a call of the session's own agent. `None` if the session is gone.

@@ -1,12 +1,12 @@
 //! `quack.tree`: every kind of child process and thread, with its limits and running instances.
 
 use super::ps::processes;
-use super::{Caller, NoParams};
+use super::{Caller, Serve};
 use crate::clock::ms;
 use crate::errors::MethodError;
 use crate::services::Services;
 use quackd_protocol::client::{
-    HeartbeatInfo, PsData, SpecInfo, TreeChild, TreeData, TreeWorker, WorkerInfo,
+    HeartbeatInfo, PsData, SpecInfo, TreeChild, TreeData, TreeParams, TreeWorker, WorkerInfo,
 };
 use quackd_supervision::{
     AGENT, CauseKind, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, METRICS_THREAD,
@@ -14,32 +14,35 @@ use quackd_supervision::{
     TREE,
 };
 
-pub(super) async fn tree(_: NoParams, caller: &Caller) -> Result<TreeData, MethodError> {
-    let services = &caller.services;
-    let PsData { supervisor, workers, deaths, .. } = processes(services, &caller.registry).await?;
-    let remote_runs = services.remote.status().await.enabled;
-    let child = |spec: &&ChildSpec| TreeChild {
-        spec: describe(spec),
-        workers: of(spec, &workers),
-        errand: one_shot(spec, services),
-        running: (spec.form == Form::Thread).then(|| match spec.name {
-            name if name == EGRESS_THREAD.name => services.sessions.egress.is_running(),
-            name if name == REMOTE_THREAD.name => remote_runs,
-            name if name == METRICS_THREAD.name => services.metrics_endpoint.is_running(),
-            // The daemon could not reply without the other threads.
-            _ => true,
-        }),
-    };
-    Ok(TreeData {
-        pid: supervisor.pid,
-        uptime: supervisor.uptime,
-        rss_kb: supervisor.rss_kb,
-        loop_lag: supervisor.loop_lag,
-        pauses: services.loop_monitor.pauses(),
-        children: TREE.iter().map(child).collect(),
-        deaths_total: supervisor.deaths_total,
-        deaths,
-    })
+impl Serve<TreeParams> for Caller {
+    async fn serve(&self, _: TreeParams) -> Result<TreeData, MethodError> {
+        let services = &self.services;
+        let PsData { supervisor, workers, deaths, .. } =
+            processes(services, &self.registry).await?;
+        let remote_runs = services.remote.status().await.enabled;
+        let child = |spec: &&ChildSpec| TreeChild {
+            spec: describe(spec),
+            workers: of(spec, &workers),
+            errand: one_shot(spec, services),
+            running: (spec.form == Form::Thread).then(|| match spec.name {
+                name if name == EGRESS_THREAD.name => services.sessions.egress.is_running(),
+                name if name == REMOTE_THREAD.name => remote_runs,
+                name if name == METRICS_THREAD.name => services.metrics_endpoint.is_running(),
+                // The daemon could not reply without the other threads.
+                _ => true,
+            }),
+        };
+        Ok(TreeData {
+            pid: supervisor.pid,
+            uptime: supervisor.uptime,
+            rss_kb: supervisor.rss_kb,
+            loop_lag: supervisor.loop_lag,
+            pauses: services.loop_monitor.pauses(),
+            children: TREE.iter().map(child).collect(),
+            deaths_total: supervisor.deaths_total,
+            deaths,
+        })
+    }
 }
 
 fn one_shot(spec: &ChildSpec, services: &Services) -> Option<quackd_protocol::client::ErrandInfo> {

@@ -1,57 +1,58 @@
 //! `voice_connect`, `voice_start`, `voice_state`: requests of voice clients. Reads the parameters and looks up the
 //! session. [`crate::voice`] implements them.
 
-use super::{Caller, NoData};
+use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
 use crate::voice::VoiceSession;
 use crate::wire::{js_string, reference, truthy};
 use quackd_protocol::client::{
-    LOCAL_APP, VoiceConnectData, VoiceConnectParams, VoiceStartData, VoiceStartParams, VoiceState,
-    VoiceStateParams,
+    LOCAL_APP, NoData, VoiceConnectData, VoiceConnectParams, VoiceStartData, VoiceStartParams,
+    VoiceState, VoiceStateParams,
 };
 use serde_json::Value;
 
-pub(super) async fn voice_connect(
-    VoiceConnectParams { client_type, takeover, .. }: VoiceConnectParams,
-    caller: &Caller,
-) -> Result<VoiceConnectData, MethodError> {
-    let kind = if truthy(&client_type) { js_string(&client_type) } else { LOCAL_APP.to_owned() };
-    let voice = &caller.services.voice;
-    // Connect before the lookup, so that a concurrent change of the active session is reported.
-    voice.connect(&caller.client, &kind, truthy(&takeover))?;
-    let active = session(caller, None).await?;
-    Ok(voice.bind(&caller.client.id, active))
+impl Serve<VoiceConnectParams> for Caller {
+    async fn serve(&self, asked: VoiceConnectParams) -> Result<VoiceConnectData, MethodError> {
+        let VoiceConnectParams { client_type, takeover, .. } = asked;
+        let kind =
+            if truthy(&client_type) { js_string(&client_type) } else { LOCAL_APP.to_owned() };
+        let voice = &self.services.voice;
+        // Connect before the lookup, so that a concurrent change of the active session is reported.
+        voice.connect(&self.client, &kind, truthy(&takeover))?;
+        let active = session(self, None).await?;
+        Ok(voice.bind(&self.client.id, active))
+    }
 }
 
-pub(super) async fn voice_start(
-    VoiceStartParams { session_id }: VoiceStartParams,
-    caller: &Caller,
-) -> Result<VoiceStartData, MethodError> {
-    let found = session(caller, reference(&session_id)).await?;
-    let session = found.ok_or(MethodError::NoSessionForVoiceStart)?;
-    Ok(caller.services.voice.start(session, caller.client.transport))
+impl Serve<VoiceStartParams> for Caller {
+    async fn serve(&self, asked: VoiceStartParams) -> Result<VoiceStartData, MethodError> {
+        let VoiceStartParams { session_id } = asked;
+        let found = session(self, reference(&session_id)).await?;
+        let session = found.ok_or(MethodError::NoSessionForVoiceStart)?;
+        Ok(self.services.voice.start(session, self.client.transport))
+    }
 }
 
-/// The reply has no data.
-pub(super) async fn voice_state(
-    VoiceStateParams { state, session_id }: VoiceStateParams,
-    caller: &Caller,
-) -> Result<NoData, MethodError> {
-    let (voice, client) = (&caller.services.voice, &caller.client.id);
-    let bound = voice.bound(client).ok_or(MethodError::NoVoiceClient)?;
-    let state = known(&state)?;
-    let target = match reference(&session_id) {
-        Some(reference) => session(caller, Some(reference)).await?,
-        None => bound,
-    };
-    let target = target.ok_or(MethodError::NoSessionForVoiceState)?;
-    let active = match state {
-        VoiceState::Idle => session(caller, None).await?,
-        _ => None,
-    };
-    voice.set_state(client, state, &target, active)?;
-    Ok(NoData)
+impl Serve<VoiceStateParams> for Caller {
+    /// The reply has no data.
+    async fn serve(&self, asked: VoiceStateParams) -> Result<NoData, MethodError> {
+        let VoiceStateParams { state, session_id } = asked;
+        let (voice, client) = (&self.services.voice, &self.client.id);
+        let bound = voice.bound(client).ok_or(MethodError::NoVoiceClient)?;
+        let state = known(&state)?;
+        let target = match reference(&session_id) {
+            Some(reference) => session(self, Some(reference)).await?,
+            None => bound,
+        };
+        let target = target.ok_or(MethodError::NoSessionForVoiceState)?;
+        let active = match state {
+            VoiceState::Idle => session(self, None).await?,
+            _ => None,
+        };
+        voice.set_state(client, state, &target, active)?;
+        Ok(NoData)
+    }
 }
 
 fn known(state: &Value) -> Result<VoiceState, MethodError> {

@@ -12,7 +12,7 @@ use crate::session::messages::Drain as DrainSession;
 use crate::voice::Voice;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
-use quackd_protocol::client::{AttachedSession, SessionDeleteData};
+use quackd_protocol::client::{AttachedSession, LOCAL_POLICY, SessionDeleteData};
 use serde_json::json;
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -51,7 +51,7 @@ impl Handler<Delete> for Registry {
         match msg {
             Delete::Session { reference, force, is_remote } => {
                 if is_remote && self.is_restricted(&reference) {
-                    return refuse(MethodError::LocalPolicy);
+                    return refuse(MethodError::LocalOnly(LOCAL_POLICY));
                 }
                 self.delete_session(reference, force, ctx)
             }

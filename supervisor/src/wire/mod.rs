@@ -1,7 +1,7 @@
 //! The envelope of the client protocol: parses a line into a request, and formats a reply as a line.
 //!
-//! This file and [`crate::errors`] contain every text for clients except tool results. The replies to invalid input
-//! match measurements of upstream's daemon.
+//! This file, [`crate::errors`] and the rows of the methods contain every text for clients except tool results. The
+//! replies to invalid input match measurements of upstream's daemon.
 
 pub(crate) mod client_outbox;
 pub(crate) mod raw_json;
@@ -108,6 +108,13 @@ impl ParsedRequest {
         let given: BTreeMap<Cow<'_, str>, IgnoredAny> = serde_json::from_str(&self.params).ok()?;
         let unknown = given.keys().find(|name| !known.iter().any(|known| *known == **name))?;
         Some(stripped_line(unknown, 64))
+    }
+
+    /// Returns a parameter that is a text. Returns `None` for others, and for unreadable parameters:
+    /// [`ParsedRequest::params`] reports those.
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        let given: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(&self.params).ok()?;
+        serde_json::from_str(given.get(name)?.get()).ok()
     }
 
     /// Parses the parameters. Call it only once: it drops their text, which is not needed while the request waits.

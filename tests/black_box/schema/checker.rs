@@ -19,7 +19,7 @@ struct Validators {
 
 impl Validators {
     fn new() -> Self {
-        let document = quackd_supervisor::client_wire().document();
+        let document = quackd_schema::document();
         let of = |path: &str| {
             let schema = json!({"$ref": format!("#/$defs/{path}"), "$defs": document["$defs"]});
             jsonschema::draft202012::new(&schema).expect("a schema")

@@ -54,7 +54,7 @@ fn the_tools_are_as_documented() {
 #[test]
 fn every_method_has_a_transcript() {
     let documented = words("docs/protocol.md", &["method"]);
-    let (methods, _) = quackd_supervisor::client_wire().names();
+    let (methods, _) = quackd_schema::names();
     assert!(methods.contains(&"ping") && 10 < methods.len(), "{methods:?}");
     let missing: Vec<_> = methods.iter().filter(|name| !documented.contains(**name)).collect();
     assert!(missing.is_empty(), "docs/protocol.md has no transcript of {missing:?}");

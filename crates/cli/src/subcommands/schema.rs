@@ -5,13 +5,12 @@ use crate::display::plain;
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use quackd_protocol::tools;
-use quackd_supervisor::client_wire;
 use serde_json::Value;
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &SchemaArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     if args.typescript {
-        output.text(&client_wire().typescript())?;
+        output.text(&quackd_schema::typescript())?;
         return Ok(ExitCode::Ok);
     }
     let document = match (&args.verb, args.name.as_deref()) {
@@ -19,9 +18,9 @@ pub(crate) fn run(args: &SchemaArgs, output: CliOutput) -> anyhow::Result<ExitCo
             None => quackd_schema::tools(),
             Some(name) => tool(name)?,
         },
-        (None, None) => client_wire().document(),
-        (None, Some("methods")) => client_wire().methods(),
-        (None, Some("events")) => client_wire().events(),
+        (None, None) => quackd_schema::document(),
+        (None, Some("methods")) => quackd_schema::methods(),
+        (None, Some("events")) => quackd_schema::events(),
         (None, Some(name)) => message(name)?,
     };
     output.document(&document)?;
@@ -37,9 +36,8 @@ fn tool(name: &str) -> Result<Value, CliError> {
 
 /// Returns the schema of a method, an event or a type.
 fn message(name: &str) -> Result<Value, CliError> {
-    let wire = client_wire();
-    wire.named(name).ok_or_else(|| {
-        let (methods, events) = wire.names();
+    quackd_schema::named(name).ok_or_else(|| {
+        let (methods, events) = quackd_schema::names();
         CliError::usage(format!(
             "there is no method, event or type '{}'; there are tools, methods, events, the methods {}, and the \
              events {}",

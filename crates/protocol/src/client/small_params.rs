@@ -5,6 +5,7 @@ use super::SandboxParams;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use std::borrow::Cow;
 
 /// Reply of a method without data. If a newer daemon sends some, they are ignored.
@@ -17,21 +18,59 @@ impl<'de> Deserialize<'de> for NoData {
     }
 }
 
+/// Permits nothing: the data is always absent.
 impl JsonSchema for NoData {
+    fn inline_schema() -> bool {
+        true
+    }
+
     fn schema_name() -> Cow<'static, str> {
         "NoData".into()
     }
 
     fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "null" })
+        false.into()
     }
+}
+
+/// Gives a type the schema of another type.
+macro_rules! schema_like {
+    ($own:ty, $shown:ty) => {
+        impl JsonSchema for $own {
+            fn schema_name() -> Cow<'static, str> {
+                <$shown>::schema_name()
+            }
+
+            fn schema_id() -> Cow<'static, str> {
+                <$shown>::schema_id()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                <$shown>::json_schema(generator)
+            }
+        }
+    };
 }
 
 macro_rules! without_parameters {
     ($($name:ident = $method:literal),+ $(,)?) => {$(
         #[doc = concat!("`", $method, "` has no parameters.")]
-        #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+        #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
         pub struct $name {}
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "object" })
+            }
+        }
     )+};
 }
 
@@ -56,12 +95,22 @@ pub struct SessionParams {
     pub session_id: Option<String>,
 }
 
+/// [`SessionParams`] as the daemon reads them for upstream's methods: the reference is any JSON value.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AnySession {
+    /// Session reference; null if absent.
+    pub session_id: Value,
+}
+
 macro_rules! with_session {
     ($($name:ident = $method:literal),+ $(,)?) => {$(
         #[doc = concat!("`", $method, "` parameters.")]
-        #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+        #[derive(Debug, Clone, Default, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(pub SessionParams);
+
+        schema_like!($name, SessionParams);
 
         impl $name {
             /// Returns the parameters for this session.
@@ -82,10 +131,12 @@ with_session! {
 
 macro_rules! sandbox_actions {
     ($($name:ident = $action:literal),+ $(,)?) => {$(
-        #[doc = concat!("`quack.sandbox` with the action `", $action, "`, whose reply is not the policy.")]
-        #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+        #[doc = concat!("`quack.sandbox` with the action `", $action, "`.")]
+        #[derive(Debug, Clone, Serialize, Deserialize)]
         #[serde(transparent)]
-        pub struct $name(SandboxParams);
+        pub struct $name(pub SandboxParams);
+
+        schema_like!($name, SandboxParams);
 
         impl From<SandboxParams> for $name {
             fn from(params: SandboxParams) -> Self {
@@ -95,8 +146,12 @@ macro_rules! sandbox_actions {
     )+};
 }
 
-// `show`, `set`, `allow` and `revoke` reply with the policy: `SandboxParams` itself is their method.
+// `SandboxParams` itself is the method for `show`. Clients also use it for `set`, `allow` and `revoke`, whose reply is
+// the same.
 sandbox_actions! {
+    SandboxSet = "set",
+    SandboxAllow = "allow",
+    SandboxRevoke = "revoke",
     SandboxDenials = "denials",
     SandboxNetwork = "network",
     SandboxPresets = "presets",

@@ -27,7 +27,7 @@ mod turns;
 pub(crate) use choice::AgentChoice;
 pub(crate) use failure::{Failure, LastFailure};
 pub(crate) use history::{create_blocking, fork_blocking, is_conversation_id};
-pub(crate) use part::{AgentPart, CommandReply};
+pub(crate) use part::AgentPart;
 pub(crate) use prompts::SendCommand;
 pub(crate) use requests::AnswerDialog;
 
