@@ -38,6 +38,7 @@ pub mod surrogates;
 pub mod tiers;
 pub mod tools;
 pub mod web;
+pub mod white_space;
 pub mod worker;
 
 pub use ids::{CallId, SessionId, WorkspaceId};

@@ -5,11 +5,11 @@ use crate::arguments::Arguments;
 use crate::bash::shell;
 use crate::call_limits::CallLimits;
 use crate::git_state::git_state;
-use crate::read_file::PATH;
 use crate::{Data, Output, Toolbox};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quackd_protocol::instructions::{Import, imports, joined};
+use quackd_protocol::tools::{ImageArguments, InstructionsArguments};
 use quackd_sandbox::Root;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -48,13 +48,13 @@ pub(crate) async fn quack_instructions(
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
-    let directory = arguments.text(&["directory"]).unwrap_or_default().to_owned();
-    let head = arguments.text(&["head"]).unwrap_or_default();
+    let InstructionsArguments { directory, head } = InstructionsArguments::of(arguments.object());
+    let (directory, head) = (directory.unwrap_or_default(), head.unwrap_or_default());
     let of_files = Arc::clone(&root);
     let files = bounds.run_blocking(move || instructions_blocking(&of_files, &directory)).await;
     match files {
         Ok(files) => {
-            let git = git_state(toolbox, &root, head, bounds).await;
+            let git = git_state(toolbox, &root, &head, bounds).await;
             let shell = shell("").0;
             let shell = Path::new(&shell).file_name().map(|name| name.to_string_lossy());
             let workspace = toolbox.copy().map(Path::to_string_lossy);
@@ -137,7 +137,8 @@ pub(crate) async fn quack_image(
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
-    let Some(path) = arguments.path(PATH) else {
+    let ImageArguments { path } = ImageArguments::of(arguments.object());
+    let Some(path) = arguments.directory().path_of(path) else {
         return Output::error("Missing required parameter 'path'");
     };
     let shown = path.clone();

@@ -1,12 +1,17 @@
-//! Parses the JSON arguments of a call, and looks up parameters in them.
+//! Parses the JSON arguments of a call, and finds unknown names. The structs of `quackd_protocol::tools` read the values.
 //!
 //! Voice models send shorthands and near misses. This leniency is part of the wire.
 
 use crate::caller_dir::CallerDir;
-use crate::js_compat::trim;
 use quackd_protocol::surrogates::without_lone_surrogates;
-use quackd_protocol::tools::{Kind, Tool, find, main_parameter};
+use quackd_protocol::tools::{BadParameter, Kind, Parameter, Tool, find, main_parameter};
 use serde_json::{Map, Value};
+
+/// Maximum edit distance at which an unknown name counts as a typing error.
+const MAX_DISTANCE: usize = 3;
+
+/// Number of characters of an unknown name that are repeated in the error.
+const SHOWN_CHARS: usize = 60;
 
 /// The arguments of one call, and the directory from which their relative paths are read.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,9 +64,20 @@ impl Arguments {
         &self.directory
     }
 
-    /// Returns the members of an object inside the arguments.
-    pub(crate) fn of_object(object: &Map<String, Value>) -> Self {
-        Self::of(object.clone())
+    /// Returns the object, for the struct that reads it.
+    pub(crate) fn object(&self) -> &Map<String, Value> {
+        &self.fields
+    }
+
+    /// Returns the object of a strict tool, which refuses unknown names.
+    pub(crate) fn known(&self, tool: &Tool) -> Result<&Map<String, Value>, BadParameter> {
+        match self.fields.keys().find(|name| tool.meant_by(name).is_none()) {
+            Some(name) => Err(BadParameter::Unknown {
+                name: name.chars().take(SHOWN_CHARS).collect(),
+                nearest: nearest(tool, name),
+            }),
+            None => Ok(&self.fields),
+        }
     }
 
     /// Returns all arguments as JSON text.
@@ -69,56 +85,15 @@ impl Arguments {
     pub(crate) fn to_json(&self) -> String {
         serde_json::Value::from(self.fields.clone()).to_string()
     }
+}
 
-    /// Returns the first of `names` whose value is a string that is not blank, unchanged.
-    pub(crate) fn text(&self, names: &[&str]) -> Option<&str> {
-        names.iter().filter_map(|name| self.any_text(name)).find(|text| !trim(text).is_empty())
-    }
-
-    /// Returns the first of `names` that is a path, relative to the workspace or absolute.
-    pub(crate) fn path(&self, names: &[&str]) -> Option<String> {
-        Some(self.directory.path(self.text(names)?).into_owned())
-    }
-
-    /// Returns the string `name`, even if it is blank.
-    pub(crate) fn any_text(&self, name: &str) -> Option<&str> {
-        self.fields.get(name)?.as_str()
-    }
-
-    /// Finds the first of `names` that is an array with a string that is not blank. Returns all such strings of
-    /// that array, trimmed, or an empty list.
-    pub(crate) fn texts(&self, names: &[&str]) -> Vec<&str> {
-        let arrays = names.iter().filter_map(|name| self.fields.get(*name)?.as_array());
-        let texts = arrays.map(|values| {
-            values
-                .iter()
-                .filter_map(Value::as_str)
-                .map(trim)
-                .filter(|text| !text.is_empty())
-                .collect()
-        });
-        texts.into_iter().find(|texts: &Vec<&str>| !texts.is_empty()).unwrap_or_default()
-    }
-
-    /// Returns the value of the first of `names` that is not null.
-    pub(crate) fn value(&self, names: &[&str]) -> Option<&Value> {
-        names.iter().filter_map(|name| self.fields.get(*name)).find(|value| !value.is_null())
-    }
-
-    /// Returns every argument name.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.fields.keys().map(String::as_str)
-    }
-
-    /// Whether `name` is literally `true`. `"true"` and 1 do not count.
-    pub(crate) fn is_true(&self, name: &str) -> bool {
-        self.fields.get(name) == Some(&Value::Bool(true))
-    }
-
-    /// Returns the whole number `name`.
-    pub(crate) fn number(&self, name: &str) -> Option<u64> {
-        self.fields.get(name)?.as_u64()
-    }
+/// Returns the most similar known name.
+fn nearest(tool: &Tool, name: &str) -> Option<&'static str> {
+    let name: String = name.chars().take(SHOWN_CHARS).collect();
+    let known = tool.parameters.iter().flat_map(Parameter::names);
+    let by_distance = known.map(|known| (strsim::osa_distance(known, &name), known));
+    let (distance, known) = by_distance.min_by_key(|(distance, _)| *distance)?;
+    (distance <= MAX_DISTANCE && distance < known.chars().count()).then_some(known)
 }
 
 /// Reads a list or an object that a client sent as JSON text, as Claude Code does, and one edit in place of a list. A
@@ -151,6 +126,7 @@ fn unquote(tool: &Tool, name: &str, value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_protocol::tools::SEARCH;
 
     fn parse(tool: &str, json: &str) -> Result<String, ArgumentsError> {
         Arguments::parse(tool, json).map(|arguments| Value::Object(arguments.fields).to_string())
@@ -218,19 +194,19 @@ mod tests {
     }
 
     #[test]
-    fn the_first_name_with_something_in_it_wins_and_is_not_trimmed() {
-        let cases = [
-            (r#"{"b":"2","a":"1"}"#, Some("1")),
-            (r#"{"a":5,"b":"2"}"#, Some("2")),
-            (r#"{"a":" \t\n\u00a0\ufeff","b":" 2 "}"#, Some(" 2 ")),
-            (r#"{"a":null,"b":["2"]}"#, None),
-            (r#"{"a":""}"#, None),
-            (r#"{"c":"3"}"#, None),
-            (r#"{"A":"1"}"#, None),
-        ];
-        for (json, expected) in cases {
-            let arguments = Arguments::parse("t", json).unwrap();
-            assert_eq!(arguments.text(&["a", "b"]), expected, "{json}");
-        }
+    fn unknown_names_are_refused_with_the_nearest() {
+        let unknown = |json: &str| {
+            let arguments = Arguments::parse("search", json).unwrap();
+            arguments.known(&SEARCH).unwrap_err().to_string()
+        };
+        assert_eq!(
+            unknown(r#"{"patern":"x"}"#),
+            "Unknown parameter 'patern', did you mean 'pattern'?"
+        );
+        assert_eq!(unknown(r#"{"Limit":1}"#), "Unknown parameter 'Limit', did you mean 'limit'?");
+        assert_eq!(unknown(r#"{"something_else":1}"#), "Unknown parameter 'something_else'");
+        assert_eq!(unknown(&format!(r#"{{"{}":1}}"#, "x".repeat(500))).len(), 60 + 20);
+        let known = Arguments::parse("search", r#"{"query":"x","-i":true}"#).unwrap();
+        assert!(known.known(&SEARCH).is_ok());
     }
 }

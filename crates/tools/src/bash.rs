@@ -14,6 +14,7 @@ use crate::{Call, Output, Toolbox, Update, jobs, safe_mode};
 use quackd_process::{Command, LaunchError, Live, SpillTarget};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits;
+use quackd_protocol::tools::BashArguments;
 use quackd_sandbox::Root;
 use std::ffi::OsString;
 use std::io;
@@ -21,8 +22,6 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-const COMMAND: &[&str] = &["command", "cmd"];
 
 /// PATH if the environment has none.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -48,8 +47,8 @@ pub(crate) async fn bash(
     if let Some(refused) = toolbox.confinement.refuse_unconfined("bash") {
         return refused;
     }
-    let command_line = match command_line(toolbox, call, &root, upstreams, arguments, bounds).await
-    {
+    let BashArguments { command, timeout_ms, background } = BashArguments::of(arguments.object());
+    let command_line = match command_line(toolbox, call, &root, upstreams, command, bounds).await {
         Ok(command_line) => command_line,
         Err(answer) => return answer,
     };
@@ -62,10 +61,11 @@ pub(crate) async fn bash(
         .signing(unsigned)
         .keeping(&toolbox.upstreams)
         .during(toolbox.attempts.begin());
-    if arguments.is_true("background") {
-        return jobs::start(toolbox, call, command_line, finder, arguments, bounds).await;
+    let limit = timeout_ms.map(Duration::from_millis);
+    if background {
+        return jobs::start(toolbox, call, command_line, finder, limit, bounds).await;
     }
-    let limit = requested_limit(arguments).map_or(bounds.limit, |limit| limit.min(bounds.limit));
+    let limit = shortened(limit, bounds);
     let spent = bounds.limit.saturating_sub(bounds.deadline.duration_since(Instant::now()));
     let live = call.watch.as_ref().map(|watch| LiveText::new(Live::default(), Rc::clone(watch)));
     let running = quackd_process::run(Command {
@@ -101,13 +101,10 @@ async fn command_line(
     call: &Call,
     root: &Root,
     upstreams: Vec<(String, String)>,
-    arguments: &Arguments,
+    line: Option<String>,
     bounds: &CallLimits,
 ) -> Result<CommandLine, Output> {
-    let line = arguments
-        .text(COMMAND)
-        .ok_or_else(|| Output::error("Missing required parameter 'command'"))?
-        .to_owned();
+    let line = line.ok_or_else(|| Output::error("Missing required parameter 'command'"))?;
     let cwd = root.path().join(&call.cwd);
     let mut env = toolbox.env.clone();
     let (limits, group) = (toolbox.limits.clone(), toolbox.group.clone());
@@ -204,10 +201,11 @@ fn is_in_path(program: &str, path: &str) -> bool {
     path.split(':').any(|directory| Path::new(directory).join(program).exists())
 }
 
-/// Returns the requested time limit. A caller can shorten the call's limit, but not extend it.
-fn requested_limit(arguments: &Arguments) -> Option<Duration> {
-    let limit = Duration::from_millis(arguments.number("timeout_ms")?);
-    Some(limit.clamp(limits::MIN_TOOL_DEADLINE, limits::MAX_TOOL_DEADLINE))
+/// Returns the time limit of the command. A caller can shorten the call's limit, but not extend it.
+fn shortened(asked: Option<Duration>, bounds: &CallLimits) -> Duration {
+    let asked =
+        asked.map(|limit| limit.clamp(limits::MIN_TOOL_DEADLINE, limits::MAX_TOOL_DEADLINE));
+    asked.map_or(bounds.limit, |limit| limit.min(bounds.limit))
 }
 
 fn spill_target(toolbox: &Toolbox, call_id: &str) -> SpillTarget {

@@ -32,6 +32,11 @@ impl CallerDir {
         }
     }
 
+    /// Like [`Self::path`], for an argument.
+    pub(crate) fn path_of(&self, given: Option<String>) -> Option<String> {
+        given.map(|given| self.path(&given).into_owned())
+    }
+
     /// Returns a given glob relative to the workspace. A glob without a slash matches names in any directory.
     pub(crate) fn glob(&self, given: &str) -> String {
         let (not, glob) = given.strip_prefix('!').map_or(("", given), |glob| ("!", glob));

@@ -8,14 +8,13 @@ use crate::call_limits::{CallLimits, CancelOnDrop};
 use crate::edit_diff;
 use crate::edit_once::{EditedOnce, Leniency, replace_once};
 use crate::output::Data;
-use crate::read_file::PATH;
 use crate::read_tracker::ReadTracker;
 use crate::recorded_write::{ChangeRecorder, RecordedWrite};
 use crate::similar_text::Form;
 use crate::write_error::{MAX_EDITED_BYTES, WriteFailure};
 use crate::write_file::{MAX_ATTEMPTS, open_unprotected};
 use crate::{Call, Confinement, Output, Toolbox};
-use quackd_protocol::tools::{NEW_TEXT, OLD_TEXT};
+use quackd_protocol::tools::{EditArguments, EditFileArguments, MayBeEmpty, NotEmpty};
 use quackd_sandbox::{Purpose, Root, WriteError};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -32,10 +31,12 @@ pub(crate) async fn edit_file(
     if let Some(refused) = toolbox.refuse_change(call, "edit_file") {
         return refused;
     }
-    let Some(path) = arguments.path(PATH) else {
+    let asked = EditFileArguments::of(arguments.object());
+    let Some(path) = arguments.directory().path_of(asked.path) else {
         return Output::error("Missing required parameter 'path'");
     };
-    let replacements = match replacements(arguments) {
+    let single = EditArguments { old_text: asked.old_text, new_text: asked.new_text };
+    let replacements = match replacements(asked.edits.as_ref(), single) {
         Ok(replacements) => replacements,
         Err(error) => return Output::error(error),
     };
@@ -43,10 +44,9 @@ pub(crate) async fn edit_file(
         return refused;
     }
     let named = path.clone();
-    let is_literal =
-        arguments.value(&["any_line_ending"]).is_some() && !arguments.is_true("any_line_ending");
-    let leniency = Leniency { any_line_ending: !is_literal, similar: arguments.is_true("similar") };
-    let has_diff = arguments.is_true("diff");
+    let any_line_ending = asked.any_line_ending.is_none_or(|given| given == true);
+    let leniency = Leniency { any_line_ending, similar: asked.similar };
+    let has_diff = asked.diff;
     let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
     let recorder = ChangeRecorder::new(toolbox, call);
     // An abandoned write must not happen after the answer.
@@ -89,34 +89,29 @@ enum BadEdit {
     Both,
 }
 
-/// Returns the replacements in the order in which they are made.
-fn replacements(arguments: &Arguments) -> Result<Vec<Replacement>, BadEdit> {
-    let edits = match arguments.value(&["edits"]) {
-        None => return one_replacement(arguments).map(|replacement| vec![replacement]),
+/// Returns the replacements in the order in which they are made: `edits`, or the single one without them.
+fn replacements(edits: Option<&Value>, single: EditArguments) -> Result<Vec<Replacement>, BadEdit> {
+    let edits = match edits {
+        None => return one_replacement(single).map(|replacement| vec![replacement]),
         Some(Value::Array(edits)) if !edits.is_empty() => edits,
         Some(_) => return Err(BadEdit::NotEdits),
     };
     // Another text would be ignored in silence.
-    if OLD_TEXT.iter().any(|name| arguments.any_text(name).is_some_and(|text| !text.is_empty())) {
+    if single.old_text.0.is_some() {
         return Err(BadEdit::Both);
     }
     if MAX_EDITS < edits.len() {
         return Err(BadEdit::TooMany(edits.len()));
     }
-    let of = |edit: &Value| {
-        let edit = Arguments::of_object(edit.as_object()?);
-        one_replacement(&edit).ok()
-    };
+    let of = |edit: &Value| one_replacement(EditArguments::of(edit.as_object()?)).ok();
     edits.iter().map(of).collect::<Option<_>>().ok_or(BadEdit::NotEdits)
 }
 
-fn one_replacement(arguments: &Arguments) -> Result<Replacement, BadEdit> {
+fn one_replacement(edit: EditArguments) -> Result<Replacement, BadEdit> {
     // Whitespace can be replaced, and any text can be deleted. Only an empty text cannot be searched for.
-    let first = |names: &[&str]| names.iter().find_map(|name| arguments.any_text(name));
-    let non_empty = |name: &&str| arguments.any_text(name).filter(|text| !text.is_empty());
-    let old = OLD_TEXT.iter().find_map(non_empty).ok_or(BadEdit::Missing("old_text"))?;
-    let new = first(NEW_TEXT).ok_or(BadEdit::Missing("new_text"))?;
-    Ok(Replacement { old: old.to_owned(), new: new.to_owned() })
+    let EditArguments { old_text: NotEmpty(old), new_text: MayBeEmpty(new) } = edit;
+    let old = old.ok_or(BadEdit::Missing("old_text"))?;
+    Ok(Replacement { old, new: new.ok_or(BadEdit::Missing("new_text"))? })
 }
 
 /// Session state for an edit.
@@ -230,16 +225,21 @@ mod tests {
         edited.map(|edited| edited.content).map_err(|failure| failure.to_string())
     }
 
-    fn of(json: &str) -> Result<Vec<(String, String)>, String> {
+    fn read(json: &str) -> Result<Vec<Replacement>, BadEdit> {
         let arguments = Arguments::parse("edit_file", json).unwrap();
-        let replacements = replacements(&arguments).map_err(|error| error.to_string())?;
+        let asked = EditFileArguments::of(arguments.object());
+        let single = EditArguments { old_text: asked.old_text, new_text: asked.new_text };
+        replacements(asked.edits.as_ref(), single)
+    }
+
+    fn of(json: &str) -> Result<Vec<(String, String)>, String> {
+        let replacements = read(json).map_err(|error| error.to_string())?;
         Ok(replacements.into_iter().map(|Replacement { old, new }| (old, new)).collect())
     }
 
     #[test]
     fn edits_are_made_in_their_order_and_all_or_none() {
-        let edits =
-            |json: &str| replacements(&Arguments::parse("edit_file", json).unwrap()).unwrap();
+        let edits = |json: &str| read(json).unwrap();
         let two = r#"{"edits":[{"old_text":"a","new_text":"b"},{"oldText":"bb","newText":"c"}]}"#;
         assert_eq!(replace_all(b"xab".to_vec(), &edits(two), LITERAL).unwrap().0, b"xc");
         let failure = replace_all(b"xa".to_vec(), &edits(two), LITERAL).unwrap_err().to_string();

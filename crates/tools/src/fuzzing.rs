@@ -2,6 +2,7 @@
 //! `fuzzing`, which nothing else turns on.
 
 use crate::arguments::Arguments;
+use crate::js_compat::trim;
 use crate::safe_mode;
 
 /// Parses the arguments of a call and returns them as one JSON object.
@@ -15,7 +16,9 @@ pub fn arguments(tool: &str, json: &str) -> Result<String, String> {
 /// Returns the value of the first of these names.
 #[must_use]
 pub fn parameter(tool: &str, json: &str, names: &[&str]) -> Option<String> {
-    Arguments::parse(tool, json).ok()?.text(names).map(str::to_owned)
+    let arguments = Arguments::parse(tool, json).ok()?;
+    let mut texts = names.iter().filter_map(|name| arguments.object().get(*name)?.as_str());
+    texts.find(|text| !trim(text).is_empty()).map(str::to_owned)
 }
 
 /// Splits a command line in safe mode. `None` if it cannot be split.

@@ -1,16 +1,7 @@
 //! JavaScript's conversions of texts and numbers, where callers can see them. The tools were first written in
 //! JavaScript, and clients compare their texts.
 
-/// Whether `\s` and `trim` treat a character as white space: they include a byte order mark, but not the
-/// next-line control.
-pub(crate) fn is_space(c: char) -> bool {
-    (c.is_whitespace() && c != '\u{85}') || c == '\u{feff}'
-}
-
-/// `text.trim()`.
-pub(crate) fn trim(text: &str) -> &str {
-    text.trim_matches(is_space)
-}
+pub(crate) use quackd_protocol::white_space::{is_space, trim};
 
 /// `Number.parseInt(text, 10)`: the integer at the beginning, `None` for `NaN`.
 pub(crate) fn leading_integer(text: &str) -> Option<f64> {

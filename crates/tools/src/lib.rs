@@ -33,7 +33,6 @@ mod mcp;
 mod node_errors;
 mod os_denial;
 mod output;
-mod parameters;
 mod platform;
 mod read_file;
 mod read_tracker;

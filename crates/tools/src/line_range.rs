@@ -1,8 +1,8 @@
 //! Reads a range of lines from a file of any size, for `read_file`. Reads the file once, in constant memory in
 //! addition to the result.
 
-use crate::arguments::Arguments;
 use quackd_protocol::limits::MAX_FILE_BYTES;
+use quackd_protocol::tools::{BadParameter, FromOne, ReadFileArguments};
 use std::fmt::Write as _;
 use std::io::{self, BufRead};
 use std::time::Instant;
@@ -23,11 +23,9 @@ pub(crate) struct LineRange {
     max_bytes: u64,
 }
 
-/// Error of a request or of reading.
+/// Error of reading.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RangeError {
-    #[error("Parameter '{0}' must be a whole number from 1")]
-    NotANumber(&'static str),
     #[error("The file has {lines} lines; offset {offset} is beyond its end")]
     BeyondEnd { lines: u64, offset: u64 },
     #[error("No time was left to read up to line {0}")]
@@ -37,18 +35,10 @@ pub(crate) enum RangeError {
 }
 
 impl LineRange {
-    /// Reads `offset`, `limit`, `line_numbers` and `max_bytes`. `None` if none of them is given.
-    pub(crate) fn parse(arguments: &Arguments) -> Result<Option<Self>, RangeError> {
-        let number = |name: &'static str| match arguments.value(&[name]) {
-            None => Ok(None),
-            Some(_) => match arguments.number(name) {
-                Some(number) if 0 < number => Ok(Some(number)),
-                _ => Err(RangeError::NotANumber(name)),
-            },
-        };
-        let (offset, limit) = (number("offset")?, number("limit")?);
-        let max_bytes = number("max_bytes")?;
-        let numbered = arguments.is_true("line_numbers");
+    /// Returns the requested lines. `None` if the call limits nothing and wants no line numbers.
+    pub(crate) fn new(asked: ReadFileArguments) -> Result<Option<Self>, BadParameter> {
+        let (FromOne(offset), FromOne(limit)) = (asked.offset?, asked.limit?);
+        let (FromOne(max_bytes), numbered) = (asked.max_bytes?, asked.line_numbers);
         if offset.is_none() && limit.is_none() && max_bytes.is_none() && !numbered {
             return Ok(None);
         }
@@ -199,8 +189,8 @@ mod tests {
     use std::time::Duration;
 
     fn read(text: &[u8], arguments: &str) -> Result<String, String> {
-        let arguments = Arguments::parse("read_file", arguments).unwrap();
-        let range = LineRange::parse(&arguments).map_err(|error| error.to_string())?.unwrap();
+        let asked = ReadFileArguments::of(&serde_json::from_str(arguments).unwrap());
+        let range = LineRange::new(asked).map_err(|error| error.to_string())?.unwrap();
         let until = Instant::now() + Duration::from_secs(60);
         // A small buffer: lines are longer than it.
         range.read(io::BufReader::with_capacity(3, text), until).map_err(|error| error.to_string())

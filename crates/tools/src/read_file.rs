@@ -10,6 +10,7 @@ use crate::read_tracker::ReadTracker;
 use crate::{Output, Toolbox};
 use quackd_protocol::denial::Denial;
 use quackd_protocol::limits::MAX_FILE_BYTES;
+use quackd_protocol::tools::{BadParameter, ReadFileArguments};
 use quackd_sandbox::{CachedFile, OpenFile, PathError, Root};
 use rustix::io::Errno;
 use std::io::{self, BufReader, Read as _};
@@ -23,18 +24,20 @@ const BUFFER: usize = 256 * 1024;
 /// Maximum size of a file that is read on the thread of all calls.
 const SMALL_FILE_BYTES: usize = 64 * 1024;
 
-pub(crate) const PATH: &[&str] = &["path", "file", "filepath", "file_path", "filename"];
-
 pub(crate) async fn read_file(
     toolbox: &Toolbox,
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
-    if let Some(text) = read_again(toolbox, arguments, bounds) {
+    let mut asked = ReadFileArguments::of(arguments.object());
+    let path = arguments.directory().path_of(asked.path.take());
+    let range = LineRange::new(asked);
+    if let (Some(path), Ok(range)) = (&path, &range)
+        && let Some(text) = read_again(toolbox, path, *range, bounds)
+    {
         return Output::success(text);
     }
-    let path = arguments.path(PATH);
-    let (range, run_dir) = (LineRange::parse(arguments), toolbox.run_dir.clone());
+    let run_dir = toolbox.run_dir.clone();
     let (seen, until) = (Arc::clone(&toolbox.seen), bounds.deadline);
     let confinement = Arc::clone(&toolbox.confinement);
     let read = toolbox.in_root("read_file", bounds, move |root| {
@@ -42,7 +45,7 @@ pub(crate) async fn read_file(
         let read = match range {
             Ok(Some(range)) => read_lines_blocking(&root, &run_dir, &seen, &path, range, until),
             Ok(None) => read_blocking(&root, &run_dir, &seen, &path),
-            Err(error) => Err(ReadError::Range(error)),
+            Err(error) => Err(ReadError::Parameter(error)),
         };
         let has_content = read.as_ref().is_ok_and(|text| !text.is_empty());
         let hidden = (!has_content)
@@ -64,10 +67,14 @@ pub(crate) async fn read_file(
 
 /// Reads a small file that this session has read before, without another thread. Waits for no disk: returns `None` if
 /// that is not possible, and for every error.
-fn read_again(toolbox: &Toolbox, arguments: &Arguments, bounds: &CallLimits) -> Option<String> {
-    let (path, range) = (arguments.path(PATH)?, LineRange::parse(arguments).ok()?);
+fn read_again(
+    toolbox: &Toolbox,
+    path: &str,
+    range: Option<LineRange>,
+    bounds: &CallLimits,
+) -> Option<String> {
     toolbox.in_known_root(bounds, |root| {
-        let CachedFile { content, name, version } = root.read_cached(&path, SMALL_FILE_BYTES)?;
+        let CachedFile { content, name, version } = root.read_cached(path, SMALL_FILE_BYTES)?;
         if !toolbox.seen.is_known(&name, version) {
             return None;
         }
@@ -98,6 +105,8 @@ enum ReadError {
     TooLarge(u64),
     #[error("Failed to read file: Error: EISDIR: illegal operation on a directory, read")]
     IsDirectory(String),
+    #[error(transparent)]
+    Parameter(BadParameter),
     #[error(transparent)]
     Range(RangeError),
     #[error("Failed to read file: {reason}")]

@@ -16,6 +16,7 @@ use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use crate::{Data, Output, Toolbox};
 use quackd_protocol::client::ExplainReport;
+use quackd_protocol::tools::ExplainArguments;
 use quackd_sandbox::Root;
 use quackd_sandbox::audit::{Budget, audit_blocking};
 use serde::Serialize;
@@ -61,7 +62,7 @@ pub(crate) async fn quack_explain(
         notes: toolbox.sandbox.notes.clone(),
         ..ExplainReport::default()
     };
-    let Some(target) = arguments.text(&["path"]).map(str::to_owned) else {
+    let Some(target) = ExplainArguments::of(arguments.object()).path else {
         report.layers = layers::layers(&confinement, report.tier);
         return answer(layers::text(&report), &report);
     };

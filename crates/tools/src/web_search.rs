@@ -9,15 +9,10 @@ use crate::js_compat::{leading_integer, trim};
 use crate::web_results::{cut, results};
 use crate::{Call, Output, Toolbox};
 use quackd_protocol::limits::{MAX_WEB_DOMAIN_BYTES, MAX_WEB_DOMAINS, MAX_WEB_QUERY_BYTES};
-use quackd_protocol::tools::WEB_SEARCH;
+use quackd_protocol::tools::{WEB_SEARCH, WebSearchArguments};
 use quackd_protocol::worker::{WebOutcome, WebSearch};
 use serde_json::Value;
 use std::time::Duration;
-
-const QUERY: &[&str] = &["query", "q", "search", "prompt"];
-const NUM_RESULTS: &[&str] = &["num_results", "numResults"];
-const INCLUDE_DOMAINS: &[&str] = &["include_domains", "includeDomains", "domains"];
-const EXCLUDE_DOMAINS: &[&str] = &["exclude_domains", "excludeDomains"];
 
 /// Maximum and default number of results of one search.
 const MAX_RESULTS: u32 = 10;
@@ -63,16 +58,17 @@ pub(crate) async fn web_search(
 
 /// Parses the arguments of a call.
 fn search(arguments: &Arguments) -> Result<WebSearch, WebSearchError> {
-    let query = arguments.text(QUERY).ok_or(WebSearchError::NoQuery)?;
+    let asked = WebSearchArguments::of(arguments.object());
+    let query = asked.query.ok_or(WebSearchError::NoQuery)?;
     if MAX_WEB_QUERY_BYTES < query.len() {
         return Err(WebSearchError::LongQuery);
     }
     Ok(WebSearch {
-        query: query.to_owned(),
-        num_results: num_results(arguments.value(NUM_RESULTS)),
-        include_text: arguments.is_true("include_text") || arguments.is_true("includeText"),
-        include_domains: domains("include_domains", arguments.texts(INCLUDE_DOMAINS))?,
-        exclude_domains: domains("exclude_domains", arguments.texts(EXCLUDE_DOMAINS))?,
+        query,
+        num_results: num_results(asked.num_results.as_ref()),
+        include_text: asked.include_text,
+        include_domains: domains("include_domains", asked.include_domains)?,
+        exclude_domains: domains("exclude_domains", asked.exclude_domains)?,
     })
 }
 
@@ -87,14 +83,14 @@ fn num_results(given: Option<&Value>) -> u32 {
     wanted.filter(|wanted| wanted.is_finite()).and_then(at_least).unwrap_or(MAX_RESULTS)
 }
 
-fn domains(name: &'static str, given: Vec<&str>) -> Result<Vec<String>, WebSearchError> {
+fn domains(name: &'static str, given: Vec<String>) -> Result<Vec<String>, WebSearchError> {
     if MAX_WEB_DOMAINS < given.len() {
         return Err(WebSearchError::ManyDomains(name));
     }
     if given.iter().any(|domain| MAX_WEB_DOMAIN_BYTES < domain.len()) {
         return Err(WebSearchError::LongDomain(name));
     }
-    Ok(given.into_iter().map(str::to_owned).collect())
+    Ok(given)
 }
 
 /// Returns a limit in milliseconds, rounded to 100 ms from one second on: see [`crate::call_limits::seconds`].

@@ -2,11 +2,11 @@
 
 use crate::arguments::Arguments;
 use crate::call_limits::{CallLimits, CancelOnDrop};
-use crate::read_file::PATH;
 use crate::read_tracker::ReadTracker;
 use crate::recorded_write::ChangeRecorder;
 use crate::write_error::WriteFailure;
 use crate::{Call, Confinement, Output, Toolbox};
+use quackd_protocol::tools::{MayBeEmpty, WriteFileArguments};
 use quackd_sandbox::{Purpose, Root, Target, WriteError};
 use std::sync::Arc;
 
@@ -22,16 +22,17 @@ pub(crate) async fn write_file(
     if let Some(refused) = toolbox.refuse_change(call, "write_file") {
         return refused;
     }
-    let Some(path) = arguments.path(PATH) else {
+    let WriteFileArguments { path, content: MayBeEmpty(content) } =
+        WriteFileArguments::of(arguments.object());
+    let Some(path) = arguments.directory().path_of(path) else {
         return Output::error("Missing required parameter 'path'");
     };
-    let Some(content) = arguments.any_text("content") else {
+    let Some(content) = content else {
         return Output::error("Missing required parameter 'content'");
     };
     if let Some(refused) = toolbox.confinement.refuse_read_only(&path) {
         return refused;
     }
-    let content = content.to_owned();
     let named = path.clone();
     let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
     let recorder = ChangeRecorder::new(toolbox, call);

@@ -1,6 +1,8 @@
 //! Tools with the names, parameters and texts of other agents: search_content, replace_content and search_glob_files of
 //! Nixcode, ripgrep_search of Radbot and RA.Aid.
 
+use super::arguments::arguments;
+use super::forms::{Checked, Counts};
 use super::row::{Action, Kind, Offer, Parameter, READS, Tool, WRITES, flag, text, whole};
 
 /// The tools of this file, in the order of the documentation.
@@ -8,33 +10,52 @@ pub(super) const TOOLS: &[Tool] =
     &[SEARCH_CONTENT, REPLACE_CONTENT, SEARCH_GLOB_FILES, RIPGREP_SEARCH];
 
 const GLOB_PATTERN: Parameter = text(
-    "glob_pattern",
     "Files to look at, from the root of the workspace: *.rs are those in the root only, **/*.rs all.",
 )
 .required();
-const INCLUDE_GITIGNORED: Parameter =
-    flag("include_gitignored", "Also files that git ignores.").or("false");
+const INCLUDE_GITIGNORED: Parameter = flag("Also files that git ignores.").or("false");
 const INCLUDE_HIDDEN: Parameter = flag(
-    "include_hidden",
     "Also files and directories whose name begins with a dot. Default: only if the glob names one.",
 );
 const OFFSET: Parameter =
-    whole("offset", 0, u64::MAX, "How many results to leave out at the beginning.").or("0");
+    whole(0, u64::MAX, "How many results to leave out at the beginning.").or("0");
+
+arguments! {
+    /// Arguments of `search_content`.
+    SearchContentArguments {
+        pattern: Checked<String> = text("Regex pattern to search for in file content.").required(),
+        glob_pattern: Checked<String> = GLOB_PATTERN,
+        include_gitignored: Checked<bool> = INCLUDE_GITIGNORED,
+        include_hidden: Checked<Option<bool>> = INCLUDE_HIDDEN,
+        offset: Checked<u64> = OFFSET,
+    }
+}
 
 const SEARCH_CONTENT: Tool = Tool {
     name: "search_content",
     about: "Search for text content in files using a regex pattern. 100 lines an answer; offset goes on.",
     action: Action::Search,
     offer: Offer::Ask,
-    parameters: &[
-        text("pattern", "Regex pattern to search for in file content.").required(),
-        GLOB_PATTERN,
-        INCLUDE_GITIGNORED,
-        INCLUDE_HIDDEN,
-        OFFSET,
-    ],
+    parameters: SearchContentArguments::PARAMETERS,
     ..READS
 };
+
+arguments! {
+    /// Arguments of `replace_content`.
+    ReplaceContentArguments {
+        pattern: Checked<String> = text("Regex pattern to search for in file content.").required(),
+        replacement: Checked<String> = text("Replacement; may use capture groups: $1, ${name}, $$.").required(),
+        glob_pattern: Checked<String> = GLOB_PATTERN,
+        include_gitignored: Checked<bool> = INCLUDE_GITIGNORED,
+        include_hidden: Checked<Option<bool>> = INCLUDE_HIDDEN,
+        dry_run: Checked<bool> = flag("Change nothing: answer what would be replaced.").or("false"),
+        expect: Checked<Counts> = Parameter::new(
+            Kind::Counts(Counts::NAMES),
+            "How many there must be; otherwise nothing is written.",
+        ),
+        max_files: Checked<usize> = whole(1, 20_000, "With more files than this nothing is written.").or("500"),
+    }
+}
 
 const REPLACE_CONTENT: Tool = Tool {
     name: "replace_content",
@@ -42,40 +63,55 @@ const REPLACE_CONTENT: Tool = Tool {
             stay as they are; undo takes it back.",
     action: Action::Other,
     offer: Offer::Ask,
-    parameters: &[
-        text("pattern", "Regex pattern to search for in file content.").required(),
-        text("replacement", "Replacement; may use capture groups: $1, ${name}, $$.").required(),
-        GLOB_PATTERN,
-        INCLUDE_GITIGNORED,
-        INCLUDE_HIDDEN,
-        flag("dry_run", "Change nothing: answer what would be replaced.").or("false"),
-        Parameter::new(
-            "expect",
-            Kind::Counts(&["files", "lines", "replacements"]),
-            "How many there must be; otherwise nothing is written.",
-        ),
-        whole("max_files", 1, 20_000, "With more files than this nothing is written.").or("500"),
-    ],
+    parameters: ReplaceContentArguments::PARAMETERS,
     ..WRITES
 };
+
+arguments! {
+    /// Arguments of `search_glob_files`.
+    SearchGlobFilesArguments {
+        pattern: Checked<String> = text(
+            "Glob from the root of the workspace: *.rs are files in the root only, **/*.rs all.",
+        )
+        .required(),
+        include_gitignored: Checked<bool> = INCLUDE_GITIGNORED,
+        include_hidden: Checked<Option<bool>> = INCLUDE_HIDDEN,
+        offset: Checked<u64> = OFFSET,
+    }
+}
 
 const SEARCH_GLOB_FILES: Tool = Tool {
     name: "search_glob_files",
     about: "Search for files and directories using a glob pattern. 100 paths an answer; offset goes on.",
     action: Action::Search,
     offer: Offer::Ask,
-    parameters: &[
-        text(
-            "pattern",
-            "Glob from the root of the workspace: *.rs are files in the root only, **/*.rs all.",
-        )
-        .required(),
-        INCLUDE_GITIGNORED,
-        INCLUDE_HIDDEN,
-        OFFSET,
-    ],
+    parameters: SearchGlobFilesArguments::PARAMETERS,
     ..READS
 };
+
+arguments! {
+    /// Arguments of `ripgrep_search`.
+    RipgrepSearchArguments {
+        pattern: Checked<String> = text("The regular expression, or plain text with fixed_string.").required(),
+        before_context_lines: Checked<usize> = whole(0, 200, "Lines to show before each match."),
+        after_context_lines: Checked<usize> = whole(0, 200, "Lines to show after each match."),
+        file_type: Checked<Option<String>> = text("Kind of files by a short or long name, such as py, js or rust."),
+        case_sensitive: Checked<Option<bool>> = flag("Case matters.").or("true"),
+        include_hidden: Checked<Option<bool>> = flag(
+            "Also files and directories whose name begins with a dot. Default: only if a path names one.",
+        ),
+        follow_links: Checked<bool> = flag("Follow symlinks that stay in the workspace.").or("false"),
+        exclude_dirs: Checked<Vec<String>> = Parameter::new(
+            Kind::List,
+            "More directories that are not entered, by name or glob.",
+        ),
+        include_paths: Checked<Vec<String>> = Parameter::new(
+            Kind::List,
+            "Files and directories to search instead of the whole workspace.",
+        ),
+        fixed_string: Checked<bool> = flag("The pattern is plain text.").or("false"),
+    }
+}
 
 const RIPGREP_SEARCH: Tool = Tool {
     name: "ripgrep_search",
@@ -84,28 +120,6 @@ const RIPGREP_SEARCH: Tool = Tool {
     main: Some("pattern"),
     action: Action::Search,
     offer: Offer::Ask,
-    parameters: &[
-        text("pattern", "The regular expression, or plain text with fixed_string.").required(),
-        whole("before_context_lines", 0, 200, "Lines to show before each match."),
-        whole("after_context_lines", 0, 200, "Lines to show after each match."),
-        text("file_type", "Kind of files by a short or long name, such as py, js or rust."),
-        flag("case_sensitive", "Case matters.").or("true"),
-        flag(
-            "include_hidden",
-            "Also files and directories whose name begins with a dot. Default: only if a path names one.",
-        ),
-        flag("follow_links", "Follow symlinks that stay in the workspace.").or("false"),
-        Parameter::new(
-            "exclude_dirs",
-            Kind::List,
-            "More directories that are not entered, by name or glob.",
-        ),
-        Parameter::new(
-            "include_paths",
-            Kind::List,
-            "Files and directories to search instead of the whole workspace.",
-        ),
-        flag("fixed_string", "The pattern is plain text.").or("false"),
-    ],
+    parameters: RipgrepSearchArguments::PARAMETERS,
     ..READS
 };

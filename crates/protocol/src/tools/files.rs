@@ -1,12 +1,15 @@
 //! Parameters of read_file, write_file and edit_file.
 
+use super::arguments::arguments;
+use super::forms::{Checked, FromOne, MayBeEmpty, NotEmpty};
 use super::row::{Kind, Offer, Parameter, READS, Tool, WRITES, flag, named, text, whole};
+use serde_json::Value;
 
 /// The tools of this file, in the order of the documentation.
 pub(super) const TOOLS: &[Tool] = &[READ_FILE, WRITE_FILE, EDIT_FILE];
 
-const PATH: Parameter =
-    text("path", "The file, relative to the workspace, or an absolute path inside it.")
+pub(super) const PATH: Parameter =
+    text("The file, relative to the workspace, or an absolute path inside it.")
         .also(&["file", "filepath", "file_path", "filename"])
         .required();
 
@@ -15,6 +18,21 @@ pub const OLD_TEXT: &[&str] = &["old_text", "oldText", "find"];
 
 /// Names of the text in its place.
 pub const NEW_TEXT: &[&str] = &["new_text", "newText", "replace"];
+
+arguments! {
+    /// Arguments of `read_file`.
+    ReadFileArguments {
+        path: Option<String> = PATH,
+        offset: Checked<FromOne> = whole(1, u64::MAX, "First line to return, from 1. Allows files of any size."),
+        limit: Checked<FromOne> = whole(
+            1,
+            u64::MAX,
+            "Number of lines to return; 2,000 if only `offset` or `line_numbers` is set.",
+        ),
+        line_numbers: bool = flag("Put the number of each line and a tab before it."),
+        max_bytes: Checked<FromOne> = whole(1, u64::MAX, "Largest size of the lines, at most 1 MiB.").rare(),
+    }
+}
 
 /// Reads a file.
 pub const READ_FILE: Tool = Tool {
@@ -26,20 +44,17 @@ pub const READ_FILE: Tool = Tool {
     file: Some("path"),
     offer: Offer::Look,
     of_pi: &["read"],
-    parameters: &[
-        PATH,
-        whole("offset", 1, u64::MAX, "First line to return, from 1. Allows files of any size."),
-        whole(
-            "limit",
-            1,
-            u64::MAX,
-            "Number of lines to return; 2,000 if only `offset` or `line_numbers` is set.",
-        ),
-        flag("line_numbers", "Put the number of each line and a tab before it."),
-        whole("max_bytes", 1, u64::MAX, "Largest size of the lines, at most 1 MiB.").rare(),
-    ],
+    parameters: ReadFileArguments::PARAMETERS,
     ..READS
 };
+
+arguments! {
+    /// Arguments of `write_file`.
+    WriteFileArguments {
+        path: Option<String> = PATH,
+        content: MayBeEmpty = text("The new content, whole. May be empty.").required(),
+    }
+}
 
 /// Writes a whole file.
 pub const WRITE_FILE: Tool = Tool {
@@ -51,9 +66,45 @@ pub const WRITE_FILE: Tool = Tool {
     is_idempotent: true,
     offer: Offer::Work,
     of_pi: &["write"],
-    parameters: &[PATH, text("content", "The new content, whole. May be empty.").required()],
+    parameters: WriteFileArguments::PARAMETERS,
     ..WRITES
 };
+
+const EDITED: Parameter = named(OLD_TEXT, "Text to replace; spaces and line ends count.");
+const REPLACEMENT: Parameter =
+    named(NEW_TEXT, "Replacement, taken literally. Empty deletes the text.");
+
+arguments! {
+    /// One of the `edits` of `edit_file`.
+    EditArguments {
+        old_text: NotEmpty = EDITED,
+        new_text: MayBeEmpty = REPLACEMENT,
+    }
+}
+
+arguments! {
+    /// Arguments of `edit_file`.
+    EditFileArguments {
+        path: Option<String> = PATH,
+        old_text: NotEmpty = EDITED,
+        new_text: MayBeEmpty = REPLACEMENT,
+        edits: Option<Value> = Parameter::new(
+            Kind::Edits(&["old_text", "new_text"]),
+            "Instead of old_text and new_text: up to 100 edits, made in this order.",
+        ),
+        any_line_ending: Option<Value> = flag(
+            "LF in the texts stands for the line end of each line of the file.",
+        )
+        .or("true")
+        .rare(),
+        similar: bool = flag(
+            "Quotes, dashes, and blanks at line ends may differ if old_text occurs once then.",
+        )
+        .or("false")
+        .rare(),
+        diff: bool = flag("Return diff, patch and firstChangedLine as data.").or("false").rare(),
+    }
+}
 
 /// Replaces parts of a file.
 pub const EDIT_FILE: Tool = Tool {
@@ -68,28 +119,6 @@ pub const EDIT_FILE: Tool = Tool {
     file: Some("path"),
     offer: Offer::Work,
     of_pi: &["edit"],
-    parameters: &[
-        PATH,
-        named(OLD_TEXT, "Text to replace; spaces and line ends count."),
-        named(NEW_TEXT, "Replacement, taken literally. Empty deletes the text."),
-        Parameter::new(
-            "edits",
-            Kind::Edits(&["old_text", "new_text"]),
-            "Instead of old_text and new_text: up to 100 edits, made in this order.",
-        ),
-        flag(
-            "any_line_ending",
-            "LF in the texts stands for the line end of each line of the file.",
-        )
-        .or("true")
-        .rare(),
-        flag(
-            "similar",
-            "Quotes, dashes, and blanks at line ends may differ if old_text occurs once then.",
-        )
-        .or("false")
-        .rare(),
-        flag("diff", "Return diff, patch and firstChangedLine as data.").or("false").rare(),
-    ],
+    parameters: EditFileArguments::PARAMETERS,
     ..WRITES
 };

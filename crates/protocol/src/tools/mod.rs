@@ -1,22 +1,47 @@
-//! The tools: names, facts, and the kinds, limits and defaults of their parameters. They are defined only here.
+//! The tools: names, facts, and their arguments with forms, limits and defaults. They are defined only here.
 //!
-//! `crates/tools` reads the permitted names, `crates/schema` makes JSON Schema of them, and the supervisor forwards
+//! `crates/tools` reads the arguments, `crates/schema` makes JSON Schema of them, and the supervisor forwards
 //! calls by name. A test compares docs/tools.md with the table. Nothing here runs a tool.
 
+mod arguments;
+mod bad_parameter;
 mod facades;
 mod files;
+mod forms;
+mod internal;
 mod row;
 mod rubber_duck;
 mod search;
 mod shell;
 mod web;
 
-pub use files::{EDIT_FILE, NEW_TEXT, OLD_TEXT, READ_FILE, WRITE_FILE};
+pub use bad_parameter::BadParameter;
+pub use facades::{
+    ReplaceContentArguments, RipgrepSearchArguments, SearchContentArguments,
+    SearchGlobFilesArguments,
+};
+pub use files::{
+    EDIT_FILE, EditArguments, EditFileArguments, NEW_TEXT, OLD_TEXT, READ_FILE, ReadFileArguments,
+    WRITE_FILE, WriteFileArguments,
+};
+pub use forms::{
+    Checked, Counts, Digits, FromOne, Grouped, JobReference, Limit, Lines, MayBeEmpty, NotEmpty,
+};
+pub use internal::{
+    AUDIT, EXPLAIN, ExplainArguments, IMAGE, INSTRUCTIONS, ImageArguments, InstructionsArguments,
+    MCP_CALL, MCP_LIST, is_internal,
+};
 pub use row::{Action, Kind, Offer, Parameter, Tool};
-pub use rubber_duck::GREP_SEARCH;
-pub use search::{FIND, REPLACE, SEARCH, UNDO};
-pub use shell::{BASH, JOB_KILL, JOB_OUTPUT, JOBS, REQUEST_PERMISSION};
-pub use web::WEB_SEARCH;
+pub use rubber_duck::{FindFilesArguments, GREP_SEARCH, GrepSearchArguments};
+pub use search::{
+    CaseArguments, FIND, FileArguments, FindArguments, NewPlanArguments, PatternArguments, REPLACE,
+    ReplaceArguments, SEARCH, SearchArguments, UNDO, UndoArguments,
+};
+pub use shell::{
+    BASH, BashArguments, JOB_KILL, JOB_OUTPUT, JOBS, JobKillArguments, JobOutputArguments,
+    REQUEST_PERMISSION,
+};
+pub use web::{WEB_SEARCH, WebSearchArguments};
 
 /// Tools of a session, in the order of the documentation: one list for each file of this directory.
 const FAMILIES: [&[Tool]; 6] =
@@ -43,31 +68,6 @@ pub fn find_spelling(name: &str) -> Option<&'static Tool> {
 #[must_use]
 pub fn runs_commands(tool: &str) -> bool {
     find(tool).is_some_and(Tool::runs_commands)
-}
-
-/// Internal tool that the supervisor calls for `quack.sandbox`. Clients cannot call it.
-pub const AUDIT: &str = "quack_audit";
-
-/// Internal tool like [`AUDIT`]. Its parameter is `path`.
-pub const EXPLAIN: &str = "quack_explain";
-
-/// Internal tool that the supervisor calls for the session's agent: returns the files with instructions for agents.
-pub const INSTRUCTIONS: &str = "quack_instructions";
-
-/// Internal tool like [`INSTRUCTIONS`]: returns an image. Its parameter is `path`.
-pub const IMAGE: &str = "quack_image";
-
-/// Internal tool like [`INSTRUCTIONS`]: starts the session's MCP servers and lists their tools. Its parameters are
-/// [`crate::mcp::McpList`], its data [`crate::mcp::McpTools`].
-pub const MCP_LIST: &str = "quack_mcp_list";
-
-/// Internal tool like [`INSTRUCTIONS`]: calls a tool of an MCP server. Its parameters are [`crate::mcp::McpCall`].
-pub const MCP_CALL: &str = "quack_mcp_call";
-
-/// Returns true for an internal tool, which only the supervisor can call.
-#[must_use]
-pub fn is_internal(tool: &str) -> bool {
-    [AUDIT, EXPLAIN, INSTRUCTIONS, IMAGE, MCP_LIST, MCP_CALL].contains(&tool)
 }
 
 /// Returns the parameter that receives a bare string, or `None` for tools that take only an object.

@@ -98,6 +98,8 @@ pub struct Parameter {
     pub aliases: &'static [&'static str],
     /// Kind of the value.
     pub kind: Kind,
+    /// Other spellings of words of the kind, each with its word. Not in the schema.
+    pub spellings: &'static [(&'static str, &'static str)],
     /// Whether a call without it is rejected.
     pub is_required: bool,
     /// Default value as JSON text. `None` if no single value describes it.
@@ -173,11 +175,13 @@ impl Parameter {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
     }
 
-    pub(super) const fn new(name: &'static str, kind: Kind, about: &'static str) -> Self {
+    /// Creates an optional parameter. [`Parameter::called`] gives it its name.
+    pub(super) const fn new(kind: Kind, about: &'static str) -> Self {
         Self {
-            name,
+            name: "",
             aliases: &[],
             kind,
+            spellings: &[],
             is_required: false,
             default: None,
             is_rare: false,
@@ -186,8 +190,16 @@ impl Parameter {
         }
     }
 
+    pub(super) const fn called(self, name: &'static str) -> Self {
+        Self { name, ..self }
+    }
+
     pub(super) const fn also(self, aliases: &'static [&'static str]) -> Self {
         Self { aliases, ..self }
+    }
+
+    pub(super) const fn spelled(self, spellings: &'static [(&'static str, &'static str)]) -> Self {
+        Self { spellings, ..self }
     }
 
     pub(super) const fn required(self) -> Self {
@@ -207,27 +219,22 @@ impl Parameter {
     }
 }
 
-pub(super) const fn text(name: &'static str, about: &'static str) -> Parameter {
-    Parameter::new(name, Kind::Text, about)
+pub(super) const fn text(about: &'static str) -> Parameter {
+    Parameter::new(Kind::Text, about)
 }
 
-/// A text whose first name is the documented one.
+/// A text with the aliases behind the first of these names, which is the documented one.
 pub(super) const fn named(names: &'static [&'static str], about: &'static str) -> Parameter {
     match names {
-        [name, aliases @ ..] => text(name, about).also(aliases),
-        [] => text("", about),
+        [_, aliases @ ..] => text(about).also(aliases),
+        [] => text(about),
     }
 }
 
-pub(super) const fn flag(name: &'static str, about: &'static str) -> Parameter {
-    Parameter::new(name, Kind::Flag, about)
+pub(super) const fn flag(about: &'static str) -> Parameter {
+    Parameter::new(Kind::Flag, about)
 }
 
-pub(super) const fn whole(
-    name: &'static str,
-    least: u64,
-    most: u64,
-    about: &'static str,
-) -> Parameter {
-    Parameter::new(name, Kind::Whole(least, most), about)
+pub(super) const fn whole(least: u64, most: u64, about: &'static str) -> Parameter {
+    Parameter::new(Kind::Whole(least, most), about)
 }

@@ -1,5 +1,7 @@
 //! Parameters of bash and of its background jobs.
 
+use super::arguments::arguments;
+use super::forms::{Checked, Digits, JobReference};
 use super::row::{Action, Kind, Offer, Parameter, READS, Tool, WRITES, flag, text, whole};
 use crate::limits::{MAX_JOB_TIME, MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
 use std::time::Duration;
@@ -9,6 +11,19 @@ pub(super) const TOOLS: &[Tool] = &[BASH, JOBS, JOB_OUTPUT, JOB_KILL, REQUEST_PE
 
 const fn ms(time: Duration) -> u64 {
     time.as_secs() * 1000 + time.subsec_millis() as u64
+}
+
+arguments! {
+    /// Arguments of `bash`.
+    BashArguments {
+        command: Option<String> = text("The command line.").also(&["cmd"]).required(),
+        timeout_ms: Option<u64> = whole(
+            ms(MIN_TOOL_DEADLINE),
+            ms(MAX_JOB_TIME),
+            "Timeout in milliseconds: at most 600000, in the background 86400000.",
+        ),
+        background: bool = flag("Start the command as a background job and answer at once.").or("false"),
+    }
 }
 
 /// Runs a command.
@@ -24,26 +39,17 @@ pub const BASH: Tool = Tool {
     returns_data: true,
     is_answer_recorded: true,
     offer: Offer::Work,
-    parameters: &[
-        text("command", "The command line.").also(&["cmd"]).required(),
-        whole(
-            "timeout_ms",
-            ms(MIN_TOOL_DEADLINE),
-            ms(MAX_JOB_TIME),
-            "Timeout in milliseconds: at most 600000, in the background 86400000.",
-        ),
-        flag("background", "Start the command as a background job and answer at once.").or("false"),
-    ],
+    parameters: BashArguments::PARAMETERS,
     ..WRITES
 };
 
 const _: () = assert!(ms(MAX_TOOL_DEADLINE) == 600_000 && ms(MAX_JOB_TIME) == 86_400_000);
 
-const JOB: Parameter = Parameter::new("job", Kind::TextOrWhole, "The job: job-1, or 1.")
+const JOB: Parameter = Parameter::new(Kind::TextOrWhole, "The job: job-1, or 1.")
     .also(&["job_id", "jobId", "id"])
     .required();
 
-/// Asks the user for a permission. The supervisor answers it, in no worker.
+/// Asks the user for a permission. The supervisor reads its arguments and answers it, in no worker.
 pub const REQUEST_PERMISSION: Tool = Tool {
     name: "request_permission",
     about: "Ask the user to allow a host, or to allow writing in a directory outside of the workspace. Use it when a line \
@@ -51,9 +57,11 @@ pub const REQUEST_PERMISSION: Tool = Tool {
             {\"kind\":\"network\",\"target\":\"registry.example.org:443\",\"reason\":\"download the dependencies\"}.",
     offer: Offer::Work,
     parameters: &[
-        Parameter::new("kind", Kind::Choice(&["network", "write"]), "What to allow.").required(),
-        text("target", "A host with its port, or an existing directory.").required(),
-        text("reason", "Why you need it, in a few words. The user sees it."),
+        Parameter::new(Kind::Choice(&["network", "write"]), "What to allow.")
+            .required()
+            .called("kind"),
+        text("A host with its port, or an existing directory.").required().called("target"),
+        text("Why you need it, in a few words. The user sees it.").called("reason"),
     ],
     ..READS
 };
@@ -70,6 +78,24 @@ pub const JOBS: Tool = Tool {
     ..READS
 };
 
+arguments! {
+    /// Arguments of `job_output`.
+    JobOutputArguments {
+        job: JobReference = JOB,
+        cursor: Checked<Digits> = whole(
+            0,
+            u64::MAX,
+            "Start position in bytes of output: the cursor of the last answer.",
+        ),
+        wait_ms: Checked<Digits> = whole(
+            0,
+            ms(MAX_TOOL_DEADLINE),
+            "Longest wait for more output or for the exit of the job, in milliseconds.",
+        )
+        .or("0"),
+    }
+}
+
 /// Reads the output of a background job.
 pub const JOB_OUTPUT: Tool = Tool {
     name: "job_output",
@@ -81,24 +107,16 @@ pub const JOB_OUTPUT: Tool = Tool {
     is_answer_recorded: true,
     offer: Offer::Work,
     of_pi: &["bash"],
-    parameters: &[
-        JOB,
-        whole(
-            "cursor",
-            0,
-            u64::MAX,
-            "Start position in bytes of output: the cursor of the last answer.",
-        ),
-        whole(
-            "wait_ms",
-            0,
-            ms(MAX_TOOL_DEADLINE),
-            "Longest wait for more output or for the exit of the job, in milliseconds.",
-        )
-        .or("0"),
-    ],
+    parameters: JobOutputArguments::PARAMETERS,
     ..READS
 };
+
+arguments! {
+    /// Arguments of `job_kill`.
+    JobKillArguments {
+        job: JobReference = JOB,
+    }
+}
 
 /// Kills a background job.
 pub const JOB_KILL: Tool = Tool {
@@ -112,6 +130,6 @@ pub const JOB_KILL: Tool = Tool {
     is_answer_recorded: true,
     offer: Offer::Work,
     of_pi: &["bash"],
-    parameters: &[JOB],
+    parameters: JobKillArguments::PARAMETERS,
     ..READS
 };

@@ -6,14 +6,12 @@ use crate::call_limits::CallLimits;
 use crate::facades::grep_search::EXCLUDED_DIRS;
 use crate::search_common::text::{TOO_MANY_FILES, shown, timed_out, unreadable};
 use crate::search_common::{Budget, RootTree, run};
+use quackd_protocol::tools::FindFilesArguments;
 use quackd_sandbox::{Kind, PathError, Root};
 use quackd_search::{Find, FindOutcome, Hidden, Ignore, Kinds, NameRule, Scope, SearchError, Stop};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
-
-const PATTERN: &[&str] = &["pattern", "glob"];
-const PATH: &[&str] = &["path", "directory", "dir"];
 
 /// Default pattern.
 const EVERYTHING: &str = "**/*";
@@ -26,22 +24,18 @@ pub(crate) async fn find_files(
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
-    let pattern = arguments.text(PATTERN).unwrap_or(EVERYTHING).to_owned();
-    let path = arguments.path(PATH).unwrap_or_else(|| arguments.directory().path(".").into_owned());
+    let asked = FindFilesArguments::of(arguments.object());
     let directory = arguments.directory().clone();
-    let is_hidden_shown = arguments.is_true("include_hidden");
+    let pattern = asked.pattern.unwrap_or_else(|| EVERYTHING.to_owned());
+    let path = directory.path_of(asked.path).unwrap_or_else(|| directory.path(".").into_owned());
     let request = Find {
         name: NameRule::Minimatch(pattern.clone()),
-        kinds: Kinds {
-            files: true,
-            dirs: arguments.is_true("include_directories"),
-            symlinks: true,
-        },
+        kinds: Kinds { files: true, dirs: asked.include_directories, symlinks: true },
         scope: Scope {
             // Entries of any type with such a name.
             exclude: EXCLUDED_DIRS.iter().map(|name| (*name).to_owned()).collect(),
             ignore: Ignore::None,
-            hidden: if is_hidden_shown { Hidden::Show } else { Hidden::Leave },
+            hidden: if asked.include_hidden { Hidden::Show } else { Hidden::Leave },
             vcs_dirs: true,
             ..Scope::default()
         },

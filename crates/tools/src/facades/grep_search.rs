@@ -4,11 +4,11 @@ use crate::Output;
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use crate::caller_dir::CallerDir;
-use crate::parameters::{BadParameter, Parameters};
 use crate::search_common::text::{self, Style};
 use crate::search_common::{BadStart, Budget, RootTree, run, starts_blocking};
 use crate::truncate::{self, TRUNCATED};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
+use quackd_protocol::tools::{BadParameter, Checked, GrepSearchArguments};
 use quackd_sandbox::Root;
 use quackd_search::{
     Case, Dialect, Hidden, Ignore, Multiline, Note, OutputMode, Pattern, Scope, Search,
@@ -17,10 +17,6 @@ use quackd_search::{
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-const PATTERN: &[&str] = &["pattern", "query", "regex"];
-const PATH: &[&str] = &["path", "directory", "dir", "dir_path"];
-const INCLUDE: &[&str] = &["include", "include_pattern", "glob"];
 
 /// Directories that a search does not enter unless it starts there.
 pub(crate) const EXCLUDED_DIRS: &[&str] = &[".git", ".build", "node_modules"];
@@ -87,19 +83,19 @@ impl GrepParams {
         respect_ignore_files: bool,
         bounds: &CallLimits,
     ) -> Result<Self, BadParameter> {
-        let parameters = Parameters::named("grep_search", arguments)?;
+        // A checked argument with another form counts as absent, as clients of this tool expect.
+        let asked = GrepSearchArguments::of(arguments.object());
         let directory = arguments.directory();
-        let Some(pattern) = arguments.text(PATTERN) else {
-            return Err(BadParameter::Missing("pattern"));
-        };
-        let path = arguments.path(PATH).unwrap_or_else(|| directory.path(".").into_owned());
+        let pattern = asked.pattern.ok_or(BadParameter::Missing("pattern"))?;
+        let path = directory.path_of(asked.path);
         // An empty glob is valid and matches no file.
-        let include = INCLUDE.iter().find_map(|name| arguments.any_text(name));
+        let include = asked.include.0;
+        let finds_nothing = include.as_deref() == Some("");
         let scope = Scope {
-            include: include.map(|glob| directory.glob(glob)).into_iter().collect(),
-            exclude: optional(parameters.texts("exclude")),
+            include: include.map(|glob| directory.glob(&glob)).into_iter().collect(),
+            exclude: asked.exclude.unwrap_or_default(),
             exclude_dirs: EXCLUDED_DIRS.iter().map(|name| (*name).to_owned()).collect(),
-            ignore: if respect_ignore_files && !flag(&parameters, "no_ignore", false) {
+            ignore: if respect_ignore_files && !asked.no_ignore.unwrap_or_default() {
                 Ignore::All
             } else {
                 Ignore::None
@@ -108,33 +104,37 @@ impl GrepParams {
             vcs_dirs: true,
             ..Scope::default()
         };
-        let whole =
-            |name| optional(parameters.whole(name).map(|it| it.filter(|_| parameters.has(name))));
-        let lines = |name| {
-            let context = whole(name).or_else(|| whole("context")).unwrap_or_default();
-            usize::try_from(context).unwrap_or_default()
+        let context = asked.context.unwrap_or_default();
+        let lines = |asked: Checked<Option<u64>>| {
+            let lines = asked.unwrap_or_default().or(context).unwrap_or_default();
+            usize::try_from(lines).unwrap_or_default()
+        };
+        let max_rows = asked.total_max_matches.unwrap_or_default().unwrap_or_default();
+        let literal = asked.fixed_strings.unwrap_or_default();
+        let case = match asked.case_sensitive {
+            Ok(Some(false)) => Case::Insensitive,
+            _ => Case::Sensitive,
         };
         let request = Search {
             scope,
-            before: lines("before"),
-            after: lines("after"),
-            output: if flag(&parameters, "names_only", false) {
+            before: lines(asked.before),
+            after: lines(asked.after),
+            output: if asked.names_only.unwrap_or_default() {
                 OutputMode::Files
             } else {
                 OutputMode::Lines
             },
-            limit: usize::try_from(whole("total_max_matches").unwrap_or_default())
-                .unwrap_or_default(),
-            max_per_file: whole("max_matches_per_file"),
+            limit: usize::try_from(max_rows).unwrap_or_default(),
+            max_per_file: asked.max_matches_per_file.unwrap_or_default(),
             // One byte more than the limit, to detect a last row that does not fit.
             max_bytes: MAX_OUTPUT_BYTES + 1,
-            ..Search::new(read_pattern(pattern, &parameters), Stop::at(bounds.deadline))
+            ..Search::new(read_pattern(pattern, literal, case), Stop::at(bounds.deadline))
         };
         Ok(Self {
             request,
-            path,
+            path: path.unwrap_or_else(|| directory.path(".").into_owned()),
             directory: directory.clone(),
-            finds_nothing: include == Some(""),
+            finds_nothing,
             limit: bounds.limit,
         })
     }
@@ -236,27 +236,14 @@ fn add(outcome: &mut SearchOutcome, next: SearchOutcome) {
 }
 
 /// Parses the pattern. Its lines are alternatives, as for grep, but `\n` in one line matches a line end.
-fn read_pattern(pattern: &str, parameters: &Parameters<'_>) -> Pattern {
+fn read_pattern(pattern: String, literal: bool, case: Case) -> Pattern {
     Pattern {
-        literal: flag(parameters, "fixed_strings", false),
+        literal,
         retry_as_basic: true,
-        case: if flag(parameters, "case_sensitive", true) {
-            Case::Sensitive
-        } else {
-            Case::Insensitive
-        },
+        case,
         multiline: if pattern.contains('\n') { Multiline::Off } else { Multiline::Auto },
         ..Pattern::new(pattern)
     }
-}
-
-/// Ignores a parameter with an undocumented form, as clients of this tool expect.
-fn optional<T: Default>(read: Result<T, BadParameter>) -> T {
-    read.unwrap_or_default()
-}
-
-fn flag(parameters: &Parameters<'_>, name: &str, default: bool) -> bool {
-    optional(parameters.flag(name)).unwrap_or(default)
 }
 
 /// Appends a row. Returns false if it exceeds the limit of the answer. A first row that is too long is cut.

@@ -6,13 +6,13 @@
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use crate::caller_dir::CallerDir;
-use crate::parameters::{BadParameter, Parameters};
 use crate::search_common::scope::file_type;
 use crate::search_common::text::{ResultNotes, Style, lines, shown};
 use crate::search_common::{BadStart, Budget, RootTree, SearchToolError, run, starts_blocking};
 use crate::truncate;
 use crate::{Data, Output};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
+use quackd_protocol::tools::{BadParameter, RipgrepSearchArguments};
 use quackd_sandbox::Root;
 use quackd_search::{
     Case, FileHits, Hidden, Pattern, RowKind, Scope, Search, SearchError, SearchOutcome, Stop,
@@ -132,37 +132,39 @@ struct RipgrepParams {
 
 impl RipgrepParams {
     fn read(arguments: &Arguments, bounds: &CallLimits) -> Result<Self, BadParameter> {
-        let parameters = Parameters::named("ripgrep_search", arguments)?;
-        let directory = parameters.directory();
-        let pattern = parameters.any_text("pattern")?.filter(|pattern| !pattern.is_empty());
-        let pattern = pattern.ok_or(BadParameter::Missing("pattern"))?;
+        let asked = RipgrepSearchArguments::of(arguments.object());
+        let directory = arguments.directory();
+        let pattern = asked.pattern?;
+        if pattern.is_empty() {
+            return Err(BadParameter::Missing("pattern"));
+        }
         let mut exclude_dirs: Vec<String> = EXCLUDED_DIRS.map(str::to_owned).into();
-        exclude_dirs.extend(parameters.texts("exclude_dirs")?);
-        let file_type = parameters.text("file_type")?.map(|name| file_type(&name).to_owned());
-        let paths = match parameters.texts("include_paths")? {
+        exclude_dirs.extend(asked.exclude_dirs?);
+        let file_type = asked.file_type?.map(|name| file_type(&name).to_owned());
+        let paths = match asked.include_paths? {
             none if none.is_empty() => vec![directory.path(".").into_owned()],
             paths => paths.iter().map(|path| directory.path(path).into_owned()).collect(),
         };
-        let case = match parameters.flag("case_sensitive")? {
+        let case = match asked.case_sensitive? {
             Some(false) => Case::Insensitive,
             _ => Case::Sensitive,
         };
-        let literal = parameters.is_set("fixed_string")?;
+        let literal = asked.fixed_string?;
         let scope = Scope {
             exclude_dirs,
             types: file_type.into_iter().collect(),
-            hidden: match parameters.flag("include_hidden")? {
+            hidden: match asked.include_hidden? {
                 Some(true) => Hidden::Show,
                 Some(false) => Hidden::Leave,
                 None => Hidden::Auto,
             },
-            follow: parameters.is_set("follow_links")?,
+            follow: asked.follow_links?,
             ..Scope::default()
         };
         let request = Search {
             scope,
-            before: parameters.size("before_context_lines")?.unwrap_or_default(),
-            after: parameters.size("after_context_lines")?.unwrap_or_default(),
+            before: asked.before_context_lines?,
+            after: asked.after_context_lines?,
             max_bytes: PAGE_BYTES,
             explain_empty: true,
             ..Search::new(

@@ -13,21 +13,20 @@ use quackd_process::{Command, LaunchError};
 use quackd_protocol::limits::{
     MAX_JOB_TIME, MAX_JOBS_PER_SESSION, MAX_OUTPUT_BYTES, MIN_TOOL_DEADLINE,
 };
-use quackd_protocol::tools::{BASH, JOB_KILL, JOB_OUTPUT};
-use serde_json::Value;
+use quackd_protocol::tools::{
+    BASH, BadParameter, Digits, JOB_KILL, JOB_OUTPUT, JobKillArguments, JobOutputArguments,
+    JobReference,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Names of the parameter with the job's id.
-const JOB: &[&str] = &["job", "job_id", "jobId", "id"];
-
-/// `bash` with `background`: starts a job and answers at once.
+/// `bash` with `background`: starts a job and answers at once. `limit` is the requested one.
 pub(crate) async fn start(
     toolbox: &Toolbox,
     call: &Call,
     command_line: CommandLine,
     finder: DenialDetector,
-    arguments: &Arguments,
+    limit: Option<Duration>,
     bounds: &CallLimits,
 ) -> Output {
     if let Err(cutoff) = toolbox.jobs.clear(bounds).await {
@@ -42,7 +41,7 @@ pub(crate) async fn start(
              end one with job_kill first"
         ));
     }
-    let limit = arguments.number("timeout_ms").map_or(MAX_JOB_TIME, Duration::from_millis);
+    let limit = limit.unwrap_or(MAX_JOB_TIME);
     let line = command_line.line.clone();
     let command = Command {
         deadline: limit.clamp(MIN_TOOL_DEADLINE, MAX_JOB_TIME),
@@ -66,7 +65,7 @@ pub(crate) async fn job_kill(
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
-    let job = match find(toolbox, arguments) {
+    let job = match find(toolbox, JobKillArguments::of(arguments.object()).job) {
         Ok(job) => job,
         Err(error) => return Output::error(error),
     };
@@ -88,8 +87,9 @@ pub(crate) async fn job_output(
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
-    let (job, cursor, wait) = match asked(toolbox, arguments) {
-        Ok(asked) => asked,
+    let asked = JobOutputArguments::of(arguments.object());
+    let (job, cursor, wait) = match page_request(toolbox, asked) {
+        Ok(request) => request,
         Err(error) => return Output::error(error),
     };
     let until = Instant::now().checked_add(wait).unwrap_or(bounds.deadline).min(bounds.deadline);
@@ -182,36 +182,28 @@ enum AskError {
     #[error("Missing required parameter 'job'")]
     NoJob,
     /// An invalid cursor would return the wrong part.
-    #[error("Parameter '{0}' must be a whole number")]
-    NotANumber(&'static str),
+    #[error(transparent)]
+    Number(#[from] BadParameter),
     #[error(transparent)]
     Find(#[from] FindError),
 }
 
-/// Parses the arguments of `job_output`: the job, the cursor, and the time to wait for output.
-fn asked(
+/// Finds the job of `job_output`. Returns it with the cursor, and the time to wait for output.
+fn page_request(
     toolbox: &Toolbox,
-    arguments: &Arguments,
+    asked: JobOutputArguments,
 ) -> Result<(Arc<BackgroundJob>, Option<u64>, Duration), AskError> {
-    let job = find(toolbox, arguments)?;
-    let wait = number(arguments, "wait_ms")?.unwrap_or(0);
-    Ok((job, number(arguments, "cursor")?, Duration::from_millis(wait)))
+    let job = find(toolbox, asked.job)?;
+    let Digits(wait) = asked.wait_ms?;
+    let Digits(cursor) = asked.cursor?;
+    Ok((job, cursor, Duration::from_millis(wait.unwrap_or(0))))
 }
 
-fn find(toolbox: &Toolbox, arguments: &Arguments) -> Result<Arc<BackgroundJob>, AskError> {
-    let by_number = || JOB.iter().find_map(|name| arguments.number(name)).map(|n| n.to_string());
-    let reference = arguments.text(JOB).map(|text| text.trim().to_owned()).or_else(by_number);
-    Ok(toolbox.jobs.find(&reference.ok_or(AskError::NoJob)?)?)
-}
-
-/// Parses a whole number, also from text.
-fn number(arguments: &Arguments, name: &'static str) -> Result<Option<u64>, AskError> {
-    let number = match arguments.value(&[name]) {
-        None => return Ok(None),
-        Some(Value::String(text)) => text.trim().parse().ok(),
-        Some(value) => value.as_u64(),
-    };
-    number.ok_or(AskError::NotANumber(name)).map(Some)
+fn find(
+    toolbox: &Toolbox,
+    JobReference(job): JobReference,
+) -> Result<Arc<BackgroundJob>, AskError> {
+    Ok(toolbox.jobs.find(&job.ok_or(AskError::NoJob)?)?)
 }
 
 #[cfg(test)]

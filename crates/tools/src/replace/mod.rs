@@ -14,7 +14,6 @@ pub(crate) use output::ReplaceOutput;
 
 use crate::call_limits::{CallLimits, CancelOnDrop, StopCause};
 use crate::caller_dir::CallerDir;
-use crate::parameters::{BadParameter, Parameters};
 use crate::read_tracker::ReadTracker;
 use crate::replace::journal::{
     ApplyError, Backup, ChangeAuthor, Expect, Journal, JournalSession, Plans, apply_blocking,
@@ -24,6 +23,7 @@ use crate::search_common::{
 };
 use crate::{Call, Confinement, Output, Toolbox, arguments::Arguments};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
+use quackd_protocol::tools::{BadParameter, Counts, NewPlanArguments, REPLACE, ReplaceArguments};
 use quackd_sandbox::Root;
 use quackd_search::replace::{DiffMode, Replace, ReplaceError, ReplacePlan, plan};
 use quackd_search::{Pattern, Scope, SearchError, Stop};
@@ -92,19 +92,20 @@ pub(crate) enum PlanSource {
 
 impl ReplaceParams {
     fn read(arguments: &Arguments, bounds: &CallLimits) -> Result<Self, BadParameter> {
-        let parameters = Parameters::named("replace", arguments)?;
-        let is_dry_run = parameters.is_set("dry_run")?;
-        let show = match parameters.choice("diff", &[])? {
+        let asked = ReplaceArguments::of(arguments.known(&REPLACE)?);
+        let directory = arguments.directory().clone();
+        let is_dry_run = asked.dry_run?;
+        let show = match asked.diff? {
             Some("none") => DiffMode::None,
             Some("unified") => DiffMode::Unified,
             Some(_) => DiffMode::Stat,
             None if is_dry_run => DiffMode::Unified,
             None => DiffMode::Stat,
         };
-        let budget = planning(bounds, parameters.whole("timeout_ms")?);
-        let max_bytes = parameters.size("max_bytes")?.unwrap_or(MAX_OUTPUT_BYTES);
-        let mut expect = expect(&parameters)?;
-        let (job, paths) = match parameters.text("plan_id")? {
+        let budget = planning(bounds, asked.timeout_ms?);
+        let max_bytes = asked.max_bytes?.unwrap_or(MAX_OUTPUT_BYTES);
+        let mut expect = expect(asked.expect?);
+        let (job, paths) = match asked.plan_id? {
             Some(_) if is_dry_run => {
                 let why = "Parameters 'plan_id' and 'dry_run' exclude each other";
                 return Err(BadParameter::Other(why.to_owned()));
@@ -115,15 +116,14 @@ impl ReplaceParams {
                 (PlanSource::Planned(id.trim().to_owned()), Vec::new())
             }
             None => {
-                let (request, paths) = request(&parameters, show, max_bytes, budget)?;
+                let (request, paths) = request(asked.plan, &directory, show, max_bytes, budget)?;
                 (PlanSource::New(Box::new(request)), paths)
             }
         };
-        let backup = match parameters.choice("backup", &[])? {
+        let backup = match asked.backup? {
             Some("none") => Backup::None,
             _ => Backup::Journal,
         };
-        let directory = arguments.directory().clone();
         Ok(Self { job, paths, is_dry_run, expect, backup, budget, show, max_bytes, directory })
     }
 }
@@ -135,36 +135,31 @@ pub(crate) fn planning(bounds: &CallLimits, timeout_ms: Option<u64>) -> Budget {
     Budget::at_most(bounds, Some(timeout_ms.map_or(half, |asked| asked.min(half))))
 }
 
-pub(crate) fn expect(parameters: &Parameters<'_>) -> Result<Expect, BadParameter> {
-    Ok(Expect {
-        files: parameters.count("expect", "files")?,
-        lines: parameters.count("expect", "lines")?,
-        replacements: parameters.count("expect", "replacements")?,
-        unchanged: false,
-    })
+pub(crate) fn expect(Counts { files, lines, replacements }: Counts) -> Expect {
+    Expect { files, lines, replacements, unchanged: false }
 }
 
 fn request(
-    parameters: &Parameters<'_>,
+    asked: NewPlanArguments,
+    directory: &CallerDir,
     diff: DiffMode,
     max_bytes: usize,
     budget: Budget,
 ) -> Result<(Replace, Vec<String>), BadParameter> {
-    let pattern = pattern::pattern(parameters)?;
-    let replacement = parameters.any_text("replacement")?;
-    let replacement = replacement.ok_or(BadParameter::Missing("replacement"))?;
-    let (scope, paths) = scope::scope(parameters)?;
+    let pattern = pattern::pattern(asked.what)?;
+    let replacement = asked.replacement?;
+    let (scope, paths) = scope::scope(asked.files, directory)?;
     let request = Replace {
-        template: parameters.flag("template")?.unwrap_or(!pattern.literal),
+        template: asked.template?.unwrap_or(!pattern.literal),
         scope,
-        line_range: parameters.lines("line_range")?,
-        max_files: parameters.size("max_files")?.unwrap_or_default(),
-        max_replacements: parameters.whole("max_replacements")?.unwrap_or_default(),
-        max_per_file: parameters.whole("max_per_file")?,
-        skip_binary: parameters.is_set("skip_binary")?,
+        line_range: asked.line_range?,
+        max_files: asked.max_files?,
+        max_replacements: asked.max_replacements?,
+        max_per_file: asked.max_per_file?,
+        skip_binary: asked.skip_binary?,
         diff,
         max_diff_bytes: max_bytes,
-        raw_newlines: parameters.is_set("raw_newlines")?,
+        raw_newlines: asked.raw_newlines?,
         ..of_pattern(pattern, replacement, budget)
     };
     Ok((request, paths))

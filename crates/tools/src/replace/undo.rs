@@ -5,7 +5,6 @@ use super::{CallContext, ReplaceToolError, bounded, data, write};
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use crate::caller_dir::CallerDir;
-use crate::parameters::{BadParameter, Parameters};
 use crate::replace::journal::{
     FileDiff, InterruptedReplace, ListRequest, Listed, UndoError, Undone, Which, list_blocking,
     older_ones, undo_blocking,
@@ -13,6 +12,7 @@ use crate::replace::journal::{
 use crate::search_common::capitalised;
 use crate::search_common::text::shown;
 use crate::{Call, Confinement, Output, Toolbox};
+use quackd_protocol::tools::{BadParameter, UNDO, UndoArguments};
 use quackd_sandbox::Root;
 use std::sync::Arc;
 
@@ -62,10 +62,8 @@ enum UndoParams {
 
 impl UndoParams {
     fn read(arguments: &Arguments) -> Result<Self, BadParameter> {
-        let parameters = Parameters::named("undo", arguments)?;
-        let id = parameters.any_text("undo_id")?;
-        let call = parameters.text("call_id")?;
-        let turn = parameters.whole("turn")?;
+        let asked = UndoArguments::of(arguments.known(&UNDO)?);
+        let (id, call, turn) = (asked.undo_id?.0, asked.call_id?, asked.turn?);
         let id = match id.as_deref().map(str::trim) {
             None => None,
             Some("last") => Some(Which::Last),
@@ -83,8 +81,8 @@ impl UndoParams {
             let why = "Parameters 'undo_id', 'call_id' and 'turn' exclude each other";
             return Err(BadParameter::Other(why.to_owned()));
         }
-        if parameters.is_set("list")? {
-            let has_diffs = parameters.is_set("diff")?;
+        if asked.list? {
+            let has_diffs = asked.diff?;
             return Ok(Self::List(ListRequest { which, has_diffs }));
         }
         Ok(Self::Undo(which.unwrap_or(Which::Last)))

@@ -6,11 +6,11 @@ use super::{Budget, RootTree, SearchFailure, data, pattern, run, scope, starts_b
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use crate::caller_dir::CallerDir;
-use crate::parameters::{BadParameter, Parameters};
 use crate::{Call, Output};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use quackd_protocol::tools::{BadParameter, FIND, FindArguments};
 use quackd_sandbox::Root;
 use quackd_search::{
     EntryKind, Find, FindOutcome, FindSort, FoundEntry, Kinds, NameRule, Note, Stop,
@@ -53,34 +53,34 @@ impl FindParams {
         bounds: &CallLimits,
         has_pages: bool,
     ) -> Result<Self, BadParameter> {
-        let parameters = Parameters::named("find", arguments)?;
-        let (scope, paths) = scope::scope(&parameters)?;
-        let budget = Budget::at_most(bounds, parameters.whole("timeout_ms")?);
-        let name = name(&parameters)?;
-        let best_first = matches!(name, NameRule::Fuzzy(_)) && !parameters.has("sort");
+        let asked = FindArguments::of(arguments.known(&FIND)?);
+        let directory = arguments.directory().clone();
+        let (scope, paths) = scope::scope(asked.files, &directory)?;
+        let budget = Budget::at_most(bounds, asked.timeout_ms?);
+        let name = name(asked.pattern?, asked.fuzzy?, &directory);
+        let is_fuzzy = matches!(name, NameRule::Fuzzy(_));
         let request = Find {
             name,
-            case: pattern::case(&parameters)?,
-            kinds: kinds(&parameters)?,
+            case: pattern::case(asked.letters)?,
+            kinds: kinds(&asked.kind?, asked.include_directories?),
             scope,
-            min_size: parameters.whole("min_size")?,
-            max_size: parameters.whole("max_size")?,
-            modified_after: time(&parameters, "modified_after")?,
-            modified_before: time(&parameters, "modified_before")?,
-            sort_by: match parameters.choice("sort", &[("modified", "mtime"), ("none", "path")])? {
+            min_size: asked.min_size?,
+            max_size: asked.max_size?,
+            modified_after: time(asked.modified_after?, "modified_after")?,
+            modified_before: time(asked.modified_before?, "modified_before")?,
+            sort_by: match asked.sort? {
                 Some("mtime") => FindSort::Modified,
                 Some("size") => FindSort::Size,
                 Some("score") => FindSort::Score,
-                _ if best_first => FindSort::Score,
+                None if is_fuzzy => FindSort::Score,
                 _ => FindSort::Path,
             },
-            long: parameters.is_set("long")?,
-            limit: parameters.limit(has_pages)?,
-            offset: parameters.whole("offset")?.unwrap_or_default(),
-            cursor: parameters.text("cursor")?,
+            long: asked.long?,
+            limit: asked.limit?.of(has_pages),
+            offset: asked.offset?,
+            cursor: asked.cursor?,
             stop: Stop::at(budget.deadline),
         };
-        let directory = arguments.directory().clone();
         Ok(Self { request, paths, directory, budget })
     }
 
@@ -106,47 +106,34 @@ impl FindParams {
     }
 }
 
-fn name(parameters: &Parameters<'_>) -> Result<NameRule, BadParameter> {
-    let mut globs = parameters.texts("pattern")?;
-    if parameters.is_set("fuzzy")? && parameters.has("pattern") {
-        return Ok(NameRule::Fuzzy(globs.join(" ")));
+fn name(pattern: Option<Vec<String>>, is_fuzzy: bool, directory: &CallerDir) -> NameRule {
+    let Some(mut globs) = pattern else { return NameRule::Everything };
+    if is_fuzzy {
+        return NameRule::Fuzzy(globs.join(" "));
     }
     let is_everything = |glob: &String| matches!(glob.as_str(), "**/*" | "**" | "*");
-    Ok(match globs.as_slice() {
+    match globs.as_slice() {
         [] => NameRule::Everything,
         [one] if is_everything(one) => NameRule::Everything,
         _ => {
-            globs.iter_mut().for_each(|glob| *glob = parameters.directory().glob(glob));
+            globs.iter_mut().for_each(|glob| *glob = directory.glob(glob));
             NameRule::Globs(globs)
         }
-    })
+    }
 }
 
-fn kinds(parameters: &Parameters<'_>) -> Result<Kinds, BadParameter> {
-    const SPELLINGS: &[(&str, &str)] = &[
-        ("f", "file"),
-        ("files", "file"),
-        ("d", "dir"),
-        ("dirs", "dir"),
-        ("directory", "dir"),
-        ("directories", "dir"),
-        ("l", "symlink"),
-        ("link", "symlink"),
-        ("symlinks", "symlink"),
-        ("all", "any"),
-    ];
-    let words = parameters.choices("kind", SPELLINGS)?;
-    let with_dirs = parameters.is_set("include_directories")?;
+fn kinds(words: &[&str], with_dirs: bool) -> Kinds {
     if words.is_empty() {
-        return Ok(Kinds { files: true, dirs: with_dirs, symlinks: true });
+        return Kinds { files: true, dirs: with_dirs, symlinks: true };
     }
     let has = |word: &str| words.iter().any(|given| *given == word || *given == "any");
-    Ok(Kinds { files: has("file"), dirs: has("dir") || with_dirs, symlinks: has("symlink") })
+    Kinds { files: has("file"), dirs: has("dir") || with_dirs, symlinks: has("symlink") }
 }
 
-/// Parses a time: an age before now, a date or time in UTC or with an offset, or seconds since 1970.
-fn time(parameters: &Parameters<'_>, name: &str) -> Result<Option<SystemTime>, BadParameter> {
-    let Some(text) = parameters.text(name)? else { return Ok(None) };
+/// Parses a time: an age before now, a date or time in UTC or with an offset, or seconds since 1970. `name` is for the
+/// error.
+fn time(given: Option<String>, name: &str) -> Result<Option<SystemTime>, BadParameter> {
+    let Some(text) = given else { return Ok(None) };
     let text = text.trim();
     let found = age(text)
         .and_then(|age| SystemTime::now().checked_sub(age))

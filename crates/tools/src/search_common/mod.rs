@@ -11,8 +11,9 @@ pub(crate) mod scope;
 pub(crate) mod search;
 pub(crate) mod text;
 
+use crate::Output;
 use crate::call_limits::{CallLimits, CancelOnDrop, StopCause};
-use crate::{Output, parameters::BadParameter};
+use quackd_protocol::tools::BadParameter;
 use quackd_sandbox::{Kind, PathError, Root};
 use quackd_search::{SearchError, Stop, Tree};
 use std::ffi::OsStr;

@@ -1,74 +1,77 @@
 //! Parses the pattern parameters of search and replace.
 
-use crate::parameters::{BadParameter, Parameters};
+use quackd_protocol::tools::{BadParameter, CaseArguments, PatternArguments};
 use quackd_search::{Boundary, Case, Dialect, Multiline, Pattern};
 
 /// Returns the pattern of a call.
 ///
 /// If two parameters have the same meaning (`mode` and `literal`, `case` and `ignore_case`), both apply where
 /// possible. If they contradict each other, the first one applies.
-pub(crate) fn pattern(parameters: &Parameters<'_>) -> Result<Pattern, BadParameter> {
-    let patterns = parameters.texts("pattern")?;
+pub(crate) fn pattern(asked: PatternArguments) -> Result<Pattern, BadParameter> {
+    let patterns = asked.pattern?;
     if patterns.is_empty() {
         return Err(BadParameter::Missing("pattern"));
     }
-    let mode = parameters.choice("mode", &[("fixed", "literal"), ("fixed_strings", "literal")])?;
-    let boundary = if mode == Some("line") || parameters.is_set("whole_line")? {
+    let mode = asked.mode?;
+    let boundary = if mode == Some("line") || asked.whole_line? {
         Boundary::Line
-    } else if mode == Some("word") || parameters.is_set("word")? {
+    } else if mode == Some("word") || asked.word? {
         Boundary::Word
     } else {
         Boundary::None
     };
-    let dialect = parameters.choice("dialect", &[("basic", "bre"), ("ere", "rust")])?;
+    let dialect = asked.dialect?;
     Ok(Pattern {
         patterns,
-        literal: mode == Some("literal") || parameters.is_set("literal")?,
+        literal: mode == Some("literal") || asked.literal?,
         boundary,
-        dialect: if dialect == Some("bre") { Dialect::Basic } else { Dialect::Rust },
-        retry_as_basic: dialect == Some("auto"),
-        case: case(parameters)?,
-        multiline: multiline(parameters)?,
+        dialect: if dialect == "bre" { Dialect::Basic } else { Dialect::Rust },
+        retry_as_basic: dialect == "auto",
+        case: case(asked.letters)?,
+        multiline: multiline(asked.dotall?, asked.multiline?),
     })
 }
 
 /// Returns the case sensitivity.
-pub(crate) fn case(parameters: &Parameters<'_>) -> Result<Case, BadParameter> {
-    if parameters.has("case") {
-        return Ok(match parameters.choice("case", &[("ignore", "insensitive")])? {
-            Some("insensitive") => Case::Insensitive,
-            Some("smart") => Case::Smart,
+pub(crate) fn case(asked: CaseArguments) -> Result<Case, BadParameter> {
+    if let Some(word) = asked.case? {
+        return Ok(match word {
+            "insensitive" => Case::Insensitive,
+            "smart" => Case::Smart,
             _ => Case::Sensitive,
         });
     }
-    let sensitive = parameters.flag("case_sensitive")?;
-    let insensitive = parameters.flag("ignore_case")?;
+    let sensitive = asked.case_sensitive?;
+    let insensitive = asked.ignore_case?;
     match (insensitive, sensitive) {
         (Some(true), _) | (None, Some(false)) => Ok(Case::Insensitive),
         _ => Ok(Case::Sensitive),
     }
 }
 
-fn multiline(parameters: &Parameters<'_>) -> Result<Multiline, BadParameter> {
-    let dotall = parameters.flag("dotall")?;
-    Ok(match parameters.choice("multiline", &[])? {
-        Some("on") => Multiline::On { dot_all: dotall.unwrap_or(true) },
+fn multiline(dotall: Option<bool>, word: &str) -> Multiline {
+    match word {
+        "on" => Multiline::On { dot_all: dotall.unwrap_or(true) },
         // A dot that matches line feeds requires matches across lines.
-        Some("auto") if dotall == Some(true) => Multiline::On { dot_all: true },
-        Some("auto") => Multiline::Auto,
+        "auto" if dotall == Some(true) => Multiline::On { dot_all: true },
+        "auto" => Multiline::Auto,
         _ => Multiline::Off,
-    })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::arguments::Arguments;
+    use quackd_protocol::tools::{ReplaceArguments, SearchArguments};
 
     fn read(tool: &str, json: &str) -> Result<Pattern, String> {
         let arguments = Arguments::parse(tool, json).unwrap();
-        let parameters = Parameters::named(tool, &arguments).map_err(|error| error.to_string())?;
-        pattern(&parameters).map_err(|error| error.to_string())
+        let asked = match tool {
+            "search" => SearchArguments::of(arguments.object()).what,
+            _ => ReplaceArguments::of(arguments.object()).plan.what,
+        };
+        pattern(asked).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -1,38 +1,42 @@
 //! Parses the file selection parameters that quackd's search tools share.
 
-use crate::parameters::{BadParameter, Parameters};
+use crate::caller_dir::CallerDir;
+use quackd_protocol::tools::{BadParameter, FileArguments};
 use quackd_search::{Hidden, Ignore, Scope, Sort};
 
 /// Returns the scope of a call, and its start paths, which are not resolved yet.
-pub(crate) fn scope(parameters: &Parameters<'_>) -> Result<(Scope, Vec<String>), BadParameter> {
-    let types = |name| {
-        let named = parameters.texts(name)?;
-        Ok(named.iter().map(|name| file_type(name).to_owned()).collect())
-    };
-    let directory = parameters.directory();
-    let paths =
-        parameters.texts("path")?.iter().map(|path| directory.path(path).into_owned()).collect();
-    let globs = |name| {
-        let globs = parameters.texts(name)?;
-        Ok(globs.iter().map(|glob| directory.glob(glob)).collect())
-    };
+pub(crate) fn scope(
+    asked: FileArguments,
+    directory: &CallerDir,
+) -> Result<(Scope, Vec<String>), BadParameter> {
+    let types = |named: Vec<String>| named.iter().map(|name| file_type(name).to_owned()).collect();
+    let globs = |globs: Vec<String>| globs.iter().map(|glob| directory.glob(glob)).collect();
+    let paths = asked.path?.iter().map(|path| directory.path(path).into_owned()).collect();
     let scope = Scope {
         starts: Vec::new(),
-        include: globs("include")?,
-        exclude: globs("exclude")?,
-        exclude_dirs: parameters.texts("exclude_dirs")?,
-        types: types("file_type")?,
-        types_not: types("file_type_not")?,
-        ignore: ignore(parameters)?,
-        hidden: match parameters.flag_or_auto("hidden")? {
+        include: globs(asked.include?),
+        exclude: globs(asked.exclude?),
+        exclude_dirs: asked.exclude_dirs?,
+        types: types(asked.file_type?),
+        types_not: types(asked.file_type_not?),
+        ignore: match asked.ignore? {
+            Some("none") => Ignore::None,
+            Some("git") => Ignore::Git,
+            Some(_) => Ignore::All,
+            None => match (asked.include_gitignored?, asked.respect_git_ignore?) {
+                (Some(true), _) | (None, Some(false)) => Ignore::None,
+                _ => Ignore::All,
+            },
+        },
+        hidden: match asked.hidden? {
             Some(true) => Hidden::Show,
             Some(false) => Hidden::Leave,
             None => Hidden::Auto,
         },
-        follow: parameters.is_set("follow")?,
-        max_depth: parameters.size("max_depth")?,
-        max_filesize: parameters.whole("max_filesize")?.filter(|size| *size != 0),
-        sort: match parameters.choice("sort", &[("modified", "mtime")])? {
+        follow: asked.follow?,
+        max_depth: asked.max_depth?,
+        max_filesize: asked.max_filesize?.filter(|size| *size != 0),
+        sort: match asked.sort? {
             Some("mtime") => Sort::Modified,
             Some("none") => Sort::None,
             _ => Sort::Path,
@@ -40,22 +44,6 @@ pub(crate) fn scope(parameters: &Parameters<'_>) -> Result<(Scope, Vec<String>),
         ..Scope::default()
     };
     Ok((scope, paths))
-}
-
-fn ignore(parameters: &Parameters<'_>) -> Result<Ignore, BadParameter> {
-    if !parameters.has("ignore") {
-        let without = parameters.flag("include_gitignored")?;
-        let with = parameters.flag("respect_git_ignore")?;
-        return Ok(match (without, with) {
-            (Some(true), _) | (None, Some(false)) => Ignore::None,
-            _ => Ignore::All,
-        });
-    }
-    Ok(match parameters.choice("ignore", &[])? {
-        Some("none") => Ignore::None,
-        Some("git") => Ignore::Git,
-        _ => Ignore::All,
-    })
 }
 
 /// Returns the engine's name of a file type that other agents call differently. Other names are not changed.
@@ -91,11 +79,11 @@ pub(crate) fn file_type(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::Arguments;
+    use quackd_protocol::tools::SearchArguments;
 
     fn read(json: &str) -> (Scope, Vec<String>) {
-        let arguments = Arguments::parse("search", json).unwrap();
-        scope(&Parameters::named("search", &arguments).unwrap()).unwrap()
+        let asked = SearchArguments::of(&serde_json::from_str(json).unwrap());
+        scope(asked.files, &CallerDir::default()).unwrap()
     }
 
     #[test]

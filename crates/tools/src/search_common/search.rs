@@ -8,8 +8,8 @@ use super::{
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use crate::caller_dir::CallerDir;
-use crate::parameters::{BadParameter, Parameters};
 use crate::{Call, Output};
+use quackd_protocol::tools::{BadParameter, Checked, SEARCH, SearchArguments};
 use quackd_sandbox::Root;
 use quackd_search::{Binary, Encoding, Note, OutputMode, Search, SearchOutcome, Stop};
 use std::sync::Arc;
@@ -53,33 +53,34 @@ impl SearchParams {
         bounds: &CallLimits,
         has_pages: bool,
     ) -> Result<Self, BadParameter> {
-        let parameters = Parameters::named("search", arguments)?;
-        let pattern = pattern::pattern(&parameters)?;
-        let (scope, paths) = scope::scope(&parameters)?;
-        let budget = Budget::at_most(bounds, parameters.whole("timeout_ms")?);
-        let context = parameters.size("context")?.unwrap_or_default();
+        let asked = SearchArguments::of(arguments.known(&SEARCH)?);
+        let directory = arguments.directory().clone();
+        let pattern = pattern::pattern(asked.what)?;
+        let (scope, paths) = scope::scope(asked.files, &directory)?;
+        let budget = Budget::at_most(bounds, asked.timeout_ms?);
+        let context = asked.context?;
         let request = Search {
             scope,
-            invert: parameters.is_set("invert")?,
-            before: parameters.size("before")?.unwrap_or(context),
-            after: parameters.size("after")?.unwrap_or(context),
-            output: output(&parameters)?,
-            limit: parameters.limit(has_pages)?,
-            offset: parameters.whole("offset")?.unwrap_or_default(),
-            cursor: parameters.text("cursor")?,
-            max_per_file: parameters.whole("max_per_file")?,
-            max_line: parameters
-                .size("max_line")?
-                .filter(|chars| *chars != 0)
-                .map(|chars| chars.max(MIN_LINE_CHARS)),
-            max_bytes: parameters.size("max_bytes")?.unwrap_or_default(),
-            count_total: parameters.is_set("total")?,
-            binary: match parameters.choice("binary", &[])? {
+            invert: asked.invert?,
+            before: asked.before?.unwrap_or(context),
+            after: asked.after?.unwrap_or(context),
+            output: output(asked.output, asked.names_only, asked.only_matching)?,
+            limit: asked.limit?.of(has_pages),
+            offset: asked.offset?,
+            cursor: asked.cursor?,
+            max_per_file: asked.max_per_file?,
+            max_line: match asked.max_line? {
+                0 => None,
+                chars => Some(chars.max(MIN_LINE_CHARS)),
+            },
+            max_bytes: asked.max_bytes?,
+            count_total: asked.total?,
+            binary: match asked.binary? {
                 Some("text") => Binary::Text,
                 Some("report") => Binary::Report,
                 _ => Binary::Skip,
             },
-            encoding: match parameters.text("encoding")?.as_deref().map(str::trim) {
+            encoding: match asked.encoding?.as_deref().map(str::trim) {
                 None | Some("auto") => Encoding::Auto,
                 Some("none") => Encoding::None,
                 Some(label) => Encoding::Label(label.to_owned()),
@@ -87,7 +88,6 @@ impl SearchParams {
             explain_empty: true,
             ..Search::new(pattern, Stop::at(budget.deadline))
         };
-        let directory = arguments.directory().clone();
         Ok(Self { request, paths, directory, budget })
     }
 
@@ -163,28 +163,23 @@ impl SearchParams {
     }
 }
 
-fn output(parameters: &Parameters<'_>) -> Result<OutputMode, BadParameter> {
-    const SPELLINGS: &[(&str, &str)] = &[
-        ("lines", "content"),
-        ("files_with_matches", "files"),
-        ("files_without_match", "files_without"),
-        ("files_without_matches", "files_without"),
-        ("count_lines", "count"),
-    ];
-    if !parameters.has("output") {
-        if parameters.is_set("names_only")? {
+fn output(
+    output: Checked<Option<&str>>,
+    names_only: Checked<bool>,
+    only_matching: Checked<bool>,
+) -> Checked<OutputMode> {
+    let Some(word) = output? else {
+        if names_only? {
             return Ok(OutputMode::Files);
         }
-        if parameters.is_set("only_matching")? {
-            return Ok(OutputMode::OnlyMatching);
-        }
-    }
-    Ok(match parameters.choice("output", SPELLINGS)? {
-        Some("only_matching") => OutputMode::OnlyMatching,
-        Some("files") => OutputMode::Files,
-        Some("files_without") => OutputMode::FilesWithout,
-        Some("count") => OutputMode::CountLines,
-        Some("count_matches") => OutputMode::CountMatches,
+        return Ok(if only_matching? { OutputMode::OnlyMatching } else { OutputMode::Lines });
+    };
+    Ok(match word {
+        "only_matching" => OutputMode::OnlyMatching,
+        "files" => OutputMode::Files,
+        "files_without" => OutputMode::FilesWithout,
+        "count" => OutputMode::CountLines,
+        "count_matches" => OutputMode::CountMatches,
         _ => OutputMode::Lines,
     })
 }

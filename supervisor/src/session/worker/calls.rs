@@ -18,9 +18,10 @@ use quackd_protocol::client::{CallInfo, RunningJob};
 use quackd_protocol::limits::{
     COMMAND_PLACE_WAIT, CREDIT_INTERVAL, DEADLINE_SLACK, WORKER_READY_WAIT,
 };
-use quackd_protocol::tools::{BASH, is_internal, runs_commands};
+use quackd_protocol::tools::{BashArguments, is_internal, runs_commands};
 use quackd_protocol::worker::ToWorker;
 use quackd_supervision::{Cause, Demand, Demander, State};
+use serde_json::Value;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -43,18 +44,14 @@ fn command_of(tool: &str, arguments: &str) -> String {
 
 /// Returns the command of a call of `bash`, as the worker finds it. `None` if the arguments have none.
 pub(crate) fn command_text(arguments: &str) -> Option<String> {
-    let value: serde_json::Value = if arguments.trim_start().starts_with(['{', '"']) {
-        serde_json::from_str(arguments).ok()?
-    } else {
+    if !arguments.trim_start().starts_with(['{', '"']) {
         return Some(arguments.to_owned());
-    };
-    let command = BASH.main.and_then(|main| BASH.parameter(main))?;
-    let named = |name| value.get(name).and_then(serde_json::Value::as_str);
-    let mut named = command.names().filter_map(named);
-    // The characters that the tools trim (`crates/tools/src/js_compat.rs`).
-    let is_space = |c: char| c == '\u{feff}' || c.is_whitespace() && c != '\u{85}';
-    let is_blank = |text: &str| text.chars().all(is_space);
-    value.as_str().or_else(|| named.find(|text| !is_blank(text))).map(str::to_owned)
+    }
+    match serde_json::from_str::<Value>(arguments).ok()? {
+        Value::String(command) => Some(command),
+        Value::Object(object) => BashArguments::of(&object).command,
+        _ => None,
+    }
 }
 
 /// Runs a call and returns its result.

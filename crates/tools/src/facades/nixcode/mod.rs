@@ -9,8 +9,8 @@ pub(crate) mod search_glob_files;
 
 use crate::Output;
 use crate::caller_dir::CallerDir;
-use crate::parameters::{BadParameter, Parameters};
 use crate::search_common::RootTree;
+use quackd_protocol::tools::BadParameter;
 use quackd_protocol::worker::ToolReport;
 use quackd_sandbox::Root;
 use quackd_search::{
@@ -61,11 +61,6 @@ impl Failure {
     }
 }
 
-/// Reads a required text. An empty text is reported separately.
-fn required(parameters: &Parameters<'_>, name: &'static str) -> Result<String, BadParameter> {
-    parameters.any_text(name)?.ok_or(BadParameter::Missing(name))
-}
-
 /// Files selected by a glob and two switches.
 #[derive(Debug)]
 struct FileSelection {
@@ -77,15 +72,6 @@ struct FileSelection {
 }
 
 impl FileSelection {
-    fn read(parameters: &Parameters<'_>, name: &'static str) -> Result<Self, BadParameter> {
-        Ok(Self {
-            glob: required(parameters, name)?,
-            directory: parameters.directory().clone(),
-            is_with_ignored: parameters.is_set("include_gitignored")?,
-            is_with_hidden: parameters.flag("include_hidden")?,
-        })
-    }
-
     /// Returns the glob relative to the root, and the rest of the scope.
     fn scope(&self) -> Result<(String, Scope), Failure> {
         if self.glob.is_empty() {

@@ -1,9 +1,8 @@
 //! replace_content: replaces text line by line in the files that match a glob.
 
-use super::{Failure, FileSelection, check_pattern, read_pattern, required};
+use super::{Failure, FileSelection, check_pattern, read_pattern};
 use crate::arguments::Arguments;
 use crate::call_limits::{CallLimits, StopCause};
-use crate::parameters::Parameters;
 use crate::replace::journal::{Applied, Backup, LeftReason, WriteOutcome};
 use crate::replace::{
     PlanSource, ReplaceOutput, ReplaceParams, ReplaceToolError, bounded, data, expect, of_pattern,
@@ -12,6 +11,7 @@ use crate::replace::{
 use crate::search_common::text::shown;
 use crate::{Call, Output, Toolbox};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
+use quackd_protocol::tools::{Checked, Counts, ReplaceContentArguments};
 use quackd_sandbox::Root;
 use quackd_search::replace::{DiffMode, Replace, ReplaceError, SkipReason};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) async fn replace_content(
     if let Some(refused) = toolbox.confinement.refuse_read_only(&asked.files.glob) {
         return refused;
     }
-    match asked.run(toolbox, call, root, arguments, bounds).await {
+    match asked.run(toolbox, call, root, bounds).await {
         Ok(done) => bounded(asked.output(&done, toolbox)),
         Err(ReplaceContentError::Because(failure)) => failure.output(),
         Err(ReplaceContentError::CutOff(cutoff)) => {
@@ -42,11 +42,14 @@ pub(crate) async fn replace_content(
     }
 }
 
-/// Parsed arguments.
+/// Parsed arguments. Errors of the last three come after those of the pattern.
 struct ReplaceContentParams {
     pattern: String,
     replacement: String,
     files: FileSelection,
+    max_files: Checked<usize>,
+    is_dry_run: Checked<bool>,
+    expect: Checked<Counts>,
 }
 
 /// Error answer of the tool.
@@ -74,14 +77,19 @@ impl From<ReplaceToolError> for ReplaceContentError {
 
 impl ReplaceContentParams {
     fn read(arguments: &Arguments) -> Result<Self, Failure> {
-        let parameters = Parameters::named("replace_content", arguments)?;
-        let pattern = required(&parameters, "pattern")?;
-        let replacement = required(&parameters, "replacement")?;
-        let files = FileSelection::read(&parameters, "glob_pattern")?;
+        let asked = ReplaceContentArguments::of(arguments.object());
+        let (pattern, replacement) = (asked.pattern?, asked.replacement?);
+        let files = FileSelection {
+            glob: asked.glob_pattern?,
+            directory: arguments.directory().clone(),
+            is_with_ignored: asked.include_gitignored?,
+            is_with_hidden: asked.include_hidden?,
+        };
         if pattern.is_empty() {
             return Err(Failure::EmptyPattern);
         }
-        Ok(Self { pattern, replacement, files })
+        let (max_files, is_dry_run, expect) = (asked.max_files, asked.dry_run, asked.expect);
+        Ok(Self { pattern, replacement, files, max_files, is_dry_run, expect })
     }
 
     async fn run(
@@ -89,7 +97,6 @@ impl ReplaceContentParams {
         toolbox: &Toolbox,
         call: &Call,
         root: Arc<Root>,
-        arguments: &Arguments,
         bounds: &CallLimits,
     ) -> Result<ReplaceOutput, ReplaceContentError> {
         let pattern = read_pattern(&self.pattern);
@@ -98,23 +105,22 @@ impl ReplaceContentParams {
         check.await.map_err(ReplaceContentError::CutOff)??;
         let (glob, mut scope) = self.files.scope()?;
         scope.include = vec![glob];
-        let parameters = Parameters::named("replace_content", arguments).map_err(Failure::from)?;
         let budget = planning(bounds, None);
         let request = Replace {
             scope,
-            max_files: parameters.size("max_files").map_err(Failure::from)?.unwrap_or_default(),
+            max_files: self.max_files.clone().map_err(Failure::from)?,
             ..of_pattern(pattern, self.replacement.clone(), budget)
         };
         let wanted = ReplaceParams {
             job: PlanSource::New(Box::new(request)),
             paths: vec![".".to_owned()],
-            is_dry_run: parameters.is_set("dry_run").map_err(Failure::from)?,
-            expect: expect(&parameters).map_err(Failure::from)?,
+            is_dry_run: self.is_dry_run.clone().map_err(Failure::from)?,
+            expect: expect(self.expect.clone().map_err(Failure::from)?),
             backup: Backup::Journal,
             budget,
             show: DiffMode::None,
             max_bytes: MAX_OUTPUT_BYTES,
-            directory: parameters.directory().clone(),
+            directory: self.files.directory.clone(),
         };
         let done = run(toolbox, call, root, bounds, wanted).await?;
         // A partial list of files would be taken for a complete one.

@@ -1,13 +1,13 @@
 //! search_content: returns matching lines of the files that match a glob, 100 at a time.
 
-use super::{Failure, FileSelection, PAGE, check_pattern, read_pattern, required, trailer};
+use super::{Failure, FileSelection, PAGE, check_pattern, read_pattern, trailer};
 use crate::Output;
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
-use crate::parameters::Parameters;
 use crate::search_common::text::{self, ResultNotes, Style};
 use crate::search_common::{Budget, RootTree, SearchToolError, data, run};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
+use quackd_protocol::tools::SearchContentArguments;
 use quackd_sandbox::Root;
 use quackd_search::{OutputMode, Search, SearchOutcome, Stop};
 use std::sync::Arc;
@@ -42,10 +42,15 @@ struct SearchContentParams {
 
 impl SearchContentParams {
     fn read(arguments: &Arguments) -> Result<Self, Failure> {
-        let parameters = Parameters::named("search_content", arguments)?;
-        let pattern = required(&parameters, "pattern")?;
-        let files = FileSelection::read(&parameters, "glob_pattern")?;
-        let offset = parameters.whole("offset")?.unwrap_or_default();
+        let asked = SearchContentArguments::of(arguments.object());
+        let pattern = asked.pattern?;
+        let files = FileSelection {
+            glob: asked.glob_pattern?,
+            directory: arguments.directory().clone(),
+            is_with_ignored: asked.include_gitignored?,
+            is_with_hidden: asked.include_hidden?,
+        };
+        let offset = asked.offset?;
         if pattern.is_empty() {
             return Err(Failure::EmptyPattern);
         }

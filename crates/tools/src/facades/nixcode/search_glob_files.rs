@@ -4,9 +4,9 @@ use super::{Failure, FileSelection, PAGE, trailer};
 use crate::Output;
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
-use crate::parameters::Parameters;
 use crate::search_common::text::{ResultNotes, shown};
 use crate::search_common::{Budget, RootTree, SearchToolError, data, run};
+use quackd_protocol::tools::SearchGlobFilesArguments;
 use quackd_sandbox::Root;
 use quackd_search::{Find, FindOutcome, Kinds, NameRule, Stop};
 use std::sync::Arc;
@@ -32,9 +32,14 @@ pub(crate) async fn search_glob_files(
 }
 
 fn read(arguments: &Arguments) -> Result<(FileSelection, u64), Failure> {
-    let parameters = Parameters::named("search_glob_files", arguments)?;
-    let files = FileSelection::read(&parameters, "pattern")?;
-    Ok((files, parameters.whole("offset")?.unwrap_or_default()))
+    let asked = SearchGlobFilesArguments::of(arguments.object());
+    let files = FileSelection {
+        glob: asked.pattern?,
+        directory: arguments.directory().clone(),
+        is_with_ignored: asked.include_gitignored?,
+        is_with_hidden: asked.include_hidden?,
+    };
+    Ok((files, asked.offset?))
 }
 
 /// Errors with this tool's wording, which differs from the other two tools.
