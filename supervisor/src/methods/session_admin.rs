@@ -11,7 +11,7 @@ use crate::registry::{
     Activate, AgentChange, ChangeSession, Delete, FindSession, Open, OpenSession, Purpose,
     Restrictions, SessionChange, TakeSnapshot,
 };
-use crate::session::actor::{NoLook, SessionActor};
+use crate::session::actor::{NoLook, SessionActor, SessionServices};
 use crate::session::agent::{create_blocking, fork_blocking, is_conversation_id};
 use crate::session::messages::TellSession;
 use crate::voice::VoiceSession;
@@ -30,6 +30,7 @@ use quackd_protocol::mcp::{MAX_MCP_SERVERS, McpServer};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
+use std::rc::Rc;
 use tokio::sync::{Semaphore, oneshot};
 
 impl Serve<WorkspacesParams> for Caller {
@@ -92,10 +93,7 @@ impl Serve<SessionNewParams> for Caller {
         let services = &self.services.sessions;
         // First the copy, then the session: a session that is listed has one.
         let copied = if is_isolated {
-            check_room(services, &session).await?;
-            let hidden = services.daemon.config.sandbox.hidden.value.clone();
-            let hidden = hidden.into_iter().map(PathBuf::from).collect();
-            Some(make_copy(services, &session, &path, hidden).await?)
+            Some(new_copy(services, &session, &path).await?)
         } else {
             None
         };
@@ -129,6 +127,18 @@ impl Serve<SessionNewParams> for Caller {
         }
         Ok(data)
     }
+}
+
+/// Makes the copy of a new isolated session, if there is room for it.
+async fn new_copy(
+    services: &Rc<SessionServices>,
+    session: &SessionId,
+    path: &str,
+) -> Result<CopiedTree, MethodError> {
+    check_room(services, session).await?;
+    let hidden = services.daemon.config.sandbox.hidden.value.clone();
+    let hidden = hidden.into_iter().map(PathBuf::from).collect();
+    make_copy(services, session, path, hidden).await
 }
 
 /// Describes a new copy in one line.
