@@ -12,7 +12,7 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of a compaction, which is a request to the model.
 const COMPACT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Most models that are offered.
+/// Maximum number of models that are offered.
 const MAX_MODELS: usize = 1000;
 
 /// Id of the option for the model.
@@ -21,7 +21,7 @@ pub(crate) const MODEL: &str = "model";
 /// Id of the option for the level of thinking.
 pub(crate) const THINKING: &str = "thinking";
 
-/// The options of a session.
+/// The options of a session, as its agent last reported them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct AgentOptions {
     models: Vec<Model>,
@@ -101,17 +101,20 @@ impl AgentOptions {
     pub(crate) fn options(&self) -> Option<Value> {
         let option =
             |id: &str, name: &str, category: &str, current: &Option<String>, all: Vec<Value>| {
-                let is_offered =
-                    |current: &&String| all.iter().any(|one| one["value"] == current.as_str());
+                let is_offered = |current: &&String| {
+                    all.iter().any(|offered| offered["value"] == current.as_str())
+                };
                 // A select has a current value.
                 let current = current.as_ref().filter(is_offered)?;
                 Some(json!({"id": id, "name": name, "category": category, "type": "select",
                 "currentValue": current, "options": all}))
             };
+
         let models = self.models.iter().map(|model| {
             json!({"value": model.value(), "name": model.name, "description": model.provider})
         });
         let levels = self.levels.iter().map(|level| json!({"value": level, "name": level}));
+
         let options: Vec<Value> = [
             option(MODEL, "Model", "model", &self.model, models.collect()),
             option(THINKING, "Thinking", "thought_level", &self.level, levels.collect()),
@@ -119,6 +122,7 @@ impl AgentOptions {
         .into_iter()
         .flatten()
         .collect();
+
         (!options.is_empty()).then(|| options.into())
     }
 

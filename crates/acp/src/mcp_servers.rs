@@ -13,17 +13,21 @@ pub(crate) fn checked(servers: Vec<Value>) -> Result<Vec<McpServer>, RpcError> {
         let message = format!("at most {MAX_MCP_SERVERS} MCP servers are supported");
         return Err(RpcError::invalid_params(message));
     }
+
     let mut known: Vec<McpServer> = Vec::with_capacity(servers.len());
     for (index, value) in servers.into_iter().enumerate() {
         let refused = |problem: &str| {
             RpcError::invalid_params(format!("MCP server {}: it {problem}", index + 1))
         };
+
         let mut server: McpServer = match value.get("url") {
             Some(_) => over_http(value).map_err(refused)?,
             None => serde_json::from_value(value)
                 .map_err(|_| refused("must have a name and a command"))?,
         };
-        let taken = |name: &str| known.iter().any(|it| it.name == name);
+
+        let taken = |name: &str| known.iter().any(|server| server.name == name);
+        // Two servers of one request may have the same name.
         server.name = free_name(&server.name, taken);
         server.check().map_err(|error| refused(&error.to_string()))?;
         known.push(server);
@@ -66,17 +70,25 @@ fn over_http(value: Value) -> Result<McpServer, &'static str> {
     if !is_url || !url.chars().all(|c| c.is_ascii_graphic()) {
         return Err("must have a URL that begins with http:// or https://");
     }
+
     let is_token = |name: &str| {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
     };
-    if headers.iter().any(|it| !is_token(&it.name) || it.value.contains(char::is_control)) {
+    if headers
+        .iter()
+        .any(|header| !is_token(&header.name) || header.value.contains(char::is_control))
+    {
         return Err("must have headers with usual names and without control characters");
     }
+
     let kind = match r#type {
         HttpKind::Http => "http",
         HttpKind::Sse => "sse",
     };
-    let headers: String = headers.iter().map(|it| format!("{}: {}\n", it.name, it.value)).collect();
+
+    let headers: String =
+        headers.iter().map(|header| format!("{}: {}\n", header.name, header.value)).collect();
+    // In the environment, because other processes can read the arguments.
     let env = vec![McpVariable { name: HEADERS.to_owned(), value: headers }];
     let args = ["-c", OVER_HTTP, "mcp-http", kind, &url].map(str::to_owned).to_vec();
     Ok(McpServer { name, command: "bash".to_owned(), args, env })

@@ -40,16 +40,18 @@ impl Modes {
     /// Returns the state for the client.
     pub(crate) fn state(&self) -> Value {
         let offered = Profile::ALL.into_iter().filter(|profile| rank(*profile) <= rank(self.most));
-        let modes: Vec<Value> = offered.map(|it| mode(it, self.is_network_off)).collect();
+
+        let modes: Vec<Value> = offered.map(|profile| mode(profile, self.is_network_off)).collect();
         json!({"currentModeId": id(self.current), "availableModes": modes})
     }
 
     /// Returns the parameters of `quack.sandbox` for a mode. `None` if the mode is not offered.
     pub(crate) fn change(&self, mode: &str, session: &str) -> Option<SandboxParams> {
         let offered = Profile::ALL.into_iter().filter(|profile| rank(*profile) <= rank(self.most));
-        let wanted = offered.into_iter().find(|profile| id(*profile) == mode)?;
+        let chosen = offered.into_iter().find(|profile| id(*profile) == mode)?;
         // Without a profile the session follows later changes of the configuration.
-        let profile = Some(wanted).filter(|wanted| *wanted != self.base);
+        let profile = Some(chosen).filter(|chosen| *chosen != self.base);
+
         Some(SandboxParams {
             action: Some("set".to_owned()),
             session_id: Some(session.to_owned()),
@@ -69,8 +71,8 @@ fn rank(profile: Profile) -> u8 {
     }
 }
 
-fn wider(one: Profile, other: Profile) -> Profile {
-    if rank(one) < rank(other) { other } else { one }
+fn wider(first: Profile, second: Profile) -> Profile {
+    if rank(first) < rank(second) { second } else { first }
 }
 
 fn id(profile: Profile) -> &'static str {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-/// `initialize`.
+/// Parameters of `initialize`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Initialize {
@@ -11,7 +11,7 @@ pub(crate) struct Initialize {
     pub(crate) client_capabilities: Value,
 }
 
-/// Name of the client.
+/// Name and version of the client.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ClientInfo {
@@ -19,7 +19,7 @@ pub(crate) struct ClientInfo {
     pub(crate) version: String,
 }
 
-/// `session/new`.
+/// Parameters of `session/new`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct New {
@@ -39,7 +39,7 @@ pub(crate) struct Load {
     pub(crate) mcp_servers: Option<Vec<Value>>,
 }
 
-/// `session/list`.
+/// Parameters of `session/list`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct List {
     #[serde(default)]
@@ -55,7 +55,7 @@ pub(crate) struct OfSession {
     pub(crate) session_id: String,
 }
 
-/// `session/prompt`.
+/// Parameters of `session/prompt`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Prompt {
@@ -93,7 +93,7 @@ pub(crate) enum Resource {
     Blob { uri: String, blob: String },
 }
 
-/// `session/set_mode`.
+/// Parameters of `session/set_mode`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SetMode {
@@ -110,7 +110,7 @@ pub(crate) struct SetOption {
     pub(crate) value: Value,
 }
 
-/// `$/cancel_request`.
+/// Parameters of `$/cancel_request`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CancelRequest {

@@ -39,13 +39,16 @@ pub(crate) fn asked(question: &Question, has_forms: bool, is_shown: bool) -> Opt
             "requestedSchema": schema});
         return has_forms.then_some(Asked { method: "elicitation/create", params });
     }
+
     let (facts, words) = question.facts_and_words();
     // Editors read Markdown. In a block, words of others stay on their lines and are no markup.
     let text = match words {
         Some(words) => format!("{facts}\n\n```text\n{words}\n```"),
         None => facts.clone(),
     };
+
     let content = json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+    // The client can update only a call that it has seen.
     let call = match question.call().filter(|_| is_shown) {
         Some(call) => json!({"toolCallId": call, "content": content}),
         None => {
@@ -53,6 +56,7 @@ pub(crate) fn asked(question: &Question, has_forms: bool, is_shown: bool) -> Opt
             "content": content})
         }
     };
+
     let params = json!({"sessionId": session, "toolCall": call, "options": options(question)?});
     Some(Asked { method: "session/request_permission", params })
 }
@@ -71,6 +75,7 @@ fn options(question: &Question) -> Option<Vec<Value>> {
                 let kind = if is_once { "allow_once" } else { "allow_always" };
                 option(&at.to_string(), text, kind)
             });
+
             let denying = [
                 option("deny", DENY_OPTION, "reject_once"),
                 option(DENY_SESSION, "Deny for this session", "reject_always"),
@@ -96,9 +101,11 @@ pub(crate) fn told(question: &Question, result: &Value) -> Told {
         }
         method => {
             let outcome = &result["outcome"];
+
             let is_selected = outcome.get("outcome").and_then(Value::as_str) == Some("selected");
             let id = outcome.get("optionId").and_then(Value::as_str).filter(|_| is_selected);
             match (method, id) {
+                // Only a question about a permission has this option.
                 (_, Some(DENY_SESSION)) if question.permission.is_some() => {
                     return Told::DenySession;
                 }

@@ -8,7 +8,7 @@ use url::Url;
 /// Maximum length of a title, in characters.
 const MAX_TITLE_CHARS: usize = 80;
 
-/// A prompt for the agent.
+/// A prompt for the agent: its text, and its images in order.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct PromptMessage {
     pub(crate) text: String,
@@ -31,6 +31,7 @@ pub(crate) fn message(prompt: &[Content]) -> Result<PromptMessage, RpcError> {
                 context.push_str(&format!("\n\n{}:\n{}", place(uri), fenced(content)));
             }
             Content::Resource { resource: Resource::Blob { uri, blob } } => {
+                // The blob is in Base64, where 4 characters are 3 bytes.
                 let bytes = blob.len() / 4 * 3;
                 text.push_str(&link(uri, ""));
                 context.push_str(&format!("\n\n{}: about {bytes} bytes, not shown", place(uri)));
@@ -43,9 +44,12 @@ pub(crate) fn message(prompt: &[Content]) -> Result<PromptMessage, RpcError> {
             }
         }
     }
+
     if text.trim().is_empty() && images.is_empty() {
         return Err(RpcError::invalid_params("the prompt is empty"));
     }
+
+    // Behind the request, so that long content does not hide it.
     text.push_str(&context);
     Ok(PromptMessage { text, images })
 }

@@ -117,10 +117,11 @@ impl Translator {
     }
 
     /// Returns a call with its result. A call without one was interrupted.
-    fn past_call(&self, asked: &ToolCall, result: Option<&ToolResultMessage>) -> Value {
-        let args = Value::Object(asked.arguments.clone());
-        let call = Call { tool: &asked.name, args: &args, cwd: &self.cwd };
+    fn past_call(&self, known: &ToolCall, result: Option<&ToolResultMessage>) -> Value {
+        let args = Value::Object(known.arguments.clone());
+        let call = Call { tool: &known.name, args: &args, cwd: &self.cwd };
         let mut update: Map<String, Value> = call.described();
+
         update.extend(match result {
             Some(result) => {
                 let content: Vec<Value> = result
@@ -133,7 +134,8 @@ impl Translator {
             }
             None => call.ended(&[], &Value::Null, true),
         });
-        tool_update("tool_call", &asked.id, update)
+
+        tool_update("tool_call", &known.id, update)
     }
 }
 

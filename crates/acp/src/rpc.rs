@@ -104,21 +104,24 @@ pub(crate) enum Incoming {
     Response { id: u64, result: Result<Value, RpcError> },
 }
 
-/// Parses a line. The error has the id of the answer.
+/// Parses a line. The error has the id of the answer, null if the line has no valid one.
 pub(crate) fn parse_line(line: &[u8]) -> Result<Incoming, (Value, RpcError)> {
     let value: Value = surrogates::parse(line)
         .map_err(|error| (Value::Null, RpcError::parse(format!("not JSON: {error}"))))?;
     let Value::Object(mut message) = value else {
         return Err((Value::Null, RpcError::invalid_request("not a JSON-RPC 2.0 message")));
     };
+
     let id = message.remove("id");
     let bad = |id: Option<Value>, text: &str| {
         let id = id.filter(|id| id.is_string() || id.is_number()).unwrap_or_default();
         (id, RpcError::invalid_request(text))
     };
+
     if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         return Err(bad(id, "not a JSON-RPC 2.0 message"));
     }
+
     let params = message.remove("params").unwrap_or_default();
     match (message.remove("method"), id) {
         (Some(Value::String(method)), None) => Ok(Incoming::Notification { method, params }),
@@ -165,7 +168,7 @@ impl Peer {
         Self { lines, waiting: Arc::default(), next_id: AtomicU64::new(1) }
     }
 
-    /// Sends an answer.
+    /// Sends an answer, whose id the client has chosen.
     pub(crate) async fn answer(&self, id: &Value, result: Result<Value, RpcError>) {
         self.send(&match result {
             Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
@@ -179,7 +182,7 @@ impl Peer {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
     }
 
-    /// Sends an update of a session.
+    /// Sends an update of a session, as a notification.
     pub(crate) async fn update(&self, session: &str, update: Value) {
         self.notify("session/update", json!({"sessionId": session, "update": update})).await;
     }

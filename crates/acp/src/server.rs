@@ -49,7 +49,7 @@ const OPTIONS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time to look at the directory of a session.
 const DIRECTORY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longest path in an error, in characters.
+/// Maximum length of a path in an error, in characters.
 const MAX_SHOWN: usize = 200;
 
 /// Serves one client until its input ends, it stops reading, or `ended` is cancelled. Then running prompts are aborted.
@@ -172,7 +172,7 @@ impl Server {
         }
     }
 
-    /// Starts a request in a task.
+    /// Starts a request in a task. Refuses an id that is in use.
     fn begin(
         self: &Arc<Self>,
         id: &Value,
@@ -232,8 +232,8 @@ impl Server {
 
     fn cancel_prompts(&self, session: &str) {
         let in_flight = lock(&self.in_flight);
-        let prompts = in_flight.values().filter(|it| it.prompted.as_deref() == Some(session));
-        prompts.for_each(|request| request.cancel.cancel());
+        let prompts = in_flight.values().filter(|call| call.prompted.as_deref() == Some(session));
+        prompts.for_each(|call| call.cancel.cancel());
     }
 
     async fn handle(
@@ -285,9 +285,9 @@ impl Server {
         }
     }
 
-    fn initialize(&self, asked: Initialize) -> Value {
-        let of = |path: &str| asked.client_capabilities.pointer(path).is_some_and(Value::is_object);
-        let info = asked.client_info.unwrap_or_default();
+    fn initialize(&self, given: Initialize) -> Value {
+        let of = |path: &str| given.client_capabilities.pointer(path).is_some_and(Value::is_object);
+        let info = given.client_info.unwrap_or_default();
         let mut facts = lock(&self.facts);
         *facts = Facts {
             isolated: facts.isolated,
@@ -325,8 +325,8 @@ impl Server {
         })
     }
 
-    async fn create(self: &Arc<Self>, asked: New) -> Result<Reply, RpcError> {
-        let New { cwd, mcp_servers } = asked;
+    async fn create(self: &Arc<Self>, params: New) -> Result<Reply, RpcError> {
+        let New { cwd, mcp_servers } = params;
         check_directory(&cwd).await?;
         let servers = mcp_servers::checked(mcp_servers)?;
         let slot = self.slot()?;
@@ -344,8 +344,8 @@ impl Server {
     }
 
     /// Opens a session of the daemon. `replays`: its conversation is sent before the answer.
-    async fn load(self: &Arc<Self>, asked: Load, replays: bool) -> Result<Reply, RpcError> {
-        let Load { session_id, cwd, mcp_servers } = asked;
+    async fn load(self: &Arc<Self>, params: Load, replays: bool) -> Result<Reply, RpcError> {
+        let Load { session_id, cwd, mcp_servers } = params;
         check_directory(&cwd).await?;
         let servers = mcp_servers.map(mcp_servers::checked).transpose()?;
         let known = lock(&self.sessions).get(&session_id).cloned();
@@ -372,8 +372,8 @@ impl Server {
 
     /// Creates a session that continues a copy of the conversation. The reply has no conversation, as that of a resumed
     /// session.
-    async fn fork(self: &Arc<Self>, asked: Load) -> Result<Reply, RpcError> {
-        let Load { session_id, cwd, mcp_servers } = asked;
+    async fn fork(self: &Arc<Self>, params: Load) -> Result<Reply, RpcError> {
+        let Load { session_id, cwd, mcp_servers } = params;
         check_directory(&cwd).await?;
         let servers = mcp_servers.map(mcp_servers::checked).transpose()?;
         let slot = self.slot()?;
@@ -404,7 +404,7 @@ impl Server {
         Ok(session)
     }
 
-    /// Returns modes and options of a session.
+    /// Returns the modes and options of a session, and its commands for after the reply.
     async fn described(self: &Arc<Self>, session: &Arc<Session>) -> Result<Reply, RpcError> {
         let modes = session.modes().await?.state();
         let mut result = json!({ "modes": modes });
@@ -480,7 +480,7 @@ impl Server {
     }
 }
 
-/// Checks the directory of a session, before anything is created.
+/// Checks the directory of a session before anything is created. A disk that hangs counts as fine.
 async fn check_directory(cwd: &str) -> Result<(), RpcError> {
     let path = PathBuf::from(cwd);
     if !path.is_absolute() {
@@ -489,7 +489,7 @@ async fn check_directory(cwd: &str) -> Result<(), RpcError> {
     let checking = tokio::task::spawn_blocking(move || path.metadata());
     let checked = timeout(DIRECTORY_TIMEOUT, checking).await;
     let cwd: String = cwd.chars().take(MAX_SHOWN).collect();
-    let refused = |why: &str| Err(RpcError::invalid_params(format!("cwd {cwd} {why}")));
+    let refused = |problem: &str| Err(RpcError::invalid_params(format!("cwd {cwd} {problem}")));
     match checked {
         Ok(Ok(Ok(found))) if found.is_dir() => Ok(()),
         Ok(Ok(Ok(_))) => refused("is not a directory"),

@@ -162,6 +162,7 @@ impl Session {
             answers: Some(true),
             ..FollowParams::default()
         };
+
         let data = client.call_within(params, REPLY_TIMEOUT).await?;
         if data.session_id.0 != shared.id {
             return Err(RpcError::unknown_session(&shared.id));
@@ -172,6 +173,8 @@ impl Session {
         }
         lock(&shared.translator).set_workspace(&data.workspace_path);
         lock(&self.places).1 = data.workspace_path;
+
+        // The turns of the connection before cannot end any more.
         shared.turns.clear();
         let (client, ended) = (Arc::new(client), CancellationToken::new());
         let reading = Arc::clone(shared).read(events, Arc::clone(&client));
@@ -254,7 +257,7 @@ impl Session {
     async fn turn(&self, link: &Link, message: &PromptMessage) -> Outcome {
         let PromptMessage { text, images } = message;
         let cwd = self.directory();
-        let said: SayData = if images.is_empty() {
+        let reply: SayData = if images.is_empty() {
             let params = SayParams {
                 message: text.clone().into(),
                 session_id: self.id().into(),
@@ -266,11 +269,11 @@ impl Session {
             let command = json!({
                 "type": "prompt", "message": text, "images": images, "cwd": cwd,
             });
-            let said = agent_options::command(&link.client, self.id(), command).await?;
-            serde_json::from_value(said).map_err(|error| RpcError::internal(error.to_string()))?
+            let reply = agent_options::command(&link.client, self.id(), command).await?;
+            serde_json::from_value(reply).map_err(|error| RpcError::internal(error.to_string()))?
         };
         // A command of an extension has no turn.
-        let Some(turn) = said.turn else { return Ok(StopReason::EndTurn) };
+        let Some(turn) = reply.turn else { return Ok(StopReason::EndTurn) };
         tokio::select! {
             biased;
             outcome = self.shared.turns.wait(turn) => outcome,
@@ -400,7 +403,7 @@ impl Session {
         Ok(serde_json::from_value(messages).unwrap_or_default())
     }
 
-    /// Returns the modes.
+    /// Returns the modes that the session may have, and the current one.
     pub(crate) async fn modes(&self) -> Result<Modes, RpcError> {
         let link = self.link().await?;
         let params = SandboxParams {

@@ -26,9 +26,10 @@ const COPY_TIMEOUT: Duration = Duration::from_secs(160);
 /// Connects, and introduces the client to the daemon.
 pub(crate) async fn connect(connector: &Connector, facts: &Facts) -> Result<Client, RpcError> {
     let client = connector().await.map_err(|error| RpcError::internal(error.to_string()))?;
-    let told = |text: &str| Some(printable_name(text)).filter(|text| !text.is_empty());
-    let name = told(&facts.name).unwrap_or_else(|| UNNAMED.to_owned());
-    let introduced = ClientName { name, version: told(&facts.version) };
+    let printable = |text: &str| Some(printable_name(text)).filter(|text| !text.is_empty());
+    let name = printable(&facts.name).unwrap_or_else(|| UNNAMED.to_owned());
+    let introduced = ClientName { name, version: printable(&facts.version) };
+
     let hello = HelloParams { client: introduced, door: Some("acp".to_owned()) };
     client.call_within(hello, REPLY_TIMEOUT).await?;
     Ok(client)
@@ -51,6 +52,7 @@ pub(crate) async fn create(client: &Client, cwd: &str, facts: &Facts) -> Result<
     loop {
         let taken = all(client).await?;
         let name = free_name(&base, taken.sessions.iter().map(|session| session.name.as_str()));
+
         // Restrictions of a session protect files of its workspace, also from the agent of an editor.
         let params = SessionNewParams {
             path: Some(cwd.to_owned()),
@@ -60,6 +62,7 @@ pub(crate) async fn create(client: &Client, cwd: &str, facts: &Facts) -> Result<
             ..SessionNewParams::default()
         };
         let timeout = if facts.isolated { COPY_TIMEOUT } else { REPLY_TIMEOUT };
+
         match client.call_within(params, timeout).await {
             Ok(created) => return Ok(created.session.id.0),
             Err(error @ ClientError::Refused { .. }) if attempt < MAX_ATTEMPTS => {
@@ -92,15 +95,18 @@ pub(crate) async fn list(
 ) -> Result<Value, RpcError> {
     let skipped = cursor.map_or(Ok(0), str::parse::<usize>);
     let skipped = skipped.map_err(|_| RpcError::invalid_params("unknown cursor"))?;
+
     let mut sessions = all(client).await?.sessions;
     sessions.retain(|session| {
         cwd.is_none_or(|cwd| Path::new(cwd).starts_with(&session.workspace_path))
     });
-    sessions.sort_by(|one, other| other.last_active_at.cmp(&one.last_active_at));
+    sessions.sort_by(|left, right| right.last_active_at.cmp(&left.last_active_at));
+
     let page = sessions.iter().skip(skipped).take(PAGE).map(|session| {
         json!({"sessionId": session.id, "cwd": session.workspace_path, "title": one_line(&session.name),
             "updatedAt": session.last_active_at})
     });
+
     let mut result = json!({"sessions": page.collect::<Vec<_>>()});
     let next = skipped.saturating_add(PAGE);
     if let (true, Some(result)) = (next < sessions.len(), result.as_object_mut()) {

@@ -5,7 +5,7 @@ use quackd_protocol::tools::{self, Action, NEW_TEXT, OLD_TEXT};
 use serde_json::{Map, Value, json};
 use std::path::{Component, Path, PathBuf};
 
-/// Most edits of one call that are shown as diffs.
+/// Maximum number of edits of one call that are shown as diffs.
 const MAX_EDITS: usize = 100;
 
 /// Kind of a tool call, which selects icon and form in an editor.
@@ -73,6 +73,7 @@ impl Call<'_> {
             ("name".to_owned(), self.tool.into()),
             ("kind".to_owned(), kind.name().into()),
         ]);
+
         if !self.args.is_null() {
             members.insert("rawInput".to_owned(), self.args.clone());
         }
@@ -89,10 +90,12 @@ impl Call<'_> {
         details: &Value,
         is_error: bool,
     ) -> Map<String, Value> {
+        // A failed edit has changed nothing.
         let mut shown = if is_error { Vec::new() } else { self.diffs() };
         if shown.is_empty() {
             shown = self.content(content);
         }
+
         let status = if is_error { "failed" } else { "completed" };
         let mut members = Map::from_iter([
             ("status".to_owned(), status.into()),
@@ -136,11 +139,13 @@ impl Call<'_> {
         if let Some(text) = self.written() {
             return vec![json!({"type": "diff", "path": path, "newText": text})];
         }
+
         let diff = |edit: &Value| {
             let old = text_of(edit, OLD_TEXT)?;
             let new = text_of(edit, NEW_TEXT)?;
             Some(json!({"type": "diff", "path": path, "oldText": old, "newText": new}))
         };
+
         match self.args.get("edits").and_then(Value::as_array) {
             Some(edits) => edits.iter().take(MAX_EDITS).filter_map(diff).collect(),
             None => diff(self.args).into_iter().collect(),
@@ -167,6 +172,7 @@ impl Call<'_> {
             }
             _ => None,
         };
+
         let name = if self.tool.is_empty() { "Tool call" } else { self.tool };
         let shown = text.map(|text| title(&text)).filter(|text| !text.is_empty());
         shown.unwrap_or_else(|| name.to_owned())
@@ -192,6 +198,8 @@ impl Call<'_> {
     fn path(&self) -> Option<String> {
         let path = self.text(PATHS).filter(|path| !path.is_empty())?;
         let absolute = self.cwd.join(path);
+
+        // Without the file system: the file may not exist yet.
         let mut plain = PathBuf::new();
         for part in absolute.components() {
             match part {
@@ -210,7 +218,7 @@ impl Call<'_> {
     }
 }
 
-/// Names of the argument with the path.
+/// Names of the argument with the path, in the order in which they are tried.
 const PATHS: &[&str] = &["path", "file_path", "filePath", "file"];
 
 fn text_of<'a>(args: &'a Value, names: &[&str]) -> Option<&'a str> {

@@ -60,7 +60,7 @@ impl Translator {
         Self { displays, ..Self::default() }
     }
 
-    /// Sets the workspace of the session.
+    /// Sets the workspace of the session, against which relative paths are resolved.
     pub(crate) fn set_workspace(&mut self, path: &str) {
         self.workspace = PathBuf::from(path);
         self.cwd.clone_from(&self.workspace);
@@ -86,6 +86,7 @@ impl Translator {
             }
             _ => None,
         };
+
         let updates = self.updates(name, data);
         Translated { updates, ended: turn.zip(ended) }
     }
@@ -95,8 +96,8 @@ impl Translator {
         match name {
             "agent_start" => {
                 let directory = data.get("cwd").and_then(Value::as_str);
-                self.cwd =
-                    directory.map_or_else(|| self.workspace.clone(), |it| self.workspace.join(it));
+                self.cwd = directory
+                    .map_or_else(|| self.workspace.clone(), |path| self.workspace.join(path));
                 Vec::new()
             }
             "message_start" => {
@@ -160,15 +161,18 @@ impl Translator {
             }
             _ => return Vec::new(),
         };
+
         let delta = text(part, "delta");
         if delta.is_empty() {
             return Vec::new();
         }
+
+        // The end of the message then repeats no text.
         self.is_streamed = true;
         vec![self.chunk(kind, json!({"type": "text", "text": delta}))]
     }
 
-    /// The end of a message, with all that was not sent in parts.
+    /// Returns the updates for the end of a message: all that was not sent in parts.
     fn message(&mut self, message: &Value) -> Vec<Value> {
         match text(message, "role") {
             "user" if !self.is_prompting => self.blocks("user_message_chunk", message),
@@ -246,11 +250,13 @@ impl Translator {
         let args = known.as_ref().map_or(&Value::Null, |known| &known.args);
         let tool = known.as_ref().map_or_else(|| text(data, "toolName"), |known| &known.tool);
         let call = Call { tool, args, cwd: &self.cwd };
+
         let result = &data["result"];
         let content = result.get("content").and_then(Value::as_array);
         let is_error = data.get("isError").and_then(Value::as_bool).unwrap_or_default();
         let content = content.map_or(&[][..], Vec::as_slice);
         let mut update = call.ended(content, &result["details"], is_error);
+
         if known.is_some() {
             return tool_update("tool_call_update", id, update);
         }
@@ -289,6 +295,7 @@ impl Translator {
         if text(message, "role") != "assistant" {
             return;
         }
+
         let error = || message.get("errorMessage").and_then(Value::as_str);
         self.last = Some(match (text(message, "rawStopReason"), text(message, "stopReason")) {
             ("refusal" | "content_filter", _) => Ok(StopReason::Refusal),
@@ -301,7 +308,7 @@ impl Translator {
         });
     }
 
-    /// Updates that only some clients display.
+    /// Returns the updates that only some clients display.
     fn extras(&mut self, name: &str, data: &Value) -> Vec<Value> {
         let notice = |severity: &str, title: &str| json!({"sessionUpdate": "notice", "severity": severity, "title": title});
         match name {

@@ -7,7 +7,7 @@ use quackd_protocol::tools::{
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
-/// Most bytes and lines of two texts that are compared.
+/// Limits of two texts that are compared, so that a huge edit is shown in bounded time.
 const MAX_DIFF_BYTES: usize = 64 * 1024;
 const MAX_DIFF_LINES: usize = 4_000;
 
@@ -63,15 +63,18 @@ pub fn changes(tool: &str, args: &Value, clean: impl Fn(&str) -> String) -> Vec<
     }
     let edits = args.get("edits").and_then(Value::as_array);
     let edits = edits.map_or_else(|| std::slice::from_ref(args), Vec::as_slice);
+
     let mut changes = Vec::new();
     for edit in edits {
         let text = |keys: &[&str]| keys.iter().find_map(|key| edit.get(key)?.as_str());
         let (Some(old), Some(new)) = (text(OLD_TEXT), text(NEW_TEXT)) else { continue };
+
         let lines = old.lines().count() + new.lines().count();
         if MAX_DIFF_BYTES < old.len() + new.len() || MAX_DIFF_LINES < lines {
             changes.push(Change::TooLarge);
             continue;
         }
+
         let (old, new) = (clean(old), clean(new));
         for change in TextDiff::from_lines(&old, &new).iter_all_changes() {
             let line = change.value().trim_end_matches('\n').to_owned();

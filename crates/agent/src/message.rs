@@ -178,9 +178,9 @@ pub struct AssistantMessage {
     pub content: Vec<Block>,
     /// API of the provider.
     pub api: String,
-    /// The provider.
+    /// Name of the provider, as in the configuration.
     pub provider: String,
-    /// The model.
+    /// Id of the model at its provider.
     pub model: String,
     /// Tokens and cost.
     #[serde(default)]
@@ -338,9 +338,9 @@ impl std::ops::AddAssign for Usage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolResultMessage {
-    /// Id of the call.
+    /// Id of the call that this result belongs to.
     pub tool_call_id: String,
-    /// Name of the tool.
+    /// Name of the tool, as the model has written it.
     pub tool_name: String,
     /// Text and images.
     pub content: Vec<Block>,
@@ -357,9 +357,9 @@ pub struct ToolResultMessage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BashExecution {
-    /// The command.
+    /// The command line, as the user typed it.
     pub command: String,
-    /// Its output.
+    /// Output of both streams, in their order.
     pub output: String,
     /// Exit code. `None` if it was aborted.
     #[serde(default, skip_serializing_if = "Option::is_none")]

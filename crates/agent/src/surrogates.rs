@@ -11,8 +11,11 @@ pub(crate) fn with_halves(text: &str) -> Option<String> {
     let has_own = text.chars().any(|c| half(c).is_some());
     // The escapes of these characters begin with one of these units.
     let is_escaped = ["\\udbfe", "\\udbff"].iter().any(|unit| {
-        text.as_bytes().windows(unit.len()).any(|it| it.eq_ignore_ascii_case(unit.as_bytes()))
+        text.as_bytes()
+            .windows(unit.len())
+            .any(|window| window.eq_ignore_ascii_case(unit.as_bytes()))
     });
+
     if has_own || is_escaped {
         return None;
     }
@@ -59,6 +62,8 @@ impl Pending {
                 self.0 = None;
                 continue;
             }
+
+            // The half that waited has no partner.
             joined.extend(self.end());
             match unit {
                 Some(unit) if is_high(unit) => self.0 = Some(unit),
@@ -85,7 +90,9 @@ fn replaced(text: &str, replacement: impl Fn(u16) -> Option<String>) -> Option<S
     while let Some(at) = rest.find('\\') {
         let (plain, escape) = rest.split_at(at);
         kept.push_str(plain);
+
         let len = match (unit(escape), escape.get(6..).and_then(unit)) {
+            // A pair of escapes is one valid character.
             (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
             (Some(lone @ 0xd800..=0xdfff), _) => {
                 is_changed = true;
@@ -95,6 +102,7 @@ fn replaced(text: &str, replacement: impl Fn(u16) -> Option<String>) -> Option<S
             }
             _ => 1 + escape.chars().nth(1).map_or(0, char::len_utf8),
         };
+
         let (escape, after) = escape.split_at(len);
         kept.push_str(escape);
         rest = after;

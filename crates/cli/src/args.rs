@@ -81,9 +81,12 @@ impl Cli {
             let text = unknown_verb(first_word(&line)?)?;
             Some(Self::command().error(ErrorKind::InvalidSubcommand, text))
         };
+
+        // clap knows no help of a single tool.
         if let Some(help) = tool_help::asked(&line) {
             return Err(help);
         }
+
         let cli = Self::try_parse_from(&line).map_err(|error| match error.use_stderr() {
             true if error.kind() == ErrorKind::InvalidSubcommand && is_denial(&line) => {
                 Self::command().error(ErrorKind::InvalidSubcommand, NO_DENY)
@@ -94,12 +97,14 @@ impl Cli {
             false if error.kind() == ErrorKind::DisplayHelp => mistyped().unwrap_or(error),
             false => error,
         })?;
+
         if cli.verb.is_some()
             && cli.attach.dir.is_some()
             && let Some(error) = mistyped()
         {
             return Err(error);
         }
+
         // With clap's own check, `--json` would be rejected before the subcommand.
         if cli.verb.is_some() && cli.attach.is_given() {
             let text = "put the options and the directory of a subcommand after it";
@@ -143,6 +148,7 @@ pub(crate) fn unknown_verb(word: &str) -> Option<String> {
         return None;
     }
     let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set());
+
     let near = nearest(word, verbs.map(Command::get_name));
     let verb = match (word, quackd_protocol::tools::find(word)) {
         (_, Some(tool)) => Some(format!("tool {}", tool.name)),
@@ -152,6 +158,7 @@ pub(crate) fn unknown_verb(word: &str) -> Option<String> {
         ("status", None) => Some("ps".to_owned()),
         (_, None) => near.first().map(|verb| (*verb).to_owned()),
     };
+
     let meant = verb.map(|verb| format!("did you mean `quack {verb}`? "));
     Some(format!(
         "`{}` is neither a subcommand nor a directory; {}`quack --help` lists the subcommands",

@@ -63,11 +63,13 @@ fn visible(command: &Command) -> Command {
     let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
     let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(visible);
     let aliases = command.get_visible_aliases().map(str::to_owned).collect::<Vec<_>>();
+
     let mut visible = Command::new(command.get_name().to_owned())
         .disable_help_subcommand(true)
         .visible_aliases(aliases)
         .args(arguments.map(|argument| completed(command.get_name(), argument.clone())))
         .subcommands(verbs);
+
     if let Some(about) = command.get_about() {
         visible = visible.about(about.clone());
     }
@@ -79,6 +81,7 @@ fn visible(command: &Command) -> Command {
 
 fn completed(verb: &str, argument: Arg) -> Arg {
     let name = argument.get_value_names().and_then(|names| names.first()).map(|name| name.as_str());
+
     let candidates = match (verb, name) {
         (_, Some(REF)) => ArgValueCandidates::new(sessions),
         ("tool" | "tools", Some("NAME")) => ArgValueCandidates::new(tools),
@@ -144,6 +147,7 @@ fn sessions() -> Vec<CompletionCandidate> {
     else {
         return Vec::new();
     };
+
     let home_dir = std::env::var("HOME").ok();
     sessions
         .iter()
@@ -172,22 +176,25 @@ fn is_plain(word: &str) -> bool {
 fn jobs() -> Vec<CompletionCandidate> {
     let words: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+
     let takes_job =
         |word: &String| tools::find(word).is_some_and(|tool| tool.parameter("job").is_some());
     if !words.iter().any(takes_job) {
         return Vec::new();
     }
     let Some(PsData { workers, .. }) = ask(PsParams {}) else { return Vec::new() };
+
     let session = value_of(&words, &["--session"]);
     let dir = value_of(&words, &["-C", "--dir"]).unwrap_or(".");
     let workspace = resolve_workspace_blocking(Path::new(dir)).ok();
-    let is_meant = |worker: &&WorkerInfo| match session {
+    let is_of_command_line = |worker: &&WorkerInfo| match session {
         Some(session) => {
             [worker.session_id.as_str(), &worker.label, &worker.session_name].contains(&session)
         }
         None => Some(&worker.workspace_path) == workspace.as_ref(),
     };
-    let jobs = workers.iter().filter(is_meant).flat_map(|worker| &worker.jobs);
+
+    let jobs = workers.iter().filter(is_of_command_line).flat_map(|worker| &worker.jobs);
     let jobs = jobs.filter(|job| is_plain(&job.job_id));
     jobs.map(|job| candidate(&job.job_id, &job.command)).take(MAX_CANDIDATES).collect()
 }
@@ -206,11 +213,14 @@ fn ask<M: Method>(params: M) -> Option<M::Reply> {
         return None;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+
     let asking = async {
         let client = Client::connect(&home.socket().path, LIMIT).await.ok()?;
         client.call_within(params, LIMIT).await.ok()
     };
+
     let answer = runtime.block_on(async { tokio::time::timeout(LIMIT, asking).await });
+    // A lookup that still runs must not delay the shell.
     runtime.shutdown_background();
     answer.ok().flatten()
 }

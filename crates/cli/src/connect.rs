@@ -38,7 +38,7 @@ pub(crate) fn patience(deadline: Duration) -> Duration {
 #[derive(Debug)]
 pub(crate) struct DaemonConnection {
     pub(crate) client: Client,
-    /// Identity of the daemon.
+    /// Reply of the daemon to the ping: its version, process and start.
     pub(crate) daemon: PingData,
     /// Whether this connection started the daemon.
     pub(crate) started: Started,
@@ -60,6 +60,7 @@ pub(crate) async fn start_and_connect(output: CliOutput) -> anyhow::Result<Daemo
         // The start reports why there is no connection.
         Err(_) => {}
     }
+
     if std::env::var_os(CALL_VARIABLE).is_some() {
         return Err(CliError::daemon_gone(format!(
             "this command runs inside a session of quackd, which cannot reach its daemon; run it outside, or unset \
@@ -67,13 +68,16 @@ pub(crate) async fn start_and_connect(output: CliOutput) -> anyhow::Result<Daemo
         ))
         .into());
     }
+
     let exe = SelfExe::open().context("cannot open this program's own file")?;
     let mut attempts = 1;
     loop {
         let started = ensure_daemon(&home, &exe).await?;
+
         if let Started::Started { took } = started {
             output.note(&format!("started the daemon in {}", time_format::span(took)));
         }
+
         let met = async { meet(connect(&home).await?, started, output).await };
         match met.await {
             // The daemon was shutting down. The next attempt starts a new one.
@@ -92,11 +96,14 @@ fn is_gone(error: &anyhow::Error) -> bool {
 
 /// Warns if the configuration file was changed after the daemon had read it, because the subcommand would follow it.
 pub(crate) fn warn_if_config_changed(daemon: &PingData, output: CliOutput) {
-    let variable = |name: &str| std::env::var_os(name).map(|it| it.to_string_lossy().into_owned());
+    let variable =
+        |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let Ok(home) = Home::from_process_env_blocking() else { return };
     let Ok((path, _)) = quackd_config::locate(home.config_blocking(), &variable) else { return };
+
     let changed = path.metadata().and_then(|found| found.modified());
     let started = daemon.started_at.parse::<jiff::Timestamp>().map(std::time::SystemTime::from);
+
     // The daemon reports its start in whole seconds.
     if let (Ok(changed), Ok(started)) = (changed, started)
         && started + Duration::from_secs(1) < changed
@@ -134,6 +141,7 @@ async fn meet(
 ) -> anyhow::Result<DaemonConnection> {
     let answer = client.call_raw(PingParams {}).await?;
     let daemon = identify(answer).map_err(CliError::wrong_daemon)?;
+
     if daemon.version != VERSION {
         output.note(&format!(
             "the daemon is version {}, this is {VERSION}; `quack restart` replaces it when it is idle",
@@ -163,7 +171,7 @@ async fn version() -> Option<String> {
 }
 
 fn unknown_method(daemon: Option<&str>) -> String {
-    let who = match daemon {
+    let daemon_text = match daemon {
         Some(VERSION) => {
             format!(
                 "the daemon is another build of version {VERSION} and does not support this request"
@@ -176,7 +184,8 @@ fn unknown_method(daemon: Option<&str>) -> String {
         }
         None => format!("the daemon does not support this request; this is quack {VERSION}"),
     };
-    format!("{who}: `quack restart` starts the program that is installed now")
+
+    format!("{daemon_text}: `quack restart` starts the program that is installed now")
 }
 
 fn identify(answer: Value) -> Result<PingData, String> {
@@ -187,10 +196,13 @@ fn identify(answer: Value) -> Result<PingData, String> {
              stop that one first"
         ));
     };
+
     if daemon.protocol == CLIENT_PROTOCOL {
         return Ok(daemon);
     }
+
     let pid = daemon.pid;
+    // Only Linux has this link.
     let exe = std::fs::read_link(Path::new("/proc").join(pid.to_string()).join("exe"));
     let place = exe.map_or_else(|_unknown| String::new(), |exe| format!(", {}", exe.display()));
     Err(format!(

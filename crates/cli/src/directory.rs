@@ -15,6 +15,7 @@ pub(crate) fn workspace(dir: Option<&Path>, force: bool) -> anyhow::Result<Strin
     }
     let workspace = resolve_workspace_blocking(dir.unwrap_or_else(|| Path::new(".")))
         .map_err(|error| CliError::usage(format!("{:#}", anyhow::Error::new(error))))?;
+
     if is_risky_workspace(&workspace) && !force {
         // Without a named directory, the caller may know more ways to name one.
         let advice = if dir.is_some() { "; name a directory in it" } else { "" };

@@ -58,6 +58,7 @@ fn cut_begin(text: &str, max_width: usize) -> String {
 /// Returns the rest of `chars` that does not fit into `max_width` columns next to the ellipsis.
 fn left_over(chars: impl Iterator<Item = char>, max_width: usize) -> impl Iterator<Item = char> {
     let mut chars = chars.peekable();
+
     let mut columns = 0;
     for _ in 0..most_chars(max_width) {
         // Joined characters may be narrower than this sum, and never wider.
@@ -144,6 +145,7 @@ pub(crate) fn table<const N: usize>(
             *width = cell.width().max(*width);
         }
     }
+
     let mut text = String::new();
     for row in [header].into_iter().chain(rows.iter().map(|row| row.each_ref().map(String::as_str)))
     {
@@ -182,7 +184,7 @@ pub(crate) fn pending(pending: &PendingChange) -> String {
     format!("{why}; a new worker starts when this has ended: {runs}. To end it: {remedy}")
 }
 
-/// Most background jobs that are named.
+/// Maximum number of background jobs that are named in one text.
 const MAX_JOBS: usize = 4;
 
 /// Returns the mode of a worker's network.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 pub(crate) enum ExitCode {
     /// The request succeeded.
     Ok,
-    /// The request failed.
+    /// The request failed for a reason without an own code.
     Failed,
     /// The command line is invalid. Nothing was done.
     Usage,
@@ -230,6 +230,7 @@ pub(crate) fn of_tool(result: &ToolResult) -> ExitCode {
     let info = &result.info;
     // A command may print `Error:` and succeed. Without an exit code, such a text means that the command did not run.
     let says_error = info.exit_code.is_none() && result.text.starts_with("Error:");
+
     if info.busy || info.timed_out {
         ExitCode::BusyOrLate
     } else if info.is_error || info.worker_died || info.aborted || says_error {
@@ -252,6 +253,7 @@ pub(crate) mod raw {
 /// Returns the exit code of `quack tool --raw` for this result.
 pub(crate) fn of_raw(result: &ToolResult) -> ExitCode {
     let info = &result.info;
+
     let code = match (info.exit_code, info.signal) {
         _ if info.timed_out => raw::TIMED_OUT,
         // An exit code has eight bits.

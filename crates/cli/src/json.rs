@@ -10,6 +10,7 @@ pub(crate) fn visible(json: &str) -> Cow<'_, str> {
     if !json.contains(is_escaped) {
         return Cow::Borrowed(json);
     }
+
     let mut out = String::with_capacity(json.len() + 64);
     for c in json.chars() {
         if is_escaped(c) {

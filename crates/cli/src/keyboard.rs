@@ -17,10 +17,10 @@ use tokio::task::JoinHandle;
 /// Duration of one poll of the keyboard, and so the longest wait until the keyboard is free.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Longest pause within input that arrives at once.
+/// Maximum pause within input that arrives at once.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// Most events, and bytes, that are read at once.
+/// Limit of one batch of events and of bytes, so that a paste cannot occupy the process.
 const MAX_BATCH: usize = 4096;
 const MAX_BYTES: usize = 256 * 1024;
 
@@ -115,11 +115,14 @@ impl Keys {
 
     async fn finish(&mut self) -> io::Result<()> {
         let Some(look) = &mut self.look else { return Ok(()) };
+
         let seen = look.await;
+        // Reset before the error is returned: a task that has ended must not be polled again.
         self.look = None;
         let (reader, events) = seen.map_err(io::Error::other)?;
         self.reader = reader;
         let events = events?;
+
         let (at, count) = (Instant::now(), events.len());
         self.ready.extend(events.into_iter().enumerate().map(|(n, event)| TimedEvent {
             event,
@@ -137,6 +140,7 @@ impl Reader {
         let mut limit = LOOK;
         // When an unfinished sequence began.
         let mut unfinished: Option<Instant> = None;
+
         while events.len() < MAX_BATCH && n_bytes < MAX_BYTES {
             if wait_blocking(limit)? {
                 let mut buffer = [0; 4096];
@@ -158,16 +162,19 @@ impl Reader {
             } else {
                 break;
             }
+
             if self.parser.waits().is_none() {
                 unfinished = None;
             }
         }
+
         let size = tcgetwinsize(io::stdin()).ok().map(|size| (size.ws_row, size.ws_col));
         if let (Some(before), Some((rows, columns))) = (self.size, size)
             && before != (rows, columns)
         {
             events.push(Event::Resize(columns, rows));
         }
+
         self.size = size.or(self.size);
         Ok(events)
     }
@@ -178,11 +185,14 @@ impl Reader {
 fn wait_blocking(limit: Duration) -> io::Result<bool> {
     let stdin = io::stdin();
     let mut watched = [PollFd::new(&stdin, PollFlags::IN)];
+
     let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
+    // An interrupted wait counts as no input; the caller waits again.
     match poll(&mut watched, Some(&limit)) {
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
+
     let end = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
     if watched.iter().any(|fd| fd.revents().intersects(end)) {
         Err(gone())

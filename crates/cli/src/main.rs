@@ -56,14 +56,18 @@ fn main() -> std::process::ExitCode {
         }
         None => {}
     }
+
+    // The scripts of the shells set a variable.
     if complete::is_wanted() {
         complete::run();
         return std::process::ExitCode::SUCCESS;
     }
+
     let mode = std::env::var_os("RUBBER_DUCK_DAEMON_MODE");
     if let Some(upstream) = UpstreamInvocation::of(std::env::args_os(), mode.as_deref()) {
         return upstream.run(CliOutput::new(OutputArgs::default())).into();
     }
+
     let cli = Cli::read(std::env::args_os()).unwrap_or_else(|error| {
         if error.use_stderr() && args::wants_json(std::env::args_os()) {
             CliOutput::refusal(&exit::usage_document(&error));
@@ -78,7 +82,9 @@ fn main() -> std::process::ExitCode {
         }
         error.exit()
     });
+
     let output = CliOutput::new(cli.output);
+
     // The supervisor creates its own runtime and starts its workers from this thread. The streaming subcommands usually
     // end with an interrupt, so they print no JSON document about it.
     let is_stream = matches!(cli.verb, None | Some(Verb::Follow(_) | Verb::Top(_)));
@@ -88,6 +94,7 @@ fn main() -> std::process::ExitCode {
         Some(Verb::Daemon(args)) => subcommands::daemon::run(&args, output),
         verb => run_client(verb, cli.attach, output),
     };
+
     let exit = match ended {
         Ok(ExitCode::Interrupted) if output.is_json() && !is_stream => {
             CliOutput::refusal(&exit::interrupted_document());
@@ -132,10 +139,11 @@ fn run_client(
     let ended = runtime.block_on(async {
         let hint = interrupt_hint(verb.as_ref());
         // These subcommands handle Ctrl-C themselves: they end with it or first abort a turn or call.
-        let is_mine = !matches!(
+        let ends_on_interrupt = !matches!(
             verb,
             None | Some(Verb::Tool(_) | Verb::Say(_) | Verb::Follow(_) | Verb::Top(_))
         );
+
         tokio::select! {
             // The subcommand is polled first, so it handles an interrupt before this function does.
             biased;
@@ -143,13 +151,14 @@ fn run_client(
                 Ok(exit) => Ok(exit),
                 Err(error) => Err(connect::explained(session_hint::explained(error).await).await),
             },
-            interrupted = tokio::signal::ctrl_c(), if is_mine => {
+            interrupted = tokio::signal::ctrl_c(), if ends_on_interrupt => {
                 interrupted?;
                 output.note(hint);
                 Ok(ExitCode::Interrupted)
             }
         }
     });
+
     // An interrupted read from stdin still blocks on its own thread.
     runtime.shutdown_background();
     ended

@@ -24,17 +24,17 @@ const MAX_ANSWER: u64 = 256;
 /// Whether [`CliOutput::document`] was called: `--json` prints one document.
 static HAS_DOCUMENT: AtomicBool = AtomicBool::new(false);
 
-/// Names and headings.
+/// Style of names and headings.
 pub(crate) const BOLD: Style = Style::new().bold();
 /// Secondary text.
 pub(crate) const DIM: Style = Style::new().dimmed();
 /// Kinds and types.
 pub(crate) const CYAN: Style = AnsiColor::Cyan.on_default();
-/// Warnings.
+/// Style of warnings.
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
-/// Success.
+/// Style of success.
 pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
-/// Failure.
+/// Style of failures.
 pub(crate) const RED: Style = AnsiColor::Red.on_default();
 
 /// Output format and color.
@@ -90,9 +90,12 @@ impl CliOutput {
         let text = if is_terminal { Cow::from(clean(text)) } else { Cow::from(text) };
         let is_lines = is_terminal || is_lines;
         let last = if is_lines && !text.ends_with('\n') { "\n" } else { "" };
+
+        // While a question is open, the text waits.
         if terminal::keeps(false, &format!("{text}{last}")) {
             return Ok(());
         }
+
         let written = stdout
             .write_all(text.as_bytes())
             .and_then(|()| stdout.write_all(last.as_bytes()))
@@ -125,7 +128,7 @@ impl CliOutput {
         let _lost = write_out(visible(&format!("{error}\n")).as_bytes());
     }
 
-    /// Returns the properties of stdout.
+    /// Returns the properties of stdout, which decide the form of the output.
     pub(crate) fn audience(self) -> StdoutProperties {
         let is_colored = match self.color {
             ColorChoice::Auto => AutoStream::choice(&io::stdout()) != ColorChoice::Never,
@@ -183,6 +186,7 @@ impl CliOutput {
             if self.json {
                 return write_out(visible(&text).as_bytes());
             }
+
             let mut stdout = AutoStream::new(io::stdout().lock(), self.color);
             stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
         });
@@ -283,7 +287,9 @@ impl Drop for OpenQuestion {
     fn drop(&mut self) {
         let Self { output, turn } = self;
         let held = terminal::release();
+        // Released first: the lines below take their own turn.
         drop(turn.take());
+
         for (to_stderr, text) in held.texts {
             if to_stderr {
                 output.to_stderr_now(&text);
@@ -292,6 +298,7 @@ impl Drop for OpenQuestion {
                 drop(output.text(&text));
             }
         }
+
         if held.omitted != 0 {
             let lines = held.omitted;
             output.warning(&format!("{lines} lines are not shown: a question was open"));
@@ -304,7 +311,7 @@ impl Drop for OpenQuestion {
 pub(crate) struct StdoutProperties {
     /// Whether stdout is a terminal, which needs sanitized text.
     pub(crate) is_terminal: bool,
-    /// Whether color is on.
+    /// Whether styles are printed. It depends on `--color`, the terminal and the environment.
     pub(crate) is_colored: bool,
 }
 
@@ -330,15 +337,18 @@ impl StdoutState {
 fn without_styles(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
+
     while let Some(at) = rest.find("\u{1b}[") {
         let (before, sequence) = rest.split_at(at);
         kept.push_str(before);
+
         let end =
             sequence.find(|c: char| c.is_ascii_alphabetic()).map_or(sequence.len(), |at| at + 1);
         let (sequence, after) = sequence.split_at(end);
         if !sequence.ends_with('m') {
             kept.push_str(sequence);
         }
+
         rest = after;
     }
     kept.push_str(rest);

@@ -26,6 +26,7 @@ pub(crate) fn pieces(max: usize) -> mpsc::Receiver<io::Result<Vec<u8>>> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => Err(error),
             };
+
             let is_error = piece.is_err();
             if sender.blocking_send(piece).is_err() || is_error {
                 return;

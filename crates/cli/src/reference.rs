@@ -68,7 +68,7 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ("pi-sessions/", "Conversations of the sessions."),
 ];
 
-/// The sections EXIT STATUS, ENVIRONMENT and FILES of a manual page.
+/// Returns the sections EXIT STATUS, ENVIRONMENT and FILES of a manual page.
 pub(crate) fn sections() -> String {
     let mut page = String::new();
     section(&mut page, "EXIT STATUS", "", EXIT_CODES);

@@ -23,8 +23,8 @@ pub(crate) struct ProgramOutput {
 impl ProgramOutput {
     /// Returns stderr, or stdout if stderr is empty, on one line of at most 300 columns.
     pub(crate) fn complaint(&self) -> String {
-        let said = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
-        crate::display::cut(&said.trim().replace('\n', "; "), 300)
+        let complaint = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
+        crate::display::cut(&complaint.trim().replace('\n', "; "), 300)
     }
 }
 
@@ -37,10 +37,12 @@ impl ProgramOutput {
 pub(crate) async fn ask(words: &[String]) -> anyhow::Result<ProgramOutput> {
     let (program, args) = words.split_first().context("no program")?;
     let text = |value: std::ffi::OsString| value.into_string().ok();
+
     let command = Command {
         program: program.into(),
         args: args.iter().map(Into::into).collect(),
         cwd: "/".into(),
+        // The manager's variables are needed to reach it.
         env: std::env::vars_os().filter_map(|(n, v)| Some((text(n)?, text(v)?))).collect(),
         deadline: LIMIT,
         grace: GRACE,
@@ -56,11 +58,14 @@ pub(crate) async fn ask(words: &[String]) -> anyhow::Result<ProgramOutput> {
         group: None,
         spawn_thread: None,
     };
+
     let finished =
         quackd_process::run(command).await.with_context(|| format!("cannot run {program}"))?;
+
     if finished.ended_by != EndedBy::Itself {
         anyhow::bail!("{} did not end within {} s", words.join(" "), LIMIT.as_secs());
     }
+
     let text = |stream: &quackd_process::Captured| {
         let bytes = [stream.head.as_slice(), stream.tail.as_slice()].concat();
         String::from_utf8_lossy(&bytes).into_owned()

@@ -85,6 +85,7 @@ pub(crate) fn clean(text: &str) -> String {
 pub(crate) fn one_line(text: &str, max_chars: usize) -> String {
     // Sanitizing removes escape sequences. Four times the characters leave enough to fill the line.
     let end = text.char_indices().nth(max_chars.saturating_mul(4)).map_or(text.len(), |(at, _)| at);
+
     let text = clean(text.get(..end).unwrap_or_default().trim_end_matches(['\r', '\n']));
     let mut line = String::new();
     for (n, c) in text.chars().enumerate() {

@@ -24,11 +24,14 @@ pub(crate) async fn explained(error: anyhow::Error) -> anyhow::Error {
     else {
         return error;
     };
+
     // With this code, the text ends with the reference; see docs/protocol.md.
-    let wanted = text.split_once(": ").map_or("", |(_, wanted)| wanted);
+    let unknown = text.split_once(": ").map_or("", |(_, unknown)| unknown);
+
     // Without names, the hint refers to the list.
     let names = tokio::time::timeout(LIMIT, names()).await.ok().flatten().unwrap_or_default();
-    let hint = hint(wanted, &names);
+
+    let hint = hint(unknown, &names);
     Advised { error: ClientError::Refused { text: text.clone(), code: *code }, hint }.into()
 }
 
@@ -45,19 +48,22 @@ fn named(SessionInfo { label, name, .. }: SessionInfo) -> (String, String) {
 }
 
 /// Suggests similar labels, or else the labels of sessions with a similar name.
-fn hint(wanted: &str, known: &[(String, String)]) -> String {
+fn hint(unknown: &str, known: &[(String, String)]) -> String {
     // The typed text itself is no suggestion, even if a session has this name by now.
-    let is_other = |text: &&str| text.to_lowercase() != wanted.to_lowercase();
+    let is_other = |text: &&str| text.to_lowercase() != unknown.to_lowercase();
+
     let labels = || known.iter().map(|(label, _)| label.as_str());
-    let mut near = nearest(wanted, labels().filter(is_other));
+    let mut near = nearest(unknown, labels().filter(is_other));
     if near.is_empty() {
-        let names = nearest(wanted, known.iter().map(|(_, name)| name.as_str()).filter(is_other));
+        let names = nearest(unknown, known.iter().map(|(_, name)| name.as_str()).filter(is_other));
         let has_name = |(_, name): &&(String, String)| names.contains(&name.as_str());
         let found = known.iter().filter(has_name).map(|(label, _)| label.as_str());
         near = found.take(MAX_SHOWN).collect();
     }
+
     let shown: Vec<String> =
         near.into_iter().map(|label| format!("`{}`", display::name(label))).collect();
+
     match shown.as_slice() {
         [] if known.is_empty() => "there is none; `quack` makes one".to_owned(),
         [] => "`quack sessions` lists them".to_owned(),

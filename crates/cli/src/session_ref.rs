@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 /// Behavior if the directory has no session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// Creates it.
+    /// Creates the session of the directory.
     Create,
-    /// Fails.
+    /// Fails with a hint, because the subcommand needs an existing session.
     Refuse,
 }
 
@@ -40,8 +40,8 @@ impl Wanted {
     ///
     /// # Errors
     /// A usage error if the named directory does not exist or is refused.
-    pub(crate) fn of(which: &SessionArgs) -> anyhow::Result<Self> {
-        let SessionArgs { session, dir } = which;
+    pub(crate) fn of(choice: &SessionArgs) -> anyhow::Result<Self> {
+        let SessionArgs { session, dir } = choice;
         let workspace = match dir {
             Some(dir) => Some(directory::workspace(Some(dir), false)?),
             None => current(),
@@ -61,7 +61,7 @@ impl Wanted {
         quackd_client::directory_in(workspace, self.directory.as_ref()?)
     }
 
-    /// Returns the session.
+    /// Returns the session. Called once, after the connection to the daemon.
     ///
     /// # Errors
     /// Those of the requests, and a usage error if the directory has no session and may not or must not get one.
@@ -70,11 +70,14 @@ impl Wanted {
         if self.session.is_none() && !self.is_named {
             directory::workspace(None, false).map_err(|error| advised(&error))?;
         }
+
         let params = FindParams {
             session_id: self.session.clone(),
             path: self.workspace.clone(),
             own: Some(true),
         };
+
+        // The daemon knows which sessions are the user's own.
         let data = client.call(params).await?;
         match (data.session, &self.workspace, missing) {
             (Some(found), ..) => Ok(found),
@@ -110,6 +113,7 @@ async fn made(client: &Client, path: &str) -> Result<FoundInfo, ClientError> {
         own: Some(true),
         ..AttachParams::default()
     };
+
     let data = client.call(params).await?;
     Ok(FoundInfo {
         label: label(client, data.session.id.as_str()).await?,

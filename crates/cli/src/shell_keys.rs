@@ -43,9 +43,13 @@ pub(crate) async fn give(client: &Client, provider: &str, key: &str) -> Result<(
             "{provider} is no provider with a variable for its key; `quack login` stores a key"
         ));
     };
+
+    // The first variable has the key. The others are removed, so that no address of another source
+    // gets the key.
     let values = std::iter::once(key.to_owned()).chain(std::iter::repeat(String::new()));
     let variables = names.into_iter().map(str::to_owned).zip(values).collect();
     let params = KeysParams { variables, ..KeysParams::default() };
+
     let given = client.call(params).await;
     given.map(drop).map_err(|error| error.to_string())
 }

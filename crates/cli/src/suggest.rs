@@ -9,15 +9,16 @@ const MAX_COMPARED: usize = 100;
 /// Minimum Jaro-Winkler similarity, from 0 to 1.
 const MIN_SIMILARITY: f64 = 0.75;
 
-/// Returns the names that resemble `wanted`, the most similar first, at most [`MAX_SHOWN`]. Ignores case.
-pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+/// Returns the names that resemble `typed`, the most similar first, at most [`MAX_SHOWN`]. Ignores case.
+pub(crate) fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let short = |name: &str| name.chars().take(MAX_COMPARED).collect::<String>().to_lowercase();
-    let wanted = short(wanted);
+    let typed = short(typed);
     let mut near: Vec<(f64, &str)> = names
-        .map(|name| (strsim::jaro_winkler(&wanted, &short(name)), name))
+        .map(|name| (strsim::jaro_winkler(&typed, &short(name)), name))
         .filter(|(similarity, _)| MIN_SIMILARITY <= *similarity)
         .collect();
-    near.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(other.1)));
-    near.dedup_by(|one, other| one.1 == other.1);
+
+    near.sort_by(|left, right| right.0.total_cmp(&left.0).then_with(|| left.1.cmp(right.1)));
+    near.dedup_by(|left, right| left.1 == right.1);
     near.into_iter().take(MAX_SHOWN).map(|(_, name)| name).collect()
 }

@@ -6,7 +6,8 @@
 use std::cell::RefCell;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Most bytes of short texts that wait for the end of a question. Streams do not count: they wait unread.
+/// Maximum size of short texts that wait for the end of a question, in bytes. Streams do not count:
+/// they wait unread.
 const MAX_HELD: usize = 64 * 1024;
 
 static TURN: Semaphore = Semaphore::const_new(1);

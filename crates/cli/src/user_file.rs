@@ -35,6 +35,8 @@ pub(crate) fn write_blocking(path: &Path, bytes: &[u8], new_mode: Mode) -> io::R
         Err(Errno::NOENT) => new_mode,
         Err(errno) => return Err(errno.into()),
     };
+
+    // Another user or a session cannot prepare a file with a random name.
     let temporary = format!(".quackd-{:016x}", getrandom::u64().map_err(io::Error::other)?);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(&directory, &temporary, flags, PRIVATE)?);
@@ -43,7 +45,9 @@ pub(crate) fn write_blocking(path: &Path, bytes: &[u8], new_mode: Mode) -> io::R
         .and_then(|()| Ok(fchmod(&file, mode)?))
         .and_then(|()| file.sync_all())
         .and_then(|()| Ok(renameat(&directory, &temporary, &directory, name)?));
+
     if written.is_err() {
+        // The error of the write counts more.
         unlinkat(&directory, &temporary, AtFlags::empty()).ok();
     }
     written
@@ -54,7 +58,10 @@ fn open_parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let name = path.file_name().ok_or_else(|| refusal(path, "names no file"))?;
     let mut walked = PathBuf::new();
     let mut directory = openat(CWD, ".", DIRECTORY, Mode::empty())?;
+
     for component in path.parent().into_iter().flat_map(Path::components) {
+        // Checked before the component is added, because the answer is about the directory of the
+        // link.
         let is_link_trusted = is_out_of_reach(&walked, &directory);
         walked.push(component);
         let next = match component {
@@ -63,6 +70,7 @@ fn open_parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
             }
             other => openat(&directory, other.as_os_str(), DIRECTORY, Mode::empty()),
         };
+
         directory = match next {
             Err(Errno::LOOP | Errno::NOTDIR) if walked.is_symlink() && is_link_trusted => {
                 openat(&directory, component.as_os_str(), DIRECTORY, Mode::empty())?

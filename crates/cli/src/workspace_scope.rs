@@ -81,9 +81,10 @@ impl ScopedClient {
     ) -> anyhow::Result<Self> {
         let deadline = Instant::now() + args.timeout.unwrap_or(DEFAULT_TIMEOUT);
         // Check the arguments before a daemon is started.
-        let wanted = Wanted::of(&args.which)?;
+        let choice = Wanted::of(&args.which)?;
         let daemon = start_and_connect(output).await?;
-        let found = wanted.one(&daemon.client, missing).await?;
+        let found = choice.one(&daemon.client, missing).await?;
+
         let place = WorkspaceScope::of_session(&found, args.which.dir.as_deref());
         Ok(Self { daemon, place, found, deadline })
     }
@@ -122,6 +123,8 @@ impl ScopedClient {
             stream_rows: Some(true),
             ..params
         };
+
+        // Before the call, so that none of its rows is missed.
         let mut events = self.daemon.client.events().await?;
         let answered = CancellationToken::new();
         let calling = async {
@@ -130,6 +133,7 @@ impl ScopedClient {
             answered.cancel();
             result
         };
+
         let reading = async {
             while let Some((_, mut rows)) = next_piece(&mut events, &answered).await? {
                 // More rows have arrived if this process is slower than the search.
@@ -145,6 +149,7 @@ impl ScopedClient {
             }
             Ok::<_, anyhow::Error>(StdoutState::There)
         };
+
         tokio::pin!(calling, reading);
         let mut result = None;
         loop {
@@ -170,9 +175,11 @@ impl ScopedClient {
     ) -> anyhow::Result<(ToolParams, Duration)> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let look = left.clamp(MIN_LOOK, most);
+
         if has_timeout {
             arguments.insert("timeout_ms".to_owned(), u64::try_from(look.as_millis())?.into());
         }
+
         let limit = look + CALL_SLACK;
         let params = ToolParams {
             tool: tool.to_owned(),

@@ -11,7 +11,7 @@ pub(crate) fn tier_word(tier: Option<Tier>) -> &'static str {
     tier.map_or("auto", Tier::name)
 }
 
-/// Values of `model.api`.
+/// Values of `model.api`, in the order of their words.
 pub(crate) const APIS: [Option<ModelApi>; 4] = [
     None,
     Some(ModelApi::OpenAiCompletions),

@@ -62,7 +62,7 @@ pub struct Config {
 pub struct WorkerSettings {
     /// Idle time before a worker is evicted, 1 minute to 24 hours.
     pub idle: Setting<Duration>,
-    /// Most live workers, 1 to [`MAX_WORKERS`].
+    /// Maximum number of live workers, 1 to [`MAX_WORKERS`].
     pub max_live: Setting<usize>,
     /// Available memory in MiB below which idle workers are evicted; 0 for never.
     pub evict_below_mb: Setting<usize>,
@@ -86,7 +86,7 @@ pub struct ToolSettings {
 pub struct SandboxSettings {
     /// File access.
     pub profile: Setting<Profile>,
-    /// Network of commands.
+    /// Network access of commands.
     pub network: Setting<NetworkMode>,
     /// Rules of the hosts for [`NetworkMode::Hosts`].
     pub hosts: Setting<Vec<String>>,
@@ -150,7 +150,7 @@ pub struct LimitSettings {
     pub session_memory_mb: Setting<usize>,
     /// Processor time that each process of a command may use; zero for no limit.
     pub cpu: Setting<Duration>,
-    /// Largest file that a command may write, in MiB; 0 for no limit.
+    /// Maximum size of a file that a command writes, in MiB; 0 for no limit.
     pub file_mb: Setting<usize>,
     /// Total size of the spill files of all sessions, in MiB.
     pub spill_mb: Setting<usize>,
@@ -189,13 +189,13 @@ pub struct EnvironmentSettings {
 pub struct AgentSettings {
     /// Agent that runs turns.
     pub engine: Setting<EngineChoice>,
-    /// Most requests to the model in one run, 1 to 10,000.
+    /// Maximum number of requests to the model in one run, 1 to 10,000.
     pub max_turns: Setting<usize>,
-    /// Largest cost of a run; zero for no limit.
+    /// Maximum cost of a run; zero for no limit.
     pub max_cost_usd: Setting<Dollars>,
-    /// Largest cost of a day, over all sessions; zero for no limit.
+    /// Maximum cost of a day, over all sessions; zero for no limit.
     pub max_cost_usd_per_day: Setting<Dollars>,
-    /// Most further attempts after a failed request, 0 to 10.
+    /// Maximum number of further attempts after a failed request, 0 to 10.
     pub retries: Setting<usize>,
     /// Whether long conversations are summarized.
     pub compaction: Setting<bool>,
@@ -249,11 +249,11 @@ pub struct ModelSettings {
     pub key: Setting<Secret>,
     /// Thinking level; empty for the one of Pi.
     pub thinking: Setting<String>,
-    /// Most tokens of input and output together; 0 for the known value.
+    /// Maximum tokens of input and output together; 0 for the known value.
     pub context_window: Setting<usize>,
-    /// Most tokens of an answer; 0 for the known value.
+    /// Maximum tokens of an answer; 0 for the known value.
     pub max_tokens: Setting<usize>,
-    /// Longest time without a byte of the provider.
+    /// Maximum time without a byte of the provider.
     pub idle_timeout: Setting<Duration>,
 }
 
@@ -268,9 +268,9 @@ pub struct PiSettings {
     pub provider: Setting<String>,
     /// Thinking level of the model.
     pub thinking: Setting<String>,
-    /// When Pi starts.
+    /// Event with which Pi starts.
     pub start: Setting<PiStart>,
-    /// Most live Pi processes.
+    /// Maximum number of live Pi processes.
     pub max_live: Setting<usize>,
     /// Whether a Pi before 0.79 may be started.
     pub allow_old: Setting<bool>,
@@ -304,7 +304,7 @@ pub enum UpstreamChoice {
     /// Through the proxy that the daemon's environment names, if it names one.
     #[default]
     Environment,
-    /// Directly.
+    /// Commands connect directly.
     None,
 }
 
@@ -343,7 +343,7 @@ pub struct RemoteSettings {
 /// Answers about permissions that remote clients may give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoteApprovals {
-    /// None.
+    /// Remote clients answer no questions.
     Off,
     /// Denials, and permission for the waiting operation.
     Once,

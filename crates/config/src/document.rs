@@ -24,8 +24,11 @@ pub(crate) fn apply(config: &mut Config, path: &Path, text: &str) -> Result<(), 
         let message = one_line(error.message());
         ConfigError::Syntax { path: path.to_owned(), line, column, message }
     })?;
+
     let mut leaves = leaves(document.get_ref());
+    // The first error from the top is the one that the user sees first in the file.
     leaves.sort_by_key(|leaf| leaf.at);
+
     let line_of = |at| position(text, at).0;
     for FileValue { name, at, value } in leaves {
         let refused = |at, message| ConfigError::Value {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Largest configuration file that is read, in bytes. A typical file has a few hundred.
 pub const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 
-/// Longest excerpt of the file in an error, in characters.
+/// Maximum length of an excerpt of the file in an error, in characters.
 const MAX_SHOWN_CHARS: usize = 100;
 
 /// Error of reading the configuration. Each text is one line that names the position and the fix.
@@ -18,21 +18,21 @@ pub enum ConfigError {
     // The reason is part of the text and not a source, so that every caller prints one line.
     #[error("cannot read {}: {reason}", shown(path))]
     Read {
-        /// Path of the file.
+        /// Path of the configuration file.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the system call.
         reason: io::Error,
     },
     /// The file is larger than [`MAX_CONFIG_BYTES`].
     #[error("{} is larger than {} MiB", shown(path), MAX_CONFIG_BYTES / (1024 * 1024))]
     TooBig {
-        /// Path of the file.
+        /// Path of the configuration file.
         path: PathBuf,
     },
     /// The file is not TOML.
     #[error("{}:{line}:{column}: {message}", shown(path))]
     Syntax {
-        /// Path of the file.
+        /// Path of the configuration file.
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
@@ -44,7 +44,7 @@ pub enum ConfigError {
     /// The file has an unknown key.
     #[error("{}:{line}: unknown key `{key}`; {}", shown(path), way_out(nearest.as_deref()))]
     UnknownKey {
-        /// Path of the file.
+        /// Path of the configuration file.
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
@@ -56,7 +56,7 @@ pub enum ConfigError {
     /// A key of the file has an invalid value.
     #[error("{}:{line}: `{key}` {message}", shown(path))]
     Value {
-        /// Path of the file.
+        /// Path of the configuration file.
         path: PathBuf,
         /// Line of the value, from 1.
         line: usize,

@@ -24,6 +24,7 @@ pub fn locate(
     if named.is_empty() {
         return Ok((default, false));
     }
+
     if !Path::new(named).is_absolute() {
         let message = format!("must be an absolute path, not `{}`", excerpt(named));
         return Err(ConfigError::Environment { variable: VARIABLE, message });
@@ -42,15 +43,19 @@ pub(crate) fn read_blocking(path: &Path, explicit: bool) -> Result<Option<String
         }
         Err(error) => return Err(refused(error)),
     };
+
     let mut bytes = Vec::new();
+    // One byte more than the limit shows that the file is larger.
     file.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut bytes).map_err(refused)?;
     if MAX_CONFIG_BYTES < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
         return Err(ConfigError::TooBig { path: path.to_owned() });
     }
+
     let not_text = |text: &str, at, message: &str| {
         let (line, column) = position(text, at);
         ConfigError::Syntax { path: path.to_owned(), line, column, message: message.to_owned() }
     };
+
     let text = String::from_utf8(bytes).map_err(|error| {
         let text = String::from_utf8_lossy(error.as_bytes());
         not_text(&text, error.utf8_error().valid_up_to(), "this is not UTF-8 text")

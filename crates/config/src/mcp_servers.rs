@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Name of the table of tables.
+/// Name of the table that has a table for each server.
 pub(crate) const TABLE: &str = "mcp_servers";
 
 /// An invalid entry: its key from the root, and the problem.
@@ -27,13 +27,15 @@ pub(crate) fn read(
     value: &Spanned<DeValue<'_>>,
     origin: impl Fn(usize) -> Origin,
 ) -> Result<Vec<Setting<McpServer>>, EntryError> {
-    let wanted = "must have a table for each server: write `[mcp_servers.NAME]`";
-    let tables = table(value, TABLE, wanted)?;
+    let requirement = "must have a table for each server: write `[mcp_servers.NAME]`";
+    let tables = table(value, TABLE, requirement)?;
+
     if MAX_MCP_SERVERS < tables.len() {
         let message = format!("must have at most {MAX_MCP_SERVERS} servers, not {}", tables.len());
         let at = value.span().start;
         return Err(EntryError { key: TABLE.to_owned(), message: Some(message), at });
     }
+
     let mut servers = Vec::with_capacity(tables.len());
     for (name, value) in tables {
         let key = format!("{TABLE}.{}", quoted(name.get_ref()));
@@ -46,24 +48,27 @@ pub(crate) fn read(
         })?;
         servers.push((at, Setting { value: server, origin: origin(at) }));
     }
+
+    // In the order of the file, which the user expects in texts.
     servers.sort_by_key(|(at, _)| *at);
     Ok(servers.into_iter().map(|(_, server)| server).collect())
 }
 
-/// Reads one table.
+/// Reads the table of one server. Every unknown key is an error.
 fn server(name: &str, key: &str, value: &Spanned<DeValue<'_>>) -> Result<McpServer, EntryError> {
     let entries = table(value, key, "must be a table with `command`")?;
     let command = String::new();
     let (args, env) = (Vec::new(), Vec::new());
     let mut server = McpServer { name: name.to_owned(), command, args, env };
+
     for (name, value) in entries {
         let key = format!("{key}.{}", quoted(name.get_ref()));
         match &**name.get_ref() {
             "command" => server.command = text(value, &key)?,
             "args" => {
-                let wanted = "must be an array of strings";
+                let requirement = "must be an array of strings";
                 let array = value.get_ref().as_array();
-                let array = array.ok_or_else(|| wrong_type(value, &key, wanted))?;
+                let array = array.ok_or_else(|| wrong_type(value, &key, requirement))?;
                 let args: Result<_, _> = array.iter().map(|word| text(word, &key)).collect();
                 server.args = args?;
             }
@@ -72,6 +77,7 @@ fn server(name: &str, key: &str, value: &Spanned<DeValue<'_>>) -> Result<McpServ
                 for (name, value) in variables {
                     let key = format!("{key}.{}", quoted(name.get_ref()));
                     let text = text(value, &key)?;
+                    // A printed configuration that becomes the file would replace the value.
                     if text == SHOWN {
                         let message = format!(
                             "must be the value itself, not `{SHOWN}`, which `quack config show` prints in its place"
@@ -92,9 +98,9 @@ fn server(name: &str, key: &str, value: &Spanned<DeValue<'_>>) -> Result<McpServ
 fn table<'a>(
     value: &'a Spanned<DeValue<'a>>,
     key: &str,
-    wanted: &str,
+    requirement: &str,
 ) -> Result<&'a DeTable<'a>, EntryError> {
-    value.get_ref().as_table().ok_or_else(|| wrong_type(value, key, wanted))
+    value.get_ref().as_table().ok_or_else(|| wrong_type(value, key, requirement))
 }
 
 fn text(value: &Spanned<DeValue<'_>>, key: &str) -> Result<String, EntryError> {
@@ -102,8 +108,8 @@ fn text(value: &Spanned<DeValue<'_>>, key: &str) -> Result<String, EntryError> {
     text.map(str::to_owned).ok_or_else(|| wrong_type(value, key, "must be a string"))
 }
 
-fn wrong_type(value: &Spanned<DeValue<'_>>, key: &str, wanted: &str) -> EntryError {
-    let ValueError { at, message } = refusal(value, wanted);
+fn wrong_type(value: &Spanned<DeValue<'_>>, key: &str, requirement: &str) -> EntryError {
+    let ValueError { at, message } = refusal(value, requirement);
     EntryError { key: key.to_owned(), message: Some(message), at }
 }
 
@@ -115,9 +121,10 @@ pub(crate) fn entries(server: &Setting<McpServer>) -> Vec<Entry> {
         value,
         origin: origin.to_string(),
     };
+
     let mut entries = vec![entry("command", json!(command)), entry("args", json!(args))];
     if !env.is_empty() {
-        let shown = env.iter().map(|it| (it.name.clone(), json!(SHOWN)));
+        let shown = env.iter().map(|variable| (variable.name.clone(), json!(SHOWN)));
         entries.push(entry("env", Json::Object(shown.collect::<Map<_, _>>())));
     }
     entries

@@ -8,7 +8,7 @@ pub(crate) const SHOWN: &str = "(set)";
 /// Prefix of an account of the system's keychain.
 const KEYCHAIN: &str = "keychain:";
 
-/// Longest account, in bytes.
+/// Maximum length of an account of the keychain, in bytes.
 const MAX_ACCOUNT: usize = 64;
 
 /// A secret of the configuration file, the name of one in the system's keychain, or an empty text. `Debug` shows only whether it is set.

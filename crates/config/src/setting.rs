@@ -7,9 +7,9 @@ use std::path::PathBuf;
 /// One value and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting<T> {
-    /// The validated value.
+    /// The value, which has passed the checks of its key.
     pub value: T,
-    /// Origin of the value.
+    /// Source of the value, for `quack config show --origin` and for texts.
     pub origin: Origin,
 }
 
@@ -23,18 +23,18 @@ impl<T> Setting<T> {
 /// Origin of a value, the weakest first. Shown as `default`, `/path:7`, `QUACKD_LOG` or `--flag`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Built-in default.
+    /// No source sets the key.
     Default,
-    /// The configuration file.
+    /// The configuration file has the key.
     File {
-        /// Path of the file.
+        /// Path of the configuration file.
         path: PathBuf,
         /// Line of the value, from 1.
         line: usize,
     },
-    /// The environment.
+    /// A variable of the environment has the value.
     Environment {
-        /// The variable's name.
+        /// Name of the variable.
         variable: &'static str,
     },
     /// The command line. Set by the subcommand that has the flag.

@@ -3,7 +3,8 @@
 use crate::keys;
 use std::collections::BTreeSet;
 
-/// Longest name that is compared, in bytes. The comparison takes time and memory in proportion to it.
+/// Maximum length of a name that is compared, in bytes. The comparison takes time and memory in
+/// proportion to it.
 const MAX_COMPARED_BYTES: usize = 64;
 
 /// Shortest prefix of a key that is accepted as its abbreviation.
@@ -15,11 +16,14 @@ pub(crate) fn nearest(unknown: &str) -> Option<&'static str> {
     if MAX_COMPARED_BYTES < unknown.len() {
         return None;
     }
+
     let unknown = unknown.to_lowercase();
     let tables: BTreeSet<&str> = keys().iter().map(|key| key.path().0).collect();
     let whole = tables.into_iter().chain(keys().iter().map(|key| key.name()));
+
     closest(&unknown, whole.map(|name| (name, name)))
         .or_else(|| {
+            // The table may be wrong or missing.
             let last = unknown.rsplit('.').next().unwrap_or(&unknown);
             closest(last, keys().iter().map(|key| (key.path().1, key.name())))
         })

@@ -12,14 +12,19 @@ pub(crate) fn narrowed(file: Config) -> Config {
     at_most(&mut config.worker.max_live, &file.worker.max_live);
     config.tools.default_timeout = file.tools.default_timeout.clone();
     config.tools.respect_ignore_files = file.tools.respect_ignore_files.clone();
+
+    // Only values that restrict more than the default stay.
     let (sandbox, theirs) = (&mut config.sandbox, &file.sandbox);
-    keep_if(&mut sandbox.profile, &theirs.profile, |it| *it == Profile::ReadOnly);
-    keep_if(&mut sandbox.network, &theirs.network, |it| *it == NetworkMode::Off);
-    keep_if(&mut sandbox.web_search, &theirs.web_search, |it| *it != WebSearchRule::On);
+    keep_if(&mut sandbox.profile, &theirs.profile, |value| *value == Profile::ReadOnly);
+    keep_if(&mut sandbox.network, &theirs.network, |value| *value == NetworkMode::Off);
+    keep_if(&mut sandbox.web_search, &theirs.web_search, |value| *value != WebSearchRule::On);
+    // A list of denials only allows nothing.
     let is_denial = |rule: &String| rule.starts_with('!');
     keep_if(&mut sandbox.hosts, &theirs.hosts, |rules| rules.iter().all(is_denial));
     sandbox.hidden = theirs.hidden.clone();
+
     let (limits, theirs) = (&mut config.limits, &file.limits);
+    // These may only be lowered.
     at_most(&mut limits.commands, &theirs.commands);
     at_most(&mut limits.jobs, &theirs.jobs);
     at_most(&mut limits.processes, &theirs.processes);
@@ -29,6 +34,7 @@ pub(crate) fn narrowed(file: Config) -> Config {
     limits.session_memory_mb = theirs.session_memory_mb.clone();
     limits.cpu = theirs.cpu.clone();
     limits.file_mb = theirs.file_mb.clone();
+
     // Shorter times and smaller sizes delete files of the user.
     let (keep, theirs) = (&mut config.keep, &file.keep);
     at_least(&mut keep.outputs, &theirs.outputs);
@@ -44,9 +50,11 @@ pub(crate) fn narrowed(file: Config) -> Config {
     at_most(&mut isolated.total_mb, &theirs.total_mb);
     let login_shell = &mut config.environment.login_shell;
     keep_if(login_shell, &file.environment.login_shell, |is_run| !is_run);
+
     at_most(&mut config.agent.max_turns, &file.agent.max_turns);
     config.agent.max_cost_usd = file.agent.max_cost_usd.clone();
     config.agent.max_cost_usd_per_day = file.agent.max_cost_usd_per_day.clone();
+
     config.pi.start = file.pi.start.clone();
     config.ignored = ignored(&file, &config);
     config

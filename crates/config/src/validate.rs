@@ -9,7 +9,7 @@ use quackd_protocol::model::ThinkingLevel;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-/// Longest text of a value, in bytes. Paths have at most 4,096.
+/// Maximum length of the text of a value, in bytes. Paths have at most 4,096.
 const MAX_TEXT_BYTES: usize = 4096;
 
 /// Names of the `tracing` levels.
@@ -33,13 +33,16 @@ pub(crate) fn log_filter(text: &str) -> Result<(), String> {
     let is_target = |word: &str| {
         !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_:-".contains(c))
     };
+
     let is_directive = |directive: &str| match directive.split_once('=') {
         Some((target, level)) => is_target(target) && is_level(level),
         None => is_level(directive),
     };
+
     if text.split(',').all(is_directive) {
         return Ok(());
     }
+
     let levels = LEVELS.join(", ");
     Err(format!("must be one of {levels}, or such as `info,target=debug`, not `{}`", excerpt(text)))
 }
@@ -50,6 +53,7 @@ pub(crate) fn endpoint(text: &str) -> Result<(), String> {
     let (scheme, rest) = text.split_once("://").unwrap_or_default();
     let host = host(rest.split(['/', '?', '#']).next().unwrap_or_default());
     let host = host.filter(|_| is_url);
+
     // The rest of the text may contain a secret, so the error repeats only the host.
     match (scheme, host) {
         ("https", Some(_)) => Ok(()),
@@ -127,6 +131,7 @@ fn host(authority: &str) -> Option<&str> {
         Some(inner) => inner.find(']')? + 2,
         None => authority.find(':').unwrap_or(authority.len()),
     };
+
     let (host, port) = authority.split_at_checked(end)?;
     let is_name = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
     let is_address = |c: char| c.is_ascii_hexdigit() || ".:[]".contains(c);
@@ -135,6 +140,7 @@ fn host(authority: &str) -> Option<&str> {
     } else {
         !host.is_empty() && host.chars().all(is_name)
     };
+
     let is_port = port.is_empty() || port.strip_prefix(':')?.parse::<u16>().is_ok();
     (is_host && is_port).then_some(host)
 }
@@ -156,7 +162,7 @@ pub(crate) fn policy_path(index: usize, path: &str) -> Result<(), String> {
     }
 }
 
-/// Checks a rule for hosts.
+/// Checks a rule for hosts. `index` is its place in the list, for the error.
 pub(crate) fn host_rule(index: usize, rule: &str) -> Result<(), String> {
     if MAX_HOST_RULES <= index {
         return Err(format!("must have at most {MAX_HOST_RULES} rules"));

@@ -11,10 +11,10 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// Most bytes of a secret.
+/// Maximum length of a secret, in bytes.
 const MAX_SECRET_BYTES: usize = 4096;
 
-/// Most words in a list.
+/// Maximum number of words in a list.
 const MAX_WORDS: usize = 256;
 
 /// Access to the field of [`Config`] that stores a key's value.
@@ -66,7 +66,7 @@ pub(crate) enum ValueKind {
     Time { field: FieldAccessor<Duration>, unit_s: u64, min: u64, max: u64 },
     /// A duration in minutes, at least one second. May have a fraction.
     Minutes { field: FieldAccessor<Duration>, max: u64 },
-    /// A number.
+    /// A whole number within bounds.
     Count { field: FieldAccessor<usize>, min: u64, max: u64 },
     /// An amount of US dollars. May have a fraction.
     Dollars { field: FieldAccessor<Dollars>, max: u64 },
@@ -74,7 +74,7 @@ pub(crate) enum ValueKind {
     Switch { field: FieldAccessor<bool> },
     /// One of a closed set of words.
     Choice { field: ChoiceAccessor, variable: Option<&'static str> },
-    /// A text.
+    /// A text with a check of its own.
     Text {
         field: FieldAccessor<String>,
         values: &'static str,
@@ -101,7 +101,7 @@ pub(crate) struct ValueError {
 }
 
 impl ValueKind {
-    /// Reads a value of the file and stores it.
+    /// Reads a value of the file, checks it against the kind, and stores it with its origin.
     pub(crate) fn read(
         &self,
         config: &mut Config,
@@ -157,12 +157,14 @@ impl ValueKind {
         config: &mut Config,
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Result<(), (&'static str, String)> {
+        // Only few keys have a variable.
         let Some(variable) = self.variable() else { return Ok(()) };
         let Some(given) = env(variable) else { return Ok(()) };
         let given = given.trim();
         if given.is_empty() {
             return Ok(());
         }
+
         let origin = Origin::Environment { variable };
         let read = validate::plain(given).and_then(|()| match self {
             Self::Text { field, check, .. } => {
@@ -171,6 +173,7 @@ impl ValueKind {
             Self::Choice { field, .. } => field.read(config, given, origin),
             _ => Ok(()),
         });
+
         read.map_err(|message| (variable, message))
     }
 
@@ -237,12 +240,15 @@ fn shown<T: Clone + Into<Json>>(setting: &Setting<T>) -> (Json, &Origin) {
 }
 
 fn whole(value: &Spanned<DeValue<'_>>, min: u64, max: u64) -> Result<u64, ValueError> {
-    let wanted = format!("must be a whole number from {min} to {max}");
-    let Some(number) = value.get_ref().as_integer() else { return Err(refusal(value, &wanted)) };
+    let requirement = format!("must be a whole number from {min} to {max}");
+    let Some(number) = value.get_ref().as_integer() else {
+        return Err(refusal(value, &requirement));
+    };
+
     let read = u64::from_str_radix(number.as_str(), number.radix()).ok();
     read.filter(|n| (min..=max).contains(n)).ok_or_else(|| ValueError {
         at: value.span().start,
-        message: format!("{wanted}, not {}", excerpt(&number.to_string())),
+        message: format!("{requirement}, not {}", excerpt(&number.to_string())),
     })
 }
 
@@ -260,22 +266,23 @@ fn minutes(value: &Spanned<DeValue<'_>>, max: u64) -> Result<Duration, ValueErro
 }
 
 fn dollars(value: &Spanned<DeValue<'_>>, max: u64) -> Result<Dollars, ValueError> {
-    let wanted = format!("must be a number from 0 to {max}");
+    let requirement = format!("must be a number from 0 to {max}");
     let number = match value.get_ref() {
         DeValue::Float(number) => number.as_str().to_owned(),
         DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
-        _ => return Err(refusal(value, &wanted)),
+        _ => return Err(refusal(value, &requirement)),
     };
+
     let most = Dollars::of(f64::from(u32::try_from(max).unwrap_or(u32::MAX)));
     let read = number.parse().ok().and_then(Dollars::of);
     read.filter(|read| Some(*read) <= most).ok_or_else(|| ValueError {
         at: value.span().start,
-        message: format!("{wanted}, not {}", excerpt(&number)),
+        message: format!("{requirement}, not {}", excerpt(&number)),
     })
 }
 
-fn text<'a>(value: &'a Spanned<DeValue<'_>>, wanted: &str) -> Result<&'a str, ValueError> {
-    let text = value.get_ref().as_str().ok_or_else(|| refusal(value, wanted))?;
+fn text<'a>(value: &'a Spanned<DeValue<'_>>, requirement: &str) -> Result<&'a str, ValueError> {
+    let text = value.get_ref().as_str().ok_or_else(|| refusal(value, requirement))?;
     validate::plain(text).map_err(|message| ValueError { at: value.span().start, message })?;
     Ok(text)
 }
@@ -284,6 +291,7 @@ fn secret(value: &Spanned<DeValue<'_>>) -> Result<Secret, ValueError> {
     let text = value.get_ref().as_str().ok_or_else(|| refusal(value, "must be a string"))?;
     let is_sendable =
         text.len() <= MAX_SECRET_BYTES && text.trim().bytes().all(|b| b.is_ascii_graphic());
+
     let message = match text.trim() {
         SHOWN => format!(
             "must be the secret itself, not `{SHOWN}`, which `quack config show` prints in its place"
@@ -306,12 +314,14 @@ fn words(
     value: &Spanned<DeValue<'_>>,
     check: fn(usize, &str) -> Result<(), String>,
 ) -> Result<Vec<String>, ValueError> {
-    let wanted = "must be an array of strings";
-    let array = value.get_ref().as_array().ok_or_else(|| refusal(value, wanted))?;
+    let requirement = "must be an array of strings";
+    let array = value.get_ref().as_array().ok_or_else(|| refusal(value, requirement))?;
+
     if MAX_WORDS < array.len() {
         let message = format!("must have at most {MAX_WORDS} strings, not {}", array.len());
         return Err(ValueError { at: value.span().start, message });
     }
+
     let mut words = Vec::with_capacity(array.len());
     for (index, element) in array.iter().enumerate() {
         let word = text(element, "must hold strings only")?;
@@ -322,8 +332,8 @@ fn words(
 }
 
 /// Creates the error for a value of the wrong type.
-pub(crate) fn refusal(value: &Spanned<DeValue<'_>>, wanted: &str) -> ValueError {
+pub(crate) fn refusal(value: &Spanned<DeValue<'_>>, requirement: &str) -> ValueError {
     let kind = value.get_ref().type_str();
     let article = if kind.starts_with(['a', 'i']) { "an" } else { "a" };
-    ValueError { at: value.span().start, message: format!("{wanted}, not {article} {kind}") }
+    ValueError { at: value.span().start, message: format!("{requirement}, not {article} {kind}") }
 }

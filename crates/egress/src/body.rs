@@ -44,6 +44,7 @@ pub(crate) fn of(search: &WebSearch) -> Result<Vec<u8>, QueryError> {
     if !NUM_RESULTS.contains(&search.num_results) {
         return Err(QueryError::NumResults);
     }
+
     for domains in [&search.include_domains, &search.exclude_domains] {
         let is_sound = domains.len() <= MAX_WEB_DOMAINS
             && domains.iter().all(|domain| is_text(domain, MAX_WEB_DOMAIN_BYTES));
@@ -51,6 +52,7 @@ pub(crate) fn of(search: &WebSearch) -> Result<Vec<u8>, QueryError> {
             return Err(QueryError::Domains);
         }
     }
+
     let body = Body {
         query: &search.query,
         num_results: search.num_results,

@@ -13,7 +13,7 @@ pub(crate) struct Connection {
     pub(crate) is_encrypted: bool,
 }
 
-/// A validated endpoint.
+/// Address of the search provider: `https`, or a server of this machine.
 pub(crate) struct Endpoint {
     url: Url,
     is_local: bool,
@@ -29,6 +29,7 @@ impl Endpoint {
             Some(Host::Domain(name)) => name == "localhost",
             None => false,
         };
+
         match url.scheme() {
             "https" => Ok(Self { url, is_local }),
             "http" if is_local => Ok(Self { url, is_local }),

@@ -12,6 +12,7 @@ pub(crate) fn reason(error: &reqwest::Error) -> String {
     if let Some(tls) = all().find_map(|cause| cause.downcast_ref::<rustls::Error>()) {
         return tls_reason(tls).to_owned();
     }
+
     // These two errors have no public type. The tests check that their texts stay the same.
     if all().any(|cause| cause.to_string() == "dns error") {
         return "the provider's name was not found".to_owned();
@@ -19,14 +20,18 @@ pub(crate) fn reason(error: &reqwest::Error) -> String {
     if all().any(|cause| cause.to_string().starts_with("tunnel error")) {
         return "the proxy did not let it through".to_owned();
     }
+
     let step = if error.is_connect() { "no connection" } else { "the connection was lost" };
     if error.is_timeout() {
         return format!("{step}: it took too long");
     }
+
     let system = all().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    // The innermost error names the cause.
     if let Some(code) = system.filter_map(io::Error::raw_os_error).last() {
         return format!("{step}: {}", io::Error::from_raw_os_error(code));
     }
+
     let http = all().filter_map(|cause| cause.downcast_ref::<hyper::Error>()).next();
     match http {
         Some(http) if http.is_parse() => "the answer is not HTTP".to_owned(),

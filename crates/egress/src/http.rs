@@ -20,11 +20,11 @@ const POOL_IDLE: Duration = Duration::from_secs(20);
 /// Idle connections that are kept, for consecutive searches.
 const POOL_SIZE: usize = 2;
 
-/// Longest status text in a result, in characters.
+/// Maximum length of a status text in a result, in characters.
 const MAX_STATUS_TEXT: usize = 100;
 
-/// Creates the client for a kind of connection. For encrypted ones, it reads the machine's certificates, about 150 files, so it takes some
-/// milliseconds.
+/// Creates the client for a kind of connection. For encrypted ones it reads the machine's
+/// certificates, about 150 files, which takes some milliseconds.
 ///
 /// The roots are the machine's and not built in: a company's own certificate works, a withdrawn one does not, and
 /// `SSL_CERT_FILE` applies. Proxies come from `HTTPS_PROXY` and similar variables, but not for servers of this machine and
@@ -33,6 +33,7 @@ const MAX_STATUS_TEXT: usize = 100;
 pub(crate) fn client(connection: Connection) -> reqwest::Result<Client> {
     // Only the first call in a process has an effect, and all calls install the same provider.
     let _installed = rustls::crypto::ring::default_provider().install_default();
+
     let mut builder = Client::builder()
         .user_agent(format!("quackd/{VERSION}"))
         .redirect(redirect::Policy::none())
@@ -42,9 +43,12 @@ pub(crate) fn client(connection: Connection) -> reqwest::Result<Client> {
         .connect_timeout(CONNECT_TIMEOUT)
         .pool_idle_timeout(POOL_IDLE)
         .pool_max_idle_per_host(POOL_SIZE);
+
     if connection.is_local || !connection.is_encrypted {
         builder = builder.no_proxy();
     }
+
+    // A client without encryption needs no certificates.
     builder =
         if connection.is_encrypted { builder.https_only(true) } else { builder.tls_certs_only([]) };
     builder.build()
@@ -73,6 +77,7 @@ async fn read(mut response: Response) -> WebOutcome {
         None => status.canonical_reason().unwrap_or_default().to_owned(),
     };
     let status_text = status_text.chars().take(MAX_STATUS_TEXT).collect();
+
     let mut body = Vec::new();
     loop {
         match response.chunk().await {
@@ -84,6 +89,7 @@ async fn read(mut response: Response) -> WebOutcome {
             Err(error) => return failed(reason(&error)),
         }
     }
+
     let body = String::from_utf8_lossy(&body).into_owned();
     WebOutcome::Reply { status: status.as_u16(), status_text, body }
 }

@@ -71,6 +71,7 @@ impl Key {
         if key.len() < MIN_MASKED_BYTES {
             return masked;
         }
+
         let mut at = 0;
         while let Some(rest) = masked.get_mut(at..).filter(|rest| key.len() <= rest.len()) {
             match rest.get_mut(..key.len()).filter(|found| *found == key) {

@@ -37,7 +37,7 @@ pub(crate) enum Task {
 #[derive(Debug)]
 pub(crate) struct SearchTask {
     pub(crate) settings: Arc<Settings>,
-    /// Body of the request.
+    /// The request as JSON.
     pub(crate) body: Vec<u8>,
     /// Closed by the caller when it no longer needs the result.
     pub(crate) answer: oneshot::Sender<WebOutcome>,
@@ -81,6 +81,7 @@ pub(crate) fn start(distrust: watch::Receiver<Option<String>>) -> io::Result<mps
         .max_blocking_threads(MAX_WEB_SEARCHES)
         .thread_name("egress-names")
         .build()?;
+
     std::thread::Builder::new().name("egress".to_owned()).spawn(move || {
         runtime.block_on(serve(tasks, distrust));
         runtime.shutdown_background();
@@ -98,10 +99,12 @@ async fn serve(mut tasks: mpsc::Receiver<Task>, distrust: watch::Receiver<Option
                 let connection = task.connection();
                 let ready = clients.iter().find(|(kind, _)| *kind == connection);
                 let refusal = distrust.borrow().clone();
+
                 if let Some(refusal) = refusal.filter(|_| ready.is_none() && connection.is_encrypted) {
                     running.spawn(task.fail(refusal));
                     continue;
                 }
+
                 match ready.map_or_else(|| http::client(connection), |(_, ready)| Ok(ready.clone())) {
                     Ok(client) => {
                         if ready.is_none() {
@@ -122,11 +125,13 @@ async fn serve(mut tasks: mpsc::Receiver<Task>, distrust: watch::Receiver<Option
 async fn run(client: Client, task: SearchTask) {
     let SearchTask { settings, body, mut answer, slot } = task;
     let limit = settings.timeout;
+
     let search = async {
         let after_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         let in_time = timeout(limit, exchange(&client, &settings, body)).await;
         in_time.unwrap_or(WebOutcome::TimedOut { after_ms })
     };
+
     let outcome = tokio::select! {
         outcome = search => Some(outcome),
         () = answer.closed() => None,

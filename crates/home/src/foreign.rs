@@ -56,6 +56,7 @@ impl Foreign {
         let mut parts = vec![directory.to_owned(), git.clone()];
         parts.extend(fs::canonicalize(&git).ok().filter(|real| *real != git));
         parts.extend(gitdir(directory, &git));
+
         parts.into_iter().find_map(|what| {
             let owner = fs::symlink_metadata(&what).ok()?.uid();
             let repository = directory.to_owned();

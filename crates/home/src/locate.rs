@@ -41,10 +41,12 @@ pub(crate) fn locate_blocking(
     // A relative HOME would make the result depend on the client's working directory.
     let home = text(var, "HOME")?.map(PathBuf::from);
     let home = home.filter(|path| path.is_absolute()).ok_or(HomeError::NoHome)?;
+
     let (chosen, other) = match platform {
         Platform::MacOs => macos(&home),
         Platform::Linux => linux(&home, text(var, "XDG_STATE_HOME")?),
     };
+
     let given = chosen.into_os_string().into_string();
     let given = given.map_err(|_path| HomeError::NotUtf8 { variable: "HOME" })?;
     let rival = Some(other).filter(|path| holds_metadata(path));

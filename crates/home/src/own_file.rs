@@ -71,9 +71,10 @@ impl NotOurFile {
     }
 }
 
-fn open(path: &Path, how: OFlags) -> io::Result<File> {
+fn open(path: &Path, access: OFlags) -> io::Result<File> {
     // O_NONBLOCK: opening a FIFO would wait for its other end. The flag has no effect on regular files.
-    let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+
     let file = match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => File::from(file),
         // A loop of links in a parent directory gives the same error.
@@ -82,6 +83,7 @@ fn open(path: &Path, how: OFlags) -> io::Result<File> {
         Err(Errno::ISDIR | Errno::NXIO) => return Err(io::Error::other(NotOurFile::NotRegular)),
         Err(errno) => return Err(errno.into()),
     };
+
     // Check the opened descriptor, so that the file cannot be replaced in between.
     let found = file.metadata()?;
     let us = rustix::process::geteuid().as_raw();

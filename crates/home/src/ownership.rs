@@ -115,10 +115,14 @@ impl OwnershipCheck<'_> {
     pub(crate) fn check_blocking(&self, dir: &File) -> Result<(), HomeError> {
         let io = |error: Errno| HomeError::io("inspect", self.path, error);
         let found = dir.metadata().map_err(|e| HomeError::io("inspect", self.path, e))?;
+
         // Compare device and inode: one directory has many paths.
         let is_here = |other: &Path| {
-            other.metadata().is_ok_and(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
+            other
+                .metadata()
+                .is_ok_and(|entry| (entry.dev(), entry.ino()) == (found.dev(), found.ino()))
         };
+
         let reserved = |what| Err(HomeError::Reserved { path: self.path.to_owned(), what });
         if is_here(Path::new("/")) {
             return reserved("the root of the file system");
@@ -126,6 +130,7 @@ impl OwnershipCheck<'_> {
         if self.user_home.is_some_and(is_here) {
             return reserved("your home directory");
         }
+
         let is_ours = self.is_by_rule || self.path.ends_with(APP_SUPPORT);
         if !is_ours {
             let is_used = self.is_used(dir);
@@ -141,6 +146,7 @@ impl OwnershipCheck<'_> {
                 return Err(HomeError::Foreign { path: self.path.to_owned(), found });
             }
         }
+
         match openat(dir, c"run", RUN_FLAGS, Mode::empty()) {
             Ok(run) => check_current_run(dir, &run, &self.path.join("run")),
             // Missing, or not a directory: making it private reports that.
@@ -187,6 +193,7 @@ pub(crate) fn check_run(above: impl AsFd, run: impl AsFd, path: &Path) -> Result
     if is_marked(run) {
         return Ok(());
     }
+
     let is_used = has_marker_file(above);
     let strange = unknown_names(run, |name| {
         // Another daemon may create the marker at the same time.
@@ -194,8 +201,10 @@ pub(crate) fn check_run(above: impl AsFd, run: impl AsFd, path: &Path) -> Result
             || statat(run, name, AtFlags::SYMLINK_NOFOLLOW)
                 .is_ok_and(|found| is_of_a_session(name, &found, is_used))
     });
+
     match strange {
         Ok(None) => Ok(()),
+        // The other daemon has created the marker meanwhile.
         Ok(Some(_)) if is_marked(run) => Ok(()),
         Ok(Some(found)) => Err(HomeError::ForeignRun { path: path.to_owned(), found }),
         Err(errno) => Err(HomeError::io("inspect", path, errno)),
@@ -324,27 +333,30 @@ fn has_no_daemon_file(dir: &File) -> Result<bool, Errno> {
 
 /// Returns the first unknown names in the directory, for an error text; `None` if all are known.
 fn unknown_names(dir: impl AsFd, is_known: impl Fn(&str) -> bool) -> Result<Option<String>, Errno> {
-    let (mut told, mut n) = (Vec::new(), 0_usize);
+    let (mut list, mut n) = (Vec::new(), 0_usize);
+
     for entry in Dir::read_from(dir)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy();
         if matches!(&*name, "." | "..") || is_known(&name) {
             continue;
         }
+
         n += 1;
-        if told.len() < MAX_REPORTED {
-            told.push(name.chars().take(MAX_NAME).flat_map(char::escape_debug).collect::<String>());
+        if list.len() < MAX_REPORTED {
+            list.push(name.chars().take(MAX_NAME).flat_map(char::escape_debug).collect::<String>());
         }
         if MAX_COUNTED <= n {
             break;
         }
     }
-    told.sort();
-    let more = n - told.len();
-    Ok(match (told.join(", "), more) {
+
+    list.sort();
+    let more = n - list.len();
+    Ok(match (list.join(", "), more) {
         (_, _) if n == 0 => None,
-        (told, 0) => Some(told),
-        (told, more) => Some(format!("{told} and {more} more")),
+        (list, 0) => Some(list),
+        (list, more) => Some(format!("{list} and {more} more")),
     })
 }
 

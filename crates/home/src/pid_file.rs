@@ -15,6 +15,7 @@ use std::path::Path;
 /// [`HomeError::Io`]. The daemon works without this file.
 pub fn write_pid_file_blocking(home: &Home) -> Result<(), HomeError> {
     let path = home.pid_file();
+
     // Another file and a rename: a reader sees the old id or the new one, and the old file may be a link.
     let new = path.with_extension("pid.tmp");
     let write = || {
@@ -27,6 +28,7 @@ pub fn write_pid_file_blocking(home: &Home) -> Result<(), HomeError> {
         )]
         fs::rename(&new, &path)
     };
+
     write().map_err(|e| HomeError::io("write", &path, e))
 }
 

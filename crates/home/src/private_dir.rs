@@ -27,6 +27,7 @@ pub(crate) fn own_dir_blocking(path: &Path, link: FinalLink) -> Result<File, Hom
     if link == FinalLink::Refuse {
         flags |= OFlags::NOFOLLOW;
     }
+
     // All checks use the descriptor, so that the directory cannot be replaced in between. O_DIRECTORY refuses
     // a FIFO instead of blocking on it.
     let dir = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -43,6 +44,7 @@ pub(crate) fn own_dir_blocking(path: &Path, link: FinalLink) -> Result<File, Hom
             return Err(HomeError::io(action, path, source));
         }
     };
+
     let status = dir.metadata().map_err(|e| HomeError::io("inspect", path, e))?;
     let us = rustix::process::geteuid().as_raw();
     if status.uid() != us {

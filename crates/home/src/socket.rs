@@ -41,6 +41,7 @@ pub(crate) struct Around<'a> {
 impl SocketPath {
     pub(crate) fn choose(dir: &Path, given: &str, around: &Around<'_>) -> Self {
         let preferred = dir.join("daemon.sock");
+
         // Upstream counts what the environment gave, which is shorter if it is a relative path.
         let seen_by_clients =
             Path::new(given).join("daemon.sock").components().collect::<PathBuf>();
@@ -48,17 +49,20 @@ impl SocketPath {
         if units < UPSTREAM_LIMIT && preferred.as_os_str().len() <= MAX_SOCKET_BYTES {
             return Self { path: preferred, fallback: false, alias: None };
         }
+
         let mut name = "duck-".to_owned();
         for byte in Sha256::digest(given).iter().take(6) {
             // Writing to a String cannot fail.
             let _infallible = write!(name, "{byte:02x}");
         }
         name.push_str(".sock");
+
         let alias = around.temp_dir.join(&name);
         let in_home = around.user_home.map(|home| home.join(IN_HOME).join(&name));
         let in_runtime_dir = around.runtime_dir.map(|dir| dir.join(IN_RUNTIME_DIR).join(&name));
         let fits = |path: &PathBuf| path.as_os_str().len() <= MAX_SOCKET_BYTES;
         let place = in_home.clone().filter(fits);
+
         match place.or_else(|| in_runtime_dir.filter(fits)).or(in_home) {
             Some(path) => Self { path, fallback: true, alias: Some(alias) },
             // Without a home directory, a foreign file at this path is an error at the bind.

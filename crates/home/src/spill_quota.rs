@@ -40,6 +40,7 @@ pub fn trim_spills_blocking(run_dir: &Path, max_bytes: u64) -> io::Result<TrimSt
     if found <= max_bytes {
         return Ok(trimmed);
     }
+
     files.sort_unstable_by_key(|file| file.modified);
     for file in files {
         if found.saturating_sub(trimmed.deleted) <= max_bytes {
@@ -50,6 +51,7 @@ pub fn trim_spills_blocking(run_dir: &Path, max_bytes: u64) -> io::Result<TrimSt
             trimmed.files += 1;
         }
     }
+
     Ok(trimmed)
 }
 
@@ -69,18 +71,22 @@ fn spill_files(run_dir: &Path) -> io::Result<Vec<SpillFile>> {
         if name.to_bytes().starts_with(b".") {
             continue;
         }
+
         // Not a directory, or deleted since it was listed.
         let Ok(dir) = open_dir(&root, name) else { continue };
         let Ok(entries) = Dir::read_from(&dir) else { continue };
+
         let dir = Rc::new(dir);
         for entry in entries.flatten() {
             if MAX_FILES <= files.len() {
                 return Ok(files);
             }
+
             let name = entry.file_name();
             if !name.to_bytes().ends_with(SUFFIX) {
                 continue;
             }
+
             let Ok(stat) = statat(&*dir, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
                 files.push(SpillFile {

@@ -74,6 +74,7 @@ fn resolve(path: &Path, home: Option<&OsStr>, us: User) -> Result<Workspace, Wor
         // Fails only for an empty path, which is not a directory either.
         Err(_) => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
     };
+
     let canonical = match absolute.canonicalize() {
         Ok(canonical) if canonical.is_dir() => canonical,
         Err(source) if !says_not_there(source.kind()) => {
@@ -81,15 +82,19 @@ fn resolve(path: &Path, home: Option<&OsStr>, us: User) -> Result<Workspace, Wor
         }
         _ => return Err(WorkspaceError::NotADirectory(absolute)),
     };
+
     let is_root = |dir: &&Path| dir.parent().is_some() && dir.join(".git").exists();
+
     // A repository at the home directory or above contains settings, and the home directory must not become a
     // workspace.
     let home = home_dir(home).and_then(|home| home.canonicalize().ok());
     let is_above_home = |dir: &&Path| home.as_ref().is_some_and(|home| home.starts_with(dir));
+
     let repository = canonical.ancestors().find(is_root).filter(|dir| !is_above_home(dir));
     let foreign = repository.and_then(|repository| Foreign::look_blocking(repository, us));
     let own = repository.filter(|_| foreign.is_none());
     let is_repository = own.is_some();
+
     let workspace = own.unwrap_or(&canonical);
     let text = workspace.to_str().map(str::to_owned);
     let path = text.ok_or_else(|| WorkspaceError::NotUtf8(workspace.to_owned()))?;

@@ -7,10 +7,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
 
-/// Most messages of a batch.
+/// Maximum number of messages of a batch.
 const MAX_BATCH: usize = 64;
 
-/// Most bytes of answers that wait for the others of their batch. More are sent in several arrays.
+/// Maximum size of answers that wait for the others of their batch, in bytes. More are sent in
+/// several arrays.
 const MAX_WAITING_BYTES: usize = 8 * 1024 * 1024;
 
 /// The batches whose answers are not complete.
@@ -42,6 +43,7 @@ pub(crate) fn admit(
         let error = ErrorData::invalid_request(text, None);
         Err(Box::new(ServerJsonRpcMessage::error(error, None)))
     };
+
     match batch {
         Ok(_) if !has_batches => {
             let revision = ProtocolVersion::V_2025_03_26;

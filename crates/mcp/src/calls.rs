@@ -35,13 +35,13 @@ const DEFAULT_DEADLINE_MS: u64 = 120_000;
 /// Time for a cancelled call to end.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longest time without a progress notification. Agents give up after 30 s or more without one.
+/// Maximum time without a progress notification. Agents give up after 30 s or more without one.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Shortest time between two progress notifications.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(200);
 
-/// Most characters of a tool's name in an error.
+/// Maximum length of a tool's name in an error, in characters.
 const MAX_NAME_CHARS: usize = 100;
 
 /// Answers `tools/call`.
@@ -58,6 +58,7 @@ pub(crate) async fn call(
         let name: String = name.chars().take(MAX_NAME_CHARS).collect();
         return Err(ErrorData::invalid_params(format!("Unknown tool: {name}"), None));
     }
+
     let structured = has_structured_content(context.client_info().as_ref());
     let arguments = arguments.unwrap_or_default();
     let parked = match request_state {
@@ -67,6 +68,7 @@ pub(crate) async fn call(
         }
         None => None,
     };
+
     let failed =
         |error: &LinkError| Ok(results::failure(&failure_text(&name, error), structured).into());
     let reply = match run(gateway, &name, &arguments, parked, &context).await {
@@ -77,9 +79,11 @@ pub(crate) async fn call(
         }
         Err(error) => return failed(&error),
     };
+
     if let Some(path) = &reply.info.full_output_path {
         gateway.remember_file(path, &reply.info.session_id);
     }
+
     if let Some(task) = tasks::start(gateway, &name, &reply, &context) {
         return Ok(CallToolResponse::Task(task));
     }
@@ -120,6 +124,7 @@ async fn run_quietly(
 ) -> Result<Outcome, LinkError> {
     let takes_questions = questions::way(context) == Some(Way::Result);
     let mut is_retried = parked.is_some() || matches!(gateway.options.scope, Scope::Session(_));
+
     let mut call = match parked {
         Some((mut call, answers)) => {
             call.answer(answers).await;
@@ -127,6 +132,7 @@ async fn run_quietly(
         }
         None => start(gateway, tool, arguments, context, output).await?,
     };
+
     loop {
         match call.wait(takes_questions, &context.ct).await {
             None => return Ok(Outcome::Asks(call)),
@@ -162,18 +168,22 @@ async fn start(
         Some(Value::String(path)) => Some(PathBuf::from(path)),
         Some(_) => return Err(LinkError::RelativeWorkspace),
     };
+
     let runs_in = runs_commands(tool).then(|| habits::of_bash(&mut arguments)).flatten();
     let slot = Arc::clone(&gateway.slots).acquire_owned();
     // The semaphore is never closed.
     let slot = until_cancelled(context, async { Ok(slot.await) }).await?;
+
     let link = until_cancelled(context, gateway.link(context.client_info())).await?;
     let finding = gateway.session(&link, directory.as_deref(), context);
     let AgentSession { id: mut session, mut cwd, workspace } =
         until_cancelled(context, finding).await?;
+
     if let Some(path) = runs_in {
         let base = cwd.or(workspace).unwrap_or_default();
         cwd = Some(habits::absolute(base.as_ref(), &path).to_string_lossy().into_owned());
     }
+
     let way = questions::way(context);
     if way.is_some() && matches!(gateway.options.scope, Scope::Session(_)) {
         // Questions name their session by its id.
@@ -182,7 +192,10 @@ async fn start(
     if way == Some(Way::Request) {
         elicitations::pass_on(&link, &session, &context.peer).await;
     }
-    let asked = arguments.get("timeout_ms").and_then(Value::as_u64).unwrap_or(DEFAULT_DEADLINE_MS);
+
+    let deadline_ms =
+        arguments.get("timeout_ms").and_then(Value::as_u64).unwrap_or(DEFAULT_DEADLINE_MS);
+
     let running = link.start_call(output);
     let params = ToolParams {
         tool: tool.to_owned(),
@@ -197,6 +210,7 @@ async fn start(
         answers: (way == Some(Way::Result)).then_some(true),
         ..ToolParams::default()
     };
+
     let (id, cancel) = (running.id.clone(), CancellationToken::new());
     let (of_task, cancelled) = (Arc::clone(&link), cancel.clone());
     let reply = tokio::spawn(async move {
@@ -210,7 +224,7 @@ async fn start(
         output: Arc::clone(output),
         cancel,
         reply: AbortOnDropHandle::new(reply),
-        deadline: Duration::from_millis(asked).min(MAX_TOOL_DEADLINE),
+        deadline: Duration::from_millis(deadline_ms).min(MAX_TOOL_DEADLINE),
         asked: Vec::new(),
     })
 }
@@ -240,6 +254,7 @@ async fn request(
         reply = &mut calling => return reply,
         () = cancelled.cancelled() => {}
     }
+
     let params = CancelParams { call_id: running.id.clone() };
     let cancelling = link.client.call_within(params, REPLY_TIMEOUT);
     // A call that waits to be sent keeps its place before the cancellation.
@@ -253,8 +268,10 @@ async fn request(
 async fn report(context: &RequestContext<RoleServer>, output: &CallOutput) -> Infallible {
     let token = context.meta.get_progress_token();
     let Some(token) = token else { return std::future::pending().await };
+
     let began = Instant::now();
     loop {
+        // A timeout is the usual case: a report without new output.
         timeout(PROGRESS_INTERVAL, output.grown()).await.ok();
         let seconds = began.elapsed().as_secs_f64();
         let mut progress = ProgressNotificationParam::new(token.clone(), seconds);
@@ -262,6 +279,7 @@ async fn report(context: &RequestContext<RoleServer>, output: &CallOutput) -> In
             Some(line) => line,
             None => format!("running for {seconds:.0} s"),
         });
+
         if context.ct.is_cancelled() {
             // The agent expects nothing more of this call.
             return std::future::pending().await;

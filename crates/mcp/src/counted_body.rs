@@ -48,6 +48,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for CountedBody<B> {
         if self.refused.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Some(Err(BodyError::Refused)));
         }
+
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         if let Some(Ok(frame)) = &frame {
             let bytes = frame.data_ref().map_or(0, Bytes::len);

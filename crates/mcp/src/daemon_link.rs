@@ -43,7 +43,7 @@ const COPY_TIMEOUT: Duration = Duration::from_secs(160);
 /// Name of an agent that does not say its own.
 const UNNAMED: &str = "mcp";
 
-/// Most bytes of the last line of output that are kept.
+/// Maximum size of the last line of output that is kept, in bytes.
 const MAX_LINE_BYTES: usize = 1024;
 
 /// Workspaces in which one agent has a session.
@@ -129,15 +129,19 @@ impl DaemonLink {
         before: Option<&Self>,
     ) -> Result<Self, LinkError> {
         let events = client.events().await?;
+
         let (name, version) = agent.map(|agent| (agent.name, agent.version)).unwrap_or_default();
-        let told = |text: &str| Some(printable_name(text)).filter(|text| !text.is_empty());
-        let name = told(&name).unwrap_or_else(|| UNNAMED.to_owned());
-        let introduced = ClientName { name, version: told(&version) };
+        let printable = |text: &str| Some(printable_name(text)).filter(|text| !text.is_empty());
+        let name = printable(&name).unwrap_or_else(|| UNNAMED.to_owned());
+        let introduced = ClientName { name, version: printable(&version) };
         let hello = HelloParams { client: introduced, door: Some("mcp".to_owned()) };
         client.call_within(hello, REPLY_TIMEOUT).await?;
+
         let running = Arc::new(RunningCalls::default());
         let (questions, ended) = (Arc::<Questions>::default(), CancellationToken::new());
         let reading = read(events, Arc::clone(&running), Arc::clone(&questions));
+
+        // The end of the reader means that the connection has ended.
         let at_end = ended.clone().drop_guard();
         let reader = tokio::spawn(async move {
             let _at_end = at_end;
@@ -173,14 +177,16 @@ impl DaemonLink {
         self.client.is_closed()
     }
 
-    /// Returns the agent's session in the workspace of `dir`.
+    /// Returns the agent's session in the workspace of `dir`. Claims one with the first call.
     pub(crate) async fn claim(&self, dir: &Path) -> Result<AgentSession, LinkError> {
         if !dir.is_absolute() {
             return Err(LinkError::RelativeWorkspace);
         }
+
         if let Some(session) = lock(&self.sessions).get(dir) {
             return Ok(session.clone());
         }
+
         let params = ClaimParams {
             path: dir.to_string_lossy().into_owned(),
             safe_mode: None,
@@ -190,9 +196,11 @@ impl DaemonLink {
         };
         let timeout = if self.options.isolated { COPY_TIMEOUT } else { REPLY_TIMEOUT };
         let claimed = self.client.call_within(params, timeout).await?;
+
         let cwd = directory_in(&claimed.workspace.path, dir);
         let workspace = Some(claimed.workspace.path);
         let session = AgentSession { id: claimed.session.id.0, cwd, workspace };
+
         let mut sessions = lock(&self.sessions);
         if MAX_WORKSPACES <= sessions.len() {
             sessions.clear();
@@ -211,7 +219,9 @@ impl DaemonLink {
 
     fn all_sessions(&self) -> HashMap<PathBuf, String> {
         let mut all = self.preferred.clone();
-        all.extend(lock(&self.sessions).iter().map(|(dir, it)| (dir.clone(), it.id.clone())));
+        all.extend(
+            lock(&self.sessions).iter().map(|(dir, session)| (dir.clone(), session.id.clone())),
+        );
         all
     }
 
@@ -271,12 +281,15 @@ impl CallOutput {
         let mut line = lock(&self.last_line);
         for part in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
             let is_blank = part.trim_ascii().is_empty();
+
             // A line that has ended stays until the next one says something.
             if !is_blank && line.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
                 line.clear();
             }
+
             let is_ended = part.ends_with(b"\n") || part.ends_with(b"\r");
             if !is_blank || (is_ended && !line.is_empty()) {
+                // Only the start of a long line is kept.
                 let room = MAX_LINE_BYTES.saturating_sub(line.len());
                 line.extend(part.iter().take(room));
                 if is_ended {
@@ -323,6 +336,7 @@ async fn read(mut events: Events, running: Arc<RunningCalls>, questions: Arc<Que
             }
             _ => continue,
         }
+
         let Ok(Printed { tool_call_id, bytes }) = serde_json::from_str(text) else { continue };
         let output = lock(&running.0).get(tool_call_id).cloned();
         if let (Some(output), Ok(bytes)) = (output, STANDARD.decode(bytes)) {

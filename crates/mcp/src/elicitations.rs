@@ -18,10 +18,12 @@ pub(crate) async fn pass_on(link: &Arc<DaemonLink>, session: &str, peer: &Peer<R
     if !link.askers.set(session, peer) {
         return;
     }
+
     let watch = ApprovalsParams { session_id: Some(session.to_owned()), watch: Some(true) };
     if link.client.call_within(watch, REPLY_TIMEOUT).await.is_err() {
         return link.askers.remove(session);
     }
+
     if link.is_first_asker() {
         let follow = FollowParams { session_id: session.into(), ..FollowParams::default() };
         link.client.call_within(follow, REPLY_TIMEOUT).await.ok();
@@ -34,11 +36,11 @@ pub(crate) async fn pass_on(link: &Arc<DaemonLink>, session: &str, peer: &Peer<R
 /// Passes on all questions. Several may be open, and each has a timeout.
 async fn ask_all(link: Weak<DaemonLink>, questions: Arc<Questions>) {
     loop {
-        let is_wanted =
+        let is_asked_here =
             |session: &str| link.upgrade().is_some_and(|link| link.askers.of(session).is_some());
-        let taken = questions.take(|question| is_wanted(&question.session)).await;
-        for asked in taken {
-            tokio::spawn(ask(Weak::clone(&link), asked));
+        let taken = questions.take(|question| is_asked_here(&question.session)).await;
+        for taken_question in taken {
+            tokio::spawn(ask(Weak::clone(&link), taken_question));
         }
     }
 }
@@ -48,6 +50,7 @@ async fn ask(link: Weak<DaemonLink>, Asked { question, closed }: Asked) {
     let Some(form) = questions::form(&question) else { return };
     let session = question.session.as_str();
     let Some(peer) = link.upgrade().and_then(|link| link.askers.of(session)) else { return };
+
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
     let options = PeerRequestOptions::no_options();
     let reply = match peer.send_cancellable_request(request, options).await {
@@ -61,6 +64,7 @@ async fn ask(link: Weak<DaemonLink>, Asked { question, closed }: Asked) {
         },
         Err(error) => Err(error),
     };
+
     let Some(link) = link.upgrade() else { return };
     let result = match reply {
         Ok(ClientResult::ElicitResult(result)) => result,
@@ -69,6 +73,7 @@ async fn ask(link: Weak<DaemonLink>, Asked { question, closed }: Asked) {
         // The agent cannot ask. Other clients still may.
         Err(error) => return stop(&link, session, &error).await,
     };
+
     let answer = questions::answer(&question, &result);
     // A refusal means that another client was first or the question has timed out.
     link.client.call_within(answer, REPLY_TIMEOUT).await.ok();

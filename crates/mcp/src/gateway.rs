@@ -134,15 +134,18 @@ impl Gateway {
         if let Some(link) = current.as_ref().filter(|link| !link.is_closed()) {
             return Ok(Arc::clone(link));
         }
+
         let client = (self.connector)().await?;
         let ServeOptions { keep_jobs, isolated, .. } = self.options;
         let options = ClaimOptions { keep_jobs, isolated };
+
         let link = Arc::new(DaemonLink::open(client, agent, options, current.as_deref()).await?);
         *current = Some(Arc::clone(&link));
         Ok(link)
     }
 
-    /// Returns the session of a call. `wanted` is the directory that the call names.
+    /// Returns the session of a call. `wanted` is the directory that the call names, if it names
+    /// one.
     pub(crate) async fn session(
         &self,
         link: &DaemonLink,
@@ -157,10 +160,13 @@ impl Gateway {
             (Scope::Any(_), Some(dir)) => return link.claim(dir).await,
             (Scope::Current(dir) | Scope::Any(dir), _) => dir,
         };
+
+        // The directory of this process may be none of a project, so the agent's own root is tried.
         let error = match link.claim(current).await {
             Err(error @ LinkError::Refused { .. }) => error,
             other => return other,
         };
+
         match first_root(context).await {
             Some(root) => link.claim(&root).await,
             None => Err(LinkError::NoDirectory {

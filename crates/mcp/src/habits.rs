@@ -20,11 +20,13 @@ const SHORTEST_MS: f64 = 1000.0;
 pub(crate) fn of_bash(arguments: &mut Map<String, Value>) -> Option<PathBuf> {
     // A text for the user, who sees the command.
     arguments.remove("description");
+
     let timeout = arguments.remove("timeout").and_then(|value| number(&value));
     let background = BACKGROUND.map(|name| arguments.remove(name)).into_iter().flatten().next();
     if let Some(background) = background.filter(Value::is_boolean) {
         arguments.entry("background").or_insert(background);
     }
+
     if let Some(timeout) = timeout.filter(|timeout| 0.0 < *timeout) {
         // Claude Code sends milliseconds, some others seconds.
         let ms = if timeout < SHORTEST_MS { timeout * 1000.0 } else { timeout };
@@ -33,8 +35,10 @@ pub(crate) fn of_bash(arguments: &mut Map<String, Value>) -> Option<PathBuf> {
         let ms = ms.min(longest).ceil() as u64;
         arguments.entry("timeout_ms").or_insert(ms.into());
     }
+
     let directories = DIRECTORIES.map(|name| arguments.remove(name));
-    let given = directories.into_iter().flatten().find_map(|it| Some(it.as_str()?.to_owned()));
+    let given =
+        directories.into_iter().flatten().find_map(|value| Some(value.as_str()?.to_owned()));
     given.filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 

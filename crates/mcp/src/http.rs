@@ -87,12 +87,15 @@ pub async fn serve<S, F>(
         .enforce_origin_validation();
     config.max_request_body_bytes = MAX_LINE_BYTES;
     config.cancellation_token = ended.child_token();
+
     let sessions = Arc::new(LocalSessionManager::default());
     let make = move || Ok::<_, io::Error>(handler());
     let service = StreamableHttpService::new(make, Arc::clone(&sessions), config);
+
     let unfinished = Budget::new(MAX_UNFINISHED_BYTES);
     let batches = HttpBatches::new();
     let endpoint = Arc::new(Endpoint { service, sessions, batches, token, unfinished });
+
     let slots = Arc::new(Semaphore::new(MAX_REMOTE_CONNECTIONS_PER_PEER));
     let mut strangers = VecDeque::new();
     let connections = TaskTracker::new();
@@ -101,10 +104,12 @@ pub async fn serve<S, F>(
             accepted = tcp.accept() => accepted,
             () = ended.cancelled() => break,
         };
+        // Usually the process has too many open files, which may pass.
         let Ok((stream, _peer)) = accepted else {
             sleep(ACCEPT_PAUSE).await;
             continue;
         };
+
         let Some(slot) = slot(&slots, &mut strangers).await else { continue };
         let stranger = Stranger { is_known: CancellationToken::new(), ended: ended.child_token() };
         let (endpoint, this) = (Arc::clone(&endpoint), stranger.clone());
@@ -116,7 +121,8 @@ pub async fn serve<S, F>(
             drop(slot);
             this.ended.cancel();
         });
-        strangers.retain(|one| !one.is_known.is_cancelled() && !one.ended.is_cancelled());
+
+        strangers.retain(|known| !known.is_known.is_cancelled() && !known.ended.is_cancelled());
         strangers.push_back(stranger);
     }
     connections.close();
@@ -145,7 +151,9 @@ async fn slot(
         if oldest.is_known.is_cancelled() || oldest.ended.is_cancelled() {
             continue;
         }
+
         oldest.ended.cancel();
+        // The ended connection returns its slot soon.
         return timeout(SLOT_TIMEOUT, Arc::clone(slots).acquire_owned()).await.ok()?.ok();
     }
     None
@@ -162,6 +170,7 @@ async fn connection<S: ServerHandler>(
         let (endpoint, is_known) = (Arc::clone(&endpoint), is_known.clone());
         async move { Ok::<_, Infallible>(endpoint.answer(request, &is_known).await) }
     });
+
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(REMOTE_HEAD_TIMEOUT)
@@ -180,21 +189,26 @@ impl<S: ServerHandler> Endpoint<S> {
         if request.uri().path() != PATH {
             return plain(StatusCode::NOT_FOUND, "the endpoint is /mcp");
         }
+
         if !self.is_authorized(request.headers()) {
             let text = "this server needs its token: send the header `Authorization: Bearer TOKEN`";
             let mut refusal = plain(StatusCode::UNAUTHORIZED, text);
             refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return refusal;
         }
+        // From here on the connection is no stranger's.
         is_known.cancel();
+
         let headers = request.headers();
         let version = headers.get(VERSION).map(HeaderValue::as_bytes);
         let has_no_sessions = version == Some(ProtocolVersion::V_2026_07_28.as_str().as_bytes());
         let may_begin =
             request.method() == Method::POST && !headers.contains_key(SESSION) && !has_no_sessions;
+        // Each session keeps memory until the agent ends it.
         if may_begin && MAX_SESSIONS <= self.sessions.sessions.read().await.len() {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions; end one first");
         }
+
         let request = request.map(|body| CountedBody::new(body, &self.unfinished));
         match request.method() {
             &Method::POST => self.answer_post(request).await,
@@ -215,14 +229,17 @@ impl<S: ServerHandler> Endpoint<S> {
                 return plain(StatusCode::INTERNAL_SERVER_ERROR, text);
             }
         };
+
         let session = parts.headers.get(SESSION).and_then(|value| value.to_str().ok());
         let session = session.map(str::to_owned);
         if let Some(batch) = batches::messages(&body) {
             let serve = |message| self.service.handle(message);
             return self.batches.answer(parts, batch, session.as_deref(), serve).await;
         }
+
         let request = Request::from_parts(parts, Full::new(body.clone()));
         let response = self.service.handle(request).await;
+
         let begun = response.headers().get(SESSION).and_then(|value| value.to_str().ok());
         if let (None, Some(begun)) = (session, begun) {
             self.batches.began(begun, &body, &self.sessions).await;

@@ -28,7 +28,7 @@ use tokio::sync::Semaphore;
 /// Requests of batches without an answer, of all agents. Batches beyond are refused.
 const MAX_REQUESTS: usize = 256;
 
-/// Longest text of a refused message that becomes an error, in bytes.
+/// Maximum size of the text of a refused message that becomes an error, in bytes.
 const MAX_REASON_BYTES: usize = 1024;
 
 type Body = BoxBody<Bytes, Infallible>;
@@ -65,7 +65,9 @@ impl HttpBatches {
             protocol_version: ProtocolVersion,
         }
         let begin = serde_json::from_slice::<Begin>(body);
-        if begin.is_ok_and(|it| it.params.protocol_version == ProtocolVersion::V_2025_03_26) {
+        if begin.is_ok_and(|begin_message| {
+            begin_message.params.protocol_version == ProtocolVersion::V_2025_03_26
+        }) {
             let running = all.sessions.read().await;
             let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
             sessions.retain(|session| running.contains_key(session.as_str()));
@@ -93,17 +95,21 @@ impl HttpBatches {
             Ok(batch) => batch,
             Err(refusal) => return json(StatusCode::BAD_REQUEST, &refusal),
         };
+
         let Messages { served, mut refusals, n_requests } = Messages::of(batch);
         let Ok(slots) = Arc::clone(&self.slots).try_acquire_many_owned(n_requests) else {
             let error = ErrorData::invalid_request("too many requests are in flight", None);
             let refusal = ServerJsonRpcMessage::error(error, None);
             return json(StatusCode::SERVICE_UNAVAILABLE, &refusal);
         };
+
         let mut streams = Vec::new();
         let mut is_begun = false;
+
         for (id, message) in served {
             let body = Full::new(Bytes::from(String::from(Box::<str>::from(message))));
             let mut request = Request::from_parts(parts.clone(), body);
+            // The length is that of the whole batch.
             request.headers_mut().remove(CONTENT_LENGTH);
             let response = serve(request).await;
             match (response.status(), id) {
@@ -117,6 +123,7 @@ impl HttpBatches {
             }
             is_begun = true;
         }
+
         if streams.is_empty() {
             return if refusals.is_empty() {
                 empty(StatusCode::ACCEPTED)
@@ -124,12 +131,14 @@ impl HttpBatches {
                 json(StatusCode::OK, &refusals)
             };
         }
+
         let refusals = iter(refusals.into_iter().filter_map(event));
         let answers = select_all(streams).map(move |frame| {
             let _until_the_end = &slots;
             frame
         });
         let events = refusals.map(|event| Ok::<_, Infallible>(Frame::data(event))).chain(answers);
+
         let mut response = Response::new(BodyExt::boxed(StreamBody::new(events)));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -139,7 +148,7 @@ impl HttpBatches {
 }
 
 impl Messages {
-    /// Reads the messages of a batch.
+    /// Reads the messages of a batch. Those that cannot be served become refusals.
     fn of(batch: Vec<Box<RawValue>>) -> Self {
         let (mut messages, mut ids) = (Self::default(), HashSet::new());
         for message in batch {
@@ -185,7 +194,7 @@ async fn refused(id: RequestId, response: Response<Body>) -> ServerJsonRpcMessag
     ServerJsonRpcMessage::error(ErrorData::invalid_request(reason, None), Some(id))
 }
 
-/// Returns the event of a message.
+/// Returns the server-sent event of a message. `None` if it cannot be encoded.
 fn event(message: ServerJsonRpcMessage) -> Option<Bytes> {
     let message = serde_json::to_string(&message).ok()?;
     Some(format!("data: {message}\n\n").into())

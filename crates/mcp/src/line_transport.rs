@@ -110,7 +110,7 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
         })
     }
 
-    /// Reads the messages of a batch.
+    /// Reads the messages of a batch, and opens it for their answers.
     fn take_batch(&mut self, batch: serde_json::Result<Vec<Box<RawValue>>>) -> Result<(), Refusal> {
         let messages = batches::admit(batch, self.has_batches.load(Ordering::Relaxed))?;
         let (mut open, mut refusals) = (HashSet::new(), Vec::new());
@@ -132,6 +132,7 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
                 Err(refusal) => refusals.push(*refusal),
             }
         }
+
         let answers = lock(&self.batches).begin(open, &refusals);
         self.answers.extend(answers.map(Bytes::from));
         Ok(())
@@ -175,7 +176,9 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
         }
+
         let is_request = matches!(message, JsonRpcMessage::Request(_));
+        // Before the first request, no other message has a meaning.
         Ok((self.has_begun || is_request).then_some(message))
     }
 }
@@ -189,18 +192,21 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
         let (output, in_flight) = (self.output.clone(), Arc::clone(&self.in_flight));
         let batches = Arc::clone(&self.batches);
+
         if let JsonRpcMessage::Response(response) = &message
             && let ServerResult::InitializeResult(result) = &response.result
         {
             let has_batches = result.protocol_version == ProtocolVersion::V_2025_03_26;
             self.has_batches.store(has_batches, Ordering::Relaxed);
         }
+
         async move {
             let id = match &message {
                 JsonRpcMessage::Response(response) => Some(&response.id),
                 JsonRpcMessage::Error(error) => error.id.as_ref(),
                 _ => None,
             };
+
             let of_batch = id.map(|id| lock(&batches).answer(id, &message));
             let line = match of_batch {
                 Some(Ok(answers)) => answers.map(Bytes::from),
@@ -208,6 +214,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
                     Some(encoded(&message).ok_or(io::ErrorKind::InvalidData)?)
                 }
             };
+
             let sent = match (output, line) {
                 (_, None) => Ok(()),
                 (Some(output), Some(line)) => {
@@ -215,6 +222,8 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
                 }
                 (None, Some(_)) => Err(io::ErrorKind::NotConnected.into()),
             };
+
+            // After the answer is sent: until then the id is in use.
             if let Some(id) = id {
                 lock(&in_flight).remove(id);
             }
@@ -232,13 +241,16 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
                     room.send(line);
                 }
             }
+
             if let Some(message) = self.waiting.pop_front() {
                 return Some(message);
             }
+
             let line = tokio::select! {
                 () = output.closed() => Ok(None),
                 line = self.lines.next() => line,
             };
+
             match line {
                 Ok(Some(Line::Text(line))) => {
                     if let Some(message) = self.take(&line) {

@@ -33,10 +33,10 @@ pub(crate) struct StartedCall {
     pub(crate) session: String,
     pub(crate) link: Arc<DaemonLink>,
     pub(crate) output: Arc<CallOutput>,
-    /// Cancels the call.
+    /// Cancels the call in the daemon.
     pub(crate) cancel: CancellationToken,
     pub(crate) reply: AbortOnDropHandle<Result<Reply, ClientError>>,
-    /// Longest time that the call runs without its questions.
+    /// Maximum time that the call runs, without its questions.
     pub(crate) deadline: Duration,
     /// The questions that the agent has.
     pub(crate) asked: Vec<Asked>,
@@ -55,12 +55,17 @@ impl StartedCall {
                 let is_own = |id_of: &str| id_of == id || !link.is_running(id_of);
                 let of = |call: Option<&str>| call.is_none_or(is_own);
                 link.questions
-                    .take(|it| it.session == session && it.permission.is_some() && of(it.call()))
+                    .take(|question| {
+                        question.session == session
+                            && question.permission.is_some()
+                            && of(question.call())
+                    })
                     .await
             } else {
                 std::future::pending().await
             }
         };
+
         tokio::select! {
             biased;
             reply = &mut self.reply => return Some(ended(reply)),
@@ -70,7 +75,9 @@ impl StartedCall {
             }
             () = agent.cancelled() => {}
         }
+
         self.cancel.cancel();
+        // The result of a canceled call is awaited, so that it is not lost.
         Some(ended((&mut self.reply).await))
     }
 
@@ -81,8 +88,10 @@ impl StartedCall {
                 self.link.questions.put_back(&question);
                 continue;
             };
+
             let declined = || ElicitResult::new(ElicitationAction::Decline);
             let result = serde_json::from_value(given).unwrap_or_else(|_| declined());
+
             let answer = questions::answer(&question, &result);
             // A refusal means that another client was first or the question has timed out.
             let client = &self.link.client;
@@ -90,7 +99,7 @@ impl StartedCall {
         }
     }
 
-    /// The questions as forms by id.
+    /// Returns the questions as forms, by their keys.
     fn forms(&self) -> impl Iterator<Item = (String, InputRequest)> {
         self.asked.iter().filter_map(|Asked { question, .. }| {
             let request = ElicitRequest::new(questions::form(question)?);
@@ -98,7 +107,8 @@ impl StartedCall {
         })
     }
 
-    /// Time for which the result is kept.
+    /// Returns the time for which the result is kept: the call's deadline, and the longest timeout
+    /// of its questions.
     fn lifetime(&self) -> Duration {
         let timeouts = self.asked.iter().filter_map(|asked| asked.question.timeout);
         self.deadline + Duration::from_millis(timeouts.max().unwrap_or_default())
@@ -135,6 +145,7 @@ impl ParkedCalls {
         let mut random = [0; STATE_BYTES];
         getrandom::fill(&mut random).map_err(|_| LinkError::NoRandom)?;
         let state = URL_SAFE_NO_PAD.encode(random);
+
         let forms = call.forms().collect();
         let (parked, key, lifetime) = (Arc::downgrade(&self.0), state.clone(), call.lifetime());
         let expiry = tokio::spawn(async move {
@@ -145,14 +156,17 @@ impl ParkedCalls {
                 let _expired = all.remove(|parked| parked.state == key);
             }
         });
+
         let expiry = AbortOnDropHandle::new(expiry);
         let tool = tool.to_owned();
+
         let mut all = self.lock();
         if MAX_PARKED <= all.len() {
             // Fewer calls can run, so one has ended.
             let at = all.iter().position(|parked| parked.call.reply.is_finished());
             all.remove(at.unwrap_or_default());
         }
+
         all.push(Parked { state: state.clone(), tool, arguments, call, _expiry: expiry });
         Ok(InputRequiredResult::new(Some(forms), Some(state)))
     }

@@ -29,9 +29,9 @@ pub(crate) const CLOSED: &str = ApprovalClosed::NAME;
 /// Form in which an agent gets questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// As requests of the server.
+    /// As requests of the server, before revision 2026-07-28.
     Request,
-    /// As results of calls.
+    /// As results of calls, from revision 2026-07-28 on.
     Result,
 }
 
@@ -73,6 +73,7 @@ pub(crate) fn form(question: &Question) -> Option<ElicitRequestParams> {
         }
         _ => return None,
     };
+
     let properties = Map::from_iter([(name.to_owned(), property)]);
     let schema = json!({"type": "object", "properties": properties, "required": [name]});
     let (message, requested_schema) = (question.text(), serde_json::from_value(schema).ok()?);
@@ -132,12 +133,13 @@ pub(crate) struct Asked {
 }
 
 impl Questions {
-    /// Adds a question.
+    /// Adds a question, and wakes the callers of `take`.
     pub(crate) fn opened(&self, question: Question) {
         let mut open = lock(&self.open);
         if MAX_OPEN <= open.len() {
             open.remove(0).asked.closed.cancel();
         }
+
         let until = question.timeout.map(|ms| Instant::now() + Duration::from_millis(ms));
         let asked = Asked { question: Arc::new(question), closed: CancellationToken::new() };
         open.push(Open { asked, is_taken: false, until });
@@ -145,7 +147,7 @@ impl Questions {
         self.changed.notify_waiters();
     }
 
-    /// Removes a closed question.
+    /// Removes a question that was answered elsewhere or timed out, and ends its dialog.
     pub(crate) fn closed(&self, id: &Value) {
         let mut open = lock(&self.open);
         if let Some(at) = open.iter().position(|open| open.asked.question.id == *id) {
@@ -153,7 +155,7 @@ impl Questions {
         }
     }
 
-    /// Removes all questions.
+    /// Removes all questions when the connection has closed.
     pub(crate) fn close_all(&self) {
         lock(&self.open).drain(..).for_each(|open| open.asked.closed.cancel());
     }
@@ -176,15 +178,16 @@ impl Questions {
         // After its call, this client does not get the end of a question.
         let now = Instant::now();
         open.retain(|open| open.is_taken || open.until.is_none_or(|until| now < until));
-        let wanted = |open: &&mut Open| !open.is_taken && is_wanted(&open.asked.question);
+
+        let is_free = |open: &&mut Open| !open.is_taken && is_wanted(&open.asked.question);
         let take = |open: &mut Open| {
             open.is_taken = true;
             open.asked.clone()
         };
-        open.iter_mut().filter(wanted).map(take).collect()
+        open.iter_mut().filter(is_free).map(take).collect()
     }
 
-    /// Lets a question be taken again.
+    /// Lets a question be taken again, because the agent has not answered it.
     pub(crate) fn put_back(&self, question: &Question) {
         let mut open = lock(&self.open);
         let same = open.iter_mut().find(|open| open.asked.question.id == question.id);
@@ -219,6 +222,7 @@ impl Askers {
             }
             None => {}
         }
+
         if MAX_WATCHED_SESSIONS <= all.len() {
             // Sessions in use come again.
             all.clear();

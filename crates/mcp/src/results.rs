@@ -19,15 +19,18 @@ pub(crate) type Reply = ToolResult;
 pub(crate) fn complete(tool: &str, reply: Reply, structured: bool) -> CallToolResult {
     let ToolResult { mut text, info, data, .. } = reply;
     text = with_signal(&text, info.signal).into_owned();
+
     // A hint of `edit_file` tells a model how to go on.
     if let Some(hint) = info.hint.as_ref().filter(|_| tool == EDIT_FILE.name || info.hint_adds) {
         text.push_str(&format!("\n{hint}"));
     }
+
     let mut facts = facts(&info);
     // The data of other tools repeats the text.
     if let Some(data) = data.filter(|_| tools::find(tool).is_some_and(|tool| tool.returns_data)) {
         facts.insert("data".to_owned(), data);
     }
+
     facts.insert("text".to_owned(), text.clone().into());
     let mut content = vec![ContentBlock::text(text)];
     content.extend(info.full_output_path.as_deref().and_then(whole_output));

@@ -81,6 +81,7 @@ impl ServerHandler for AgentServer {
             any_workspace: matches!(options.scope, Scope::Any(_)),
             structured: tool_list::has_structured_content(context.client_info().as_ref()),
         };
+
         Ok(ListToolsResult::with_all_items(tool_list::tools(&options.selection, facts)))
     }
 
@@ -117,14 +118,17 @@ impl ServerHandler for AgentServer {
                 Some(data),
             ));
         };
+
         let failed = |error: LinkError| ErrorData::internal_error(error.to_string(), None);
         let read =
             |arguments| gateway.ask(READ_FILE.name, arguments, &session, context.client_info());
+
         let mut reply = read(json!({"path": path})).await.map_err(failed)?;
         if reply.info.is_error {
             // It is too long. The answer says how to go on.
             reply = read(json!({"path": path, "offset": 1})).await.map_err(failed)?;
         }
+
         if reply.info.is_error {
             Err(ErrorData::resource_not_found(reply.text, None))
         } else {
@@ -158,6 +162,7 @@ impl ServerHandler for AgentServer {
         // The newest revision has no `initialize`.
         let version = context.protocol_version();
         let is_new = version.is_some_and(|version| ProtocolVersion::V_2026_07_28 <= version);
+
         let is_known = METHODS.contains(&method.as_str()) && !(is_new && method == "initialize");
         Err(if is_known {
             ErrorData::invalid_params(format!("malformed parameters of {method}"), None)

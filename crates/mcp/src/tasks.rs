@@ -19,7 +19,7 @@ use tokio::time::sleep;
 /// for further jobs.
 const MAX_TASKS: usize = 256;
 
-/// Longest wait of one `job_output`.
+/// Maximum wait of one `job_output`, in milliseconds. Then the task is checked for cancellation.
 const WAIT_MS: u64 = 30_000;
 
 /// Pause between two calls of `job_output`.
@@ -37,13 +37,17 @@ pub(crate) fn start(
     if !context.client_capabilities()?.supports_tasks() {
         return None;
     }
+
+    // A task that is refused here is no failure: the agent reads the job with tools.
     if MAX_TASKS <= gateway.tasks_started.fetch_add(1, Ordering::Relaxed) {
         return None;
     }
+
     let millis = u64::try_from(MAX_JOB_TIME.as_millis()).ok();
     let options = TaskOptions::new().with_ttl_ms(millis).with_status_message(reply.text.clone());
     let (owner, agent) = (Arc::clone(gateway), context.client_info());
     let session = reply.info.session_id.clone();
+
     let task = gateway.tasks.spawn(options, move |task| {
         Box::pin(async move { follow(&owner, &job, &session, agent, &task).await })
     });
@@ -65,11 +69,13 @@ async fn follow(
         let look = ask(JOB_OUTPUT, json!({"job": job, "cursor": cursor, "wait_ms": WAIT_MS}));
         let reply = tokio::select! {
             () = task.cancelled() => {
+                // The agent expects no result of a canceled task, so an error is ignored.
                 ask(JOB_KILL, json!({"job": job})).await.ok();
                 return Err(TaskExit::Cancelled);
             }
             reply = look => reply,
         };
+
         let (is_running, reached) = match &reply {
             Ok(reply) if !reply.info.is_error => of(reply.data.as_ref()),
             // The job is gone, or the daemon.
@@ -83,6 +89,8 @@ async fn follow(
         // A job may print without a pause.
         sleep(PAUSE).await;
     }
+
+    // From the start: the waits have returned only the parts.
     match ask(JOB_OUTPUT, json!({"job": job})).await {
         Ok(reply) => Ok(results::complete(JOB_OUTPUT.name, reply, structured)),
         Err(error) => Ok(results::failure(&format!("Error: {error}"), structured)),

@@ -65,6 +65,7 @@ impl Selection {
             };
             chosen.extend(tools::all().filter(|tool| is_chosen(tool)).map(|tool| tool.name));
         }
+
         // In safe mode `bash` runs commands that the kernel keeps from writing.
         let is_offered =
             |tool: &&KnownTool| chosen.contains(&tool.name) && (!safe || tool.has_safe_calls());
@@ -104,12 +105,14 @@ fn described(tool: &KnownTool, facts: ListFacts) -> Tool {
     let mut schema = object(quackd_schema::tool_input(tool, true));
     // The revision fixes the dialect.
     schema.remove("$schema");
+
     if facts.any_workspace
         && let Some(Value::Object(properties)) = schema.get_mut("properties")
     {
         let about = "Directory to work in, as an absolute path. Default: the one in which this server was started.";
         properties.insert(WORKSPACE.to_owned(), json!({"type": "string", "description": about}));
     }
+
     let described = Tool::new(tool.name, tool.about, schema)
         .with_annotations(annotations(tool, facts))
         .with_meta(loaded());
@@ -125,6 +128,7 @@ fn annotations(tool: &KnownTool, facts: ListFacts) -> ToolAnnotations {
     // A killed job does not come back, although no file changes.
     let is_kill = tool.reads_only && tool.is_destructive;
     let reads_only = (tool.reads_only || facts.safe) && !is_kill;
+
     let is_open = match tool.action {
         Action::Fetch => true,
         Action::Execute => facts.network,
@@ -142,6 +146,7 @@ fn annotations(tool: &KnownTool, facts: ListFacts) -> ToolAnnotations {
 static OUTPUT: LazyLock<Arc<JsonObject>> = LazyLock::new(|| {
     let whole = schema_for!(ToolResult).to_value();
     let known = whole.get("properties").cloned().map(object).unwrap_or_default();
+
     // A reader of results needs no defaults.
     let is_useful = |key: &str| !matches!(key, "default" | "format");
     let pick = |name: &&str| {
@@ -149,6 +154,7 @@ static OUTPUT: LazyLock<Arc<JsonObject>> = LazyLock::new(|| {
         property.retain(|key, _| is_useful(key));
         Some(((*name).to_owned(), Value::Object(property)))
     };
+
     let properties: Map<String, Value> = FIELDS.iter().filter_map(pick).collect();
     Arc::new(object(json!({"type": "object", "properties": properties, "required": ["text"]})))
 });

@@ -20,7 +20,7 @@ pub enum Ask {
     },
     /// A new WebSocket client, as a stream of lines.
     WebSocket {
-        /// Lines from and to the client.
+        /// Lines from and to the client, as on the socket.
         lines: DuplexStream,
         /// URL that the client dialed.
         url: String,

@@ -21,11 +21,12 @@ pub(crate) fn is_asset(path: &str) -> bool {
     path == "/" || path.starts_with("/assets/") || (path.contains('.') && !path.starts_with("/ws"))
 }
 
-/// Answers a `GET` of a file.
+/// Answers a `GET` of a file. The urls become a part of the page.
 pub(crate) fn answer(path: &str, urls: &Urls) -> HttpReply {
     let Some(path) = decoded(path) else {
         return reply::error(StatusCode::BAD_REQUEST, "Malformed request path");
     };
+
     let (kind, text) = match path.as_str() {
         "/" | "/index.html" => {
             let page = PAGE.replacen("</body>", &format!("{}</body>", config_script(urls)), 1);
@@ -64,6 +65,7 @@ fn config_script(urls: &Urls) -> String {
     struct Sideband<'a> {
         url: &'a str,
     }
+
     let config =
         Config { daemon: Daemon { http_url: &urls.http }, sideband: Sideband { url: &urls.ws } };
     let json = serde_json::to_string(&config).unwrap_or_else(|_| "{}".to_owned());

@@ -35,7 +35,7 @@ const ALL_REFILL: Duration = Duration::from_secs(1);
 /// Maximum number of addresses remembered as having sent the right token.
 const MAX_KNOWN: usize = 64;
 
-/// One address.
+/// Attempts of one address.
 #[derive(Debug, Clone, Copy)]
 struct Peer {
     /// Wrong tokens until the next block.

@@ -88,7 +88,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
     }
 }
 
-/// Serves one client until it disconnects.
+/// Serves one client until it disconnects, the token changes or remote control is closed.
 pub(crate) async fn serve(
     upgrade: OnUpgrade,
     url: String,
@@ -98,16 +98,19 @@ pub(crate) async fn serve(
     cancel: CloseTokens,
 ) {
     let Ok(Ok(upgraded)) = timeout(UPGRADE_TIMEOUT, upgrade).await else { return };
+
     let config = WebSocketConfig::default()
         .max_message_size(Some(MAX_LINE_BYTES))
         .max_frame_size(Some(MAX_LINE_BYTES));
     let share = Arc::new(budget.join(cancel.refused.clone()));
     let io = Counted { io: TokioIo::new(upgraded), share: Arc::clone(&share) };
     let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+
     let (ours, lines) = tokio::io::duplex(PIPE_BYTES);
     if asks.send(Ask::WebSocket { lines, url }).await.is_err() {
         return;
     }
+
     connected.fetch_add(1, Ordering::Relaxed);
     between(socket, ours, &share, cancel).await;
     connected.fetch_sub(1, Ordering::Relaxed);
@@ -128,19 +131,21 @@ async fn between<S, P>(
 {
     let (sink, stream) = socket.split();
     let (from_daemon, to_daemon) = tokio::io::split(pipe);
+
     // One `pong` per `ping`, like upstream. The channel slows down a client that sends many pings without
     // reading.
     let (pong, pongs) = mpsc::channel(8);
     let (end, ended) = oneshot::channel();
     let incoming = incoming(stream, to_daemon, pong, share);
     let outgoing = outgoing(sink, from_daemon, pongs, ended, cancel);
+
     tokio::pin!(incoming, outgoing);
-    let why = tokio::select! {
-        why = &mut incoming => why,
+    let reason = tokio::select! {
+        reason = &mut incoming => reason,
         () = &mut outgoing => return,
     };
     // The receiver is gone if the other future has finished too.
-    end.send(why).ok();
+    end.send(reason).ok();
     outgoing.await;
 }
 
@@ -166,13 +171,16 @@ async fn incoming(
             Ok(Some(Err(_))) => return DONE,
             Ok(Some(Ok(message))) => message,
         };
+
         match &message {
             // It may come between the frames of a message.
             Message::Ping(payload) | Message::Pong(payload) => {
                 share.subtract(payload.len() + CONTROL_HEAD, Instant::now());
             }
+            // The message is complete, so it needs no more of the budget.
             _ => share.clear(Instant::now()),
         }
+
         let text: Bytes = match message {
             Message::Text(text) => text.into(),
             Message::Binary(bytes) => bytes,
@@ -180,6 +188,7 @@ async fn incoming(
             // tungstenite answers pings. Both only show that the client is alive.
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => continue,
         };
+
         let text = text.trim_ascii();
         if text.is_empty() {
             continue;
@@ -190,6 +199,7 @@ async fn incoming(
             }
             continue;
         }
+
         let line = one_line(text);
         if to_daemon.write_all(&line).await.is_err() {
             return CloseReason(CloseCode::Away, "disconnected by the daemon");
@@ -218,7 +228,9 @@ async fn outgoing(
     let mut line = Vec::new();
     let mut pings = interval(REMOTE_PING_INTERVAL);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first tick would come at once.
     pings.reset();
+
     let why = loop {
         let message = tokio::select! {
             // If another branch is first, the partial line stays in `line`.
@@ -235,11 +247,13 @@ async fn outgoing(
             }
             why = &mut ended => break why.unwrap_or(CloseReason(CloseCode::Normal, "")),
         };
+
         match timeout(CLIENT_WRITE_TIMEOUT, sink.send(message)).await {
             Ok(Ok(())) => {}
             _ => return,
         }
     };
+
     let frame = CloseFrame { code: why.0, reason: Utf8Bytes::from_static(why.1) };
     let closing = async {
         // Ignore errors: the client may be gone.

@@ -22,7 +22,7 @@ const HEAD_TIMEOUT: Duration =
 /// Time for running requests to finish when the listener is closed or moved.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Serves one connection until it closes.
+/// Serves one connection until it closes. A failed handshake is only logged.
 pub(crate) async fn serve(
     stream: TcpStream,
     peer: IpAddr,
@@ -33,6 +33,7 @@ pub(crate) async fn serve(
     stream.set_nodelay(true).ok();
     let stream = WriteTimeoutStream::new(stream);
     let context = RouteContext { state, peer, epoch: listener.epoch.clone() };
+
     match &listener.tls {
         None => http(stream, context).await,
         Some(acceptor) => {
@@ -60,12 +61,14 @@ where
         let context = Rc::clone(&context);
         async move { Ok::<_, Infallible>(routes::answer(request, &context).await) }
     });
+
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_REMOTE_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
+
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,
@@ -74,6 +77,7 @@ where
             timeout(GRACE, &mut connection).await.unwrap_or(Ok(()))
         }
     };
+
     if let Err(error) = ended {
         // Errors of the peer, such as a malformed or incomplete request. It got a reply if possible.
         tracing::debug!(%error, "remote: connection ended");

@@ -164,6 +164,8 @@ impl TokenVerifier {
             waiting: Cell::new(0),
             revoked: CancellationToken::new(),
         };
+
+        // Unknown until the token is seen in plain text.
         verifier.is_short.store(false, Ordering::Relaxed);
         if let Some(plain) = plain {
             verifier.remember(plain.expose_secret());
@@ -180,6 +182,7 @@ impl TokenVerifier {
         if let Some(wait) = self.blocked(peer) {
             return TokenCheck::TooMany(wait);
         }
+
         let is_right = match self.is_known_right(token) {
             Some(is_right) => is_right,
             None => match self.check_slowly(token).await {
@@ -191,6 +194,7 @@ impl TokenVerifier {
         if let Some(wait) = self.blocked(peer) {
             return TokenCheck::TooMany(wait);
         }
+
         let mut limiter = self.limiter.borrow_mut();
         if is_right {
             limiter.succeeded(peer);
@@ -220,20 +224,24 @@ impl TokenVerifier {
         self.right.set(Some(self.digest(token)));
     }
 
-    /// Returns `None` if too many checks are waiting.
+    /// Checks a token by its slow hash. Returns `None` if too many checks are waiting.
     async fn check_slowly(&self, token: &str) -> Option<bool> {
         if MAX_WAITING <= self.waiting.get() || MAX_TOKEN_BYTES < token.len() {
             return None;
         }
+
         let _counted = WaiterGuard::new(&self.waiting);
         let _turn = self.slow.acquire().await.ok()?;
         // The previous check may have been of the correct token.
         if let Some(is_right) = self.is_known_right(token) {
             return Some(is_right);
         }
+
+        // On another thread, because a check takes about 60 ms.
         let (hash, given) = (self.token.clone(), SecretString::from(token));
         let checking = tokio::task::spawn_blocking(move || hash.verifies_blocking(&given));
         let is_right = checking.await.ok()?;
+
         if is_right {
             self.remember(token);
         }

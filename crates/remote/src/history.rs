@@ -30,6 +30,7 @@ impl Query {
     pub(crate) fn parse(query: Option<&str>) -> Self {
         let mut found = Self { session: None, limit: DEFAULT_HISTORY_EVENTS };
         let (mut has_session, mut has_limit) = (false, false);
+
         for pair in query.unwrap_or_default().split('&') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             // The first of several values counts.
@@ -58,12 +59,13 @@ fn is_id(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_ID_BYTES && text.bytes().all(is_plain)
 }
 
-/// Answers `GET /history`.
+/// Answers `GET /history` with the last events of a session.
 pub(crate) async fn answer(histories: &Path, query: Query) -> HttpReply {
     let Some(session) = query.session else {
         let text = "A valid sessionId query parameter is required";
         return reply::error(StatusCode::BAD_REQUEST, text);
     };
+
     let path = histories.join(format!("{session}.jsonl"));
     let reading = tokio::task::spawn_blocking(move || last_lines_blocking(path, query.limit));
     let read = tokio::time::timeout(READ_TIMEOUT, reading).await;
@@ -99,11 +101,14 @@ fn last_lines_blocking(path: PathBuf, limit: usize) -> io::Result<Vec<Box<RawVal
     if !found.is_file() {
         return Err(io::Error::other("not a file"));
     }
+
     let mut file = File::open(path)?;
     let skipped = found.len().saturating_sub(MAX_HISTORY_BYTES);
     file.seek(SeekFrom::Start(skipped))?;
+
     let mut bytes = Vec::new();
     file.take(MAX_HISTORY_BYTES).read_to_end(&mut bytes)?;
+
     let mut lines: Vec<&[u8]> = bytes
         .rsplit(|byte| *byte == b'\n')
         .filter(|line| !line.trim_ascii().is_empty())

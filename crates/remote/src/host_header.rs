@@ -57,14 +57,17 @@ fn checked(text: &str) -> Option<String> {
     if text.is_empty() || MAX_HOST_BYTES < text.len() || !text.chars().all(is_plain) {
         return None;
     }
+
     let authority: Authority = text.parse().ok()?;
     let host = authority.host();
+
     // The host may be followed by a colon and a port number only.
     let port = text.strip_prefix(host)?;
     let has_good_port = match port.strip_prefix(':') {
         None => port.is_empty(),
         Some(port) => port.parse::<u16>().is_ok(),
     };
+
     // Brackets contain an IPv6 address. Other hosts contain no brackets or colons.
     let has_good_host = match host.strip_prefix('[') {
         Some(rest) => rest.strip_suffix(']')?.parse::<std::net::Ipv6Addr>().is_ok(),

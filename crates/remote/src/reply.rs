@@ -57,7 +57,7 @@ pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> HttpReply {
     }
 }
 
-/// Returns `{"error":"…"}`.
+/// Returns `{"error":"…"}`, the form of upstream's errors.
 pub(crate) fn error(status: StatusCode, text: &str) -> HttpReply {
     #[derive(Serialize)]
     struct Error<'a> {

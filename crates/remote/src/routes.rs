@@ -32,9 +32,11 @@ pub(crate) struct RouteContext {
 pub(crate) async fn answer(mut request: Request<Incoming>, context: &RouteContext) -> HttpReply {
     let upgrade = is_websocket(request.headers()).then(|| hyper::upgrade::on(&mut request));
     let (parts, body) = request.into_parts();
+
     let Some(listener) = context.state.listener() else {
         return reply::last_error(StatusCode::SERVICE_UNAVAILABLE, "Remote control was closed");
     };
+
     let seen = match DialedHost::read(&parts.headers) {
         Ok(None) if parts.version == Version::HTTP_11 => {
             return reply::last_error(StatusCode::BAD_REQUEST, "The Host header is missing");
@@ -44,9 +46,11 @@ pub(crate) async fn answer(mut request: Request<Incoming>, context: &RouteContex
             return reply::last_error(StatusCode::BAD_REQUEST, "Malformed Host header");
         }
     };
+
     if let Some(upgrade) = upgrade {
         return websocket(&parts, upgrade, context, &listener, seen.as_ref()).await;
     }
+
     let path = parts.uri.path();
     let is_get = parts.method == Method::GET;
     let open = match path {
@@ -62,14 +66,17 @@ pub(crate) async fn answer(mut request: Request<Incoming>, context: &RouteContex
         }
         _ => None,
     };
+
     let refusal = match open {
         Some(open) => Some(open),
         None => refusal(&parts.headers, context, &listener).await,
     };
+
     if refusal.is_none() && parts.method == Method::POST && path == "/rpc" {
         let state = &context.state;
         return rpc::answer(&parts, body, &state.asks, &state.unfinished).await;
     }
+
     rpc::discard(&parts, body).await;
     match (refusal, path) {
         (Some(answer), _) => answer,
@@ -106,6 +113,7 @@ async fn refusal(
         // A missing token does not count as an attempt.
         None => TokenCheck::Wrong,
     };
+
     match verdict {
         TokenCheck::Right => None,
         TokenCheck::Wrong => Some(reply::error(StatusCode::UNAUTHORIZED, "Unauthorized")),
@@ -135,7 +143,7 @@ fn is_websocket(headers: &HeaderMap) -> bool {
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
-/// Answers a WebSocket handshake.
+/// Answers a WebSocket handshake. The bridge starts after the reply is sent.
 async fn websocket(
     parts: &Parts,
     upgrade: hyper::upgrade::OnUpgrade,
@@ -146,9 +154,11 @@ async fn websocket(
     if parts.uri.path() != "/ws" {
         return reply::last_error(StatusCode::NOT_FOUND, "Not found");
     }
+
     if let Some(refusal) = refusal(&parts.headers, context, listener).await {
         return refusal;
     }
+
     let key = match key(parts) {
         Ok(key) => key,
         Err(refusal) => return *refusal,
@@ -156,6 +166,7 @@ async fn websocket(
     let Ok(slot) = Arc::clone(&context.state.sockets).try_acquire_owned() else {
         return reply::last_error(StatusCode::SERVICE_UNAVAILABLE, "Too many clients");
     };
+
     let settings = &listener.settings;
     let url = assets::urls(seen, &settings.host, listener.port, settings.tls.is_some()).ws;
     let cancel = CloseTokens {
@@ -163,6 +174,7 @@ async fn websocket(
         epoch: context.epoch.clone(),
         refused: CancellationToken::new(),
     };
+
     let (asks, connected) = (context.state.asks.clone(), Arc::clone(&context.state.connected));
     let budget = Arc::clone(&context.state.unfinished);
     // Separate task: the connection becomes a WebSocket after this reply is sent.
@@ -170,6 +182,7 @@ async fn websocket(
         bridge::serve(upgrade, url, asks, connected, &budget, cancel).await;
         drop(slot);
     });
+
     let mut reply = reply::empty(StatusCode::SWITCHING_PROTOCOLS);
     let headers = reply.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -184,6 +197,7 @@ fn key(parts: &Parts) -> Result<HeaderValue, Box<HttpReply>> {
     if parts.method != Method::GET || parts.version < Version::HTTP_11 {
         return Err(bad("A WebSocket requires GET and HTTP/1.1"));
     }
+
     let connection = parts.headers.get_all(header::CONNECTION).iter();
     let is_upgrade = connection
         .filter_map(|value| value.to_str().ok())
@@ -192,10 +206,12 @@ fn key(parts: &Parts) -> Result<HeaderValue, Box<HttpReply>> {
     if !is_upgrade {
         return Err(bad("The Connection header must contain Upgrade"));
     }
+
     let only = |name| {
         let mut values = parts.headers.get_all(name).iter();
         values.next().filter(|_| values.next().is_none())
     };
+
     if only(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
         let mut refusal = reply::last_error(
             StatusCode::UPGRADE_REQUIRED,
@@ -205,6 +221,7 @@ fn key(parts: &Parts) -> Result<HeaderValue, Box<HttpReply>> {
         refusal.headers_mut().insert(header::SEC_WEBSOCKET_VERSION, version);
         return Err(Box::new(refusal));
     }
+
     // 16 bytes in base64.
     let is_key = |key: &[u8]| {
         use base64::Engine;

@@ -30,7 +30,7 @@ const BODY_TIMEOUT: Duration =
 /// Header with the client id of a request.
 const CLIENT_ID: &str = "x-rubber-duck-client-id";
 
-/// Answers `POST /rpc`.
+/// Answers `POST /rpc`. An empty body counts as `{}`.
 pub(crate) async fn answer(
     parts: &Parts,
     body: Incoming,
@@ -46,21 +46,26 @@ pub(crate) async fn answer(
             Err(reply::last_error(StatusCode::SERVICE_UNAVAILABLE, text))
         }
     };
+    // The body is complete, so it needs no more of the budget.
     drop(share);
+
     let body = match read {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
+
     let text = String::from_utf8_lossy(&body);
     let text = if text.trim().is_empty() { "{}".into() } else { text };
     if let Err(error) = serde_json::from_str::<IgnoredAny>(&text) {
         return reply::error(StatusCode::BAD_REQUEST, &error.to_string());
     }
+
     let Ok(client) = client_id(&parts.headers) else { return unknown_client() };
     let (answer, answered) = oneshot::channel();
     let body = Bytes::from(text.into_owned());
     // A closed channel means that the daemon is shutting down.
     asks.send(Ask::Rpc { body, client, answer }).await.ok();
+
     match answered.await {
         Ok(RpcAnswer::Reply(line)) => {
             let status = if is_ok(&line) { StatusCode::OK } else { StatusCode::BAD_REQUEST };
@@ -102,11 +107,13 @@ async fn read(
         let text = format!("The request body is larger than {MAX_RPC_BODY_BYTES} bytes");
         reply::last_error(StatusCode::PAYLOAD_TOO_LARGE, &text)
     };
+
     let announced = body.size_hint().lower();
     if u64::try_from(MAX_RPC_BODY_BYTES).unwrap_or(u64::MAX) < announced {
         discard(parts, body).await;
         return Err(too_large());
     }
+
     let reading = async {
         let mut bytes = Vec::new();
         while let Some(frame) = body.frame().await {
@@ -124,6 +131,7 @@ async fn read(
         }
         Ok(Some(bytes))
     };
+
     match timeout(BODY_TIMEOUT, reading).await {
         Ok(Ok(Some(bytes))) => Ok(bytes),
         Ok(Ok(None)) => {
@@ -143,6 +151,7 @@ pub(crate) async fn discard(parts: &Parts, mut body: Incoming) {
     if body.is_end_stream() || parts.headers.contains_key(EXPECT) {
         return;
     }
+
     let reading = async {
         let mut n_read = 0;
         while let Some(Ok(frame)) = body.frame().await {
@@ -152,6 +161,7 @@ pub(crate) async fn discard(parts: &Parts, mut body: Incoming) {
             }
         }
     };
+
     // Ignore the rest of a body that takes longer.
     timeout(DISCARD_TIMEOUT, reading).await.ok();
 }

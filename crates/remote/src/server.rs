@@ -66,6 +66,7 @@ impl Server {
                 Some(reading.map_err(|_ended| ApplyError::Ended)??)
             }
         };
+
         let old = self.state.listener();
         let verifier = match &old {
             // Keep the verifier of an unchanged token: it may remember the digest.
@@ -77,10 +78,12 @@ impl Server {
                 Arc::clone(&self.is_token_short),
             )?),
         };
+
         let port = match &old {
             Some(old) if old.settings.is_same_address(&settings) => old.port,
             _ => self.move_to(&settings, old.as_deref()).await?,
         };
+
         let mut epoch = CancellationToken::new();
         if let Some(old) = &old {
             if old.settings.is_same_listener(&settings) {
@@ -92,6 +95,7 @@ impl Server {
                 old.verifier.revoked.cancel();
             }
         }
+
         self.state.set_listener(Rc::new(ListenerState { settings, port, verifier, tls, epoch }));
         Ok(port)
     }
@@ -106,6 +110,7 @@ impl Server {
         if from.is_some_and(|from| from.port == to.port) {
             self.stop_listening().await;
         }
+
         match listen(&to.host, to.port).await {
             Ok((tcp, port)) => {
                 self.stop_listening().await;
@@ -178,11 +183,13 @@ async fn accept(tcp: TcpListener, state: Rc<ServerState>) {
             }
         };
         pause = ACCEPT_PAUSE.0;
+
         let peer = peer.ip().to_canonical();
         // Without a slot, close the connection without a reply, because a reply would need a slot.
         let Some(listener) = state.listener() else { continue };
         let Ok(total) = Arc::clone(&slots).try_acquire_owned() else { continue };
         let Some(slot) = PeerSlot::take(&state, peer) else { continue };
+
         let here = Rc::clone(&state);
         state.tasks.spawn_local(async move {
             connection::serve(stream, peer, here, listener).await;

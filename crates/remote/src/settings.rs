@@ -15,7 +15,7 @@ pub struct Settings {
     pub port: u16,
     /// Paths of the certificate; `None` for plain HTTP.
     pub tls: Option<TlsPaths>,
-    /// Hash of the token.
+    /// Hash of the token that clients must send.
     pub token: TokenHash,
     /// The verified token in plain text, if known. Avoids the slow check.
     pub plain_token: Option<SecretString>,
@@ -53,6 +53,7 @@ impl Settings {
         seen: Option<&host_header::DialedHost>,
     ) -> RemoteStatus {
         let urls = host_header::Urls::of(&self.host, port, self.tls.is_some(), seen);
+
         RemoteStatus {
             enabled: true,
             listening: true,

@@ -19,7 +19,7 @@ const BLOCKING_THREADS: usize = 8;
 /// Capacity of the command channel. Every sender waits for its result.
 const MAX_COMMANDS: usize = 8;
 
-/// Command of the supervisor.
+/// Command of the supervisor, with the sender of its answer.
 #[derive(Debug)]
 pub(crate) enum ServerCommand {
     Apply { settings: Box<Settings>, answer: oneshot::Sender<Result<u16, ApplyError>> },
@@ -27,7 +27,7 @@ pub(crate) enum ServerCommand {
     Close(oneshot::Sender<()>),
 }
 
-/// Starts the thread.
+/// Starts the thread, which ends when the returned sender is dropped.
 pub(crate) fn start(
     asks: mpsc::Sender<Ask>,
     connected: Arc<AtomicUsize>,
@@ -40,6 +40,7 @@ pub(crate) fn start(
         .max_blocking_threads(BLOCKING_THREADS)
         .thread_name("remote-files")
         .build()?;
+
     std::thread::Builder::new().name("remote".to_owned()).spawn(move || {
         let server = Server::new(asks, connected, is_token_short);
         LocalSet::new().block_on(&runtime, serve(server, commands));

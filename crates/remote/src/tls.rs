@@ -20,7 +20,7 @@ pub enum TlsError {
     /// A file could not be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// Path of the file.
+        /// Path of the certificate or of the key.
         path: PathBuf,
         /// Error of the system call.
         source: io::Error,
@@ -28,7 +28,7 @@ pub enum TlsError {
     /// A file does not contain the expected PEM section.
     #[error("{path} contains no {what} in PEM form")]
     NotPem {
-        /// Path of the file.
+        /// Path of the certificate or of the key.
         path: PathBuf,
         /// `certificate` or `private key`.
         what: &'static str,
@@ -44,6 +44,7 @@ pub enum TlsError {
 /// [`TlsError`] if a file is unreadable or invalid.
 pub(crate) fn acceptor_blocking(paths: &TlsPaths) -> Result<TlsAcceptor, TlsError> {
     let not_pem = |path: &Path, what| TlsError::NotPem { path: path.to_owned(), what };
+
     let pem = read_blocking(&paths.certificate)?;
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<_, _>>()
@@ -51,8 +52,10 @@ pub(crate) fn acceptor_blocking(paths: &TlsPaths) -> Result<TlsAcceptor, TlsErro
     if chain.is_empty() {
         return Err(not_pem(&paths.certificate, "certificate"));
     }
+
     let key = PrivateKeyDer::from_pem_slice(&read_blocking(&paths.key)?)
         .map_err(|_broken| not_pem(&paths.key, "private key"))?;
+
     // Explicit, so that no process-wide default provider is needed.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)

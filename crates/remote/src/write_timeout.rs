@@ -32,6 +32,7 @@ impl<S> WriteTimeoutStream<S> {
             self.waiting = None;
             return poll;
         }
+
         let waiting = self
             .waiting
             .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + CLIENT_WRITE_TIMEOUT)));

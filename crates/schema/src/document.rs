@@ -58,6 +58,7 @@ pub fn named(name: &str) -> Option<Value> {
         let schema = defs.get(name)?.clone();
         return Some(complete(name, schema, &defs));
     }
+
     let mut schema = object(method.unwrap_or_else(|| json!({"type": "object", "properties": {}})));
     if let Some(event) = event
         && let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut)
@@ -81,13 +82,14 @@ pub fn parameters(method: &MethodRow) -> Vec<String> {
 
 /// Returns a schema with the definitions that it needs, and no others.
 fn complete(title: &str, schema: Value, defs: &Map<String, Value>) -> Value {
-    let mut wanted = BTreeSet::new();
-    reach(&schema, defs, &mut wanted);
+    let mut names = BTreeSet::new();
+    reach(&schema, defs, &mut names);
     let needed: Map<String, Value> = defs
         .iter()
-        .filter(|(name, _)| wanted.contains(*name))
+        .filter(|(name, _)| names.contains(*name))
         .map(|(n, s)| (n.clone(), s.clone()))
         .collect();
+
     let mut whole = object(schema);
     whole.insert("$schema".to_owned(), DRAFT.into());
     whole.insert("title".to_owned(), title.into());
@@ -99,16 +101,19 @@ fn complete(title: &str, schema: Value, defs: &Map<String, Value>) -> Value {
 
 fn reach(schema: &Value, defs: &Map<String, Value>, found: &mut BTreeSet<String>) {
     match schema {
-        Value::Array(all) => all.iter().for_each(|it| reach(it, defs, found)),
+        Value::Array(all) => all.iter().for_each(|item| reach(item, defs, found)),
         Value::Object(all) => {
-            let name = all.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix(DEFS));
+            let name = all
+                .get("$ref")
+                .and_then(Value::as_str)
+                .and_then(|reference| reference.strip_prefix(DEFS));
             if let Some(name) = name
                 && found.insert(name.to_owned())
                 && let Some(next) = defs.get(name)
             {
                 reach(next, defs, found);
             }
-            all.values().for_each(|it| reach(it, defs, found));
+            all.values().for_each(|value| reach(value, defs, found));
         }
         _ => {}
     }
@@ -124,6 +129,7 @@ fn defs() -> Map<String, Value> {
         requests.push(request(method.row, &params));
         entries.insert(method.row.name.to_owned(), entry(&method, params, &mut writing));
     }
+
     let events = events(&mut writing);
     let mut defs: Map<String, Value> = writing.take_definitions(true);
     defs.values_mut().for_each(never_null);
@@ -131,6 +137,7 @@ fn defs() -> Map<String, Value> {
     for (name, schema) in reading.take_definitions(true) {
         defs.entry(name).or_insert(schema);
     }
+
     defs.extend(pi::shared().map(|(name, schema)| (name.to_owned(), schema)));
     defs.insert(
         "Request".to_owned(),
@@ -140,6 +147,7 @@ fn defs() -> Map<String, Value> {
         "Methods".to_owned(),
         listed("Every method with its parameters and data.", entries),
     );
+
     defs.extend(replies());
     add_events(&mut defs, events);
     defs.values_mut().for_each(tidy);
@@ -232,6 +240,7 @@ fn add_events(defs: &mut Map<String, Value>, events: Vec<EventSchema>) {
         },
         "required": ["event", "sessionId", "data", "seq"],
     });
+
     let mut known = Vec::new();
     let mut lines = Map::new();
     for event in events {
@@ -240,6 +249,7 @@ fn add_events(defs: &mut Map<String, Value>, events: Vec<EventSchema>) {
         lines.insert(event.name.to_owned(), json!({"$ref": format!("{DEFS}{line}")}));
         defs.insert(line, event_line(event));
     }
+
     defs.insert("Events".to_owned(), listed("Every event: its line.", lines));
     defs.insert(
         "KnownEvent".to_owned(),
@@ -281,6 +291,7 @@ fn event_line(event: EventSchema) -> Value {
         }
         EventAudience::One => Value::Bool(false),
     };
+
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         properties.insert("seq".to_owned(), seq);
         if event.audience == EventAudience::Followers {

@@ -29,7 +29,7 @@ pub(super) struct EventSchema {
     pub(super) name: &'static str,
     /// Description, one sentence.
     pub(super) about: &'static str,
-    /// Recipients of the event.
+    /// Recipients of the event, which decide whether it has a number.
     pub(super) audience: EventAudience,
     /// Schema of the event's `data`.
     pub(super) data: Value,
@@ -47,6 +47,7 @@ pub(super) fn events(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
     all.extend(made_here(generator));
     all.extend(network(generator));
     all.extend(told(generator));
+
     for event in &mut all {
         // Only `voice_say` has data without its name.
         if event.name != "voice_say" {
@@ -62,6 +63,7 @@ fn tools(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
     for (ours, pis) in [(&mut update, pi::tool_update()), (&mut end, pi::tool_end())] {
         *ours = json!({"anyOf": [ours.take(), pis]});
     }
+
     vec![
         followed(
             "tool_execution_start",
@@ -81,6 +83,7 @@ fn made_here(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
     if let Some(error) = error.as_object_mut() {
         error.insert("required".to_owned(), json!(["type", "extensionPath", "event", "error"]));
     }
+
     vec![
         followed(
             "extension_ui_request",
@@ -154,30 +157,31 @@ fn network(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
 }
 
 fn told(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
-    let one = |name, about, data| EventSchema { name, about, audience: EventAudience::One, data };
+    let single =
+        |name, about, data| EventSchema { name, about, audience: EventAudience::One, data };
     vec![
-        one(
+        single(
             "voice_session_changed",
             "Another session is the active one.",
             inline::<VoiceSessionChanged<'static>>(generator),
         ),
-        one(
+        single(
             ToolOutput::NAME,
             "A command that this client started with `stream` has printed output.",
             inline::<ToolOutput>(generator),
         ),
-        one(
+        single(
             "voice_start",
             "Requests the client to start listening.",
             inline::<VoiceStartEvent<'static>>(generator),
         ),
-        one("voice_say", "A prompt of the user.", inline::<VoiceSayEvent<'static>>(generator)),
-        one(
+        single("voice_say", "A prompt of the user.", inline::<VoiceSayEvent<'static>>(generator)),
+        single(
             "voice_stop",
             "Requests the client to end the conversation.",
             inline::<VoiceStopEvent<'static>>(generator),
         ),
-        one(
+        single(
             "remote_ready",
             "A WebSocket is open; `sessionId` is `remote-control`.",
             json!({
@@ -210,8 +214,10 @@ fn named(data: &mut Value, name: &str) {
     {
         properties.insert("type".to_owned(), json!({"const": name}));
     }
+
     let required = data.entry("required").or_insert_with(|| json!([]));
-    if let Some(required) = required.as_array_mut().filter(|all| !all.iter().any(|it| it == "type"))
+    if let Some(required) =
+        required.as_array_mut().filter(|all| !all.iter().any(|word| word == "type"))
     {
         required.insert(0, "type".into());
     }

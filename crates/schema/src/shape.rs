@@ -23,20 +23,21 @@ pub(super) fn never_null(schema: &mut Value) {
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
         return;
     };
+
     for (_, property) in properties.iter_mut().filter(|(name, _)| !required.contains(*name)) {
         let Some(property) = property.as_object_mut() else { continue };
         if let Some(types) = property.get_mut("type").and_then(Value::as_array_mut) {
-            types.retain(|it| it != "null");
-            if let [one] = types.as_slice() {
-                let one = one.clone();
-                property.insert("type".to_owned(), one);
+            types.retain(|kind| kind != "null");
+            if let [only] = types.as_slice() {
+                let only = only.clone();
+                property.insert("type".to_owned(), only);
             }
         } else if let Some(all) = property.get_mut("anyOf").and_then(Value::as_array_mut) {
             all.retain(|it| it.get("type").is_none_or(|it| it != "null"));
-            if let [Value::Object(one)] = all.as_mut_slice() {
-                let one = std::mem::take(one);
+            if let [Value::Object(only)] = all.as_mut_slice() {
+                let only = std::mem::take(only);
                 property.remove("anyOf");
-                property.extend(one);
+                property.extend(only);
             }
         }
     }

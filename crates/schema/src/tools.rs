@@ -37,12 +37,14 @@ pub fn tool_input(tool: &Tool, is_short: bool) -> Value {
         shown.clone().map(|parameter| (parameter.name.to_owned(), property(parameter))).collect();
     let required: Vec<&str> =
         shown.filter(|parameter| parameter.is_required).map(|it| it.name).collect();
+
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
         "properties": properties,
         "required": required,
     });
+
     if !is_short {
         let permits = (!tool.is_strict).into();
         schema
@@ -61,6 +63,7 @@ pub fn brief_tool_input(tool: &Tool, names: &[&str]) -> Value {
         schema.retain(|key, _| matches!(key.as_str(), "type" | "enum" | "anyOf" | "items"));
         (parameter.name.to_owned(), schema.into())
     };
+
     let properties: Map<String, Value> = shown.clone().map(kind).collect();
     let required: Vec<&str> =
         shown.filter(|parameter| parameter.is_required).map(|it| it.name).collect();
@@ -79,7 +82,7 @@ fn property(parameter: &Parameter) -> Value {
     schema.into()
 }
 
-/// Returns the schema of a value.
+/// Returns the schema of the values that a parameter accepts.
 fn values(kind: Kind) -> Map<String, Value> {
     let schema = match kind {
         Kind::Text => json!({"type": "string"}),
@@ -124,6 +127,7 @@ fn values(kind: Kind) -> Map<String, Value> {
             json!({"type": "object", "properties": properties, "additionalProperties": false})
         }
     };
+
     match schema {
         Value::Object(schema) => schema,
         _ => Map::new(),

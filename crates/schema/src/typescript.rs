@@ -41,6 +41,7 @@ fn ts(schema: &Value, depth: usize) -> String {
     if let Some(values) = schema.get("enum").and_then(Value::as_array) {
         return values.iter().map(Value::to_string).collect::<Vec<_>>().join(" | ");
     }
+
     for (keyword, between) in [("anyOf", " | "), ("oneOf", " | "), ("allOf", " & ")] {
         if let Some(all) = schema.get(keyword).and_then(Value::as_array) {
             let all = joined(all, between, depth);
@@ -52,15 +53,16 @@ fn ts(schema: &Value, depth: usize) -> String {
             };
         }
     }
+
     match schema.get("type") {
         Some(Value::Array(types)) => {
             let all: Vec<String> = types
                 .iter()
-                .map(|it| of_type(it.as_str().unwrap_or_default(), schema, depth))
+                .map(|kind| of_type(kind.as_str().unwrap_or_default(), schema, depth))
                 .collect();
             all.join(" | ")
         }
-        Some(Value::String(one)) => of_type(one, schema, depth),
+        Some(Value::String(kind)) => of_type(kind, schema, depth),
         _ => "unknown".to_owned(),
     }
 }
@@ -83,7 +85,7 @@ fn of_type(name: &str, schema: &Map<String, Value>, depth: usize) -> String {
         "integer" | "number" => "number".to_owned(),
         "array" => {
             let items =
-                schema.get("items").map_or_else(|| "unknown".to_owned(), |it| ts(it, depth));
+                schema.get("items").map_or_else(|| "unknown".to_owned(), |item| ts(item, depth));
             if items.contains(' ') { format!("Array<{items}>") } else { format!("{items}[]") }
         }
         "object" => braces(schema, depth),
@@ -101,9 +103,11 @@ fn braces(schema: &Map<String, Value>, depth: usize) -> String {
         .flatten()
         .filter_map(Value::as_str)
         .collect();
+
     let Some(properties) = properties.filter(|all| !all.is_empty()) else {
         return bare(rest, &required, depth);
     };
+
     let mut text = "{\n".to_owned();
     let indent = "  ".repeat(depth + 1);
     for (name, property) in properties {
@@ -112,9 +116,11 @@ fn braces(schema: &Map<String, Value>, depth: usize) -> String {
         let _cannot_fail =
             writeln!(text, "{indent}{}{mark}: {};", key(name), ts(property, depth + 1));
     }
+
     if rest == Some(&Value::Bool(true)) {
         let _cannot_fail = writeln!(text, "{indent}[key: string]: unknown;");
     }
+
     text.push_str(&"  ".repeat(depth));
     text.push('}');
     text
@@ -127,7 +133,7 @@ fn bare(rest: Option<&Value>, required: &[&str], depth: usize) -> String {
             required.iter().map(|name| format!("{}: {{}}", key(name))).collect();
         return format!("{{ {} }}", fields.join("; "));
     }
-    let values = rest.map_or_else(|| "unknown".to_owned(), |it| ts(it, depth));
+    let values = rest.map_or_else(|| "unknown".to_owned(), |value| ts(value, depth));
     format!("Record<string, {values}>")
 }
 

@@ -22,10 +22,12 @@ pub(crate) fn has_idioms(pattern: &str) -> bool {
 pub(crate) fn translate(pattern: &str) -> String {
     let mut rust = String::with_capacity(pattern.len() + 16);
     let mut rest = pattern.chars().peekable();
+
     // At the beginning of an expression `^` is an anchor; there and behind the anchor `*` is text.
     let (mut at_start, mut after_anchor) = (true, false);
     // A count with nothing to repeat is text.
     let mut counts_as_text = false;
+
     while let Some(c) = rest.next() {
         let was_at_start = std::mem::replace(&mut at_start, false);
         let was_after_anchor = std::mem::replace(&mut after_anchor, false);
@@ -107,9 +109,11 @@ fn bracket(rust: &mut String, rest: &mut Peekable<Chars<'_>>) {
     if rest.next_if_eq(&'^').is_some() {
         rust.push('^');
     }
+    // A bracket at the beginning is a member, not the end.
     if rest.next_if_eq(&']').is_some() {
         rust.push_str(r"\]");
     }
+
     let mut previous = '[';
     while let Some(c) = rest.next() {
         match c {

@@ -30,6 +30,7 @@ impl CrlfMap {
             places.push(u32::try_from(to).unwrap_or(u32::MAX));
             from += at + 1;
         }
+
         if from != to {
             text.copy_within(from.., to);
         }
@@ -52,9 +53,11 @@ impl CrlfMap {
     pub(crate) fn restored<'t>(&self, part: &'t [u8], at: usize) -> Cow<'t, [u8]> {
         let places = self.places.get(self.n_before(at)..self.n_before(at + part.len()));
         let places = places.unwrap_or_default();
+
         if places.is_empty() {
             return part.into();
         }
+
         let mut all = Vec::with_capacity(part.len() + places.len());
         let mut from = 0;
         for place in places {
@@ -91,6 +94,7 @@ pub(crate) fn with_ends_before_cr(pattern: &str) -> Option<String> {
     if ends.is_empty() {
         return None;
     }
+
     let mut text = String::with_capacity(pattern.len() + ends.len() * END.len());
     let mut from = 0;
     for end in ends {
@@ -136,7 +140,7 @@ impl Visitor for Seen {
     fn visit_pre(&mut self, ast: &Ast) -> Result<(), Infallible> {
         match ast {
             Ast::Literal(literal) => self.look(literal),
-            Ast::Assertion(one) if one.kind == AssertionKind::EndLine => self.ends.push(one.span),
+            Ast::Assertion(end) if end.kind == AssertionKind::EndLine => self.ends.push(end.span),
             _ => {}
         }
         Ok(())

@@ -52,20 +52,24 @@ impl Cursor {
         if MAX_BYTES < text.len() {
             return None;
         }
+
         let mut parts = text.trim().split('.');
         let is_basic = match parts.next()? {
             "1b" => true,
             "1r" => false,
             _ => return None,
         };
+
         let mut number = || u64::from_str_radix(parts.next()?, 16).ok();
         let (hash, offset, line, nth) = (number()?, number()?, number()?, number()?);
         let digits = parts.next()?.as_bytes();
+
         let path: Option<Vec<u8>> = digits
             .chunks(2)
             .map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok())
             .collect();
         let path = PathBuf::from(OsStr::from_bytes(&path?));
+        // More text, or half of a byte, is in no cursor of quackd.
         let is_end = parts.next().is_none() && digits.len().is_multiple_of(2);
         is_end.then_some((hash, Self { offset, line, nth, is_basic, path }))
     }

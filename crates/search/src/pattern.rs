@@ -51,6 +51,7 @@ fn readings_with(
     if MAX_BYTES < pattern.patterns.iter().map(String::len).sum() {
         return Err(SearchError::PatternTooLong { max: MAX_BYTES });
     }
+
     let as_asked = read(pattern, pattern.dialect, ends);
     let has_other = pattern.dialect == Dialect::Rust
         && pattern.retry_as_basic
@@ -59,6 +60,7 @@ fn readings_with(
     if !has_other {
         return Ok(vec![as_asked?]);
     }
+
     match (as_asked, read(pattern, Dialect::Basic, ends)) {
         (Ok(rust), Ok(basic)) => Ok(vec![rust, basic]),
         (Err(_), Ok(basic)) => Ok(vec![basic]),
@@ -71,42 +73,48 @@ fn read(
     dialect: Dialect,
     ends: Option<LineEnds>,
 ) -> Result<Interpretation, SearchError> {
-    let spelled = || pattern.patterns.iter().map(|one| spell(without_end(one), pattern, dialect));
+    let spelled = || pattern.patterns.iter().map(|text| spell(without_end(text), pattern, dialect));
     let reading = |exact: RegexMatcher, multiline| {
         let piece = if pattern.literal {
             usize::MAX
         } else {
             pattern_cost::piece(&spelled().collect::<Vec<_>>())?
         };
-        let names_cr = spelled().any(|one| crlf::names_cr(&one, pattern.literal));
+
+        let names_cr = spelled().any(|text| crlf::names_cr(&text, pattern.literal));
         let stays = exact.non_matching_bytes().is_some_and(|bytes| bytes.contains(b'\n'));
         let crosses = multiline && !stays;
+
         let matcher = match ends {
+            // Such a pattern gets the text as it is, or without any carriage return of a line end.
             _ if names_cr || crosses => LineMatcher::plain(exact),
             Some(LineEnds::Lf) => LineMatcher::plain(exact),
             _ => of_both_ends(exact, pattern, dialect)?,
         };
+
         let folds = crosses && !names_cr;
         Ok(Interpretation { matcher, dialect, multiline, folds, piece })
     };
+
     match pattern.multiline {
-        Multiline::Off => compile(pattern, dialect, None).and_then(|one| reading(one, false)),
+        Multiline::Off => compile(pattern, dialect, None).and_then(|regex| reading(regex, false)),
         Multiline::On { dot_all } => {
-            compile(pattern, dialect, Some(dot_all)).and_then(|one| reading(one, true))
+            compile(pattern, dialect, Some(dot_all)).and_then(|regex| reading(regex, true))
         }
         Multiline::Auto => {
             let crosses =
                 pattern.patterns.iter().any(|pattern| without_end(pattern).contains('\n'));
             if !crosses {
                 match build(pattern, dialect, None) {
+                    // The pattern needs a line break, so matches may cross lines.
                     Err(error) if matches!(error.kind(), ErrorKind::NotAllowed(_)) => (),
                     built => {
                         let built = built.map_err(|error| refusal(pattern, dialect, &error));
-                        return built.and_then(|one| reading(one, false));
+                        return built.and_then(|regex| reading(regex, false));
                     }
                 }
             }
-            compile(pattern, dialect, Some(false)).and_then(|one| reading(one, true))
+            compile(pattern, dialect, Some(false)).and_then(|regex| reading(regex, true))
         }
     }
 }
@@ -118,13 +126,15 @@ fn of_both_ends(
     dialect: Dialect,
 ) -> Result<LineMatcher, SearchError> {
     let is_whole_line = pattern.boundary == Boundary::Line;
-    let parts = pattern.patterns.iter().flat_map(|one| without_end(one).split('\n'));
+    let parts = pattern.patterns.iter().flat_map(|text| without_end(text).split('\n'));
     let parts: Vec<String> = parts.map(|part| spell(part, pattern, dialect)).collect();
+
     if pattern.literal && !is_whole_line {
         let is_sure = parts.iter().all(|part| !part.is_empty());
         let certainty = if is_sure { Certainty::Always } else { Certainty::Never };
         return Ok(LineMatcher::of_both_ends(exact, None, certainty));
     }
+
     let mut is_wide = is_whole_line;
     let wide = parts.iter().map(|part| {
         let part = if pattern.literal { &regex_syntax::escape(part) } else { part };
@@ -134,12 +144,14 @@ fn of_both_ends(
         if is_whole_line { format!("(?:^(?:{ended}){})", crlf::END) } else { ended }
     });
     let wide: Vec<String> = wide.collect();
+
     let wide = is_wide.then(|| {
         let boundary = if is_whole_line { Boundary::None } else { pattern.boundary };
         let pattern = Pattern { literal: false, boundary, ..pattern.clone() };
         let built = builder(&pattern, None).build_many(&wide);
         built.map_err(|error| refusal(&pattern, dialect, &error))
     });
+
     let most = if is_whole_line { Certainty::BeforeLf } else { Certainty::Always };
     let certainty = parts.iter().map(|part| certainty(part)).fold(most, Certainty::min);
     Ok(LineMatcher::of_both_ends(exact, wide.transpose()?, certainty))
@@ -154,6 +166,7 @@ fn certainty(part: &str) -> Certainty {
     let ends = [Look::End, Look::EndCRLF, Look::StartCRLF];
     let ends = ends.into_iter().fold(LookSet::empty(), LookSet::insert);
     let is_empty = properties.minimum_len().is_none_or(|len| len == 0);
+
     if is_empty || takes_cr(&hir) || !properties.look_set().intersect(ends).is_empty() {
         Certainty::Never
     } else if properties.look_set().contains(Look::EndLF) {
@@ -200,12 +213,13 @@ fn build(
     dot_all: Option<bool>,
 ) -> Result<RegexMatcher, grep_regex::Error> {
     let mut alternatives = Vec::new();
-    for one in &pattern.patterns {
-        let one = without_end(one);
+    for text in &pattern.patterns {
+        let text = without_end(text);
         // If matches stay within lines, a newline only separates alternatives.
-        let parts = if dot_all.is_some() { vec![one] } else { one.split('\n').collect() };
+        let parts = if dot_all.is_some() { vec![text] } else { text.split('\n').collect() };
         alternatives.extend(parts.into_iter().map(|part| spell(part, pattern, dialect)));
     }
+
     builder(pattern, dot_all).build_many(&alternatives)
 }
 
@@ -217,6 +231,7 @@ fn builder(pattern: &Pattern, dot_all: Option<bool>) -> RegexMatcherBuilder {
         .fixed_strings(pattern.literal)
         .size_limit(MAX_COMPILED_BYTES)
         .dfa_size_limit(MAX_COMPILED_BYTES);
+
     match pattern.case {
         Case::Sensitive => &mut builder,
         Case::Insensitive => builder.case_insensitive(true),
@@ -243,10 +258,12 @@ fn spell(part: &str, pattern: &Pattern, dialect: Dialect) -> String {
 
 fn refusal(pattern: &Pattern, dialect: Dialect, error: &grep_regex::Error) -> SearchError {
     let reason = last_line(&error.to_string());
-    let wrong = pattern.patterns.iter().find_map(|one| {
-        let spelled = spell(without_end(one), pattern, dialect);
+
+    let wrong = pattern.patterns.iter().find_map(|text| {
+        let spelled = spell(without_end(text), pattern, dialect);
         regex_syntax::parse(&spelled).err().map(|error| error.to_string())
     });
+
     let full = wrong.unwrap_or_else(|| {
         // Restores the regex crate's message, which the matcher's builder changes. Its error has no variant for the
         // size, so the text is compared.
@@ -256,6 +273,7 @@ fn refusal(pattern: &Pattern, dialect: Dialect, error: &grep_regex::Error) -> Se
             error.to_string()
         }
     });
+
     SearchError::BadPattern { reason, full }
 }
 

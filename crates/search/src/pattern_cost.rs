@@ -25,13 +25,16 @@ pub(crate) fn piece(patterns: &[String]) -> Result<usize, SearchError> {
         let mut parser = regex_syntax::ParserBuilder::new().utf8(false).build();
         parser.parse(pattern).ok()
     };
+
     // Patterns that fail to parse here were rejected earlier.
     let read = patterns.iter().filter_map(parse);
     let repeated = read.fold(0, |sum: usize, hir| sum.saturating_add(weigh(&hir).1));
+
     if MAX_REPEATED < repeated {
         let reason = format!("pattern repeats more than {MAX_REPEATED} characters");
         return Err(SearchError::BadPattern { full: reason.clone(), reason });
     }
+
     Ok((MAX_STEPS / repeated.max(1)).max(MIN_PIECE))
 }
 

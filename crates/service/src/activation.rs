@@ -50,20 +50,25 @@ pub fn activated_blocking(
     let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
     let is_for_us = text("LISTEN_PID").and_then(|pid| pid.parse().ok()) == Some(std::process::id());
     let Some(given) = text("LISTEN_FDS").filter(|_| is_for_us) else { return Ok(None) };
+
     // Old versions of systemd do not set names.
     let names = text("LISTEN_FDNAMES").unwrap_or_else(|| SOCKET_NAME.to_owned());
     if given != "1" || names != SOCKET_NAME {
         return Err(ActivationError::Unexpected { given, names });
     }
+
     // `take_unix_listener` checks for a Unix stream socket and sets close-on-exec.
     let listener = listenfd::ListenFd::from_env().take_unix_listener(0);
     let none = || io::Error::from(io::ErrorKind::NotFound);
     let listener =
         listener.and_then(|taken| taken.ok_or_else(none)).map_err(ActivationError::NotListening)?;
+
+    // A bound socket that does not listen would accept no client.
     if !is_listening(&listener).map_err(ActivationError::NotListening)? {
         let error = io::Error::other("it does not listen");
         return Err(ActivationError::NotListening(error));
     }
+
     let address = listener.local_addr().map_err(ActivationError::NotListening)?;
     let found = address.as_pathname().unwrap_or_else(|| Path::new("(no path)"));
     if found != path {

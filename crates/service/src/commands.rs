@@ -11,7 +11,7 @@ pub enum Step {
     Load,
     /// Stop the service and no longer start it at login.
     Unload,
-    /// Restart the service.
+    /// Restart the service, also after a failure that systemd remembers.
     Restart,
 }
 
@@ -22,6 +22,7 @@ pub fn commands(manager: Manager, step: Step, uid: u32, file: &Path) -> Vec<Vec<
     let systemctl = |line: &[&str]| words(&[&["systemctl", "--user"], line].concat());
     let (domain, target) = (format!("gui/{uid}"), format!("gui/{uid}/{LABEL}"));
     let file = file.display().to_string();
+
     match (manager, step) {
         (Manager::Systemd, Step::Load) => vec![
             systemctl(&["daemon-reload"]),

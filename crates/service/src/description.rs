@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Service manager that starts and monitors the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manager {
-    /// `systemd --user`.
+    /// The user's manager, `systemd --user`.
     Systemd,
     /// launchd, as a LaunchAgent.
     Launchd,
@@ -72,7 +72,7 @@ pub enum DescriptionError {
     /// A relative path, which a manager would resolve differently.
     #[error("{what} must be an absolute path, not {}", path.display())]
     Relative {
-        /// Name of the value.
+        /// Name of the value, for the error.
         what: String,
         /// The relative path.
         path: PathBuf,
@@ -82,19 +82,19 @@ pub enum DescriptionError {
         "{what} cannot be written into a service file: it contains a control character or is not UTF-8"
     )]
     NotText {
-        /// Name of the value.
+        /// Name of the value, for the error.
         what: String,
     },
 }
 
-/// Description of the service.
+/// Values of the service that both managers get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
     /// Path of the executable.
     pub(crate) program: String,
     /// Path of the socket that clients connect to.
     pub(crate) socket: String,
-    /// The state directory.
+    /// Absolute path of the state directory.
     pub(crate) state_dir: String,
     /// Environment variables of the daemon.
     pub(crate) environment: Vec<(String, String)>,
@@ -125,14 +125,16 @@ impl Service {
                 environment.push((name.to_owned(), value.trim().to_owned()));
             }
         }
+
         // The daemon ignores relative values of these variables too.
         let kept = [("XDG_STATE_HOME", true), ("TMPDIR", in_temporary_directory)];
-        for (name, is_wanted) in kept {
-            let value = variable(name).filter(|value| is_wanted && Path::new(value).is_absolute());
+        for (name, is_copied) in kept {
+            let value = variable(name).filter(|value| is_copied && Path::new(value).is_absolute());
             if let Some(value) = value {
                 environment.push((name.to_owned(), text(name, value.as_os_str())?));
             }
         }
+
         Ok(Self {
             program: text("the program", absolute("the program", program)?.as_os_str())?,
             socket: text("the socket", absolute("the socket", socket)?.as_os_str())?,
@@ -144,7 +146,7 @@ impl Service {
         })
     }
 
-    /// Path of the executable.
+    /// Returns the path of the executable.
     #[must_use]
     pub fn program(&self) -> &Path {
         Path::new(&self.program)
@@ -176,17 +178,17 @@ pub fn complaint_about(path: &Path) -> Option<String> {
         .then(|| format!("{} lies in a temporary directory", path.display()))
 }
 
-fn absolute<'a>(what: &str, path: &'a Path) -> Result<&'a Path, DescriptionError> {
+fn absolute<'a>(name: &str, path: &'a Path) -> Result<&'a Path, DescriptionError> {
     if path.is_absolute() {
         Ok(path)
     } else {
-        Err(DescriptionError::Relative { what: what.to_owned(), path: path.to_owned() })
+        Err(DescriptionError::Relative { what: name.to_owned(), path: path.to_owned() })
     }
 }
 
-fn text(what: &str, value: &std::ffi::OsStr) -> Result<String, DescriptionError> {
+fn text(name: &str, value: &std::ffi::OsStr) -> Result<String, DescriptionError> {
     let text = value.to_str().filter(|text| !text.contains(char::is_control));
-    text.map(str::to_owned).ok_or_else(|| DescriptionError::NotText { what: what.to_owned() })
+    text.map(str::to_owned).ok_or_else(|| DescriptionError::NotText { what: name.to_owned() })
 }
 
 #[cfg(test)]

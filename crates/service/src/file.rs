@@ -57,6 +57,7 @@ pub fn look_blocking(path: &Path, text: &str) -> io::Result<Standing> {
         Ok(found) if !found.is_file() => return Ok(Standing::Foreign),
         Ok(_) => {}
     }
+
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
     let found = String::from_utf8_lossy(&bytes);

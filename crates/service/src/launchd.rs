@@ -60,6 +60,7 @@ impl AgentState {
             // The fields of sockets and endpoints, which follow, have the same names.
             values.next().unwrap_or_default().trim().to_owned()
         };
+
         Self {
             state: field("state"),
             pid: field("pid"),
@@ -73,6 +74,7 @@ fn dictionary(service: &Service) -> Dictionary {
     let words = service.arguments(Manager::Launchd).map(|word| Value::from(word.to_owned()));
     let limits = Dictionary::from_iter([("NumberOfFiles", Value::from(OPEN_FILES))]);
     let stderr = format!("{}/{STDERR}", service.state_dir);
+
     let mut agent = Dictionary::from_iter([
         ("Label", Value::from(LABEL)),
         ("ProgramArguments", Value::Array(words.into())),
@@ -90,6 +92,7 @@ fn dictionary(service: &Service) -> Dictionary {
         ("StandardErrorPath", Value::from(stderr)),
         ("SoftResourceLimits", Value::Dictionary(limits)),
     ]);
+
     if !service.environment.is_empty() {
         let variables = service.environment.iter();
         let variables = variables.map(|(name, value)| (name.clone(), Value::from(value.clone())));

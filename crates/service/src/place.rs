@@ -3,10 +3,10 @@
 use crate::{Manager, Variable};
 use std::path::{Path, PathBuf};
 
-/// Name of the service unit.
+/// Name of the service unit, also in texts for the user.
 pub const UNIT: &str = "quackd.service";
 
-/// Name of the socket unit.
+/// Name of the socket unit, which starts the service on demand.
 pub const SOCKET_UNIT: &str = "quackd.socket";
 
 /// Label of the LaunchAgent.

@@ -19,7 +19,7 @@ use crate::description::{
 use crate::place::SOCKET_UNIT;
 use crate::{Manager, SOCKET_NAME, Service, exit, file};
 
-/// Returns the text of the socket unit.
+/// Returns the text of the socket unit, with the mark of quackd's files.
 #[must_use]
 pub fn socket_unit(service: &Service) -> String {
     format!(
@@ -43,18 +43,20 @@ WantedBy=sockets.target
     )
 }
 
-/// Returns the text of the service unit.
+/// Returns the text of the service unit, with the mark of quackd's files.
 #[must_use]
 pub fn service_unit(service: &Service) -> String {
     let [program, rest @ ..] = service.arguments(Manager::Systemd);
     // systemd expands no variables in the first word.
     let command: Vec<String> =
         std::iter::once(plain_or_quoted(program)).chain(rest.map(word)).collect();
+
     let environment: String = service
         .environment
         .iter()
         .map(|(name, value)| format!("Environment={}\n", quoted(&format!("{name}={value}"))))
         .collect();
+
     format!(
         "\
 {mark}

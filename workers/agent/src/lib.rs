@@ -26,7 +26,7 @@ use quackd_protocol::worker::EXIT_TERMINAL;
 use std::io;
 use std::process::ExitCode;
 
-/// Longest first frame, in bytes: the models.
+/// Maximum size of the first frame, in bytes. It contains the models.
 const MAX_FIRST_FRAME: usize = 4 * 1024 * 1024;
 
 /// Runs as an agent worker until the supervisor closes the channel. Called by `quack agent-worker` before any other code
@@ -44,6 +44,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(EXIT_TERMINAL);
         }
     };
+
     match serve::run(started) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -53,13 +54,14 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The part of the start with one thread.
+/// Does the part of the start that needs a process with one thread.
 fn enter() -> io::Result<Started> {
     die_with_parent()?;
     set_process_name("quack-agent");
     harden(Role::Agent)?;
     // If memory runs out, the agent ends before the supervisor.
     drop(rank_above_parent());
+
     let (first, descriptors) = read_first_with_descriptors_blocking(
         rustix::stdio::stdin(),
         MAX_FIRST_FRAME,
@@ -69,6 +71,7 @@ fn enter() -> io::Result<Started> {
     let ToAgent::StartAgent(start) = first else {
         return Err(io::Error::other("another message came first"));
     };
+
     if start.proto != AGENT_FRAME_PROTOCOL {
         let text = format!(
             "the supervisor speaks version {}, this program {AGENT_FRAME_PROTOCOL}",
@@ -76,9 +79,12 @@ fn enter() -> io::Result<Started> {
         );
         return Err(io::Error::other(text));
     }
+
     let file = descriptors.into_iter().next();
     let file = file.ok_or_else(|| io::Error::other("no session file came with the start"))?;
+
     let control = link::take_control_channel()?;
+    // Last, because from here on the process can open no file.
     let notes = quackd_sandbox::confine::enter_agent().map_err(io::Error::other)?;
     Ok(Started { control, start: *start, file: SessionFile::new(file.into()), notes })
 }

@@ -54,19 +54,23 @@ async fn serve(started: Started) -> io::Result<()> {
             return send(&mut channel, &FromNative::CannotStart { reason }).await;
         }
     };
+
     if transcript.needs_rewrite() {
         let reason = format!("{} has an old format; open it once with Pi", start.session_file);
         return send(&mut channel, &FromNative::CannotStart { reason }).await;
     }
+
     let pid = std::process::id();
     send(&mut channel, &FromNative::Hello { proto: AGENT_FRAME_PROTOCOL, pid, pi_pid: pid })
         .await?;
     for text in notes {
         send(&mut channel, &FromNative::Warning { text }).await?;
     }
+
     let saving = Saving { path: start.session_file.clone(), is_failing: false };
     let agent = Agent::new(setup(start), transcript);
     let mut driver = Driver { agent, file, saving, is_unsynced: false, timer: None };
+
     loop {
         let due = driver.timer;
         tokio::select! {
@@ -99,12 +103,13 @@ async fn send(channel: &mut Channel, frame: &FromNative) -> io::Result<()> {
     channel.send(frames::encode(frame).map_err(io::Error::other)?).await
 }
 
-/// The tools that the model gets, and facts for the system prompt.
+/// Returns the agent's settings: the tools that the model gets, and facts for the system prompt.
 fn setup(start: NativeStart) -> AgentSetup {
     let options = start.options.clone();
     let is_offered = |tool: &&tools::Tool| options.offers(tool);
     let is_usable = |tool: &&tools::Tool| !start.safe_mode || tool.has_safe_calls();
     let offered = tools::all().filter(is_offered).filter(is_usable);
+
     let specs = offered.clone().map(|tool| {
         let mut parameters = quackd_schema::tool_input(tool, true);
         if let Some(schema) = parameters.as_object_mut() {
@@ -112,6 +117,7 @@ fn setup(start: NativeStart) -> AgentSetup {
         }
         ToolSpec { name: tool.name.to_owned(), description: tool.about.to_owned(), parameters }
     });
+
     // Commands come first. All other tools work if the model calls them.
     let (first, then): (Vec<_>, Vec<_>) = offered.partition(|tool| tool.runs_commands());
     let small_tools = first.into_iter().chain(then).filter_map(|tool: &tools::Tool| {
@@ -119,6 +125,7 @@ fn setup(start: NativeStart) -> AgentSetup {
         let parameters = quackd_schema::brief_tool_input(tool, parameters);
         Some(ToolSpec { name: tool.name.to_owned(), description: about.to_owned(), parameters })
     });
+
     let system = format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH);
     let mut facts = vec![format!("The system is {system}.")];
     if start.safe_mode {
@@ -129,6 +136,7 @@ fn setup(start: NativeStart) -> AgentSetup {
     if !start.network.is_empty() {
         facts.push(start.network);
     }
+
     AgentSetup {
         tools: specs.collect(),
         options: start.options,
@@ -162,6 +170,7 @@ impl Driver {
             // A newer supervisor.
             Decoded::Unknown(_) => return Ok(true),
         };
+
         match frame {
             ToAgent::Command { number, command } => {
                 self.take(Input::Command { number, command }, channel).await?;
@@ -172,6 +181,7 @@ impl Driver {
                     ModelPart::Piece(piece) => {
                         let text = piece.bytes.get().trim_matches('"');
                         let bytes = STANDARD.decode(text).map_err(io::Error::other)?;
+                        // Lets the supervisor send the next piece.
                         send(channel, &FromNative::ModelTaken { number }).await?;
                         Part::Bytes(bytes)
                     }
@@ -235,6 +245,7 @@ impl Driver {
             };
             channel.feed(frames::encode(&frame).map_err(io::Error::other)?).await?;
         }
+
         SinkExt::<Bytes>::flush(channel).await?;
         // A message is on the disk before the agent is idle, and not after each line.
         if self.agent.is_idle()

@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-/// Longest session file that is read, in bytes.
+/// Maximum size of a session file that is read, in bytes.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Most bytes of lines that wait because they could not be written.
+/// Maximum size of lines that wait because they could not be written, in bytes.
 const MAX_WAITING_BYTES: usize = 8 * 1024 * 1024;
 
-/// The file.
+/// The file, with the lines that could not be written yet.
 #[derive(Debug)]
 pub(crate) struct SessionFile {
     file: File,
@@ -43,6 +43,7 @@ impl SessionFile {
             );
             return Err(io::Error::other(text));
         }
+
         self.file.seek(SeekFrom::Start(0))?;
         let mut bytes = Vec::new();
         (&self.file).take(MAX_BYTES).read_to_end(&mut bytes)?;
@@ -90,10 +91,12 @@ impl SessionFile {
 
 /// Writes a line. `is_torn` tells whether the file ends within a line, before and after.
 fn write_line(file: &mut impl Write, is_torn: &mut bool, line: &str) -> io::Result<()> {
+    // Ends the torn line, so that only that one is unreadable.
     if *is_torn {
         file.write_all(b"\n")?;
         *is_torn = false;
     }
+
     let mut rest = line.as_bytes();
     while !rest.is_empty() {
         let error = match file.write(rest) {

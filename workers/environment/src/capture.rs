@@ -35,7 +35,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(1);
 const HANG_UP: Duration = Duration::from_millis(400);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Longest reason of the wrapper, in characters.
+/// Maximum length of the reason of the wrapper, in characters.
 const MAX_REASON: usize = 300;
 
 /// Marks all processes of the shell. Start files can also read it to detect this capture.
@@ -97,13 +97,16 @@ pub(crate) async fn capture_until(
 ) -> (Result<LoginEnvironment, CaptureError>, Leaving) {
     let begin = Instant::now();
     let deadline = Duration::from_millis(request.deadline_ms).min(CAPTURE_DEADLINE);
+
     let variable = request.base.iter().find(|(name, _)| name == "SHELL");
     let shell = choose(account, variable.map(|(_, value)| value.as_str()));
     let env = environment(request, account, &shell);
     let untrusted = untrusted(request, &env);
+
     if let Some(refused) = refused_blocking(&shell, &env, &untrusted) {
         return (Err(CaptureError { attempts: vec![refused] }), Box::pin(async {}));
     }
+
     let words = match wrapper.map(|wrapper| wrapper.words(&untrusted)) {
         Some(Some(words)) => Some(words),
         Some(None) => {
@@ -112,11 +115,14 @@ pub(crate) async fn capture_until(
         }
         None => None,
     };
+
     let mut failed = Vec::new();
     let mut attempts = attempts(&shell).iter().peekable();
     while let Some(attempt) = attempts.next().filter(|_| !abandon.is_cancelled()) {
         let left = deadline.saturating_sub(begin.elapsed());
+        // The last attempt gets all the time that is left.
         let limit = if attempts.peek().is_some() { left / 10 * FIRST_SHARE } else { left };
+
         let (wrapper, env) = (words.as_ref(), env.clone());
         match ask(&shell, wrapper, attempt, env, request, limit, abandon).await {
             Ok((variables, leaving)) => {
@@ -149,10 +155,12 @@ fn refused_blocking(
 ) -> Option<String> {
     let home = Path::new(value(env, "HOME")?);
     let config = value(env, "XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
+
     let program = untrusted.way_blocking(shell).map(|held| (shell.to_owned(), held));
     let mut files = start_files_blocking(Some(shell), home, &config).into_iter();
     let held = program
         .or_else(|| files.find_map(|file| untrusted.held_blocking(&file).map(|held| (file, held))));
+
     held.map(|(file, held)| {
         format!("`{}` was not started: {} {held}", shell.display(), file.display())
     })
@@ -178,6 +186,7 @@ fn environment(
     let mut env = request.base.clone();
     env.retain(|(name, _)| name != "SHELL");
     env.push(("SHELL".to_owned(), shell.display().to_string()));
+
     if let Some(account) = account {
         let home = account.home.display().to_string();
         for (name, value) in
@@ -202,10 +211,12 @@ async fn ask(
 ) -> Result<(Vec<(String, String)>, Leaving), AttemptError> {
     let call = || format!("{} {}", shell.display(), attempt.options.join(" "));
     let mut pipe = Pipe::create(Path::new(&request.run_dir)).map_err(AttemptError::Pipe)?;
+
     env.push((PIPE_VARIABLE.to_owned(), pipe.path().display().to_string()));
     let (cancel, is_interactive) = (CancellationToken::new(), attempt.interactive);
     let mut running: Running =
         Box::pin(run(command(shell, wrapper, attempt, env, limit, cancel.clone())));
+
     let answered = tokio::select! {
         finished = &mut running => {
             // The shell has exited, so the pipe contains its complete output.
@@ -227,13 +238,15 @@ async fn ask(
             return Err(AttemptError::Silent { call: call(), how: how(&finished) });
         }
     };
+
     let unusable = |what: String| AttemptError::Unusable { call: call(), what };
     let variables = match (answered, pipe.answer()) {
         (Ok(()), Some(answer)) => {
-            wanted(answer, request).map_err(|why: EnvironmentError| unusable(why.to_string()))
+            wanted(answer, request).map_err(|error: EnvironmentError| unusable(error.to_string()))
         }
         _ => Err(unusable(format!("an environment of more than {MAX_CAPTURE_BYTES} bytes"))),
     };
+
     let patience = if variables.is_ok() { LEAVE } else { Duration::ZERO };
     let leaving: Leaving = Box::pin(async move {
         let ended = timeout(patience, &mut running).await;
@@ -243,6 +256,7 @@ async fn ask(
         }
         drop(pipe);
     });
+
     match variables {
         Ok(variables) => Ok((variables, leaving)),
         Err(error) => {
@@ -269,6 +283,7 @@ fn command(
         ),
         None => (shell.into(), arguments.collect()),
     };
+
     Command {
         program,
         args,
@@ -316,6 +331,7 @@ async fn hang_up_shell() {
         let path = |pid: &i32| PathBuf::from(format!("/proc/{pid}/task/{pid}"));
         shells.iter().flat_map(move |pid| children(&path(pid))).collect::<Vec<i32>>()
     };
+
     let (waited_for, until) = (of_shells(), Instant::now() + HANG_UP);
     while Instant::now() < until && of_shells().iter().any(|pid| waited_for.contains(pid)) {
         sleep(POLL_INTERVAL).await;

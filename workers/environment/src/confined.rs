@@ -11,7 +11,7 @@ const VERB: &str = "login-shell";
 /// Exit code of the wrapper if the shell cannot be confined. Shells use other codes.
 pub(crate) const CANNOT_CONFINE: u8 = 125;
 
-/// Most bytes of the paths to hide: they are arguments.
+/// Maximum size of the paths to hide, in bytes: they are arguments.
 const MAX_HIDDEN_BYTES: usize = 1024 * 1024;
 
 /// Starts shells confined, and knows the directories that they must not see.

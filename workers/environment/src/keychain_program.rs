@@ -3,7 +3,7 @@
 /// A program in the `PATH` of commands that prints a key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeychainProgram {
-    /// Name of the program.
+    /// Name of the program, which is searched in PATH.
     pub(crate) name: &'static str,
     /// Arguments that print the key of a service and an account.
     pub(crate) reading: for<'a> fn(service: &'a str, account: &'a str) -> Vec<&'a str>,

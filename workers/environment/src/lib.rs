@@ -103,6 +103,7 @@ fn serve(control: OwnedFd) -> io::Result<()> {
 async fn answer(control: OwnedFd, account: Option<&Account>) -> io::Result<()> {
     let mut channel = Framed::new(link::adopt(control)?, frames::codec());
     let first = timeout(REQUEST_DEADLINE, channel.next()).await?;
+
     let abandon = CancellationToken::new();
     let request = match read(&first.ok_or(io::ErrorKind::UnexpectedEof)??)? {
         ToEnvironmentWorker::Capture(request) => request,
@@ -115,6 +116,7 @@ async fn answer(control: OwnedFd, account: Option<&Account>) -> io::Result<()> {
             return answer_tools(channel, key, &abandon).await;
         }
     };
+
     let wrapper = confined::Wrapper::find();
     let mut capturing = pin!(capture_until(&request, account, wrapper.as_ref(), &abandon));
     let (captured, leaving) = tokio::select! {
@@ -128,11 +130,14 @@ async fn answer(control: OwnedFd, account: Option<&Account>) -> io::Result<()> {
             return Ok(());
         }
     };
+
     let frame = match captured {
         Ok(environment) => FromEnvironmentWorker::Captured(environment),
         Err(error) => FromEnvironmentWorker::Failed { text: error.to_string() },
     };
+
     let sent = channel.send(frames::encode(&frame).map_err(io::Error::other)?).await;
+    // The shell may still be exiting.
     leaving.await;
     sent
 }
@@ -153,6 +158,7 @@ async fn answer_tools(
             return Ok(());
         }
     };
+
     let frame = frames::encode(&answer);
     channel.send(frame.map_err(io::Error::other)?).await
 }

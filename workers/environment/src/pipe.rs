@@ -40,6 +40,7 @@ impl Pipe {
         // An earlier process with this id may have left a pipe.
         drop(fs::remove_file(&path));
         mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR)?;
+
         // Open the read end first: opening a pipe for writing without a reader would block or fail.
         let open = || {
             let reader = OpenOptions::new().open_receiver(&path)?;
@@ -54,7 +55,7 @@ impl Pipe {
         }
     }
 
-    /// Path of the pipe.
+    /// Returns the path of the pipe, for the shell.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -28,9 +28,9 @@ const PLAIN_SHELL: &str = "/bin/sh";
 /// Entry of this user in the password database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Login name.
+    /// Login name, for `USER` and `LOGNAME`.
     pub name: String,
-    /// Home directory.
+    /// Home directory, for `HOME`.
     pub home: PathBuf,
     /// Login shell.
     pub shell: PathBuf,
@@ -50,7 +50,7 @@ impl Account {
 pub(crate) struct Attempt {
     /// Options before the script.
     pub(crate) options: &'static [&'static str],
-    /// The script.
+    /// Script that the shell runs, which writes the environment into the pipe.
     pub(crate) script: &'static str,
     /// True if the shell reads the interactive start files.
     pub(crate) interactive: bool,

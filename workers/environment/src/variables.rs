@@ -5,7 +5,7 @@ use quackd_protocol::environment::{
 };
 use std::collections::BTreeMap;
 
-/// Error of an unusable environment.
+/// Reason why an environment is unusable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EnvironmentError {
     #[error("an environment of more than {MAX_CAPTURE_VARIABLES} variables")]
@@ -23,19 +23,21 @@ pub(crate) fn wanted(
     if MAX_CAPTURE_VARIABLES < entries.iter().filter(|byte| **byte == 0).count() {
         return Err(EnvironmentError::TooMany);
     }
+
     let mut found = BTreeMap::new();
     let mut bytes = 0_usize;
     for entry in entries.split(|byte| *byte == 0) {
         let Ok(entry) = std::str::from_utf8(entry) else { continue };
         let Some((name, value)) = entry.split_once('=') else { continue };
-        let is_wanted = request.names.iter().any(|wanted| wanted == name)
+        let is_requested = request.names.iter().any(|requested| requested == name)
             || request.prefixes.iter().any(|prefix| name.starts_with(prefix));
         let is_short = name.len() <= MAX_VALUE_BYTES && value.len() <= MAX_VALUE_BYTES;
-        if is_wanted && is_short && !found.contains_key(name) {
+        if is_requested && is_short && !found.contains_key(name) {
             bytes += entry.len();
             found.insert(name.to_owned(), value.to_owned());
         }
     }
+
     if MAX_LOGIN_BYTES < bytes {
         return Err(EnvironmentError::TooLong);
     }

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// Most references of the workspace whose commits are not exported again.
+/// Maximum number of references of the workspace whose commits are not exported again.
 const MAX_KNOWN: usize = 5_000;
 
 /// Maximum size of the objects of one export, in bytes.
@@ -23,10 +23,10 @@ const MAX_PACK: u64 = 1024 * 1024 * 1024;
 /// Maximum size of an output that is ignored, in bytes.
 const MAX_OUTPUT: u64 = 1024 * 1024;
 
-/// Longest subject, in characters.
+/// Maximum length of a subject, in characters.
 const MAX_SUBJECT: usize = 200;
 
-/// Longest name of a commit, in hexadecimal digits.
+/// Maximum length of the name of a commit, in hexadecimal digits.
 const MAX_ID: usize = 64;
 
 /// Lists the commits of `tree` that the workspace does not have, and writes their objects to the file `pack` if there is
@@ -41,6 +41,7 @@ pub(crate) fn export(
     if !fs::symlink_metadata(&git)?.is_dir() || git.join("commondir").exists() {
         return Err(io::Error::other("the session's repository was replaced by something else"));
     }
+
     let objects = objects_of(workspace);
     let in_copy = |words: &[&str]| -> Command {
         let mut command = git::command(tree, words);
@@ -48,8 +49,11 @@ pub(crate) fn export(
         command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", &objects).env("GIT_DIR", ".git");
         command
     };
+
     let head = in_copy(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]);
+    // Without a commit there is nothing to export.
     let Ok(head) = git::output(head, &[]) else { return Ok(IsolatedCommits::default()) };
+
     let mut range = String::from_utf8_lossy(&head).into_owned();
     for id in known_commits(workspace)? {
         range.push_str(&format!("^{id}\n"));
@@ -63,13 +67,18 @@ pub(crate) fn export(
     if commits.is_empty() {
         return Ok(IsolatedCommits::default());
     }
+
+    // The list is cut, this number is not.
     let n = git::output(in_copy(&["rev-list", "--count", "--stdin"]), range.as_bytes())?;
     let n: usize = String::from_utf8_lossy(&n).trim().parse().unwrap_or(commits.len());
+
     if let Some(pack) = pack {
+        // A thin pack suffices: the workspace has the objects that it refers to.
         let words = ["pack-objects", "--revs", "--thin", "--delta-base-offset", "--stdout", "-q"];
         let mut written = fs::File::create(pack)?;
         git::run(in_copy(&words), &mut range.as_bytes(), &mut written, MAX_PACK)?;
     }
+
     let more = n.saturating_sub(commits.len()) as u64;
     Ok(IsolatedCommits { commits, more, reference: None })
 }
@@ -85,13 +94,16 @@ pub(crate) fn import(
     if !is_id(&newest.id) {
         return Err(io::Error::other("the name of the newest commit is not valid"));
     }
+
     let in_workspace = |words: &[&str]| git::command(workspace, words);
+
     // It checks each object, and that those it names exist.
     let index = in_workspace(&["index-pack", "--stdin", "--fix-thin", "--strict"]);
     git::run(index, &mut fs::File::open(pack)?, &mut io::sink(), MAX_OUTPUT)?;
     let connected =
         in_workspace(&["rev-list", "--objects", "--quiet", &newest.id, "--not", "--all"]);
     git::output(connected, &[])?;
+
     // A later export replaces an earlier one, also if the session has rewritten its commits.
     git::output(in_workspace(&["update-ref", &reference, &newest.id]), &[])?;
     fs::remove_file(pack)?;
@@ -109,12 +121,14 @@ fn known_commits(workspace: &Path) -> io::Result<BTreeSet<String>> {
         "refs/remotes",
         "refs/tags",
     ];
+
     let mut listed = git::output(git::command(workspace, &words), &[])?;
     // Without a first commit there is none.
     listed.extend(
         git::output(git::command(workspace, &["rev-parse", "--verify", "--quiet", "HEAD"]), &[])
             .unwrap_or_default(),
     );
+
     let listed = String::from_utf8_lossy(&listed);
     Ok(listed.lines().filter(|id| is_id(id)).map(str::to_owned).collect())
 }

@@ -36,6 +36,7 @@ pub(crate) fn command(directory: &Path, words: &[&str]) -> Command {
         .envs([("GIT_OPTIONAL_LOCKS", "0"), ("GIT_NO_LAZY_FETCH", "1")])
         .arg("-C")
         .arg(directory);
+
     for setting in SETTINGS {
         command.args(["-c", setting]);
     }
@@ -63,6 +64,7 @@ pub(crate) fn run(
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+
     let (errors, written) = std::thread::scope(|scope| {
         // Git may print while it still reads.
         let errors = scope.spawn(move || stderr.map(first_bytes).unwrap_or_default());
@@ -75,12 +77,14 @@ pub(crate) fn run(
         let written = stdout.map_or(Ok(0), |stdout| io::copy(&mut stdout.take(max_output), output));
         (errors.join().unwrap_or_default(), written)
     });
+
     // With more output git ends, because the pipe has no reader.
     let status = child.wait()?;
     written?;
     if status.success() {
         return Ok(());
     }
+
     let errors = String::from_utf8_lossy(&errors);
     let cause = errors.lines().find_map(|line| line.strip_prefix("fatal: "));
     let last = errors.lines().rfind(|line| !line.trim().is_empty());

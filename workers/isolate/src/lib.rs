@@ -27,7 +27,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Longest request in bytes: paths.
+/// Maximum size of a request, in bytes. It contains paths.
 const MAX_REQUEST: usize = 1024 * 1024;
 
 /// Runs as the isolate worker. Called by `quack isolate` and `quack record-states` before any other code in the process.
@@ -51,15 +51,20 @@ fn serve() -> io::Result<()> {
     harden(Role::Worker)?;
     // If memory runs out, this process ends before the supervisor.
     drop(rank_above_parent());
+
     let request = read_first_blocking(rustix::stdio::stdin(), MAX_REQUEST, TO_ISOLATE_TAGS)?;
     let control = link::take_control_channel()?;
+
     let answer = match request {
         ToIsolate::Isolate(request) => answer(request),
         ToIsolate::Checkpoints(request) => states::answer(request),
     };
+
     let body = frames::encode(&answer).map_err(io::Error::other)?;
     let length = u32::try_from(body.len()).map_err(io::Error::other)?;
+
     let mut channel = UnixStream::from(control);
+    // This process has one task, which may wait.
     channel.set_nonblocking(false)?;
     channel.write_all(&length.to_be_bytes())?;
     channel.write_all(&body)
@@ -69,11 +74,13 @@ fn serve() -> io::Result<()> {
 fn answer(request: IsolateRequest) -> FromIsolate {
     let failed = |text: String| FromIsolate::Failed { text };
     let IsolateRequest { workspace, directory, home, task } = request;
+
     // The rules of the confinement name directories without links.
     let workspace = match workspace.canonicalize() {
         Ok(real) => real,
         Err(error) => return failed(format!("cannot open {}: {error}", workspace.display())),
     };
+
     let user_excludes = user_excludes_blocking(&home, &workspace);
     let pack = directory.join(EXPORTED_COMMITS);
     let commits = pack.parent().unwrap_or(&directory);
@@ -82,6 +89,7 @@ fn answer(request: IsolateRequest) -> FromIsolate {
     {
         return failed(format!("cannot create {}: {error}", commits.display()));
     }
+
     let places = Places { workspace, directory, pack };
     let (readable, writable) = places.of(&task);
     if let Err(error) = enter_isolate(&readable, &writable) {
@@ -105,6 +113,7 @@ impl Places {
         let Self { workspace, directory, pack } = self;
         let commits = pack.parent().unwrap_or(directory).to_owned();
         let both = vec![workspace.clone(), directory.clone()];
+
         match task {
             IsolateTask::Copy { .. } => {
                 (tracked::repository_of(workspace), vec![directory.clone()])

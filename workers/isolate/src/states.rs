@@ -18,6 +18,7 @@ const LOWEST_PRIORITY: i32 = 19;
 pub(crate) fn answer(request: CheckpointRequest) -> FromIsolate {
     let failed = |error: &dyn std::fmt::Display| FromIsolate::Failed { text: error.to_string() };
     let CheckpointRequest { workspace, copy, directory, home, hidden, max_files, action } = request;
+
     // The rules of the confinement name directories without links.
     let workspace = match workspace.canonicalize() {
         Ok(real) => real,
@@ -25,26 +26,33 @@ pub(crate) fn answer(request: CheckpointRequest) -> FromIsolate {
             return failed(&format_args!("cannot open {}: {error}", workspace.display()));
         }
     };
+
     if let Err(error) = make_private(&directory) {
         return failed(&format_args!("cannot create {}: {error}", directory.display()));
     }
+
     let user_excludes = user_excludes_blocking(&home, &workspace);
     let tree = copy.as_ref().map_or_else(|| workspace.clone(), |copy| copy.join("tree"));
+
     // The workspace has no links in its path now.
     let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
     let hidden: Vec<PathBuf> = hidden.into_iter().map(real).collect();
+
     let mut readable = tracked::repository_of(&workspace);
     readable.extend([workspace.clone()].into_iter().chain(copy.clone()));
     let mut writable = vec![directory.clone()];
+
     // An interrupted restore is taken back by the next task of any kind.
     let restores = matches!(action, CheckpointAction::Restore { .. });
     if restores || Checkpoints::is_interrupted(&directory) {
         writable.push(tree.clone());
     }
+
     if matches!(action, CheckpointAction::Take { .. }) {
         // The system may refuse it. The work is then only less polite.
         rustix::process::nice(LOWEST_PRIORITY).ok();
     }
+
     if let Err(error) = enter_isolate(&readable, &writable) {
         return failed(&error);
     }
@@ -54,6 +62,7 @@ pub(crate) fn answer(request: CheckpointRequest) -> FromIsolate {
         None if Checkpoints::is_empty(&directory) => tracked::files(&workspace),
         _ => BTreeSet::new(),
     };
+
     let files = RecordedFiles { tree, workspace, copy, hidden, max_files, user_excludes, tracked };
     act(files, &directory, action).unwrap_or_else(|error| failed(&error))
 }
@@ -64,6 +73,7 @@ fn act(
     action: CheckpointAction,
 ) -> Result<FromIsolate, IsolateError> {
     let mut states = Checkpoints::open(files, directory)?;
+
     Ok(match action {
         CheckpointAction::Take { calls, by_commands, while_running } => {
             FromIsolate::Recorded(states.take(&Cause { calls, by_commands, while_running })?)

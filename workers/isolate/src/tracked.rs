@@ -16,16 +16,19 @@ pub(crate) fn repository_of(workspace: &Path) -> Vec<PathBuf> {
         let own = text.trim_end().strip_prefix("gitdir: ")?.to_owned();
         workspace.join(own).canonicalize().ok()
     });
+
     let common = own.as_ref().and_then(|own| {
         let common = read(&own.join("commondir"))?;
         own.join(common.trim_end()).canonicalize().ok()
     });
+
     // Only a repository that lists this workspace. A session could name any other one.
     let lists = |own: &PathBuf| {
         let back = read(&own.join("gitdir")).map(|back| own.join(back.trim_end()));
         let back = back.and_then(|back| back.parent()?.canonicalize().ok());
         back.as_deref() == Some(workspace)
     };
+
     let is_listed = own.as_ref().is_some_and(lists);
     let all = [Some(workspace.to_owned()), own.filter(|_| is_listed), common.filter(|_| is_listed)];
     all.into_iter().flatten().collect()

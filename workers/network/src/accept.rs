@@ -25,7 +25,7 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 /// Pause after a failed `accept`, for example without free descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Longest message of SOCKS5, in bytes.
+/// Maximum length of a message of SOCKS5, in bytes.
 const MAX_SOCKS: usize = 512;
 
 /// Kind of a listener.
@@ -44,11 +44,13 @@ pub(crate) async fn serve(listener: TcpListener, door: Door, proxy: Rc<Proxy>) {
             sleep(PAUSE).await;
             continue;
         };
+
         let Some(slot) = proxy.slot() else {
             // Dropping it closes the connection at once.
             drop(client);
             continue;
         };
+
         client.set_nodelay(true).ok();
         let proxy = Rc::clone(&proxy);
         tokio::task::spawn_local(async move {
@@ -92,19 +94,24 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
             .await;
         }
     };
+
     let path = if head.kind == Kind::Connect { RequestPath::Connect } else { RequestPath::Http };
     let request = Request { host: head.host.clone(), port: head.port, path };
     if proxy.near.contains(&request.host) {
+        // These names lead to servers of the session itself.
         return to_own_server(client, proxy, bytes, head).await;
     }
+
     let admitted = match proxy.admit(&request, &mut slot).await {
         Ok(admitted) => admitted,
-        Err(why) => return refuse(client, &request, why, &proxy.label).await,
+        Err(reason) => return refuse(client, &request, reason, &proxy.label).await,
     };
+
     let is_http = match &head.kind {
         Kind::Connect => is_http_tunnel(&request, &admitted),
         Kind::Forward { upgrades, .. } => !upgrades,
     };
+
     let server = match dial(proxy, &request, is_http).await {
         Ok(server) => server,
         Err(DialError::Private(address)) => {
@@ -112,14 +119,15 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
             return refuse(client, &request, DenyReason::PrivateAddress, &proxy.label).await;
         }
         Err(error) => {
-            if let Some(why) = error.reason() {
-                proxy.fail(&request, why, admitted.rule);
+            if let Some(reason) = error.reason() {
+                proxy.fail(&request, reason, admitted.rule);
             }
             let text = format!("quackd: {} {error}\n", request.host);
             let status = format!("502 {}", text.trim_end());
             return answer(client, &status, "", &text).await;
         }
     };
+
     let rest = bytes.split_off(head.length);
     match head.kind {
         Kind::Connect => {
@@ -148,7 +156,7 @@ fn for_route(head: Vec<u8>, request: &Request, route: Route) -> Vec<u8> {
     }
 }
 
-/// The first bytes for the server, and what may follow. `None` if the body is malformed.
+/// Returns the first bytes for the server, and what may follow. `None` if the body is malformed.
 fn forwarded(
     mut head: Vec<u8>,
     rest: Vec<u8>,
@@ -159,6 +167,7 @@ fn forwarded(
         // A client sends nothing else before the answer.
         return rest.is_empty().then_some((head, Upstream::IfSwitched));
     }
+
     let mut reader = BodyReader::new(body);
     let of_body = reader.take(&rest).ok()?;
     head.extend(rest.get(..of_body).unwrap_or_default());
@@ -185,6 +194,7 @@ async fn tunnel(
         }
         _ => First::Complete((rest, Upstream::All)),
     };
+
     match first {
         First::Complete((first, upstream)) => {
             relay::run(proxy, request, admitted, client, server, first, upstream).await;
@@ -218,6 +228,7 @@ async fn http_request(
         Ok(Some(_)) => return First::Other,
         Ok(None) | Err(_) => return First::Gone,
     };
+
     let rest = bytes.split_off(head.length);
     match head.kind {
         Kind::Forward { head, body, upgrades } => {
@@ -242,6 +253,7 @@ async fn read_head(
                 other => return Some(other),
             }
         }
+
         match client.read_buf(bytes).await {
             Ok(0) | Err(_) => return None,
             Ok(_) => {}
@@ -260,6 +272,7 @@ async fn to_own_server(
         let text = "quackd: no server of this session has this port\n";
         return answer(client, "502 Bad Gateway", "", text).await;
     };
+
     let rest = bytes.split_off(head.length);
     match head.kind {
         Kind::Connect => {
@@ -267,32 +280,43 @@ async fn to_own_server(
         }
         Kind::Forward { head, .. } => server.write_all(&head).await.ok()?,
     }
+
     server.write_all(&rest).await.ok()?;
     tokio::io::copy_bidirectional(&mut client, &mut server).await.ok().map(drop)
 }
 
-async fn refuse(client: TcpStream, request: &Request, why: DenyReason, label: &str) -> Option<()> {
+async fn refuse(
+    client: TcpStream,
+    request: &Request,
+    reason: DenyReason,
+    label: &str,
+) -> Option<()> {
     let of_session = of_session(label);
     let Request { host, port, .. } = request;
     let host = match host {
         Host::Address(IpAddr::V6(address)) => format!("[{address}]"),
         host => host.to_string(),
     };
-    let status = match why {
+
+    let status = match reason {
         DenyReason::TooMany => "503 quackd: too many connections".to_owned(),
         _ => format!("403 quackd: {host}:{port} is not allowed"),
     };
+
     let rule_host = request.host.to_string();
     let rule = if matches!(*port, HTTP | TLS) { host } else { format!("{host}:{port}") };
-    let why = told_reason(&request.host, why);
-    let body = match why {
+    let reason = told_reason(&request.host, reason);
+    let body = match reason {
         DenyReason::NotListed | DenyReason::NoAnswerer if may_be_suggested(&rule_host) => {
-            format!("quackd: denied ({why}). To allow it: quack sandbox allow {rule}{of_session}\n")
+            format!(
+                "quackd: denied ({reason}). To allow it: quack sandbox allow {rule}{of_session}\n"
+            )
         }
-        _ if !may_be_suggested(&rule_host) => format!("quackd: denied ({why})\n"),
-        _ => format!("quackd: denied ({why}). More: quack sandbox explain {rule}{of_session}\n"),
+        _ if !may_be_suggested(&rule_host) => format!("quackd: denied ({reason})\n"),
+        _ => format!("quackd: denied ({reason}). More: quack sandbox explain {rule}{of_session}\n"),
     };
-    answer(client, &status, &format!("Quackd-Denied: {why}\r\n"), &body).await
+
+    answer(client, &status, &format!("Quackd-Denied: {reason}\r\n"), &body).await
 }
 
 async fn by_socks(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option<()> {
@@ -301,11 +325,13 @@ async fn by_socks(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Optio
         timeout(HEAD_TIME, message(&mut client, &mut bytes, socks::greeting)).await.ok()?.ok()?;
     drop(bytes.drain(..used));
     client.write_all(&GREETING_REPLY).await.ok()?;
+
     let read = timeout(HEAD_TIME, message(&mut client, &mut bytes, socks::request)).await.ok()?;
     let ((host, port), used) = match read {
         Ok(read) => read,
         Err(reply) => return client.write_all(&reply?.bytes()).await.ok(),
     };
+
     let rest = bytes.split_off(used);
     let Ok(host) = Host::read(&host) else {
         return client.write_all(&Reply::NotAllowed.bytes()).await.ok();
@@ -313,6 +339,7 @@ async fn by_socks(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Optio
     if port == 0 {
         return client.write_all(&Reply::NotAllowed.bytes()).await.ok();
     }
+
     let request = Request { host, port, path: RequestPath::Socks };
     if proxy.near.contains(&request.host) {
         let Some(mut server) = proxy.pair.connect(port).await else {
@@ -322,6 +349,7 @@ async fn by_socks(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Optio
         server.write_all(&rest).await.ok()?;
         return tokio::io::copy_bidirectional(&mut client, &mut server).await.ok().map(drop);
     }
+
     match open(&request, proxy, &mut slot).await {
         Ok((server, admitted)) => {
             client.write_all(&Reply::Succeeded.bytes()).await.ok()?;
@@ -346,6 +374,7 @@ async fn message<T>(
             Message::Incomplete if MAX_SOCKS <= bytes.len() => return Err(None),
             Message::Incomplete => {}
         }
+
         match client.read_buf(bytes).await {
             Ok(0) | Err(_) => return Err(None),
             Ok(_) => {}
@@ -367,8 +396,8 @@ async fn open(
             Err(Reply::NotAllowed)
         }
         Err(error) => {
-            if let Some(why) = error.reason() {
-                proxy.fail(request, why, admitted.rule);
+            if let Some(reason) = error.reason() {
+                proxy.fail(request, reason, admitted.rule);
             }
             Err(Reply::Unreachable)
         }
@@ -384,6 +413,7 @@ async fn by_address(client: TcpStream, port: u16, proxy: &Proxy, mut slot: Slot)
     } else {
         None
     };
+
     let Some(name) = name else { return reset(client) };
     let request = Request { host: Host::Name(name), port, path: RequestPath::Transparent };
     match open(&request, proxy, &mut slot).await {

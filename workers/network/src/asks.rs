@@ -14,10 +14,10 @@ use std::time::Instant;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-/// Most connections that wait for an answer.
+/// Maximum number of connections that wait for an answer.
 const MAX_WAITING: usize = 32;
 
-/// Most hosts that are allowed once at the same time. The oldest is dropped first.
+/// Maximum number of hosts that are allowed once at the same time. The oldest is dropped first.
 const MAX_ONCE: usize = 64;
 
 type Answer = Result<AnswerScope, DenyReason>;
@@ -99,14 +99,18 @@ impl Asks {
         if let Some(same) = open.values().find(|open| open.host == *host && open.port == port) {
             return Ok(same.answer.subscribe());
         }
+
         if MAX_PROXY_ASKS <= open.len() {
             return Err(DenyReason::TooManyAsks);
         }
+
         let id = self.last.get() + 1;
         self.last.set(id);
         let name = name.map(str::to_owned);
         let frame = FromProxy::Ask { id, host: host.to_string(), port, name };
+        // A full channel means that the supervisor is slow.
         self.frames.try_send(frame).map_err(|_full| DenyReason::TooManyAsks)?;
+
         let (answer, answered) = watch::channel(None);
         open.insert(id, Open { host: host.clone(), port, answer });
         Ok(answered)

@@ -27,7 +27,7 @@ use tokio_util::codec::Framed;
 pub(crate) struct Started {
     pub(crate) control: OwnedFd,
     pub(crate) settings: ProxyStart,
-    /// The pair to the worker.
+    /// The pair to the worker, for notes and connections.
     pub(crate) pair: OwnedFd,
     /// Sockets in the order of the settings.
     pub(crate) sockets: Vec<OwnedFd>,
@@ -40,14 +40,17 @@ pub(crate) struct Started {
 pub(crate) async fn serve(started: Started) -> io::Result<()> {
     let Started { control, settings, pair, sockets, near, notes } = started;
     let mut channel = Framed::new(adopt(control)?, frames::codec());
+
     let mut proxy = Proxy::new(&settings.rules, Pair::new(pair)?);
     proxy.near = near;
     proxy.label.clone_from(&settings.label);
     proxy.upstream = settings.upstream.as_ref().map(UpstreamProxy::new);
     let proxy = Rc::new(proxy);
+
     for (kind, socket) in settings.sockets.iter().zip(sockets) {
         open(*kind, socket, &proxy)?;
     }
+
     let mut forwards = Forwards::default();
     let mut questions = proxy.asks.take_unsent();
     send(&mut channel, &FromProxy::Hello { proto: PROXY_PROTOCOL, notes }).await?;
@@ -81,7 +84,7 @@ pub(crate) async fn send(channel: &mut Channel, frame: &FromProxy) -> io::Result
     channel.send(frames::encode(frame).map_err(io::Error::other)?).await
 }
 
-/// Starts to serve one socket of the worker's network namespace.
+/// Starts to serve one socket of the worker's network namespace, in a task.
 fn open(kind: SocketKind, socket: OwnedFd, proxy: &Rc<Proxy>) -> io::Result<()> {
     rustix::io::ioctl_fionbio(&socket, true)?;
     let proxy = Rc::clone(proxy);
@@ -120,6 +123,7 @@ fn handle(
         // A newer supervisor.
         Decoded::Unknown(_) => return Ok((None, ControlFlow::Continue(()))),
     };
+
     let reply = match frame {
         ToProxy::Rules(rules) => {
             proxy.set_rules(&rules);

@@ -21,7 +21,7 @@ const DIAL_TIME: Duration = Duration::from_secs(10);
 /// Time after which the next address is tried too.
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
-/// Most addresses of one name that are tried.
+/// Maximum number of addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 8;
 
 /// Error of a connection to a host.
@@ -92,13 +92,15 @@ pub(crate) async fn dial(
     match &request.host {
         Host::Name(name) if name != MACHINE_HOST => {
             let upstream = proxy.upstream.as_ref();
-            let upstream = upstream.and_then(|it| it.of_name(name, request.port, is_http));
+            let upstream = upstream
+                .and_then(|network_proxy| network_proxy.of_name(name, request.port, is_http));
             if let Some((name, port)) = upstream {
                 return dial_upstream(proxy, request, name, port, is_http).await;
             }
         }
         _ => {}
     }
+
     let stream = match dial_directly(proxy, request).await {
         // The name is looked up again. Another address needs another answer.
         Err(DialError::Private(address)) if proxy.ask_about_address(request, address).await => {
@@ -121,12 +123,15 @@ async fn dial_upstream(
         Ok(address) => vec![address],
         Err(_) => mixed(proxy.lookups.find(&name).await),
     };
+
     let addresses = found.into_iter().take(MAX_ADDRESSES).map(|address| (address, port).into());
     let unreachable = |_| DialError::Upstream(0);
     let mut stream = connect(addresses.collect()).await.map_err(unreachable)?;
+
     if is_http {
         return Ok(Server { stream, route: Route::WholeAddress });
     }
+
     let opening = async {
         stream.write_all(&http::connect_request(&request.host, request.port)).await?;
         let mut head = Vec::new();
@@ -139,6 +144,7 @@ async fn dial_upstream(
             }
         }
     };
+
     match timeout(DIAL_TIME, opening).await {
         Ok(Ok(200..300)) => Ok(Server { stream, route: Route::Tunnel }),
         Ok(Ok(status)) => Err(DialError::Upstream(status)),
@@ -158,14 +164,17 @@ async fn dial_directly(proxy: &Proxy, request: &Request) -> Result<TcpStream, Di
         }
         Host::Address(address) => vec![SocketAddr::from((*address, port))],
     };
+
     let rules = proxy.rules();
     let is_refused = |address: &SocketAddr| {
         rules.refuses_address(address.ip(), port, is_own_address)
             && !proxy.is_address_allowed_once(address.ip(), port)
     };
+
     let first_refused = addresses.iter().find(|address| is_refused(address)).map(SocketAddr::ip);
     let allowed: Vec<SocketAddr> =
         addresses.into_iter().filter(|address| !is_refused(address)).take(MAX_ADDRESSES).collect();
+
     match (allowed.is_empty(), first_refused) {
         (true, Some(address)) => Err(DialError::Private(address.to_canonical())),
         (true, None) => Err(DialError::Failed(FailReason::Unresolved)),
@@ -207,6 +216,7 @@ async fn connect(addresses: Vec<SocketAddr>) -> Result<TcpStream, DialError> {
             }
         }
     };
+
     let connected = timeout(DIAL_TIME, connecting).await.ok().flatten();
     let stream = connected.ok_or(DialError::Failed(FailReason::Unreachable))?;
     // Without it small messages of a tunnel wait for each other.

@@ -47,11 +47,13 @@ impl Forwards {
         if MAX_FORWARDS_PER_SESSION <= self.0.len() {
             return Err(ForwardError::Failed);
         }
+
         let listener = listen(local).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => ForwardError::InUse,
             io::ErrorKind::PermissionDenied => ForwardError::Privileged,
             _ => ForwardError::Failed,
         })?;
+
         let bound = listener.local_addr().map_err(|_error| ForwardError::Failed)?.port();
         self.0.insert(id, tokio::task::spawn_local(serve(listener, port, Rc::clone(proxy))));
         Ok(bound)
@@ -71,7 +73,7 @@ fn listen(port: u16) -> io::Result<TcpListener> {
     TcpListener::from_std(listener)
 }
 
-/// Owns its connections, so that they end with the forward.
+/// Serves one forward. Owns its connections, so that they end with the forward.
 async fn serve(listener: TcpListener, port: u16, proxy: Rc<Proxy>) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -83,6 +85,7 @@ async fn serve(listener: TcpListener, port: u16, proxy: Rc<Proxy>) {
             sleep(PAUSE).await;
             continue;
         };
+
         let Some(slot) = proxy.slot() else { continue };
         let proxy = Rc::clone(&proxy);
         connections.spawn_local(async move {
@@ -139,9 +142,12 @@ async fn routed(client: OwnedFd, port: u16, proxy: &Rc<Proxy>, connecting: &Sema
     let Ok(client) = client.set_nonblocking(true).and_then(|()| TcpStream::from_std(client)) else {
         return;
     };
+
+    // Bounds the connections that wait for the worker.
     let permit = connecting.acquire().await;
     let server = proxy.pair.connect(port).await;
     drop(permit);
+
     match server {
         Some(server) => copy(client, server).await,
         None => {

@@ -48,7 +48,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
-/// Longest first frame, in bytes: rules of all layers.
+/// Maximum size of the first frame, in bytes: rules of all layers.
 const MAX_FIRST_FRAME: usize = 1024 * 1024;
 
 /// Runs as a proxy until the supervisor closes the channel. Called by `quack proxy` before any other code in the process.
@@ -65,6 +65,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(EXIT_TERMINAL);
         }
     };
+
     match serve(started) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -80,13 +81,14 @@ enum Work {
     Router(router::Started),
 }
 
-/// The part of the start with one thread.
+/// Does the part of the start that needs a process with one thread.
 fn enter() -> io::Result<Work> {
     die_with_parent()?;
     set_process_name("quack-proxy");
     harden(Role::Proxy)?;
     // If memory runs out, the proxy ends before the supervisor.
     drop(rank_above_parent());
+
     let (first, descriptors) = read_first_with_descriptors_blocking(
         rustix::stdio::stdin(),
         MAX_FIRST_FRAME,
@@ -94,6 +96,7 @@ fn enter() -> io::Result<Work> {
         // With the two pairs.
         MAX_PROXY_SOCKETS + 2,
     )?;
+
     let mut descriptors = descriptors.into_iter();
     let pair = descriptors.next().ok_or_else(|| io::Error::other("no pair"))?;
     let mut sockets: Vec<OwnedFd> = descriptors.collect();
@@ -102,6 +105,7 @@ fn enter() -> io::Result<Work> {
         ToProxy::Route { proto } => (*proto, 1),
         _ => return Err(io::Error::other("another message came first")),
     };
+
     if proto != PROXY_PROTOCOL {
         let text = format!("the supervisor speaks version {proto}, this program {PROXY_PROTOCOL}");
         return Err(io::Error::other(text));
@@ -109,7 +113,9 @@ fn enter() -> io::Result<Work> {
     if sockets.len() != n_sockets {
         return Err(io::Error::other("the sockets are not those that were announced"));
     }
+
     let control = link::take_control_channel()?;
+    // Before the confinement, after which the file cannot be opened.
     let near = NearHosts::read_blocking();
     let notes = match &first {
         // It gets its connections from the listener, and resolves no name.
@@ -117,11 +123,13 @@ fn enter() -> io::Result<Work> {
         _ => quackd_sandbox::confine::enter_proxy(),
     };
     let notes = notes.map_err(io::Error::other)?;
+
     if let ToProxy::Start(settings) = first {
         let settings = *settings;
         let started = Started { control, settings, pair, sockets, near, notes };
         return Ok(Work::Proxy(Box::new(started)));
     }
+
     set_process_name("quack-router");
     let listener = sockets.pop().ok_or_else(|| io::Error::other("no listener"))?;
     Ok(Work::Router(router::Started { control, pair, listener, notes }))
@@ -135,6 +143,7 @@ fn serve(work: Work) -> io::Result<()> {
         // Modules of the resolver may need as much as in other programs.
         .thread_stack_size(1024 * 1024)
         .build()?;
+
     let local = tokio::task::LocalSet::new();
     let ended = match work {
         Work::Proxy(started) => local.block_on(&runtime, channel::serve(*started)),

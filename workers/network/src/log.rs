@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use tokio::sync::Notify;
 
-/// Most entries that wait for a credit. More are counted and dropped.
+/// Maximum number of entries that wait for a credit. More are counted and dropped.
 const MAX_WAITING: usize = 1024;
 
 /// Number of the last waiting entries with which an equal one is merged.
@@ -41,10 +41,12 @@ impl Log {
             same.took_ms = same.took_ms.max(entry.took_ms);
             return;
         }
+
         if MAX_WAITING <= waiting.len() {
             self.dropped.set(self.dropped.get().saturating_add(1));
             return;
         }
+
         waiting.push_back(entry);
         self.changed.notify_one();
     }

@@ -9,21 +9,21 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
-/// Most names that are resolved at the same time, each by one thread. The system's resolver cannot be interrupted, so a
-/// name without an answer keeps its thread for 5 to 30 s.
+/// Maximum number of names that are resolved at the same time, each by one thread. The system's
+/// resolver cannot be interrupted, so a name without an answer keeps its thread for 5 to 30 s.
 pub(crate) const MAX_LOOKUPS: usize = 8;
 
 /// Time for resolving a name.
 const LOOKUP_TIME: Duration = Duration::from_secs(5);
 
-/// Most addresses of one name that are checked.
+/// Maximum number of addresses of one name that are checked.
 const MAX_FOUND: usize = 32;
 
 /// Time for which the addresses of a name are used again. Each connection checks them again. Programs open many
 /// connections to one host at a time.
 const REUSED_FOR: Duration = Duration::from_secs(2);
 
-/// Most names with addresses that are used again.
+/// Maximum number of names with addresses that are used again.
 const MAX_REUSED: usize = 64;
 
 type Found = watch::Sender<Option<Vec<IpAddr>>>;
@@ -39,11 +39,13 @@ pub(crate) struct Lookups {
 }
 
 impl Lookups {
-    /// Lookups by the system's resolver.
+    /// Creates lookups by the system's resolver.
     pub(crate) fn by_system() -> Rc<Self> {
         Self::by(Arc::new(|name| {
             let found = (name, 0).to_socket_addrs();
-            found.map(|all| all.map(|one| one.ip()).take(MAX_FOUND).collect()).unwrap_or_default()
+            found
+                .map(|all| all.map(|address| address.ip()).take(MAX_FOUND).collect())
+                .unwrap_or_default()
         }))
     }
 
@@ -85,12 +87,14 @@ impl Lookups {
             thread = self.threads.acquire() => thread.ok(),
             () = sender.closed() => None,
         };
+
         let mut found = Vec::new();
         if thread.is_some() {
             let (resolver, name) = (Arc::clone(&self.resolver), name.clone());
             let looking = tokio::task::spawn_blocking(move || resolver(&name));
             found = looking.await.unwrap_or_default();
         }
+
         self.open.borrow_mut().remove(&name);
         if !found.is_empty() {
             let mut recent = self.recent.borrow_mut();

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, UdpSocket};
 
-/// Longest `/etc/hosts` that is read, in bytes.
+/// Maximum size of `/etc/hosts` that is read, in bytes.
 const MAX_HOSTS_FILE: u64 = 1024 * 1024;
 
 /// Hosts that mean the session's own loopback, which programs reach without a proxy. Some send everything to a proxy.

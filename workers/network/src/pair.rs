@@ -18,7 +18,7 @@ use tokio::time::timeout;
 /// Time for the worker to connect to a server of the session. A little longer than the worker's own limit.
 const CONNECT_TIME: Duration = Duration::from_millis(2500);
 
-/// Most connections that the worker is asked for at the same time.
+/// Maximum number of connections that the worker is asked for at the same time.
 const MAX_CONNECTING: usize = 64;
 
 type Connecting = RefCell<HashMap<u64, oneshot::Sender<OwnedFd>>>;
@@ -63,8 +63,10 @@ impl Pair {
             }
             connecting.insert(id, reply);
         }
+
         self.tell(&ToWorkerPacket::Connect { id, port });
         let socket = timeout(CONNECT_TIME, connected).await.ok()?.ok()?;
+
         let stream = std::net::TcpStream::from(socket);
         stream.set_nonblocking(true).ok()?;
         TcpStream::from_std(stream).ok()

@@ -18,10 +18,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// Most connections at the same time.
+/// Maximum number of connections at the same time.
 const MAX_CONNECTIONS: usize = 1024;
 
-/// Most connections to one host at the same time.
+/// Maximum number of connections to one host at the same time.
 const MAX_PER_HOST: usize = 128;
 
 /// A request of a command.
@@ -37,7 +37,7 @@ pub(crate) struct Request {
 pub(crate) struct Admitted {
     /// True if traffic on ports 80 and 443 need not be HTTP or TLS.
     pub(crate) raw: bool,
-    /// The rule, for the log.
+    /// The rule that allows the host, for the log.
     pub(crate) rule: Option<String>,
     /// True if the user allowed it once. Then only a rule that denies it ends the connection.
     pub(crate) is_once: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Proxy {
     pub(crate) near: NearHosts,
     /// The proxy of the user's network.
     pub(crate) upstream: Option<UpstreamProxy>,
-    /// Label of the session.
+    /// Label of the session, for texts.
     pub(crate) label: String,
     connections: Cell<usize>,
     by_host: RefCell<HashMap<Host, usize>>,
@@ -131,7 +131,7 @@ impl Proxy {
         self.version.send_modify(|version| *version += 1);
     }
 
-    /// The rules in force.
+    /// Returns the rules in force. A later change does not affect them.
     pub(crate) fn rules(&self) -> Rc<HostRules> {
         Rc::clone(&self.rules.borrow())
     }
@@ -177,9 +177,10 @@ impl Proxy {
         let Request { host, port, .. } = request;
         let decided =
             if slot.count_for(host) { self.decide(host, *port) } else { Err(DenyReason::TooMany) };
-        let (why, waited) = match decided {
+
+        let (reason, waited) = match decided {
             Err(DenyReason::NotListed) if self.may_ask(host, *port) => {
-                let asked = Instant::now();
+                let begin = Instant::now();
                 match self.asks.ask(host, *port, None).await {
                     Ok(scope) => {
                         let host = host.to_string();
@@ -187,22 +188,23 @@ impl Proxy {
                         // The rule of the answer has arrived before it.
                         match self.decide(&request.host, *port) {
                             Ok(admitted) => return Ok(admitted),
-                            Err(why) => (why, Duration::ZERO),
+                            Err(reason) => (reason, Duration::ZERO),
                         }
                     }
                     // A rule may have been added or removed while the connection waited.
-                    Err(why) => match self.decide(host, *port) {
+                    Err(reason) => match self.decide(host, *port) {
                         Ok(admitted) => return Ok(admitted),
-                        Err(DenyReason::NotListed) => (why, asked.elapsed()),
+                        Err(DenyReason::NotListed) => (reason, begin.elapsed()),
                         Err(by_rule) => (by_rule, Duration::ZERO),
                     },
                 }
             }
             Ok(admitted) => return Ok(admitted),
-            Err(why) => (why, Duration::ZERO),
+            Err(reason) => (reason, Duration::ZERO),
         };
-        self.record_refusal(request, why, None, seconds(waited));
-        Err(why)
+
+        self.record_refusal(request, reason, None, seconds(waited));
+        Err(reason)
     }
 
     /// Whether the user allowed an address of a local network once, and no rule denies it.
@@ -235,10 +237,12 @@ impl Proxy {
         if !is_askable {
             return false;
         }
+
         let Ok(scope) = self.asks.ask(&host, port, Some(name)).await else {
             // A rule that names the address may have been added while the connection waited.
             return !self.rules().refuses_address(address, port, is_own_address);
         };
+
         self.pair.tell(&ToWorkerPacket::Approved { host: host.to_string(), port, scope });
         true
     }
@@ -265,6 +269,7 @@ impl Proxy {
         let host = request.host.to_string();
         let packet = ToWorkerPacket::Refused { host, port: request.port, why, address, waited_s };
         self.pair.tell(&packet);
+
         let rule = match self.rules().decide(&request.host, request.port) {
             Decision::Denied(by) => Some(by.to_string()),
             _ => None,

@@ -82,15 +82,19 @@ pub(crate) async fn run(
 ) {
     let started = Instant::now();
     let Server { stream: mut server, route } = server;
+
     // A program must not take half of an answer for all of it: until the end was copied, closing resets, also if this
     // process is killed.
     reset_on_close([&client, &server], true);
+
     let counts =
         Counts { sent: Cell::new(0), received: Cell::new(0), last: Cell::new(Instant::now()) };
     let ends = (route == Route::Direct).then(|| (server.local_addr(), server.peer_addr()));
+
     let (ended, is_whole) = {
         let copying = copy_both(&mut client, &mut server, first, upstream, &counts);
         tokio::select! {
+            // A removed rule comes first, even while bytes still arrive.
             biased;
             () = until_revoked(proxy, request, &admitted, ends) => {
                 (Verdict::Failed(FailReason::RuleRemoved), false)
@@ -105,10 +109,12 @@ pub(crate) async fn run(
             () = until_idle(&counts, IDLE) => (Verdict::Failed(FailReason::Broken), false),
         }
     };
+
     if is_whole {
         reset_on_close([&client, &server], false);
     }
     drop((client, server));
+
     let traffic = Traffic {
         sent: counts.sent.get(),
         received: counts.received.get(),
@@ -163,16 +169,20 @@ fn is_allowed(
     if admitted.raw && !is_raw_now && matches!(request.port, HTTP | TLS) {
         return false;
     }
+
     if matches!(&request.host, Host::Name(name) if name == MACHINE_HOST) {
         return true;
     }
+
     let Some(ends) = ends else { return true };
     let (Ok(local), Ok(peer)) = ends else { return false };
+
     // The kernel connects this machine's addresses from themselves. One may have become its own since the lookup.
     let is_own = |address| local.ip().to_canonical() == address;
     if !proxy.rules().refuses_address(peer.ip(), request.port, is_own) {
         return true;
     }
+
     let address = peer.ip().to_canonical();
     is_address_once
         && proxy.counts_once()
@@ -199,11 +209,13 @@ async fn copy_both(
 ) -> io::Result<()> {
     let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
+
     let sent_first = async {
         to_server.write_all(&first).await.map_err(PumpError::Write)?;
         counts.add(&counts.sent, &first);
         Ok(to_server)
     };
+
     match upstream {
         Upstream::All => {
             let up = async { pump(from_client, sent_first.await?, &counts.sent, counts).await };
@@ -217,6 +229,7 @@ async fn copy_both(
                     Err(error) => Err(error),
                 };
                 match sent {
+                    // The server may answer before it has read the whole body.
                     Ok(()) | Err(PumpError::Write(_)) => watch(from_client, counts).await,
                     Err(PumpError::Read(error)) => error,
                 }
@@ -235,10 +248,12 @@ async fn copy_both(
                 answer = read_switch(&mut from_server, &mut to_client, counts) => answer?,
                 error = watch(&mut from_client, counts) => return Err(error),
             };
+
             let down = pump(from_server, to_client, &counts.received, counts);
             if is_switched {
                 return both(pump(from_client, to_server, &counts.sent, counts), down).await;
             }
+
             // The next bytes of the client would be a request that was not checked.
             tokio::select! {
                 biased;
@@ -263,6 +278,7 @@ async fn both(
         }
     };
     let down = async { down.await.map_err(PumpError::into_io) };
+
     let (up, ()) = tokio::try_join!(up, down)?;
     up
 }
@@ -279,10 +295,12 @@ async fn read_switch(
         if from.read_buf(&mut answer).await? == 0 {
             break;
         }
+
         let part = answer.get(before..).unwrap_or_default();
         to.write_all(part).await?;
         counts.add(&counts.received, part);
     }
+
     Ok(answer.starts_with(SWITCHED))
 }
 
@@ -295,7 +313,9 @@ async fn watch(mut from: impl AsyncRead + Unpin, counts: &Counts) -> io::Error {
             read = from.read(&mut ignored), if limit != IDLE_CLOSED => read,
             () = until_idle(counts, limit) => return io::ErrorKind::TimedOut.into(),
         };
+
         match read {
+            // A client that has closed its side is waited for less long.
             Ok(0) => limit = IDLE_CLOSED,
             // The start of another request. Some clients send it before they have read the answer.
             Ok(_) => limit = IDLE_REUSED,
@@ -333,10 +353,13 @@ async fn pump(
         if n == 0 {
             return to.shutdown().await.map_err(PumpError::Write);
         }
+
         let part = buffer.get(..n).unwrap_or_default();
         to.write_all(part).await.map_err(PumpError::Write)?;
         counts.add(count, part);
+
         if n == buffer.len() && permit.is_none() {
+            // The number of large buffers is limited, so another transfer gets a medium one.
             permit = LARGE_LEFT.try_acquire().ok();
             let larger = if permit.is_some() { LARGE } else { MEDIUM };
             buffer.resize(larger, 0);
@@ -360,9 +383,11 @@ async fn send_rest(
         if n == 0 {
             return Err(PumpError::Read(io::ErrorKind::UnexpectedEof.into()));
         }
+
         let of_body = left.take(buffer.get(..n).unwrap_or_default());
         let of_body = of_body.map_err(|bad| PumpError::Read(io::Error::other(bad)))?;
         let part = buffer.get(..of_body).unwrap_or_default();
+
         to.write_all(part).await.map_err(PumpError::Write)?;
         counts.add(&counts.sent, part);
     }
@@ -387,7 +412,7 @@ impl BodyReader {
         matches!(self, Self::Length(0) | Self::Chunked(_, true))
     }
 
-    /// Number of the first bytes that belong to the body.
+    /// Returns how many of the bytes, from the first on, belong to the body.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<usize, BadChunks> {
         match self {
             Self::Length(left) => {
@@ -439,11 +464,13 @@ pub(crate) async fn tls_hello(
             }
         }
     };
+
     let (name, bytes) = match timeout(HELLO_TIME, reading).await {
         Ok(First::Complete(read)) => read,
         Ok(First::Other) => return First::Other,
         Ok(First::Gone) | Err(_) => return First::Gone,
     };
+
     let is_same = match host {
         Host::Address(_) => true,
         Host::Name(_) => name.is_some_and(|name| Host::read(&name).as_ref() == Ok(host)),

@@ -22,9 +22,11 @@ pub(crate) async fn answer(
         "HTTP/1.1 {status}\r\n{fields}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\
          Connection: close\r\nProxy-Connection: close\r\n\r\n{body}"
     );
+
     // The answer fits into the socket's buffer, so the write does not wait for the client.
     client.write_all(answer.as_bytes()).await.ok()?;
     client.shutdown().await.ok()?;
+
     let mut rest = client.take(MAX_DRAINED);
     let mut nowhere = tokio::io::sink();
     timeout(DRAIN_TIME, tokio::io::copy(&mut rest, &mut nowhere)).await.ok()?.ok().map(drop)

@@ -33,6 +33,7 @@ pub(crate) async fn serve_udp(socket: UdpSocket, proxy: Rc<Proxy>) {
                 continue;
             }
         }
+
         let (length, from) = match socket.try_recv_from(&mut query) {
             Ok(received) => received,
             Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
@@ -41,10 +42,12 @@ pub(crate) async fn serve_udp(socket: UdpSocket, proxy: Rc<Proxy>) {
                 continue;
             }
         };
+
         if let Some(answer) = answer(query.get(..length).unwrap_or_default(), &own, &proxy) {
             // If the client's buffer is full, its query is lost as on any network.
             drop(socket.try_send_to(&answer, from));
         }
+
         // A flood of queries does not keep connections from being served.
         tokio::task::yield_now().await;
     }
@@ -58,6 +61,7 @@ pub(crate) async fn serve_tcp(listener: TcpListener, proxy: Rc<Proxy>) {
             sleep(PAUSE).await;
             continue;
         };
+
         let Some(slot) = proxy.slot() else { continue };
         let (own, proxy) = (Rc::clone(&own), Rc::clone(&proxy));
         tokio::task::spawn_local(async move {
@@ -85,9 +89,11 @@ fn answer(query: &[u8], own: &str, proxy: &Proxy) -> Option<Vec<u8>> {
     let Ok(host @ Host::Name(_)) = host else {
         return Some(query.no_such_name());
     };
+
     if is_own(&query.name, own) {
         return Some(query.no_such_name());
     }
+
     if proxy.knows_name(&host) {
         if !query.wants_address() {
             return Some(query.no_record());
@@ -95,15 +101,17 @@ fn answer(query: &[u8], own: &str, proxy: &Proxy) -> Option<Vec<u8>> {
         let address = proxy.addresses.borrow_mut().of(&host.to_string());
         return Some(query.address(address));
     }
+
     // Programs ask for several types at once. The address suffices for the report.
     if query.wants_address() {
         let request = Request { host, port: 0, path: RequestPath::Dns };
-        let why = match proxy.decide(&request.host, 0) {
-            Err(why) => why,
+        let reason = match proxy.decide(&request.host, 0) {
+            Err(reason) => reason,
             Ok(_) => DenyReason::NotListed,
         };
-        proxy.refuse(&request, why, None);
+        proxy.refuse(&request, reason, None);
     }
+
     Some(query.no_such_name())
 }
 

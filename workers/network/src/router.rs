@@ -76,10 +76,13 @@ pub(crate) async fn serve(started: Started) -> io::Result<()> {
     rustix::io::ioctl_fionbio(&listener, true)?;
     let listener = TcpListener::from_std(listener.into())?;
     let port = listener.local_addr()?.port();
+
     let (asked, last) = (Asked::default(), Cell::new(0));
     let router = Rc::new(Router { pair: watch(pair)?, asked, last, port });
+
     send(&mut channel, &FromProxy::Hello { proto: PROXY_PROTOCOL, notes }).await?;
     tokio::task::spawn_local(accept(listener, Rc::clone(&router)));
+
     let reading = router.read_answers();
     tokio::pin!(reading);
     loop {
@@ -87,6 +90,7 @@ pub(crate) async fn serve(started: Started) -> io::Result<()> {
             body = channel.next() => body,
             ended = &mut reading => return ended,
         };
+
         let Some(body) = body else { return Ok(()) };
         match frames::decode(&body?, TO_PROXY_TAGS).map_err(io::Error::other)? {
             Decoded::Known(ToProxy::Ping { seq }) => {
@@ -104,10 +108,12 @@ async fn accept(listener: TcpListener, router: Rc<Router>) {
     loop {
         // The semaphore is never closed.
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
+
         let Ok((client, _)) = listener.accept().await else {
             sleep(PAUSE).await;
             continue;
         };
+
         let router = Rc::clone(&router);
         tokio::task::spawn_local(async move {
             if let Err(refusal) = router.route(&client).await {
@@ -123,16 +129,19 @@ impl Router {
     async fn route(&self, client: &TcpStream) -> Result<(), Refusal> {
         let reading = timeout(ROUTE_HEAD_TIME, read_target(client, self.port));
         let LinkTarget { port, name } = reading.await.map_err(|_elapsed| Refusal::Slow)??;
+
         let id = self.last.get() + 1;
         self.last.set(id);
         let (reply, answered) = oneshot::channel();
         self.asked.borrow_mut().insert(id, reply);
+
         let result = match self.ask(&RouteAsk { id, name, port }, client) {
             Ok(()) => timeout(ANSWER_TIME, answered).await,
             // The supervisor has not taken the earlier ones.
             Err(_full) => Ok(Ok(Err(RouteRefusal::Busy))),
         };
         self.asked.borrow_mut().remove(&id);
+
         match result {
             Ok(Ok(result)) => result.map_err(Refusal::Route),
             Ok(Err(_)) | Err(_) => Err(Refusal::NoAnswer),
@@ -150,6 +159,7 @@ impl Router {
         loop {
             let mut ready = self.pair.readable().await?;
             let mut none = Vec::new();
+
             match receive_with_descriptors(self.pair.get_ref(), &mut packet, 0, &mut none) {
                 Ok(0) => return Ok(()),
                 Ok(n) => {
@@ -180,12 +190,14 @@ async fn read_target(client: &TcpStream, own_port: u16) -> Result<LinkTarget, Re
             let has_more = n_seen < n || ready.is_read_closed();
             has_more.then_some(n).ok_or_else(|| io::ErrorKind::WouldBlock.into())
         });
+
         match peeked {
             Ok(n) if n <= n_seen => return Err(Refusal::Gone),
             Ok(n) => n_seen = n,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(_broken) => return Err(Refusal::Gone),
         }
+
         let seen = head.get(..n_seen).unwrap_or_default();
         if let Some(target) = link::target(seen, own_port).map_err(Refusal::Head)? {
             return Ok(target);
@@ -201,6 +213,7 @@ fn is_silent(client: &TcpStream) -> bool {
 /// Answers a refused connection. No text names a session that the request has not named.
 async fn refuse(client: TcpStream, refusal: Refusal, own_port: u16) {
     let form = format!("the address has the form http://PORT.SESSION.localhost:{own_port}/");
+
     let (status, text) = match refusal {
         // The supervisor may still pass a connection on that it has got too late: its bytes are not for this process.
         Refusal::Gone | Refusal::NoAnswer => return,
@@ -235,6 +248,7 @@ async fn refuse(client: TcpStream, refusal: Refusal, own_port: u16) {
             ("503 Service Unavailable", "too many connections wait: try again".to_owned())
         }
     };
+
     // The client may be gone.
     let _sent = answer(client, status, "", &format!("quackd: {text}\n")).await;
 }

@@ -87,16 +87,19 @@ pub(crate) fn read(line: &str) -> Option<PiLine> {
     } else {
         line.into()
     };
+
     let line = plain.trim();
     let fields = Fields::read(line)?;
     let kind: Cow<'_, str> = fields.get_as("type")?;
     if kind == "response" {
         return response(&fields);
     }
+
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if kind.is_empty() || MAX_NAME_BYTES < kind.len() || !kind.chars().all(is_name) {
         return None;
     }
+
     let name: &str = match &*kind {
         "compaction_start" => "auto_compaction_start",
         "compaction_end" => "auto_compaction_end",
@@ -109,15 +112,18 @@ pub(crate) fn read(line: &str) -> Option<PiLine> {
         "tool_execution_end" => tool_end(&fields).map_or_else(|| line.into(), Into::into),
         _ => line.into(),
     };
+
     let data = match data {
         long if MAX_AGENT_EVENT_BYTES < long.len() => shorten(&long, name, MAX_AGENT_EVENT_BYTES),
         fits => fits.into_owned(),
     };
+
     if kind == "extension_ui_request"
         && let Some(id) = dialog_id(&fields)
     {
         return Some(PiLine::Dialog { id, timeout_ms: timeout(&fields), data });
     }
+
     Some(PiLine::Event(PiEvent { meaning: meaning(name, &fields), name: name.to_owned(), data }))
 }
 
@@ -152,6 +158,7 @@ fn state(command: &str, data: &str) -> String {
             .end()
             .into(),
     };
+
     let limit = if command == "get_state" { MAX_AGENT_STATE_BYTES } else { MAX_AGENT_ANSWER_BYTES };
     match data {
         long if limit < long.len() => shorten(&long, command, limit),
@@ -166,9 +173,11 @@ fn update(fields: &Fields<'_>) -> String {
         fields.get("role").map(str::to_owned)
     });
     let role = role.unwrap_or_else(|| quoted("assistant"));
+
     let mut writer = Writer::new();
     writer.add("type", &quoted("message_update"));
     writer.add("message", &format!("{{\"role\":{role}}}"));
+
     let rest = |name: &str, value| match name {
         "type" | "message" => None,
         "assistantMessageEvent" => {
@@ -180,6 +189,7 @@ fn update(fields: &Fields<'_>) -> String {
         }
         _ => Some(value.into()),
     };
+
     fields.write_after(writer, rest).end()
 }
 
@@ -228,9 +238,9 @@ fn meaning(name: &str, fields: &Fields<'_>) -> TurnEffect {
     match name {
         "agent_start" => TurnEffect::Begin,
         "agent_end" => {
-            let told = fields.get_as("willRetry");
+            let will_retry = fields.get_as("willRetry");
             // A successful run is never retried. A failed one may be.
-            let again = told.or_else(|| (!ended_in_error(fields)).then_some(false));
+            let again = will_retry.or_else(|| (!ended_in_error(fields)).then_some(false));
             TurnEffect::End { again }
         }
         "auto_retry_start" | "auto_compaction_start" => TurnEffect::Again,

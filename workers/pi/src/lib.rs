@@ -41,6 +41,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(EXIT_TERMINAL);
         }
     };
+
     match serve::run(started) {
         Ok(code) => code,
         Err(error) => {

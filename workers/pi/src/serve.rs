@@ -96,22 +96,27 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
     let outbox = FrameSender(outbox);
     let written = spawn_local(frames::write_queued(queue, writing));
     let mut command = command(&start, group);
+
     if start.only_version {
         let answer = match version::report(&start, &command).await {
             Ok(version) => FromPi::Version { version },
             Err(error) => FromPi::CannotStart { reason: chain(&error) },
         };
         outbox.send(&answer).await;
+        // The writer ends with its last sender.
         drop(outbox);
         drop(timeout(LAST_FRAMES, written).await);
         return Ok(ExitCode::SUCCESS);
     }
+
     let launched = match version::settle(&start, &mut command).await {
         Ok(()) => launch_piped(&command).map_err(|error| chain(&error)),
         Err(error) => Err(chain(&error)),
     };
+
     // Both contain the user's keys.
     drop((start, command));
+
     let (mut pi, pipes) = match launched {
         Ok(launched) => launched,
         Err(reason) => {
@@ -121,6 +126,7 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
             return Ok(ExitCode::from(EXIT_TERMINAL));
         }
     };
+
     let (proto, pid, pi_pid) = (AGENT_FRAME_PROTOCOL, std::process::id(), pi.pid());
     outbox.send(&FromPi::Hello { proto, pid, pi_pid }).await;
     let session = PiPipes::start(pipes, outbox.clone())?;
@@ -128,12 +134,15 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
         // The supervisor has exited, so no report is sent. Dropping Pi kills it.
         return Ok(ExitCode::SUCCESS);
     }
+
     let exit = pi.end()?;
     let stderr_tail = session.last_output().await;
+
     let (code, signal) = match exit {
         Exit::Code(code) => (Some(code), None),
         Exit::Signal(signal) => (None, Some(signal)),
     };
+
     let end = FromPi::Ended(AgentExit { code, signal, stderr_tail });
     drop(timeout(LAST_FRAMES, outbox.send(&end)).await);
     drop(outbox);
@@ -188,9 +197,11 @@ impl PiPipes {
     fn start(pipes: Pipes, outbox: FrameSender) -> io::Result<Self> {
         let pending = Rc::<RefCell<Pending>>::default();
         let tail = Rc::<RefCell<Vec<u8>>>::default();
+
         let (stdin, lines) = mpsc::channel(STDIN_LINES);
         let writer = pipe::Sender::from_owned_fd(pipes.stdin)?;
         spawn_local(write_lines(lines, writer, outbox.clone()));
+
         let stdout = pipe::Receiver::from_owned_fd(pipes.stdout)?;
         let reader = Reader {
             outbox: outbox.clone(),
@@ -199,8 +210,10 @@ impl PiPipes {
             warnings: Cell::new(0),
         };
         let stdout = spawn_local(reader.read(stdout));
+
         let stderr = pipe::Receiver::from_owned_fd(pipes.stderr)?;
         let stderr = spawn_local(keep_tail(stderr, Rc::clone(&tail)));
+
         Ok(Self {
             outbox,
             pending,
@@ -220,12 +233,14 @@ impl PiPipes {
         loop {
             let due = leaving.map(|(at, _)| at);
             tokio::select! {
+                // Pi's exit is seen before further frames.
                 biased;
                 () = pi.exited() => return ServeEnd::Ended,
                 frame = control.next() => {
                     let Some(Ok(body)) = frame else { return ServeEnd::Alone };
                     match frames::decode::<ToAgent>(&body, TO_AGENT_TAGS) {
                         Ok(Decoded::Known(ToAgent::Shutdown {})) => {
+                            // Pi exits when its input ends. A signal follows if it does not.
                             self.stdin.replace(None);
                             leaving.get_or_insert_with(|| (Instant::now() + LEAVE, false));
                         }
@@ -240,8 +255,8 @@ impl PiPipes {
                     }
                 }
                 () = at(due) => {
-                    let was_asked = leaving.is_some_and(|(_, asked)| asked);
-                    if was_asked { pi.kill() } else { pi.terminate() }
+                    let was_terminated = leaving.is_some_and(|(_, is_terminated)| is_terminated);
+                    if was_terminated { pi.kill() } else { pi.terminate() }
                     leaving = Some((Instant::now() + LEAVE, true));
                 }
                 _ = reaping.tick() => pi.reap_orphans(),
@@ -285,6 +300,7 @@ impl PiPipes {
         line.push(b'\n');
         let stdin = self.stdin.borrow();
         let queued = stdin.as_ref().map(|stdin| stdin.try_send(line));
+
         match queued {
             Some(Ok(())) => Ok(()),
             Some(Err(mpsc::error::TrySendError::Full(_))) => {
@@ -410,7 +426,7 @@ impl Reader {
                     Ok(Some(Line::Text(line))) => {
                         let line = String::from_utf8_lossy(&line);
                         match dialect::read(&line) {
-                            Some(said) => self.pass(said).await,
+                            Some(output) => self.pass(output).await,
                             None if line.trim().is_empty() => {}
                             None => self.warn("Pi printed a line that is none of its protocol").await,
                         }
@@ -422,12 +438,13 @@ impl Reader {
                 },
             }
         }
+
         let released = self.turn.release();
         self.tell(released).await;
     }
 
-    async fn pass(&mut self, said: PiLine) {
-        match said {
+    async fn pass(&mut self, output: PiLine) {
+        match output {
             PiLine::Event(event) => {
                 let events = self.turn.pass(event, std::time::Instant::now());
                 self.tell(events).await;
@@ -439,6 +456,7 @@ impl Reader {
             }
             PiLine::Response { number, command, success, error, data } => {
                 let number = self.pending.borrow_mut().answered(number, &command);
+                // No command of the supervisor waits for this answer.
                 let Some(number) = number else { return };
                 let data = data.and_then(raw);
                 let answer = AgentAnswer { number, success, error, data };

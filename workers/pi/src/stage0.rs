@@ -66,6 +66,7 @@ pub(crate) fn enter() -> Result<Stage0Output, PiWorkerStartError> {
     if start.proto != AGENT_FRAME_PROTOCOL {
         return Err(PiWorkerStartError::Version { theirs: start.proto });
     }
+
     let paths: Option<SessionPaths> =
         start.cgroup.clone().and_then(|paths| serde_json::from_value(paths).ok());
     let group = paths.as_ref().and_then(|paths| match Group::open(paths) {
@@ -75,13 +76,16 @@ pub(crate) fn enter() -> Result<Stage0Output, PiWorkerStartError> {
             None
         }
     });
+
     system("cannot set limits", harden(Role::Worker))?;
+    // If memory runs out, this process ends before the supervisor.
     if let Err(error) = rank_above_parent() {
         quackd_process::complain(&format!("cannot set the OOM score: {error}"));
     }
     system("cannot start the monitor", split_off_monitor_of(paths.as_ref()))?;
     set_process_name("quack-pi-worker");
     system("cannot settle", restore_after_fork())?;
+
     let control = system("no control channel", link::take_control_channel())?;
     Ok(Stage0Output { control, start, group })
 }

@@ -33,6 +33,7 @@ impl HeldTurnEnd {
             }
             TurnEffect::Again => {
                 if let Some((_, until)) = &mut self.held {
+                    // The run goes on, so its end waits without a limit.
                     *until = None;
                 }
                 vec![event]

@@ -13,7 +13,7 @@ const FIRST: [u32; 3] = [0, 79, 0];
 /// Time for `pi --version`: `quack doctor` waits 7 s for the answer. Node takes 1 to 2 s on a busy machine.
 const LIMIT: Duration = Duration::from_secs(6);
 
-/// Longest version that is shown, in characters.
+/// Maximum length of a version that is shown, in characters.
 const MAX_SHOWN: usize = 120;
 
 /// Directory in which Pi starts: commands write nothing there. Pi goes to the workspace by the header of its session file.
@@ -57,16 +57,18 @@ pub(crate) enum Unfit {
 /// # Errors
 /// See [`Unfit`].
 pub(crate) async fn settle(start: &PiStart, command: &mut Command) -> Result<(), Unfit> {
-    let said = match &start.version {
+    let reported = match &start.version {
         Some(version) => version.clone(),
         None => ask(&start.program, command).await?,
     };
-    if parse(&said).is_some_and(|version| FIRST <= version) {
+
+    if parse(&reported).is_some_and(|version| FIRST <= version) {
         command.args.push("--no-approve".into());
         command.cwd = START.into();
         return Ok(());
     }
-    let version = if said.is_empty() { "(unknown)".to_owned() } else { said };
+
+    let version = if reported.is_empty() { "(unknown)".to_owned() } else { reported };
     match &start.project_settings {
         _ if !start.allow_old && !start.is_masked => Err(Unfit::TooOld(version)),
         Some(found) => Err(Unfit::WouldLoad { version, found: found.clone() }),
@@ -82,18 +84,22 @@ pub(crate) async fn report(start: &PiStart, pi: &Command) -> Result<String, Unfi
     let program = &start.program;
     let broken = |how: String| Unfit::Broken { program: program.clone(), how };
     let finished = finished(program, pi).await?;
+
     let first = |stream: &[u8]| {
         let text = String::from_utf8_lossy(stream);
         let line = text.lines().map(str::trim).find(|line| !line.is_empty());
         line.map(|line| stripped_line(line, MAX_SHOWN))
     };
+
     let (out, err) = (first(&finished.stdout.head), first(&finished.stderr.head));
     if finished.exit != Exit::Code(0) {
-        let said = err.or(out).map_or_else(String::new, |line| format!(": {line}"));
-        return Err(broken(format!("ended with {}{said}", finished.exit)));
+        let detail = err.or(out).map_or_else(String::new, |line| format!(": {line}"));
+        return Err(broken(format!("ended with {}{detail}", finished.exit)));
     }
+
     let shown = out.or(err).ok_or_else(|| broken("says nothing".to_owned()))?;
-    let version = said(&finished).unwrap_or_default();
+    let version = version_in(&finished).unwrap_or_default();
+
     let fits = parse(&version).is_some_and(|version| FIRST <= version);
     if !fits && !start.allow_old && !start.is_masked {
         let version = if version.is_empty() { "(unknown)".to_owned() } else { version };
@@ -105,7 +111,7 @@ pub(crate) async fn report(start: &PiStart, pi: &Command) -> Result<String, Unfi
 /// Runs the program to get its version; empty if its output has none. Not cached: a wrapper script stays the same when
 /// the program behind it changes.
 async fn ask(program: &str, pi: &Command) -> Result<String, Unfit> {
-    Ok(said(&finished(program, pi).await?).unwrap_or_default())
+    Ok(version_in(&finished(program, pi).await?).unwrap_or_default())
 }
 
 /// Runs `pi --version` to its end.
@@ -129,7 +135,7 @@ fn question(pi: &Command) -> Command {
 }
 
 /// Finds the version in Pi's output. Some versions print it on stderr.
-fn said(finished: &Finished) -> Option<String> {
+fn version_in(finished: &Finished) -> Option<String> {
     [&finished.stdout, &finished.stderr].into_iter().find_map(|stream| {
         let text = String::from_utf8_lossy(&stream.head);
         let mut words = text.split_whitespace().map(|word| word.trim_start_matches('v'));

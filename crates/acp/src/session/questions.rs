@@ -31,14 +31,17 @@ impl Shared {
         if is_known {
             return;
         }
+
         let is_open = lock(&self.questions).contains_key(&question.key());
         let Some(asked) = asked.filter(|_| is_open) else {
             return self.not_shown(&question, client).await;
         };
         let Some(mut pending) = self.peer.request(asked.method, asked.params).await else {
+            // The client is gone, but other clients may still answer.
             self.forget(&question);
             return self.not_shown(&question, client).await;
         };
+
         let (shared, client) = (Arc::clone(self), Arc::clone(client));
         tokio::spawn(async move {
             let result = tokio::select! {
@@ -82,8 +85,8 @@ impl Shared {
 }
 
 /// Passes an answer on. A refusal means that another client was first or the question has timed out.
-async fn reply(client: &Client, question: &Question, told: Told) {
-    match told {
+async fn reply(client: &Client, question: &Question, outcome: Told) {
+    match outcome {
         Told::Answer(answer) => {
             client.call_within(question.reply(answer), REPLY_TIMEOUT).await.ok();
         }

@@ -3,10 +3,10 @@
 use crate::message::{AssistantMessage, Block, Content, Message, StopReason};
 use std::borrow::Borrow;
 
-/// Tokens of an image.
+/// Estimated tokens of an image, regardless of its size.
 const IMAGE_TOKENS: u64 = 1200;
 
-/// Characters of a token.
+/// Characters that count as one token in an estimate.
 const TOKEN_CHARS: u64 = 4;
 
 /// Returns the tokens of a context: the count of the last answer, plus an estimate for the messages after it.
@@ -20,10 +20,13 @@ pub fn estimate_tokens<M: Borrow<Message>>(messages: &[M]) -> u64 {
         _ => None,
     });
     let count = |message: &Message| match message {
-        Message::Assistant(it) if compacted.is_none_or(|at| it.timestamp > at) => counted(it),
+        Message::Assistant(answer) if compacted.is_none_or(|at| answer.timestamp > at) => {
+            counted(answer)
+        }
         _ => None,
     };
-    let last = all().enumerate().rev().find_map(|(at, it)| Some((at, count(it)?)));
+
+    let last = all().enumerate().rev().find_map(|(at, message)| Some((at, count(message)?)));
     let (tokens, rest) = last.map_or((0, 0), |(at, tokens)| (tokens, at + 1));
     all().skip(rest).map(message_tokens).fold(tokens, u64::saturating_add)
 }
@@ -47,10 +50,11 @@ pub fn should_compact(tokens: u64, window: u64, reserve: u64) -> bool {
     window > 0 && tokens > window - reserve.min(window / 2)
 }
 
-/// Returns the tokens to keep in a compaction: `wanted`, but at most a quarter of the window, if the window is known.
+/// Returns the tokens to keep in a compaction: `requested`, but at most a quarter of the window, if
+/// the window is known.
 #[must_use]
-pub fn keep_recent_tokens(wanted: u64, window: u64) -> u64 {
-    if window == 0 { wanted } else { wanted.min(window / 4) }
+pub fn keep_recent_tokens(requested: u64, window: u64) -> u64 {
+    if window == 0 { requested } else { requested.min(window / 4) }
 }
 
 /// Returns the estimated tokens of a message.
@@ -67,6 +71,7 @@ pub fn message_tokens(message: &Message) -> u64 {
         }
         Message::Other(_) => 0,
     };
+
     chars.div_ceil(TOKEN_CHARS)
 }
 

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// Most paths in each list of files of a summary.
+/// Maximum number of paths in each list of files of a summary.
 const MAX_FILES: usize = 1000;
 
 /// Reason why there is nothing to summarize. The texts are Pi's.
@@ -45,23 +45,28 @@ type Item<'a> = (usize, Cow<'a, Message>);
 pub fn plan(transcript: &Transcript, keep_recent_tokens: u64) -> Result<Plan, CompactionError> {
     let path = transcript.path();
     let items = context_entries(&path);
-    let last_compaction = path.iter().rposition(|it| is_compaction(it));
+    let last_compaction = path.iter().rposition(|entry| is_compaction(entry));
     if last_compaction.is_some_and(|last| items.iter().all(|(at, _)| *at <= last)) {
         return Err(CompactionError::AlreadyCompacted);
     }
+
+    // The earlier summary is not summarized as a message: it goes into the prompt.
     let context: Vec<&Message> = items.iter().map(|(_, message)| &**message).collect();
     let tokens_before = estimate_tokens(&context);
-    let is_summary = |it: &Item<'_>| matches!(*it.1, Message::CompactionSummary { .. });
-    let items: Vec<_> = items.into_iter().filter(|it| !is_summary(it)).collect();
+    let is_summary = |item: &Item<'_>| matches!(*item.1, Message::CompactionSummary { .. });
+    let items: Vec<_> = items.into_iter().filter(|item| !is_summary(item)).collect();
 
     let cut = cut_point(&items, keep_recent_tokens).ok_or(CompactionError::TooSmall)?;
     let (before, kept) = items.split_at(cut);
     let first_kept = kept.first().and_then(|(at, _)| path.get(*at));
     let first_kept = first_kept.ok_or(CompactionError::TooSmall)?;
+
+    // A turn that is cut in its middle gets a second summary, of its start.
     let splits_turn = kept.first().is_some_and(|(_, message)| !starts_turn(message));
     let turn = before.iter().rposition(|(_, message)| starts_turn(message));
     let (history, prefix) = before.split_at(turn.filter(|_| splits_turn).unwrap_or(before.len()));
-    let messages = |items: &[Item<'_>]| items.iter().map(|it| Message::clone(&it.1)).collect();
+    // Copies, because the plan outlives the borrow of the transcript.
+    let messages = |items: &[Item<'_>]| items.iter().map(|item| Message::clone(&item.1)).collect();
 
     let mut plan = Plan {
         first_kept_entry_id: first_kept.id.clone(),
@@ -73,7 +78,7 @@ pub fn plan(transcript: &Transcript, keep_recent_tokens: u64) -> Result<Plan, Co
         modified_files: BTreeSet::new(),
     };
     if let Some(EntryKind::Compaction { summary, details, .. }) =
-        last_compaction.and_then(|at| path.get(at)).map(|it| &it.kind)
+        last_compaction.and_then(|at| path.get(at)).map(|entry| &entry.kind)
     {
         plan.previous_summary = Some(prompts::without_files(summary).to_owned());
         plan.add_earlier_files(details.as_ref());
@@ -89,10 +94,12 @@ fn cut_point(items: &[Item<'_>], keep_recent_tokens: u64) -> Option<usize> {
         tokens = tokens.saturating_add(message_tokens(message));
         tokens >= keep_recent_tokens
     })?;
+
+    // Providers refuse a result without its call, so a result cannot be first.
     let is_valid = |at: &usize| {
-        items
-            .get(*at)
-            .is_some_and(|(_, it)| !matches!(**it, Message::ToolResult(_) | Message::Other(_)))
+        items.get(*at).is_some_and(|(_, message)| {
+            !matches!(**message, Message::ToolResult(_) | Message::Other(_))
+        })
     };
     // A huge last result stays with its call.
     let cut = (enough..items.len()).find(is_valid).or_else(|| (0..enough).rfind(is_valid))?;
@@ -138,11 +145,14 @@ impl Plan {
         let Message::Assistant(message) = message else { return };
         for call in message.tool_calls() {
             let tool = find_spelling(&call.name).filter(|tool| tool.file.is_some());
+
+            // Models use both names.
             let Some(tool) = tool else { continue };
             let path =
-                ["path", "file_path"].iter().find_map(|it| call.arguments.get(*it)?.as_str());
+                ["path", "file_path"].iter().find_map(|key| call.arguments.get(*key)?.as_str());
             let Some(path) = path.filter(|it| !it.is_empty()) else { continue };
 
+            // A file that was changed is in one list only.
             if !tool.reads_only {
                 self.read_files.remove(path);
                 if self.modified_files.len() < MAX_FILES {

@@ -1,13 +1,15 @@
-//! Requests for summaries, and the summary made of their answers.
+//! Requests for summaries, and the summary made of their answers. Called by [`super`] and by the
+//! engine.
 
 use super::plan::Plan;
 use crate::message::{Block, Content, Message};
 use std::fmt::Write;
 
-/// Most characters of a tool result, of arguments or of a command's output in a request.
+/// Maximum characters of a tool result, of arguments or of a command's output in a request.
 const MAX_RESULT_CHARS: usize = 2000;
 
-/// Most characters of another text in a request, so that one huge message does not prevent a summary.
+/// Maximum characters of another text in a request, so that one huge message does not prevent a
+/// summary.
 const MAX_TEXT_CHARS: usize = 20_000;
 
 const SYSTEM: &str = "\
@@ -72,7 +74,7 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// Returns the most tokens of the answer.
+    /// Returns the limit of the answer, in tokens. `reserve`: tokens that a compaction leaves free.
     #[must_use]
     pub fn max_tokens(&self, reserve: u64) -> u64 {
         reserve.saturating_mul(self.reserve_percent) / 100
@@ -91,8 +93,10 @@ pub struct SummaryPrompts {
 /// Returns the requests for the summaries. `custom_instructions` are the user's words about the content.
 #[must_use]
 pub fn summary_prompts(plan: &Plan, custom_instructions: Option<&str>) -> SummaryPrompts {
-    let focus = custom_instructions.map(str::trim).filter(|it| !it.is_empty());
-    let focus = focus.map(|it| format!("\n\nThe user wants this focus: {it}")).unwrap_or_default();
+    let focus = custom_instructions.map(str::trim).filter(|text| !text.is_empty());
+    let focus =
+        focus.map(|text| format!("\n\nThe user wants this focus: {text}")).unwrap_or_default();
+
     let task = match &plan.previous_summary {
         None => format!("Summarize the conversation. Use this format:\n\n{SECTIONS}{focus}"),
         Some(previous) => format!(
@@ -102,6 +106,7 @@ pub fn summary_prompts(plan: &Plan, custom_instructions: Option<&str>) -> Summar
             without_tags(previous)
         ),
     };
+
     let prompt = |messages: &[Message], task: &str, reserve_percent| {
         (!messages.is_empty()).then(|| Prompt {
             system: SYSTEM,
@@ -109,6 +114,7 @@ pub fn summary_prompts(plan: &Plan, custom_instructions: Option<&str>) -> Summar
             reserve_percent,
         })
     };
+
     SummaryPrompts {
         history: prompt(&plan.history, &task, 80),
         turn_prefix: prompt(&plan.turn_prefix, &format!("{PREFIX}{focus}"), 50),
@@ -119,13 +125,15 @@ pub fn summary_prompts(plan: &Plan, custom_instructions: Option<&str>) -> Summar
 pub(super) fn joined(plan: &Plan, history: Option<&str>, turn_prefix: Option<&str>) -> String {
     let history = history.or(plan.previous_summary.as_deref()).map(str::trim);
     let mut summary = history.unwrap_or("No earlier history.").to_owned();
+
     if let Some(prefix) = turn_prefix.map(str::trim) {
         summary.push_str("\n\n---\n\n# First part of the current turn\n\n");
         summary.push_str(prefix);
     }
+
     for ((start, end), files) in FILES.into_iter().zip([&plan.read_files, &plan.modified_files]) {
         if !files.is_empty() {
-            let names: Vec<_> = files.iter().map(|it| it.replace(['\n', '\r'], " ")).collect();
+            let names: Vec<_> = files.iter().map(|path| path.replace(['\n', '\r'], " ")).collect();
             summary.push_str(start);
             summary.push_str(&names.join("\n"));
             summary.push_str(end);
@@ -153,8 +161,8 @@ pub(super) fn flattened(messages: &[Message]) -> String {
             }
             Message::Assistant(message) => assistant(&mut out, &message.content),
             Message::ToolResult(message) => {
-                let what = if message.is_error { "Error" } else { "Result" };
-                let title = format!("{what} of {}", message.tool_name);
+                let kind = if message.is_error { "Error" } else { "Result" };
+                let title = format!("{kind} of {}", message.tool_name);
                 section(
                     &mut out,
                     &title,
@@ -180,6 +188,7 @@ pub(super) fn flattened(messages: &[Message]) -> String {
 
 fn assistant(out: &mut String, blocks: &[Block]) {
     section(out, "Assistant", &long_text(&blocks_text(blocks)));
+
     for block in blocks {
         if let Block::ToolCall(call) = block {
             let arguments = serde_json::to_string(&call.arguments).unwrap_or_default();

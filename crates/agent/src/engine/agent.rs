@@ -26,13 +26,13 @@ pub struct AgentSetup {
     pub session_file: String,
     /// Absolute path of the workspace.
     pub workspace: String,
-    /// The models.
+    /// Default model and thinking level, and the models that a client may select.
     pub models: AgentModels,
     /// Whether the default model replaces the one in the session file.
     pub is_model_chosen: bool,
-    /// Settings of turns.
+    /// Limits and switches of turns, from the configuration.
     pub settings: AgentSettings,
-    /// The tools that the model gets.
+    /// Tools that the model gets, unless its window is small.
     pub tools: Vec<ToolSpec>,
     /// Options of a client: the tools that the model may call, prompts and models.
     pub options: AgentOptions,
@@ -113,12 +113,14 @@ impl Agent {
     #[must_use]
     pub fn new(mut setup: AgentSetup, transcript: Transcript) -> Self {
         let context = transcript.context();
-        let wanted = context.model.filter(|_| !setup.is_model_chosen);
-        let recorded = wanted.as_ref().and_then(|(provider, id)| {
+        // A model that was chosen for this process wins over the one in the file.
+        let named = context.model.filter(|_| !setup.is_model_chosen);
+        let recorded = named.as_ref().and_then(|(provider, id)| {
             let is_it = |model: &&ModelInfo| model.provider == *provider && model.id == *id;
             setup.models.models.iter().find(is_it).cloned()
         });
-        match wanted {
+
+        match named {
             Some(_) if recorded.is_some() => setup.model_notice = None,
             Some((provider, id)) => {
                 let gone = missing_text(&provider, &id, &setup.models.default);
@@ -126,15 +128,20 @@ impl Agent {
             }
             None => {}
         }
+
         let is_model_recorded = recorded.is_some();
         let thinking = context.thinking.filter(|_| is_model_recorded);
+
+        // Without a recorded model, the first one of the client's list applies.
         let first = scoped(&setup.options.models, &setup.models.models).into_iter().next();
         let (first, level) = first.filter(|_| !setup.is_model_chosen).unzip();
         let model = recorded.or(first).unwrap_or_else(|| setup.models.default.clone());
         let thinking = thinking.or_else(|| level.flatten()).unwrap_or(setup.models.thinking);
         let thinking = clamp(thinking, &model);
+
         let (auto_retry, auto_compaction) =
             (setup.settings.auto_retry, setup.settings.auto_compaction);
+
         let servers = ServerTools::new(setup.has_mcp_servers);
         Self {
             setup,
@@ -266,6 +273,7 @@ impl Agent {
     ///
     /// The request is too long.
     pub(super) fn send(&mut self, number: u64, made: ProviderRequest) -> Result<(), ProviderError> {
+        // The supervisor refuses a longer request.
         if MAX_MODEL_REQUEST_BYTES < made.body.get().len() {
             let mib = MAX_MODEL_REQUEST_BYTES / 1024 / 1024;
             let text = format!(
@@ -273,6 +281,7 @@ impl Agent {
             );
             return Err(ProviderError { text, kind: ErrorKind::Overflow });
         }
+
         self.effects.push(Effect::Request(Box::new(ModelRequest {
             number,
             provider: self.model.provider.clone(),

@@ -78,12 +78,16 @@ impl Agent {
         else {
             return;
         };
+
         let Answer { incoming, is_started, began_ms } = *answer;
         let is_aborted = matches!(how, StreamEnd::Aborted);
         let (model, head) = (incoming.stream.model().clone(), incoming.head.clone());
         let empty = |stop| empty_message(&model, stop, None, self.now.unix_ms);
         let begun = Message::Assistant(empty(StopReason::Stop));
+
         let (deltas, finished) = incoming.stream.finish(how);
+
+        // A client gets the start of a message before its deltas, so the start has no content.
         let mut message = AssistantMessage {
             content: finished.content,
             usage: finished.usage,
@@ -92,6 +96,7 @@ impl Agent {
             raw_stop_reason: finished.raw_stop_reason,
             ..empty(finished.stop_reason)
         };
+
         let mut is_announced = is_started;
         for delta in &deltas {
             if !is_announced && !matches!(delta, Delta::Usage(_)) {
@@ -100,6 +105,7 @@ impl Agent {
             }
             self.delta(delta);
         }
+
         let mut error = match (is_aborted, finished.error) {
             (true, _) => Some(ProviderError {
                 text: "Request was aborted".to_owned(),
@@ -114,15 +120,18 @@ impl Agent {
             }
             (false, error) => error,
         };
+
         message.images_refused =
             error.as_mut().is_some_and(|error| self.leave_out_images(error, &model));
         message.error_message = error.as_ref().map(|error| error.text.clone());
         let whole = Message::Assistant(message.clone());
+        // An answer without any delta was not announced yet.
         if !is_announced {
             self.message_start(&whole);
         }
         self.finish_message(whole);
         self.record_change_after(&model);
+
         match error {
             Some(_) if is_aborted => {
                 self.turn_end(&message, &[]);
@@ -153,12 +162,16 @@ impl Agent {
         else {
             return;
         };
+
         let Incoming { stream, head, has_bytes, .. } = answer.incoming;
         let images_refused = self.leave_out_images(&mut error, stream.model());
         let (text, now) = (error.text.clone(), self.now.unix_ms);
+
         let mut message = empty_message(stream.model(), StopReason::Error, Some(text), now);
         message.images_refused = images_refused;
         message.duration_ms = u64::try_from(now - answer.began_ms).ok();
+
+        // Recorded as well, so that the conversation shows the failure.
         self.add_message(Message::Assistant(message.clone()));
         self.record_change_after(stream.model());
         self.after_failure(&message, error, head, has_bytes);
@@ -180,6 +193,8 @@ impl Agent {
         has_bytes: bool,
     ) {
         self.turn_end(message, &[]);
+
+        // A changed request is no attempt: it does not count, and it starts without a delay.
         let changes_request = match error.kind {
             ErrorKind::Overflow => self.learn_window(&error.text),
             ErrorKind::Images => !self.has_own_image(),
@@ -190,14 +205,17 @@ impl Agent {
             self.plain_event(EventName::TurnStart);
             return self.request();
         }
+
         let settings = &self.setup.settings;
         let (max_retries, base, longest) =
             (settings.max_retries, settings.base_delay_ms, settings.max_delay_ms);
         let (auto_retry, may_compact) = (self.auto_retry, self.may_compact());
         let Some(run) = &mut self.run else { return };
+
         if let ErrorKind::Final(reason) = error.kind {
             run.reason = Some(reason);
         }
+
         if error.kind == ErrorKind::Overflow && may_compact && !run.was_compacted {
             run.was_compacted = true;
             run.phase = Phase::Compacting;
@@ -209,19 +227,24 @@ impl Agent {
             ErrorKind::Waits(delay) => Some(delay),
             _ => None,
         };
+
         let passes = error.kind == ErrorKind::Retryable || stated.is_some();
         let may_retry = passes && head.should_retry != Some(false);
+
         if !auto_retry || !may_retry || has_bytes {
             self.end_retry(Some(&error.text));
             return self.end_run();
         }
+
+        // Doubles with each attempt. The limit of the shift avoids an overflow.
         let doubled = base.saturating_mul(1 << run.attempt.min(20));
-        let asked = head.retry_after_ms.or(stated).or_else(|| retry_delay(&error.text));
-        let delay_ms = asked.unwrap_or(0).max(doubled.min(longest));
+        let stated_ms = head.retry_after_ms.or(stated).or_else(|| retry_delay(&error.text));
+        let delay_ms = stated_ms.unwrap_or(0).max(doubled.min(longest));
         if run.attempt >= max_retries || longest < delay_ms {
             self.end_retry(Some(&error.text));
             return self.end_run();
         }
+
         run.attempt += 1;
         let (attempt, kind) = (run.attempt, EventName::AutoRetryStart);
         self.event(
@@ -240,12 +263,14 @@ impl Agent {
         /// An answer below this size is of no use.
         const LEAST: u64 = 256;
         let Some((window, input)) = stated_window(text) else { return false };
+
         let room = input.map_or(window / 4, |input| window.saturating_sub(input));
         // The server counts the input in its own way, and the input grows.
         let limit = room / 10 * 9;
         if limit < LEAST || self.model.max_tokens <= limit {
             return false;
         }
+
         self.model.max_tokens = limit;
         self.model.context_window = self.model.context_window.min(window);
         true
@@ -259,6 +284,7 @@ impl Agent {
         if attempt == 0 {
             return;
         }
+
         let kind = EventName::AutoRetryEnd;
         let mut data = json!({ "type": kind, "success": error.is_none(), "attempt": attempt });
         if let (Some(error), Some(data)) = (error, data.as_object_mut()) {

@@ -21,13 +21,14 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Messages in both queues together. A further one is refused.
+/// Maximum number of messages in both queues together.
 pub(super) const MAX_QUEUED: usize = 64;
 
-/// Most messages and entries in one answer. A client reads the session file for more.
+/// Maximum number of messages and entries in one answer. A client reads the session file for more.
 const MAX_LISTED: usize = 2_000;
 
-/// Most bytes of messages and entries in one answer. The rest of [`MAX_AGENT_ANSWER_BYTES`] is for its other members.
+/// Maximum size of messages and entries in one answer, in bytes. The rest of
+/// [`MAX_AGENT_ANSWER_BYTES`] is for its other members.
 const MAX_LISTED_BYTES: usize = MAX_AGENT_ANSWER_BYTES - 64 * 1024;
 
 const NO_MESSAGE: &str = "The message is missing or empty";
@@ -59,6 +60,7 @@ impl Agent {
     fn on_other(&mut self, number: u64, command: &OtherCommand) {
         let fields = fields(command);
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+
         match command.name.as_str() {
             "prompt" => self.prompt(number, text("message"), &fields),
             "steer" => self.queue(number, true, text("message"), &fields),
@@ -173,6 +175,7 @@ impl Agent {
                 self.answer(number, Some(&BTreeMap::from([("messages", messages)])));
             }
             "get_entries" => self.entries(number, fields.get("since").and_then(Value::as_str)),
+            // This agent has no commands of extensions.
             "get_commands" => self.answer(number, Some(&json!({ "commands": [] }))),
             other => {
                 let name: String = other.chars().take(64).collect();
@@ -189,18 +192,24 @@ impl Agent {
         if message.is_empty() && images.is_empty() {
             return self.refuse(number, NO_MESSAGE);
         }
+
         let schema = match self.schema(fields) {
             Ok(schema) => schema,
             Err(error) => return self.refuse(number, error),
         };
+
         let message = user_message(message, images, self.now.unix_ms);
         if let Some(text) = self.too_large(&message) {
             return self.refuse(number, text);
         }
+
+        // A message that joins a run gets no schema of its own: the run has one for all its
+        // answers.
         if schema.is_some() && (self.run.is_some() || self.compaction.is_some()) {
             let text = "Agent is already processing. A schema is for a turn of its own";
             return self.refuse(number, text);
         }
+
         if self.run.is_some() {
             return match fields.get("streamingBehavior").and_then(Value::as_str) {
                 Some("steer") => self.enqueue(number, true, message),
@@ -211,6 +220,7 @@ impl Agent {
                 ),
             };
         }
+
         let directory = fields.get("cwd").and_then(Value::as_str).unwrap_or_default();
         if self.compaction.is_some() {
             if MAX_QUEUED <= self.waiting.len() {
@@ -224,6 +234,7 @@ impl Agent {
             // It begins its own turn, although later.
             return self.answer(number, Some(&json!({ "disposition": "started" })));
         }
+
         directory.clone_into(&mut self.directory);
         self.answer(number, Some(&json!({ "disposition": "started" })));
         self.schema = schema;
@@ -269,24 +280,30 @@ impl Agent {
         } else {
             self.follow_up.push_back(message);
         }
+
+        // No run is there to take the message, so one begins after the summary.
         self.was_queued_in_summary |= self.run.is_none() && self.compaction.is_some();
         self.answer(number, Some(&json!({ "disposition": "queued" })));
         self.queue_event();
     }
 
-    /// Stops whatever runs. Answered after the end of the run.
+    /// Stops the run or the summary. Answered after the end of the run.
     fn abort(&mut self, number: u64) {
         if let Some(run) = &mut self.run {
             run.is_aborted = true;
         }
+
         if self.compaction.is_some() {
             // A prompt that waited for the summary begins now, and is not meant.
             self.abort_compaction();
             return self.done(number);
         }
+
         let is_retrying = self.is_retrying();
         let Some(run) = &mut self.run else { return self.done(number) };
+        // Answered by the end of the run, so that the client finds an idle agent.
         self.aborts.push(number);
+
         match &run.phase {
             Phase::Loading(loading) => {
                 let numbers = [loading.instructions, loading.servers].into_iter().flatten();
@@ -326,6 +343,7 @@ impl Agent {
             "instructions": self.instructions.as_ref().map(Instructions::files),
             "stats": self.stats(&messages),
         });
+
         if let Some(state) = state.as_object_mut() {
             state.retain(|_, value| !value.is_null());
         }
@@ -338,6 +356,7 @@ impl Agent {
         // Token counts are far below 2^52.
         #[expect(clippy::cast_precision_loss, reason = "see above")]
         let percent = tokens as f64 * 100.0 / window.max(1) as f64;
+
         let mut stats = serde_json::to_value(self.transcript.stats()).unwrap_or_default();
         if let Some(stats) = stats.as_object_mut() {
             stats.insert("sessionId".into(), self.transcript.header().id.clone().into());
@@ -356,10 +375,13 @@ impl Agent {
             return;
         }
         self.thinking = level;
+
+        // Otherwise the level is recorded with the model, before the next message.
         if self.is_model_recorded {
             let thinking_level = level.name().to_owned();
             self.append(EntryKind::ThinkingLevelChange { thinking_level });
         }
+
         let kind = EventName::ThinkingLevelChanged;
         self.event(kind, &json!({ "type": kind, "level": level.name() }));
     }
@@ -395,6 +417,7 @@ impl Agent {
                 None => return self.refuse(number, "No entry with this id"),
             },
         };
+
         let entries = listed(entries.iter().skip(begin));
         let data = Entries { entries, leaf_id: self.transcript.leaf() };
         let data = to_raw_value(&data).ok();
@@ -412,6 +435,7 @@ fn listed(items: impl Iterator<Item = impl Serialize>) -> Vec<Box<RawValue>> {
         }
         RawValue::from_string(shorten(item.get(), "message", MAX_AGENT_EVENT_BYTES)).ok()
     });
+
     let fitting = texts.map_while(|item| {
         // A comma separates the items.
         room = room.checked_sub(item.get().len() + 1)?;
@@ -420,7 +444,7 @@ fn listed(items: impl Iterator<Item = impl Serialize>) -> Vec<Box<RawValue>> {
     fitting.collect()
 }
 
-/// The fields of a command's body.
+/// Returns the members of a command's body. Invalid JSON has none.
 fn fields(command: &OtherCommand) -> Value {
     serde_json::from_str(command.body.get()).unwrap_or(Value::Null)
 }

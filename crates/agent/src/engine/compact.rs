@@ -1,4 +1,5 @@
-//! Summaries of a conversation that became too long: after a run, because of an overflow, or on demand.
+//! Summaries of a conversation that became too long: after or within a run, because of an overflow,
+//! or on demand.
 
 use super::compaction_state::{Compaction, Reason};
 use super::incoming::{Arrived, Incoming};
@@ -44,14 +45,17 @@ impl Agent {
         if !self.may_compact() {
             return false;
         }
+
         let tokens = compaction::estimate_tokens(&self.transcript.messages());
         let reserve = self.setup.settings.reserve_tokens;
         if !compaction::should_compact(tokens, self.model.context_window, reserve) {
             return false;
         }
+
         // A provider that counts far more tokens than the texts seem to have leaves room for the newest message only.
         let plan = self.compaction_plan().or_else(|_| compaction::plan(&self.transcript, 1));
         let Ok(plan) = plan else { return false };
+
         if reason == Reason::WithinRun {
             self.set_phase(Phase::Compacting);
         }
@@ -88,13 +92,14 @@ impl Agent {
     /// each later prompt would be refused as well.
     fn leave_refused_prompt(&mut self) -> bool {
         let is_refusal = |message: &Message| match message {
-            Message::Assistant(it) => it.stop_reason == StopReason::Error,
+            Message::Assistant(answer) => answer.stop_reason == StopReason::Error,
             Message::User(_) => true,
             _ => false,
         };
         let Some(run) = self.run.as_ref().filter(|run| run.messages.iter().all(is_refusal)) else {
             return false;
         };
+
         let tokens: u64 = run.messages.iter().map(compaction::message_tokens).sum();
         let parent = run.parent.clone();
         let reason = format!(
@@ -105,8 +110,8 @@ impl Agent {
     }
 
     fn compaction_plan(&self) -> Result<Plan, CompactionError> {
-        let wanted = self.setup.settings.keep_recent_tokens;
-        let keep = compaction::keep_recent_tokens(wanted, self.model.context_window);
+        let configured = self.setup.settings.keep_recent_tokens;
+        let keep = compaction::keep_recent_tokens(configured, self.model.context_window);
         compaction::plan(&self.transcript, keep)
     }
 
@@ -137,13 +142,16 @@ impl Agent {
         if let Some(text) = self.over_budget() {
             return self.summary_failed(text);
         }
+
         let number = self.next_request();
         let Some(compaction) = &mut self.compaction else { return };
         let history = compaction.prompts.history.take();
         compaction.is_history = history.is_some();
+
         let prompt: Option<Prompt> = history.or_else(|| compaction.prompts.turn_prefix.take());
         let Some(prompt) = prompt else { return self.finish_compaction() };
         compaction.incoming = Some(Incoming::new(number, &self.model));
+
         let reserve = self.setup.settings.reserve_tokens;
         let options = RequestOptions {
             system: prompt.system,
@@ -153,6 +161,7 @@ impl Agent {
             cache_key: &self.transcript.header().id,
             schema: None,
         };
+
         let message = super::run::user_message(&prompt.user, Vec::new(), self.now.unix_ms);
         let made = providers::request(&self.model, &[Message::User(message)], &options);
         if self.send(number, made).is_err() {
@@ -166,8 +175,11 @@ impl Agent {
         let Some(compaction) = &mut self.compaction else { return };
         let Some(incoming) = &mut compaction.incoming else { return };
         let number = incoming.number;
+
         let arrived = incoming.take(part);
+        // A summary that fails later may be billed as well.
         compaction.is_billed |= incoming.has_bytes;
+
         match arrived {
             Arrived::Deltas(_) => {}
             Arrived::Last(_) => {
@@ -188,10 +200,12 @@ impl Agent {
         if let Some(error) = finished.error {
             return self.summary_failed(error.text);
         }
+
         let text = crate::message::text_of(&finished.content);
         if text.trim().is_empty() {
             return self.summary_failed("The model wrote no summary".to_owned());
         }
+
         if compaction.is_history {
             compaction.history = Some(text);
         } else {
@@ -206,14 +220,17 @@ impl Agent {
         else {
             return;
         };
+
         self.failed_summaries = 0;
         let entry = plan.entry(history.as_deref(), turn_prefix.as_deref(), Some(usage));
         self.append(entry);
         let entry = self.transcript.entries().last().map(serde_json::to_value);
         let mut data = entry.and_then(Result::ok).unwrap_or_default();
         if let Some(data) = data.as_object_mut() {
+            // The event has these members of its own.
             data.retain(|name, _| !["type", "id", "parentId", "timestamp"].contains(&&**name));
         }
+
         let will_retry = reason == Reason::Overflow;
         let kind = EventName::AutoCompactionEnd;
         let name = reason.name();
@@ -221,6 +238,7 @@ impl Agent {
             "type": kind, "reason": name, "result": data, "aborted": false, "willRetry": will_retry,
         });
         self.event(kind, &event);
+
         if let Reason::Manual(number) = reason {
             self.answer(number, Some(&data));
         }
@@ -230,12 +248,15 @@ impl Agent {
     fn summary_failed(&mut self, mut error: String) {
         let Some(compaction) = self.compaction.take() else { return };
         let reason = compaction.reason;
+        // Each automatic summary that was billed counts, so that a model that cannot summarize does
+        // not cost more and more.
         if !matches!(reason, Reason::Manual(_)) && compaction.is_billed {
             self.failed_summaries += 1;
             if !self.may_compact() {
                 error.push_str("; no further automatic summary is made; run `compact` to make one");
             }
         }
+
         self.record_usage(compaction);
         self.compaction_failed(reason, error, false);
     }
@@ -271,6 +292,7 @@ impl Agent {
             "willRetry": false, "errorMessage": text,
         });
         self.event(kind, &event);
+
         if let Reason::Manual(number) = reason {
             self.refuse(number, error);
         }
@@ -293,6 +315,7 @@ impl Agent {
             }
             Reason::WithinRun => {
                 if let Some(run) = &mut self.run {
+                    // Without this, the next request would start another summary.
                     run.summarized();
                 }
                 self.set_phase(Phase::Waiting);

@@ -45,8 +45,8 @@ impl Reason {
 }
 
 impl Compaction {
-    /// Whether it waits for the answer to this request.
+    /// Whether the summary waits for the answer to this request.
     pub(super) fn is_for(&self, number: u64) -> bool {
-        self.incoming.as_ref().is_some_and(|it| it.number == number)
+        self.incoming.as_ref().is_some_and(|incoming| incoming.number == number)
     }
 }

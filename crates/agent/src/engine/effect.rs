@@ -4,7 +4,7 @@ use quackd_protocol::agent::{AgentToolCall, EventName};
 use quackd_protocol::model::ModelRequest;
 use serde_json::value::RawValue;
 
-/// Something that the driver must do.
+/// Work of the driver that the engine cannot do itself, such as input and output.
 #[derive(Debug)]
 pub enum Effect {
     /// Answer a command.
@@ -37,7 +37,7 @@ pub enum Effect {
         /// Number of the call.
         number: u64,
     },
-    /// Tell the supervisor what requests have cost, in US dollars.
+    /// Report the cost of requests to the supervisor, in US dollars.
     Spent(f64),
     /// Set the timer to this many milliseconds from now, or stop it.
     Timer(Option<u64>),

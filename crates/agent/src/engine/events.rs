@@ -213,7 +213,7 @@ impl Agent {
         self.event(kind, &data);
     }
 
-    /// The complete queues.
+    /// Publishes the complete queues, of which a client shows only the last state.
     pub(super) fn queue_event(&mut self) {
         let texts = |queue: &std::collections::VecDeque<crate::message::UserMessage>| {
             queue.iter().map(|message| message.content.text()).collect::<Vec<_>>()

@@ -17,7 +17,7 @@ impl Agent {
     }
 
     fn on_model(&mut self, number: u64, part: Part) {
-        if self.compaction.as_ref().is_some_and(|it| it.is_for(number)) {
+        if self.compaction.as_ref().is_some_and(|compaction| compaction.is_for(number)) {
             return self.on_summary(part);
         }
         if self.run.as_ref().is_some_and(|run| run.is_for_request(number)) {

@@ -4,7 +4,8 @@ use super::Part;
 use crate::providers::{self, Delta, ProviderError, Stream, StreamEnd};
 use quackd_protocol::model::{MAX_MODEL_ERROR_BYTES, ModelFailure, ModelHead, ModelInfo};
 
-/// Deltas of one piece above which adjacent ones are joined. A piece has so many if they wait for the supervisor, which
+/// Deltas of one piece above which adjacent deltas are joined. A piece has more of them if the
+/// supervisor is slow, which takes at most 1,000 events a second.
 /// takes at most 1,000 events a second.
 const MAX_SINGLE_DELTAS: usize = 64;
 
@@ -47,9 +48,11 @@ impl Incoming {
     pub(super) fn take(&mut self, part: Part) -> Arrived {
         let status = self.head.as_ref().map(|head| head.status);
         let error_status = status.filter(|status| !(200..300).contains(status));
+
         match (part, error_status) {
             (Part::Head(head), _) => self.head = Some(head),
             (Part::Bytes(bytes), Some(_)) => {
+                // The rest of an error page is read and dropped.
                 let room = MAX_MODEL_ERROR_BYTES.saturating_sub(self.error_body.len());
                 self.error_body.extend(bytes.iter().take(room));
             }
@@ -85,6 +88,7 @@ fn joined(mut deltas: Vec<Delta>) -> Vec<Delta> {
     if deltas.len() <= MAX_SINGLE_DELTAS {
         return deltas;
     }
+
     let mut joined: Vec<Delta> = Vec::new();
     for delta in deltas {
         if !joined.last_mut().is_some_and(|last| last.join(&delta)) {

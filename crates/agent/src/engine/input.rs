@@ -3,7 +3,8 @@
 use quackd_protocol::agent::{AgentCommand, AgentModels, AgentToolDone};
 use quackd_protocol::model::{ModelFailure, ModelHead};
 
-/// The current time and a random number, which the driver provides with each input.
+/// The current time and a random number. The driver provides them, so that the engine is
+/// deterministic.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
     /// Unix time in milliseconds.
@@ -12,7 +13,7 @@ pub struct Now {
     pub random: u32,
 }
 
-/// Something that happened.
+/// Event from the driver.
 #[derive(Debug)]
 pub enum Input {
     /// A client's command. Answered by one [`Effect::Answer`](super::Effect::Answer) with the same number.

@@ -6,9 +6,9 @@ use serde::Deserialize;
 /// Instructions for agents, and facts about the workspace.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Instructions {
-    /// Those of the user.
+    /// Instructions from the user's home.
     pub(super) own: Vec<InstructionFile>,
-    /// Those of the workspace.
+    /// Instructions from the workspace.
     pub(super) project: Vec<InstructionFile>,
     /// Name of the shell that runs commands. Empty if it is not known.
     pub(super) shell: String,

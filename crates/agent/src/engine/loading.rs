@@ -9,7 +9,7 @@ use quackd_protocol::foreign_text::{message_line, one_line};
 use quackd_protocol::instructions::InstructionFile;
 use quackd_protocol::mcp::McpTools;
 
-/// Most problems that the system prompt names, and the longest one in bytes.
+/// Limits of the problems that the system prompt names: their number, and the bytes of one.
 const MAX_PROBLEMS: usize = 8;
 const MAX_PROBLEM: usize = 600;
 
@@ -40,10 +40,12 @@ impl Agent {
         if has_failed && done.user_instructions.is_none() {
             return;
         }
+
         let mut now = self.instructions.clone().unwrap_or_default();
         if let Some(own) = &done.user_instructions {
             now.own.clone_from(own);
         }
+
         if !has_failed {
             let data = done.data.as_ref();
             let data: Data =
@@ -55,6 +57,7 @@ impl Agent {
                 now.git = data.git;
             }
         }
+
         self.instructions = Some(now);
     }
 
@@ -64,19 +67,23 @@ impl Agent {
             // The next prompt lists them again.
             return;
         }
+
         self.servers.is_due = false;
         let data = done.data.as_ref().filter(|_| !done.is_error);
         let listed: Option<McpTools> = data.and_then(|data| serde_json::from_str(data.get()).ok());
+
         let McpTools { tools, mut problems } = listed.unwrap_or_else(|| {
             let text: String = serde_json::from_str(done.text.get()).unwrap_or_default();
             McpTools { tools: Vec::new(), problems: vec![text] }
         });
+
         for tool in tools {
             if let Some(spec) = self.servers.add(tool, &self.setup.options) {
                 self.setup.small_tools.push(spec.clone());
                 self.setup.tools.push(spec);
             }
         }
+
         problems.truncate(MAX_PROBLEMS);
         for problem in problems {
             let line = message_line(&problem, MAX_PROBLEM);
@@ -91,6 +98,7 @@ impl Agent {
     pub(super) fn on_loaded(&mut self, done: &AgentToolDone) -> bool {
         let Some(run) = &mut self.run else { return false };
         let Phase::Loading(loading) = &mut run.phase else { return false };
+
         if loading.instructions == Some(done.number) {
             loading.instructions = None;
             self.on_instructions(done);
@@ -100,6 +108,7 @@ impl Agent {
         } else {
             return false;
         }
+
         self.request_if_loaded();
         true
     }

@@ -4,7 +4,7 @@ use super::Agent;
 use quackd_protocol::model::EndReason;
 use serde_json::json;
 
-/// Equal answers with calls after which the model is told, and after which the run ends.
+/// Equal answers in a row after which the model gets a hint, and after which the run ends.
 const TOLD_OF_LOOP: u32 = 4;
 const END_OF_LOOP: u32 = 8;
 
@@ -21,13 +21,16 @@ impl Agent {
     pub(super) fn watch_loop(&mut self, calls: &[crate::message::ToolCall]) -> Loop {
         let key = calls.iter().map(|call| json!([call.name, call.arguments]).to_string());
         let key: String = key.collect();
+
         let Some(run) = &mut self.run else { return Loop::No };
         let (last, count) = &mut run.last_calls;
+
         if *last == key {
             *count += 1;
         } else {
             (*last, *count) = (key, 1);
         }
+
         match *count {
             END_OF_LOOP.. => {
                 run.reason = Some(EndReason::Loop);

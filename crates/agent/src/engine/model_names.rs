@@ -14,17 +14,20 @@ pub(super) fn scoped(
         let level = split.and_then(|(_, level)| ThinkingLevel::named(level));
         let name = split.filter(|_| level.is_some()).map_or(pattern.as_str(), |(name, _)| name);
         let name = name.to_ascii_lowercase();
+
         let is_glob = name.contains('*');
         let names = |model: &ModelInfo| {
             [format!("{}/{}", model.provider, model.id), model.id.clone()]
                 .map(|name| name.to_ascii_lowercase())
         };
+
         let equal = |model: &&ModelInfo| names(model).contains(&name);
         let like = |model: &&ModelInfo| {
             names(model).iter().any(|it| {
                 if is_glob { agent_options::matches(&name, it) } else { it.contains(&name) }
             })
         };
+
         let exact = models.iter().find(equal);
         let matching: Vec<_> = match exact {
             Some(model) => vec![model],
@@ -32,6 +35,7 @@ pub(super) fn scoped(
             // A part of a name means one model.
             None => models.iter().find(like).into_iter().collect(),
         };
+
         for model in matching {
             if !found.iter().any(|(known, _)| is_same(known, model)) {
                 found.push((model.clone(), level));
@@ -42,8 +46,8 @@ pub(super) fn scoped(
 }
 
 /// Whether both are the same model, even if other facts about it have changed.
-pub(super) fn is_same(one: &ModelInfo, other: &ModelInfo) -> bool {
-    (&one.provider, &one.id) == (&other.provider, &other.id)
+pub(super) fn is_same(model: &ModelInfo, other: &ModelInfo) -> bool {
+    (&model.provider, &model.id) == (&other.provider, &other.id)
 }
 
 /// Returns the text for the user if a model of the session is gone.

@@ -9,14 +9,15 @@ use serde_json::{Value, json};
 
 impl Agent {
     pub(super) fn set_model(&mut self, number: u64, provider: &str, id: &str) {
-        let is_it = |model: &&ModelInfo| {
+        let has_name = |model: &&ModelInfo| {
             model.id == id && (provider.is_empty() || model.provider == provider)
         };
         let name = |provider: &str, id: &str| match provider {
             "" => id.to_owned(),
             provider => format!("{provider}/{id}"),
         };
-        let found: Vec<_> = self.setup.models.models.iter().filter(is_it).cloned().collect();
+
+        let found: Vec<_> = self.setup.models.models.iter().filter(has_name).cloned().collect();
         let error = match &*found {
             [model] => {
                 self.use_model(model.clone());
@@ -27,7 +28,8 @@ impl Agent {
                 format!("Model not found: {}", name(&cut(provider), &cut(id)))
             }
             several => {
-                let names: Vec<_> = several.iter().map(|it| name(&it.provider, &it.id)).collect();
+                let names: Vec<_> =
+                    several.iter().map(|model| name(&model.provider, &model.id)).collect();
                 let names = names.join(", ");
                 format!("Several providers have this model; name one of them: {names}")
             }
@@ -53,17 +55,22 @@ impl Agent {
         } else {
             scoped(scope, all)
         };
+
         let current = models.iter().position(|(model, _)| is_same(model, &self.model));
         let next = current.map_or(0, |at| at + 1);
         let next = models.get(next).or_else(|| models.first()).cloned();
         let Some((model, level)) = next.filter(|_| 1 < models.len()) else {
             return self.answer(number, Some(&Value::Null));
         };
+
         let is_scoped = !scope.is_empty();
+        // The level of the pattern is applied after the model, which can limit it.
         self.use_model(model);
         if let Some(level) = level {
             self.set_thinking(level);
         }
+
+        // The answer has the level in use, not the one of the pattern.
         let data = json!({
             "model": self.model, "thinkingLevel": self.thinking.name(), "isScoped": is_scoped,
         });

@@ -3,30 +3,31 @@
 use super::routes::ToolRoute;
 use quackd_protocol::tools::READ_FILE;
 
-/// Most bytes of a result, and of the content of a file.
+/// Limits of a result, and of the content of a file, in bytes.
 const MAX_RESULT: usize = 100 * 1024;
 const MAX_FILE: usize = 50 * 1024;
 
-/// Fewest bytes that a result may have, however small the window is.
+/// Smallest limit of a result in bytes, regardless of the window.
 const LEAST: usize = 4 * 1024;
 
-/// Characters at the beginning of a file by which a binary one is recognised.
+/// Characters at the start of a file that are searched for signs of binary content.
 const SAMPLE: usize = 8000;
 
-/// Space for the note of a tool about the rest of a file.
+/// Space for the note of a tool about the rest of a file, in bytes.
 const NOTE: usize = 512;
 
-/// Bytes that a result may have for a window of this many tokens: a quarter of it, with four bytes for each token.
+/// Returns the bytes that a result may have for a window of this many tokens: a quarter of it, with
+/// four bytes for each token.
 fn room(window: u64) -> usize {
     usize::try_from(window).unwrap_or(usize::MAX).max(LEAST)
 }
 
-/// Bytes of a file that the tool is asked for.
+/// Returns the bytes of a file that the tool is asked to read.
 pub(super) fn file_bytes(window: u64) -> u64 {
     u64::try_from(room(window).min(MAX_FILE)).unwrap_or(u64::MAX)
 }
 
-/// The text of a successful or failed call, for a model with a window of this many tokens.
+/// Returns the text of a successful or failed call, for a model with a window of this many tokens.
 pub(super) fn bounded(text: String, route: Option<&ToolRoute>, window: u64) -> String {
     match route {
         Some(route) if route.tool == READ_FILE.name => {
@@ -36,7 +37,8 @@ pub(super) fn bounded(text: String, route: Option<&ToolRoute>, window: u64) -> S
     }
 }
 
-/// The tool has cut the file at a line and named the next one. Invalid UTF-8 is longer as text.
+/// Cuts the content of a file. The tool has cut it at a line and named the next line, but invalid
+/// UTF-8 is longer as text.
 fn of_file(text: String, limit: usize) -> String {
     if is_binary(&text) {
         return "This is a binary file. A command such as file, xxd or strings shows what is in it."
@@ -45,7 +47,7 @@ fn of_file(text: String, limit: usize) -> String {
     middle_cut(text, limit)
 }
 
-/// Keeps the beginning and the end.
+/// Cuts the middle out, because the start and the end of an output say the most.
 fn middle_cut(text: String, limit: usize) -> String {
     if text.len() <= limit {
         return text;

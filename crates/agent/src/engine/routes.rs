@@ -9,7 +9,7 @@ const SIMILAR: &str = "similar";
 /// Argument of `edit_file` with which its data describes the change.
 const DIFF: &str = "diff";
 
-/// Lines of a file that a call reads if it names no limit.
+/// Lines of a file that a call reads if it names no limit. The same limit as Pi's.
 const MAX_LINES: u64 = 2000;
 
 /// A tool of the session, with its arguments.
@@ -67,13 +67,17 @@ pub fn route(name: &str, arguments: &Map<String, Value>) -> Option<ToolRoute> {
         let path = names.into_iter().find_map(|name| given.get(name)?.as_str());
         path.unwrap_or_default().trim_start_matches('@').trim_start_matches("./").to_owned()
     });
+
+    // Models write typographic quotes as plain ones. The diff is shown by clients.
     if tool.name == EDIT_FILE.name {
         given.insert(SIMILAR.to_owned(), true.into());
         given.insert(DIFF.to_owned(), true.into());
     }
+
     if tool.runs_commands() {
         timeout_in_ms(&mut given);
     }
+
     if tool.name != READ_FILE.name {
         let writes = path.filter(|_| !tool.reads_only);
         return Some(ToolRoute { tool: tool.name, arguments: given, writes });
@@ -96,11 +100,12 @@ fn timeout_in_ms(given: &mut Map<String, Value>) {
         clippy::cast_sign_loss,
         reason = "a positive number; the conversion saturates"
     )]
+    // One day at most.
     let ms = (seconds * 1000.0).min(86_400_000.0) as u64;
     given.entry("timeout_ms").or_insert_with(|| ms.into());
 }
 
-/// Whether the name is that of an image, which a model gets as an image.
+/// Whether the name is that of an image format which models read.
 fn is_image(path: &str) -> bool {
     let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     extension.is_some_and(|it| ["png", "jpg", "jpeg", "gif", "webp"].contains(&it.as_str()))

@@ -25,24 +25,32 @@ pub(super) const MCP_LIST: &str = quackd_protocol::tools::MCP_LIST;
 impl Agent {
     /// Starts a run with this message, and with messages that were queued while the agent was idle.
     pub(super) fn begin_run(&mut self, message: UserMessage) {
+        // The last turn may have been cut by the end of the process.
         self.mark_interruption();
         let parent = self.transcript.leaf().map(str::to_owned);
         self.run = Some(Run::new(parent, self.schema.take()));
+
         self.agent_start();
+
+        // Reported at the first run, so that a session that is only opened stays silent.
         if let Some(text) = self.setup.model_notice.take()
             && is_same(&self.model, &self.setup.models.default)
         {
             self.tell_user("models", &text);
         }
+
         self.plain_event(EventName::TurnStart);
         self.add_user(message);
         self.take_steering();
+
+        // The files may have changed, and the user may be in another directory.
         // They may have changed, and the user may be in another directory.
         let is_read = !self.setup.options.no_context_files;
         let instructions = is_read.then(|| self.next_call());
         let servers = self.servers.is_due.then(|| self.next_call());
         self.set_phase(Phase::Loading(Loading { instructions, servers }));
-        let git = self.instructions.as_ref().and_then(|it| it.git.as_ref());
+
+        let git = self.instructions.as_ref().and_then(|known| known.git.as_ref());
         let head = git.map(|git| git.head.clone()).unwrap_or_default();
         let calls = [(instructions, INSTRUCTIONS), (servers, MCP_LIST)];
         for (number, tool) in calls.into_iter().filter_map(|(n, tool)| Some((n?, tool))) {
@@ -55,6 +63,7 @@ impl Agent {
                 cwd: String::new(),
             })));
         }
+
         self.request_if_loaded();
     }
 
@@ -121,6 +130,7 @@ impl Agent {
     pub(super) fn request(&mut self) {
         let max_turns = self.setup.settings.max_turns;
         let Some(run) = &mut self.run else { return };
+
         run.reason = None;
         if run.turns >= max_turns {
             run.reason = Some(EndReason::MaxTurns);
@@ -128,13 +138,16 @@ impl Agent {
                 "Stopped after {max_turns} requests to the model in one run (agent.max_turns)"
             ));
         }
+
         run.turns += 1;
         if let Some(text) = self.over_budget() {
+            // Set again, because the check has borrowed the agent in between.
             if let Some(run) = &mut self.run {
                 run.reason = Some(EndReason::Budget);
             }
             return self.end_with_error(text);
         }
+
         let system = self.system_prompt();
         let options = RequestOptions {
             system: &system,
@@ -148,10 +161,12 @@ impl Agent {
             cache_key: &self.transcript.header().id,
             schema: self.run.as_ref().and_then(|run| run.schema.as_ref()),
         };
+
         let made = providers::request(&self.model, &self.transcript.messages(), &options);
         let number = self.next_request();
         let incoming = Incoming::new(number, &self.model);
         let answer = Answer { incoming, is_started: false, began_ms: self.now.unix_ms };
+
         self.set_phase(Phase::Answering(Box::new(answer)));
         if let Err(error) = self.send(number, made) {
             self.answer_failed(error);
@@ -167,6 +182,7 @@ impl Agent {
             (true, _) => "agent.max_cost_usd",
             (false, true) => "agent.max_cost_usd_per_day",
         };
+
         let model = &self.model;
         if model.price == Price::Unknown {
             return Some(format!(
@@ -175,6 +191,7 @@ impl Agent {
                 model.provider, model.id
             ));
         }
+
         let spent = self.run.as_ref().map(|run| run.cost)?;
         if spent.unknown {
             return Some(format!(
@@ -182,6 +199,7 @@ impl Agent {
                 model.provider
             ));
         }
+
         (0.0 < limit && limit <= spent.total).then(|| {
             let (spent, limit) = (cost_text(spent.total, false), cost_text(limit, false));
             format!("Stopped: this prompt has cost {spent} of {limit} ({key})")
@@ -239,12 +257,16 @@ impl Agent {
     /// Ends the run, and starts what waited for it.
     pub(super) fn end_run(&mut self) {
         let Some(run) = self.run.take() else { return };
+        // Stops the wait for another attempt.
         self.effects.push(Effect::Timer(None));
         self.agent_end(&run.messages, run.reason);
+
         self.replace_missing_model();
+        // No other message may be between a call and its result, so these waited.
         for message in std::mem::take(&mut self.shell_messages) {
             self.record(message);
         }
+
         self.answer_aborts();
         let is_failed = matches!(
             run.messages.last(),
@@ -253,6 +275,8 @@ impl Agent {
                 ..
             }))
         );
+
+        // After a failure, a summary would fail as well.
         if is_failed || !self.compact_if_full() {
             self.settle(run.is_aborted);
         }
@@ -271,6 +295,7 @@ impl Agent {
         if let Some(next) = self.waiting.pop_front() {
             return self.begin_run(next);
         }
+
         let queued = [&mut self.steering, &mut self.follow_up].into_iter();
         let next = queued.filter(|_| was_queued).find_map(VecDeque::pop_front);
         if let Some(next) = next {
@@ -299,6 +324,7 @@ impl Agent {
                 timestamp: self.now.unix_ms,
             }));
         }
+
         let error = "Interrupted: the agent's process ended during this turn".to_owned();
         let message =
             empty_message(&self.model, StopReason::Aborted, Some(error), self.now.unix_ms);

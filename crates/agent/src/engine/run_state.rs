@@ -7,7 +7,7 @@ use crate::message::{Cost, Message};
 use quackd_protocol::model::EndReason;
 use serde_json::Value;
 
-/// A run.
+/// State of a run, from its prompt to the end of its last turn.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) phase: Phase,

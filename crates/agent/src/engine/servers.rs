@@ -7,7 +7,7 @@ use quackd_protocol::mcp::{McpCall, McpTool};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Longest name of a tool that every provider accepts, in bytes.
+/// Maximum length of a tool's name that every provider accepts, in bytes.
 const MAX_NAME: usize = 64;
 
 /// Tools of the session's MCP servers.
@@ -54,15 +54,18 @@ impl ServerTools {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let plain = |c: char| if is_plain(c) { c } else { '_' };
         let whole: String = format!("mcp__{server}__{tool}").chars().map(plain).collect();
+
         if whole.len() <= MAX_NAME && !self.names.contains_key(&whole) {
             return whole;
         }
+
         let numbered = (1_usize..).map(|n| {
             let end = format!("_{n}");
             // Every character is ASCII.
             let room = MAX_NAME.saturating_sub(end.len()).min(whole.len());
             format!("{}{end}", whole.get(..room).unwrap_or_default())
         });
+
         let mut free = numbered.filter(|name| !self.names.contains_key(name));
         free.next().unwrap_or(whole)
     }

@@ -8,10 +8,11 @@ use quackd_protocol::limits::MAX_ARGUMENTS_BYTES;
 use quackd_protocol::tools;
 use serde_json::json;
 
-/// Commands of the user that run at the same time.
+/// Maximum number of commands of the user that run at the same time.
 const MAX_SHELLS: usize = 4;
 
-/// Commands of the user during one turn. Their results wait in memory for its end.
+/// Maximum number of commands of the user during one turn. Their results wait in memory for its
+/// end.
 const MAX_SHELLS_OF_TURN: usize = 64;
 
 impl Agent {
@@ -19,9 +20,11 @@ impl Agent {
         if command.trim().is_empty() {
             return self.refuse(number, "The command is empty");
         }
+
         if MAX_SHELLS <= self.shells.len() {
             return self.refuse(number, format!("At most {MAX_SHELLS} commands can run at once"));
         }
+
         let arguments = json!({ "command": command }).to_string();
         if MAX_ARGUMENTS_BYTES < arguments.len() {
             let length = arguments.len();
@@ -30,12 +33,14 @@ impl Agent {
             );
             return self.refuse(number, text);
         }
+
         if MAX_SHELLS_OF_TURN <= self.shell_messages.len() {
             let text = format!(
                 "At most {MAX_SHELLS_OF_TURN} commands can run during a turn; wait for its end"
             );
             return self.refuse(number, text);
         }
+
         let call = self.next_call();
         let command = command.to_owned();
         self.effects.push(Effect::Call(Box::new(AgentToolCall {
@@ -62,14 +67,17 @@ impl Agent {
             return;
         };
         let shell = self.shells.remove(at);
+
         let text: String = serde_json::from_str(done.text.get()).unwrap_or_default();
         let output = match done.exit_code {
             Some(code) => {
+                // A client shows the code itself.
                 let end = format!("\n[Exit code: {code}]");
                 text.strip_suffix(&end).map(str::to_owned).unwrap_or(text)
             }
             None => text,
         };
+
         let mut data = json!({
             "output": output, "exitCode": done.exit_code, "cancelled": done.aborted,
             "truncated": done.truncated, "fullOutputPath": done.full_output_path,
@@ -77,6 +85,7 @@ impl Agent {
         if let Some(data) = data.as_object_mut() {
             data.retain(|_, value| !value.is_null());
         }
+
         let message = Message::BashExecution(BashExecution {
             command: shell.command,
             output,

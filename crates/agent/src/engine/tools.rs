@@ -13,11 +13,12 @@ use quackd_protocol::tools::{self, READ_FILE};
 use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// Calls that one answer may have. Further ones get an error.
+/// Maximum number of calls in one answer. Further calls get an error.
 const MAX_CALLS: usize = 64;
 
 /// Calls of one answer that run at the same time. Commands of the user and the calls before the first request also
-/// count for the supervisor's limit of a session.
+/// Maximum number of calls of one answer that run at the same time. Commands of the user and the
+/// calls before the first request also count for the supervisor's limit of a session.
 const MAX_RUNNING: usize = 24;
 const _: () = assert!(MAX_RUNNING < MAX_CALLS_PER_SESSION);
 
@@ -44,6 +45,7 @@ impl Agent {
             )),
             Loop::No | Loop::End => None,
         };
+
         let (servers, options) = (&self.servers, &self.setup.options);
         let of_server = |call: &ToolCall| {
             let arguments = servers.route(&call.name, &call.arguments)?;
@@ -59,6 +61,7 @@ impl Agent {
             state: CallState::New,
             result: None,
         });
+
         let slots = slots.collect();
         let is_last = watched == Loop::End;
         self.set_phase(Phase::Calling(Box::new(Batch {
@@ -71,7 +74,7 @@ impl Agent {
         self.start_calls();
     }
 
-    /// Names of the tools that the model was given.
+    /// Returns the names of the tools that the model was given, for an error text.
     fn tool_names(&self) -> String {
         let names = self.setup.tools.iter().map(|tool| tool.name.as_str());
         names.collect::<Vec<_>>().join(", ")
@@ -87,24 +90,30 @@ impl Agent {
                 return;
             };
             let Some(slot) = batch.slots.get(index) else { break };
+
             let earlier = batch.slots.get(..index).unwrap_or_default();
             let is_done = |slot: &Slot| slot.state == CallState::Done;
             let is_running = |slot: &&Slot| matches!(slot.state, CallState::Running(_));
+            // After an abort every call must end, so the limit does not hold the rest back: they
+            // end without running.
             let is_full = MAX_RUNNING <= batch.slots.iter().filter(is_running).count();
             let must_wait = match &slot.route {
                 _ if !is_parallel => !earlier.iter().all(is_done),
                 _ if is_full && !is_aborted => true,
+                // Two writers of a file must run in the order of the answer.
                 Some(ToolRoute { writes: Some(path), .. }) => earlier.iter().any(|earlier| {
                     let same = earlier.route.as_ref().and_then(|route| route.writes.as_ref());
                     !is_done(earlier) && same == Some(path)
                 }),
                 _ => false,
             };
+
             let state = slot.state;
             if state == CallState::New && (is_parallel || !must_wait) {
                 let call = slot.call.clone();
                 self.tool_start(&call);
             }
+
             match state {
                 CallState::New | CallState::Queued if !must_wait => {
                     self.start_call(index, is_aborted);
@@ -137,14 +146,18 @@ impl Agent {
             self.run.as_ref().map(|run| &run.phase),
             Some(Phase::Calling(batch)) if batch.is_last
         );
+
         let is_unknown = self.slot(index).is_some_and(|slot| slot.route.is_none());
         let known = if is_unknown { self.tool_names() } else { String::new() };
         let most = results::file_bytes(self.model.context_window);
+
+        // A result above the window's share would be cut afterwards, so the tool reads less.
         let Some(slot) = self.slot(index) else { return };
         if let Some(route) = slot.route.as_mut().filter(|route| route.tool == READ_FILE.name) {
             let given = route.arguments.get("max_bytes").and_then(Value::as_u64);
             route.arguments.insert("max_bytes".to_owned(), given.unwrap_or(most).min(most).into());
         }
+
         let given = slot.route.as_ref().map(|route| json!(route.arguments).to_string());
         let problem = match (&slot.route, &slot.call.invalid) {
             _ if is_aborted => Some("Operation aborted".to_owned()),
@@ -165,13 +178,18 @@ impl Agent {
                 })
             }
         };
+
         if let Some(text) = problem {
             return self.call_ended(index, vec![Block::text(text)], None, true, None, None);
         }
+
         let (Some(route), Some(arguments)) = (&slot.route, given) else { return };
         let (tool, tool_call_id) = (route.tool.to_owned(), slot.call.id.clone());
+
+        // The supervisor refuses a longer name.
         let mut shown_tool = slot.call.name.clone();
         shown_tool.truncate(shown_tool.floor_char_boundary(MAX_TOOL_NAME_BYTES));
+
         slot.state = CallState::Running(number);
         self.last_call = number;
         self.effects.push(Effect::Call(Box::new(AgentToolCall {
@@ -203,9 +221,12 @@ impl Agent {
             is_error,
             timestamp,
         };
+
         slot.state = CallState::Done;
         slot.result = Some(result.clone());
         self.tool_end(&result, exit_code, duration_ms);
+
+        // Otherwise the results follow in the order of the calls, once all have ended.
         if !self.setup.settings.parallel_tools {
             self.add_message(Message::ToolResult(result));
         }
@@ -217,10 +238,11 @@ impl Agent {
         if self.on_loaded(&done) {
             return;
         }
+
         let window = self.model.context_window;
         if let Some(Phase::Calling(batch)) = self.run.as_mut().map(|run| &mut run.phase) {
-            let is_it = |slot: &Slot| slot.state == CallState::Running(number);
-            if let Some(index) = batch.slots.iter().position(is_it) {
+            let runs_call = |slot: &Slot| slot.state == CallState::Running(number);
+            if let Some(index) = batch.slots.iter().position(runs_call) {
                 batch.results ^= hash_of(index, &done);
                 let hint = batch.hint.clone();
                 let route = batch.slots.get(index).and_then(|slot| slot.route.as_ref());
@@ -230,6 +252,8 @@ impl Agent {
                 return self.start_calls();
             }
         }
+
+        // No call of the run, so it is a command of the user.
         self.on_shell_done(&done);
     }
 
@@ -243,15 +267,19 @@ impl Agent {
         let Phase::Calling(batch) = std::mem::replace(&mut run.phase, Phase::Waiting) else {
             return;
         };
+
         let Batch { message, slots, is_last, results, .. } = *batch;
         self.watch_results(results);
+        // The run may have changed above, so it is borrowed again.
         let Some(run) = &mut self.run else { return };
         let is_aborted = run.is_aborted;
+
         let results = slots.into_iter().filter_map(|slot| slot.result).map(Message::ToolResult);
         let results: Vec<_> = results.collect();
         if self.setup.settings.parallel_tools {
             results.iter().for_each(|result| self.add_message(result.clone()));
         }
+
         self.turn_end(&message, &results);
         if is_aborted {
             self.plain_event(EventName::TurnStart);
@@ -277,6 +305,8 @@ impl Agent {
         for number in running {
             self.effects.push(Effect::CancelCall { number });
         }
+
+        // Calls that are not started yet end as well.
         self.start_calls();
     }
 }
@@ -302,17 +332,21 @@ fn result_of(
         data: String,
     }
     let text: String = serde_json::from_str(done.text.get()).unwrap_or_default();
+
     let text = with_signal(&text, done.signal).into_owned();
     let mut text = results::bounded(text, route, window);
+    // The hint of the tool precedes the one about repeated calls.
     for hint in done.hint.clone().into_iter().chain(hint) {
         text.push_str(&format!("\n{hint}"));
     }
+
     let mut content = vec![Block::text(text)];
     let data = done.data.as_ref().and_then(|data| serde_json::from_str::<Data>(data.get()).ok());
     let data = data.unwrap_or_default();
     if let Some(image) = data.image {
         content.push(Block::Image { data: image.data, mime_type: image.mime_type });
     }
+
     let mut details = Map::new();
     if let Some(diff) = data.diff {
         details.insert("diff".to_owned(), diff.into());
@@ -329,6 +363,7 @@ fn result_of(
     if done.truncated {
         details.insert("truncated".to_owned(), true.into());
     }
+
     let details = (!details.is_empty()).then_some(Value::Object(details));
     (content, details)
 }

@@ -2,7 +2,7 @@
 
 use quackd_protocol::foreign_text::UnsafeCharFilter;
 
-/// Most bytes of an escape sequence. A longer one stays as text.
+/// Maximum length of an escape sequence, in bytes. A longer one stays as text.
 const MAX_SEQUENCE: usize = 1024;
 
 /// Returns the text without escape sequences. Line ends become line feeds. Other unsafe characters
@@ -11,12 +11,14 @@ pub(super) fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut filter = UnsafeCharFilter::default();
     let mut rest = text;
+
     while let Some(c) = rest.chars().next() {
         let len = match c {
             '\x1b' => sequence(rest).unwrap_or(1),
             '\r' if rest.starts_with("\r\n") => 2,
             c => c.len_utf8(),
         };
+
         match c {
             '\x1b' if len > 1 => {}
             '\r' => filter.feed('\n', &mut out),
@@ -24,6 +26,7 @@ pub(super) fn clean(text: &str) -> String {
             c if c.is_control() => filter.feed(char::REPLACEMENT_CHARACTER, &mut out),
             c => filter.feed(c, &mut out),
         }
+
         rest = rest.get(len..).unwrap_or_default();
     }
     filter.finish(&mut out);
@@ -36,10 +39,12 @@ pub(super) fn clean_line(text: &str) -> String {
     line.chars().take(200).collect()
 }
 
-/// Length of the escape sequence at the start of `text`: `ESC [ … letter`, or `ESC ] … BEL` and similar strings.
+/// Returns the length of the escape sequence at the start of `text`: `ESC [ … letter`, or `ESC ] …
+/// BEL` and similar strings. `None` if it has no valid end.
 fn sequence(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut rest = bytes.iter().enumerate().skip(2).take(MAX_SEQUENCE);
+
     match bytes.get(1)? {
         b'[' => {
             let (end, _) = rest.find(|(_, byte)| !(b' '..=b'?').contains(*byte))?;

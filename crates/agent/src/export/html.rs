@@ -28,19 +28,23 @@ pub fn html(transcript: &Transcript) -> String {
     let mut page = Page::default();
     let title = title(transcript);
     page.raw("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    // The page runs no script and loads nothing, also if the escaping had an error.
     page.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ");
     page.raw("img-src data:; style-src 'unsafe-inline'\">\n");
     page.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+
     page.element("title", "", &title);
     page.raw("<style>");
     page.raw(STYLE);
     page.raw("</style>\n</head>\n<body>\n<header>\n");
     page.element("h1", "", &title);
+
     page.raw("<dl>\n");
     for (name, value) in facts(transcript) {
         page.element("dt", "", name);
         page.element("dd", "", &value);
     }
+
     page.raw("</dl>\n</header>\n<main>\n");
     parts(transcript).iter().for_each(|part| page.part(part));
     page.raw("</main>\n</body>\n</html>\n");
@@ -74,6 +78,7 @@ impl Page {
             self.raw("\"");
         }
         self.raw(">");
+
         if name == "pre" {
             // A parser drops the first line feed.
             self.raw("\n");
@@ -139,8 +144,10 @@ impl Page {
             Some(_) if tool.is_error => " (failed)",
             Some(_) => "",
         };
+
         let space = if tool.subject.is_empty() { "" } else { " " };
         self.element("summary", "", &format!("{}{space}{}{state}", tool.name, tool.subject));
+
         if tool.changes.is_empty() {
             self.element("pre", "", &tool.input);
         } else {
@@ -148,6 +155,7 @@ impl Page {
             tool.changes.iter().for_each(|change| self.change(change));
             self.close("pre");
         }
+
         if let Some(output) = &tool.output {
             self.element("pre", "", output);
         }

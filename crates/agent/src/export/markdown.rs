@@ -13,6 +13,7 @@ pub fn markdown(transcript: &Transcript) -> String {
     for (name, value) in facts(transcript) {
         out.push_str(&format!("- {name}: {}\n", code(&value)));
     }
+
     for part in parts(transcript) {
         out.push('\n');
         match part {
@@ -37,6 +38,7 @@ pub fn markdown(transcript: &Transcript) -> String {
 fn tool_text(tool: &Tool) -> String {
     let language = if tool.input.starts_with('{') { "json" } else { "text" };
     let mut out = format!("**Tool {}**\n\n{}", code(&tool.name), fenced(language, &tool.input));
+
     match &tool.output {
         None => out.push_str("\nNo result.\n"),
         Some(output) => {
@@ -82,6 +84,7 @@ fn plain(line: &str) -> String {
 /// Only fences at the start of a line count: an indented one can belong to a list, whose end also ends the block.
 fn defused(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
+
     let mut fence: Option<&str> = None;
     for line in text.lines() {
         match fence {
@@ -99,6 +102,8 @@ fn defused(text: &str) -> String {
         out.push_str(line);
         out.push('\n');
     }
+
+    // An open block would swallow the parts that follow.
     if let Some(fence) = fence {
         out.push_str(fence);
         out.push('\n');
@@ -127,6 +132,7 @@ fn defuse_line(line: &str, out: &mut String) {
     while let Some(at) = rest.find('`') {
         let (before, code) = rest.split_at(at);
         escape(before, out);
+
         let ticks = code.len() - code.trim_start_matches('`').len();
         let (ticks, inner) = code.split_at(ticks);
         let Some(end) = partner(inner, ticks.len()) else {
@@ -134,14 +140,19 @@ fn defuse_line(line: &str, out: &mut String) {
             rest = inner;
             continue;
         };
+
         let (inner, after) = inner.split_at(end);
         let inner = inner.strip_suffix(ticks).unwrap_or(inner);
+
+        // Compared with the escaped text to find out whether the code contains HTML or an image.
         let mut escaped = String::with_capacity(inner.len());
         escape(inner, &mut escaped);
+
         let marks = if escaped == inner { ticks.to_owned() } else { "&#96;".repeat(ticks.len()) };
         out.push_str(&marks);
         out.push_str(&escaped);
         out.push_str(&marks);
+
         rest = after;
     }
     escape(rest, out);

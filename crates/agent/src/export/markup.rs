@@ -5,10 +5,10 @@ use super::clean::clean;
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use std::borrow::Cow;
 
-/// Most elements that are open at once. Deeper ones have only their text.
+/// Maximum number of elements that are open at once. Deeper ones have only their text.
 const MAX_DEPTH: usize = 32;
 
-/// Most bytes of HTML for each byte of the text, and in addition to them.
+/// Maximum growth: bytes of HTML for each byte of the text, and bytes in addition to them.
 const MAX_GROWTH: usize = 16;
 const MAX_MORE: usize = 4096;
 
@@ -18,6 +18,7 @@ pub(super) fn markup(text: &str) -> Option<String> {
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut html = Html::default();
+
     for event in Parser::new_ext(text, options) {
         html.event(event);
         if limit < html.out.len() {
@@ -96,6 +97,7 @@ impl Html {
             },
             _ => ("".into(), ""),
         };
+
         self.out.push_str(&start);
         self.ends.push(end);
     }

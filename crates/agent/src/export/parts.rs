@@ -1,4 +1,4 @@
-//! The current branch of a conversation as a list of parts, for both formats.
+//! The current branch of a conversation as a list of parts. Both formats write the same parts.
 
 use super::clean::{clean, clean_line};
 use crate::call_view::{self, Change};
@@ -40,34 +40,38 @@ pub(super) struct Tool {
     pub(super) is_error: bool,
 }
 
-/// Longest title that is taken from a prompt, in characters.
+/// Maximum length of a title that is taken from a prompt, in characters.
 const MAX_TITLE: usize = 80;
 
 /// Types of images that browsers show and that contain no scripts.
 const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// Facts about the session: names and values.
+/// Returns the names and values of facts about the session, for the head of a document.
 pub(super) fn facts(transcript: &Transcript) -> Vec<(&'static str, String)> {
     let (header, stats) = (transcript.header(), transcript.stats());
     let model = transcript.context().model;
     let model = model.map(|(provider, model)| clean_line(&format!("{provider}/{model}")));
+
     let mut facts = vec![
         ("Session", clean_line(&header.id)),
         ("Created", clean_line(&header.timestamp)),
         ("Directory", clean_line(&header.cwd)),
     ];
-    facts.extend(model.map(|it| ("Model", it)));
+
+    facts.extend(model.map(|name| ("Model", name)));
     facts.push(("Messages", stats.total_messages.to_string()));
     facts.push(("Tokens", stats.tokens.total.to_string()));
+    // A session whose providers count no tokens has no cost that is known.
     if stats.tokens.total != 0 {
         facts.push(("Cost", stats.cost_text()));
     }
     facts
 }
 
-/// Title of the document.
+/// Returns the title of the document: the session's name, or else the start of its first prompt.
 pub(super) fn title(transcript: &Transcript) -> String {
     let name = transcript.name().map(clean_line).filter(|it| !it.is_empty());
+
     let by_prompt = || {
         let mut entries = transcript.path().into_iter();
         entries.find_map(|entry| match &entry.kind {
@@ -75,6 +79,7 @@ pub(super) fn title(transcript: &Transcript) -> String {
             _ => None,
         })
     };
+
     name.or_else(by_prompt).unwrap_or_else(|| {
         // The conversation has no words yet.
         format!("Session {}", clean_line(&transcript.header().id))
@@ -127,6 +132,8 @@ impl<'a> Parts<'a> {
             }
             _ => return,
         };
+
+        // The other kinds change nothing that a reader sees.
         self.list.push(Part::Note(clean_line(&note)));
     }
 
@@ -175,6 +182,7 @@ impl<'a> Parts<'a> {
                 block => self.block(block),
             }
         }
+
         if let Some(error) = &message.error_message {
             self.list.push(Part::Note(clean_line(&format!("Error: {error}"))));
         }
@@ -182,15 +190,18 @@ impl<'a> Parts<'a> {
 
     /// Adds a result to its call. The images follow the calls.
     fn result(&mut self, result: &'a ToolResultMessage) {
+        // A result without its call, such as one of a damaged file, becomes a call of its own.
         let at = self.calls.remove(result.tool_call_id.as_str()).unwrap_or_else(|| {
             let name = clean_line(&result.tool_name);
             self.list.push(Part::Tool(Tool { name, ..Tool::default() }));
             self.list.len() - 1
         });
+
         if let Some(Part::Tool(tool)) = self.list.get_mut(at) {
             tool.output = Some(clean(&crate::message::text_of(&result.content)));
             tool.is_error = result.is_error;
         }
+
         let is_image = |block: &&Block| matches!(block, Block::Image { .. });
         result.content.iter().filter(is_image).for_each(|block| self.block(block));
     }
@@ -247,14 +258,17 @@ fn tool(call: &ToolCall) -> Tool {
     let arguments = Value::Object(call.arguments.clone());
     let input = serde_json::to_string_pretty(&arguments).unwrap_or_default();
     let mut changes = call_view::changes(&call.name, &arguments, clean);
+
     if changes.contains(&Change::TooLarge) {
         // The arguments have the texts.
         changes.clear();
     }
+
     let content = arguments.get("content").and_then(Value::as_str);
     if let Some(text) = content.filter(|_| call_view::is_write(&call.name)) {
         changes.extend(clean(text).lines().map(|line| Change::Added(line.to_owned())));
     }
+
     Tool {
         name: clean_line(&call.name),
         subject: call_view::subject(&call.name, &arguments).map(clean_line).unwrap_or_default(),

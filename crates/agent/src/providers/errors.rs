@@ -6,7 +6,7 @@ use quackd_protocol::foreign_text::message_line;
 use quackd_protocol::model::{EndReason, ModelInfo};
 use serde_json::Value;
 
-/// Most characters of an error's text.
+/// Maximum length of an error's text, in characters.
 const MAX_CHARS: usize = 500;
 
 /// A classified failure.
@@ -150,15 +150,17 @@ fn is_refusal(reason: &str) -> bool {
     REASONS.iter().any(|known| reason.starts_with(known))
 }
 
-/// Something else than an answer of the API, such as the page of a web server or of a login.
+/// Returns the failure for a body that is no answer of the API, such as the page of a web server or
+/// of a login.
 pub(super) fn not_an_answer(body: &str) -> ProviderError {
-    let what = if body.trim_start().starts_with('<') {
+    let content = if body.trim_start().starts_with('<') {
         format!("an HTML page ({})", line(&title(body)))
     } else {
         "something else".to_owned()
     };
+
     let text = format!(
-        "The server sent {what} instead of an answer of the API: check model.base_url, a proxy, or the login of the network"
+        "The server sent {content} instead of an answer of the API: check model.base_url, a proxy, or the login of the network"
     );
     ProviderError { text, kind: ErrorKind::Final(EndReason::NotAnAnswer) }
 }
@@ -169,10 +171,12 @@ pub(super) fn not_an_answer(body: &str) -> ProviderError {
 pub fn http_error(status: u16, body: &[u8], stated: bool) -> ProviderError {
     let body = String::from_utf8_lossy(body);
     let is_page = body.trim_start().starts_with('<');
+    // A page with a passing status is the error of a proxy, which may go away.
     if is_page && status != 413 && !PASSING_STATUSES.contains(&status) {
         let error = not_an_answer(&body);
         return ProviderError { text: format!("{status} {}", error.text), ..error };
     }
+
     let document = json::parse(body.trim());
     let delay = document.as_ref().and_then(body_delay);
     let (shown, sign) = match document {
@@ -180,9 +184,11 @@ pub fn http_error(status: u16, body: &[u8], stated: bool) -> ProviderError {
         None if is_page => (title(&body), String::new()),
         None => (body.clone().into_owned(), String::new()),
     };
+
     let shown = line(&shown);
     let is_stated = stated || delay.is_some();
     let kind = waiting(classified(Some(status), &format!("{shown} {sign}"), is_stated), delay);
+
     if shown.is_empty() {
         // A bare 400 is the answer of some servers to a context that is too long.
         let kind = if status == 400 { ErrorKind::Overflow } else { kind };
@@ -206,7 +212,8 @@ fn waiting(kind: ErrorKind, delay: Option<u64>) -> ErrorKind {
     }
 }
 
-/// A failure of the connection: none, broken, or silent for too long. Another attempt may always help.
+/// Returns the failure of a connection that was not made, broke, or was silent for too long.
+/// Another attempt may always help.
 #[must_use]
 pub fn transport_error(text: &str) -> ProviderError {
     ProviderError { text: line(text), kind: ErrorKind::Retryable }
@@ -219,13 +226,16 @@ pub fn retry_delay(text: &str) -> Option<u64> {
     let text = text.to_ascii_lowercase();
     let mut rest = MARKS.iter().find_map(|mark| text.split_once(mark))?.1;
     let mut total = None;
+
     loop {
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         let (number, after) = rest.split_at(end);
         let Ok(number) = number.parse::<f64>() else { return total };
+
         let after = after.trim_start();
         let end = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
         let (unit, next) = after.split_at(end);
+
         let scale = match unit {
             "ms" | "milliseconds" => 1.0,
             "s" | "second" | "seconds" => 1000.0,
@@ -233,6 +243,7 @@ pub fn retry_delay(text: &str) -> Option<u64> {
             "h" => 3_600_000.0,
             _ => return total,
         };
+
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let delay = (number * scale).ceil() as u64;
         total = Some(total.unwrap_or(0_u64).saturating_add(delay));
@@ -255,12 +266,16 @@ pub fn stated_window(text: &str) -> Option<(u64, Option<u64>)> {
         let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         text.get(..end).and_then(|digits| digits.parse::<u64>().ok())
     };
+
     let window = WINDOWS.iter().find_map(|mark| first(text.split_once(mark)?.1))?;
+
+    // The number is directly before the mark.
     let last = |text: &str| {
         let text = text.trim_end();
         let start = text.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
         text.get(start..).and_then(|digits| digits.parse::<u64>().ok())
     };
+
     let inputs = [" input tokens", " in the messages", " tokens from the input"];
     let input = inputs.iter().find_map(|mark| last(text.split_once(mark)?.0));
     Some((window, input))
@@ -270,6 +285,7 @@ pub fn stated_window(text: &str) -> Option<(u64, Option<u64>)> {
 pub(super) fn in_band(record: &Value, event: &str) -> Option<ProviderError> {
     // Some servers have the field in every record, without a content.
     let is_alone = record.as_object().is_some_and(|fields| fields.len() == 1);
+
     let has_error = match record.get("error") {
         None | Some(Value::Null) => false,
         Some(_) if is_alone => true,
@@ -279,6 +295,7 @@ pub(super) fn in_band(record: &Value, event: &str) -> Option<ProviderError> {
         Some(Value::Number(number)) => number.as_f64() != Some(0.0),
         Some(_) => true,
     };
+
     let is_error = |name: &str| json::text(record, name) == "error";
     if !has_error && !is_error("/type") && !is_error("/object") && event != "error" {
         return None;
@@ -286,13 +303,16 @@ pub(super) fn in_band(record: &Value, event: &str) -> Option<ProviderError> {
     Some(reported(record))
 }
 
-/// The error of a record, whatever its shape.
+/// Returns the error of a record, regardless of its shape.
 pub(super) fn reported(record: &Value) -> ProviderError {
     let (shown, sign) = described(record);
+
     let error = record.get("error").unwrap_or(record);
-    let status = [error, record].into_iter().find_map(|it| json::count(it, "/code"));
+    let status = [error, record].into_iter().find_map(|fields| json::count(fields, "/code"));
     let status = status.and_then(|code| u16::try_from(code).ok()).filter(|code| *code >= 400);
+    // Some servers send a code without a text.
     let shown = if line(&shown).is_empty() { &sign } else { &shown };
+
     let text = line(shown);
     let delay = body_delay(record);
     let kind = classified(status, &format!("{text} {sign}"), delay.is_some());
@@ -301,7 +321,7 @@ pub(super) fn reported(record: &Value) -> ProviderError {
     ProviderError { text, kind }
 }
 
-/// A failure that the provider gives as the reason of the end, such as `content_filter`.
+/// Returns the failure that a provider gives as the reason of the end, such as `content_filter`.
 pub(super) fn stopped(reason: &str) -> ProviderError {
     let text = line(&format!("Provider stopped the answer: {reason}"));
     let kind = if is_refusal(reason) {
@@ -312,7 +332,8 @@ pub(super) fn stopped(reason: &str) -> ProviderError {
     ProviderError { text, kind }
 }
 
-/// The reason, for the model, for which the calls of an answer that reached its limit do not run.
+/// Returns the reason, for the model, for which the calls of an answer that reached its limit do
+/// not run.
 pub(super) fn cut_call(output: u64, model: &ModelInfo) -> String {
     let limit = if output == 0 { model.max_tokens } else { output };
     format!(
@@ -320,7 +341,7 @@ pub(super) fn cut_call(output: u64, model: &ModelInfo) -> String {
     )
 }
 
-/// An answer without text and without calls.
+/// Returns the failure of an answer without text and without calls.
 pub(super) fn empty(stop: StopReason, usage: &Usage, model: &ModelInfo) -> ProviderError {
     let text = match stop {
         StopReason::Length => format!(
@@ -333,14 +354,16 @@ pub(super) fn empty(stop: StopReason, usage: &Usage, model: &ModelInfo) -> Provi
         ),
         _ => "The model sent an empty answer".to_owned(),
     };
+
     let reason = match stop {
         StopReason::Length => EndReason::Length,
         _ => EndReason::Empty,
     };
+
     ProviderError { text, kind: ErrorKind::Final(reason) }
 }
 
-/// A context that the provider has cut without reporting it.
+/// Returns the failure of a context that the provider has cut without reporting it.
 pub(super) fn overflow(input: u64, window: u64) -> ProviderError {
     let text = format!("{input} tokens of input exceed the context window of {window} tokens");
     ProviderError { text, kind: ErrorKind::Overflow }
@@ -348,17 +371,21 @@ pub(super) fn overflow(input: u64, window: u64) -> ProviderError {
 
 /// Returns the message of an error as JSON, and its type and code.
 fn described(value: &Value) -> (String, String) {
+    // Google sends a list with one error.
     let value = value.get(0).unwrap_or(value);
+
     let error = match value.get("error") {
         Some(Value::String(text)) => return (text.clone(), String::new()),
         Some(error @ Value::Object(_)) => error,
         _ => value,
     };
+
     let messages = ["/message", "/detail", "/errors/0/message", "/detail/0/msg"];
     let message = messages.iter().map(|at| json::text(error, at)).find(|text| !text.is_empty());
     // OpenRouter has the text of the provider behind it here.
     let raw = json::text(error, "/metadata/raw");
     let shown = [message.unwrap_or_default(), raw].join(" ");
+
     let names = ["/type", "/code", "/status"].map(|at| json::text(error, at));
     (shown, names.join(" "))
 }
@@ -382,23 +409,27 @@ fn line(text: &str) -> String {
 fn classified(status: Option<u16>, text: &str, is_stated: bool) -> ErrorKind {
     let text = text.to_lowercase().replace('_', " ");
     let has = |signs: &[&str]| signs.iter().any(|sign| matches(&text, sign));
+
     let may_overflow = matches!(status, None | Some(400 | 413 | 422 | 500)) && !has(RATE);
     // The limit of an image is a number of bytes or pixels, or of images.
     let is_about_tokens = has(OVERFLOW) && (text.contains("token") || text.contains("context"));
     if !is_about_tokens && !has(RATE) && !has(DENIED) && is_about_image(status, &text) {
         return ErrorKind::Images;
     }
+
     if may_overflow && status == Some(413) && !is_about_tokens {
         return ErrorKind::TooLarge;
     }
     if may_overflow && has(OVERFLOW) {
         return ErrorKind::Overflow;
     }
+
     // A quota that is full for a stated time is a limit of requests.
     let is_full_for_now = retry_delay(&text).is_some() || is_stated && text.contains("quota");
     if has(DENIED) && !is_full_for_now {
         return ErrorKind::Fatal;
     }
+
     let passes = match status {
         Some(status) => PASSING_STATUSES.contains(&status),
         None => has(PASSING) || has_passing_status(&text),
@@ -428,6 +459,7 @@ fn matches(text: &str, sign: &str) -> bool {
         Some(sign) => (sign, true),
         None => (sign, false),
     };
+
     let mut rest = text;
     for piece in sign.split('*').map(str::trim) {
         let Some((_, after)) = rest.split_once(piece) else { return false };

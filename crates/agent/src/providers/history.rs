@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// Longest name of a tool that OpenAI accepts, in characters.
+/// Maximum length of a tool's name that OpenAI accepts, in characters.
 const MAX_TOOL_NAME: usize = 64;
 
-/// Most bytes of images in a request, in base64. The rest of [`MAX_MODEL_REQUEST_BYTES`] is for texts, which a summary
-/// can shorten.
+/// Maximum size of the images in a request, in bytes of base64. The rest of
+/// [`MAX_MODEL_REQUEST_BYTES`] is for texts, which a summary can shorten.
 const MAX_IMAGE_BYTES: usize = MAX_MODEL_REQUEST_BYTES / 4 * 3;
 
 /// Texts in place of dropped messages of the model.
@@ -117,6 +117,7 @@ pub fn prepare<'a>(
         dropped: None,
         ids: BTreeSet::new(),
     };
+
     let accepts_images = model.input.contains(&InputKind::Image);
     for (at, message) in messages.into_iter().enumerate() {
         preparation.images = match (accepts_images, refused.contains(&at)) {
@@ -126,7 +127,9 @@ pub fn prepare<'a>(
         };
         preparation.add(message);
     }
+
     preparation.end_turn();
+    // Last, when the size of all images is known.
     let mut turns = preparation.turns;
     limit_images(&mut turns);
     turns
@@ -150,8 +153,9 @@ fn refused_images(messages: &[&Message], model: &ModelInfo) -> BTreeSet<usize> {
     let mut is_repeated = false;
     for (at, message) in messages.iter().enumerate() {
         match message {
-            Message::Assistant(it) if !is_by(it, model) => {}
-            Message::Assistant(it) if it.images_refused => {
+            Message::Assistant(answer) if !is_by(answer, model) => {}
+            Message::Assistant(answer) if answer.images_refused => {
+                // A second refusal without a new image is about an older one.
                 if new.is_empty() || is_repeated {
                     refused.extend(answered.drain(..));
                 }
@@ -180,13 +184,14 @@ fn is_by(message: &AssistantMessage, model: &ModelInfo) -> bool {
         && message.api == model.api.name()
 }
 
-/// Replaces the images beyond [`MAX_IMAGE_BYTES`] by a note. Newer images come first.
+/// Replaces the images beyond [`MAX_IMAGE_BYTES`] by a note. The newest images stay.
 fn limit_images(turns: &mut [Turn<'_>]) {
     let mut room = MAX_IMAGE_BYTES;
     let parts = turns.iter_mut().rev().flat_map(|turn| match turn {
         Turn::User(parts) | Turn::ToolResult { parts, .. } => parts.iter_mut().rev(),
         Turn::Assistant(_) => Default::default(),
     });
+
     for part in parts {
         let Part::Image { data, .. } = part else { continue };
         match room.checked_sub(data.len()) {
@@ -227,6 +232,7 @@ impl<'a> Preparation<'_, 'a> {
         match message {
             Message::Assistant(message) => self.add_assistant(message),
             Message::ToolResult(result) => {
+                // A result without its call is dropped.
                 let is_meant = |call: &(&str, String, Cow<'_, str>)| call.0 == result.tool_call_id;
                 if let Some(at) = self.open_calls.iter().position(is_meant) {
                     let (_, call_id, name) = self.open_calls.remove(at);
@@ -240,8 +246,10 @@ impl<'a> Preparation<'_, 'a> {
                 self.add_content(&message.content);
             }
             Message::Custom(message) => self.add_content(&message.content),
-            Message::BashExecution(it) if it.exclude_from_context == Some(true) => {}
-            Message::BashExecution(it) => self.user.push(Part::Text(command_text(it).into())),
+            Message::BashExecution(message) if message.exclude_from_context == Some(true) => {}
+            Message::BashExecution(message) => {
+                self.user.push(Part::Text(command_text(message).into()));
+            }
             Message::BranchSummary { summary, .. } => {
                 let text =
                     "This is a summary of another branch of the conversation, which the user left:";
@@ -287,9 +295,11 @@ impl<'a> Preparation<'_, 'a> {
             StopReason::Aborted => Some(INTERRUPTED),
             _ => None,
         };
+        // Providers refuse an incomplete message, and calls of it did not run.
         if self.dropped.is_some() {
             return;
         }
+
         let is_same = is_by(message, self.model);
         let (mut said, mut calls) = (Vec::new(), Vec::new());
         for block in &message.content {
@@ -300,6 +310,7 @@ impl<'a> Preparation<'_, 'a> {
                 }
                 Block::Thinking { thinking: text, thinking_signature, redacted } => {
                     let signature = thinking_signature.as_deref().unwrap_or_default();
+                    // Only the model that made it accepts its signature.
                     if is_same && !signature.is_empty() {
                         said.push(Said::Thinking { text, signature, is_redacted: *redacted });
                     } else if !redacted && !text.trim().is_empty() {
@@ -308,6 +319,7 @@ impl<'a> Preparation<'_, 'a> {
                 }
                 Block::ToolCall(call) => {
                     let id = self.new_id(&call.id);
+                    // A name or an id from another provider may be refused.
                     let name = plain_name(&call.name);
                     calls.push((&*call.id, id.clone(), name.clone()));
                     let item_id = call.id.split_once('|').map(|(_, item_id)| item_id);
@@ -319,6 +331,7 @@ impl<'a> Preparation<'_, 'a> {
                 _ => {}
             }
         }
+
         if !said.is_empty() {
             self.end_turn();
             self.open_calls = calls;
@@ -354,7 +367,9 @@ impl<'a> Preparation<'_, 'a> {
             ModelApi::OpenAiCompletions => (plain_id(id), 40),
             ModelApi::OpenAiResponses | ModelApi::AnthropicMessages => (plain_id(id), 64),
         };
+
         let cut = |length: usize| base.chars().take(length).collect::<String>();
+
         let mut id = cut(limit);
         // Ends, because each number gives another id and there are finitely many calls.
         for number in 2_u64.. {
@@ -394,7 +409,9 @@ fn mistral_id(id: &str) -> String {
         return id.to_owned();
     }
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+
     let mut rest = id.bytes().fold(0xcbf2_9ce4_8422_2325, hash);
+
     let mut digit = || {
         let value = u32::try_from(rest % 36).unwrap_or_default();
         rest /= 36;
@@ -407,17 +424,24 @@ fn summary_text<'a>(text: &str, summary: &str) -> Part<'a> {
     Part::Text(format!("{text}\n\n<summary>\n{summary}\n</summary>").into())
 }
 
-fn command_text(it: &BashExecution) -> String {
-    let output = if it.output.trim().is_empty() { "(no output)" } else { it.output.trim_end() };
-    let mut text = format!("The user ran a command:\n\n```\n$ {}\n{output}\n```", it.command);
-    match it.exit_code {
-        _ if it.cancelled => text.push_str("\n\nThe user canceled the command."),
+fn command_text(execution: &BashExecution) -> String {
+    let output = if execution.output.trim().is_empty() {
+        "(no output)"
+    } else {
+        execution.output.trim_end()
+    };
+    let mut text =
+        format!("The user ran a command:\n\n```\n$ {}\n{output}\n```", execution.command);
+
+    match execution.exit_code {
+        _ if execution.cancelled => text.push_str("\n\nThe user canceled the command."),
         Some(code) if code != 0 => text.push_str(&format!("\n\nThe exit code was {code}.")),
         _ => {}
     }
-    if it.truncated {
+
+    if execution.truncated {
         text.push_str("\n\nThe output is incomplete.");
-        if let Some(path) = &it.full_output_path {
+        if let Some(path) = &execution.full_output_path {
             text.push_str(&format!(" All of it is in {path}."));
         }
     }

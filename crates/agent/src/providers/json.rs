@@ -83,6 +83,7 @@ fn beginning(text: &str) -> Map<String, Value> {
     let (mut in_string, mut is_escaped) = (false, false);
     // End of the last complete member. No bracket opens or closes after it, so `closers` fits both attempts.
     let mut complete = 0;
+
     for (at, byte) in text.bytes().enumerate() {
         match byte {
             _ if is_escaped => is_escaped = false,
@@ -101,11 +102,15 @@ fn beginning(text: &str) -> Map<String, Value> {
             _ => {}
         }
     }
+
     let closers: String = closers.into_iter().rev().collect();
     let quote = if in_string { "\"" } else { "" };
+
+    // A backslash at the end would escape the closing quote.
     let whole = text.get(..text.len() - usize::from(is_escaped)).unwrap_or_default();
     let shorter = text.get(..complete).unwrap_or_default();
     let attempts = [format!("{whole}{quote}{closers}"), format!("{shorter}{closers}")];
+
     let object = |text: &String| match parse(text) {
         Some(Value::Object(object)) => Some(object),
         _ => None,

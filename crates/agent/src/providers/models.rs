@@ -30,7 +30,7 @@ pub fn has_schemas(model: &ModelInfo) -> bool {
         }
         ModelApi::AnthropicMessages => {
             let version_of = id.split_once("claude").map(|(_, rest)| version(rest));
-            version_of.is_some_and(|it| (4, 5) <= it)
+            version_of.is_some_and(|number| (4, 5) <= number)
         }
     }
 }
@@ -38,7 +38,8 @@ pub fn has_schemas(model: &ModelInfo) -> bool {
 fn has_xhigh(model: &ModelInfo) -> bool {
     let id = model.id.to_ascii_lowercase();
     let gpt = id.split_once("gpt-").map(|(_, rest)| version(rest));
-    let is_gpt = id.contains("gpt-5.1-codex-max") || gpt.is_some_and(|it| it >= (5, 2));
+
+    let is_gpt = id.contains("gpt-5.1-codex-max") || gpt.is_some_and(|number| number >= (5, 2));
     match model.api {
         ModelApi::AnthropicMessages => is_adaptive(model) && id.contains("opus"),
         _ => is_gpt,
@@ -50,7 +51,7 @@ fn has_xhigh(model: &ModelInfo) -> bool {
 pub(super) fn lowest_effort(model: &ModelInfo) -> Option<&'static str> {
     let id = model.id.rsplit('/').next().unwrap_or_default();
     match id.strip_prefix("gpt-").map(version) {
-        Some(it) if (5, 1) <= it => Some("none"),
+        Some(number) if (5, 1) <= number => Some("none"),
         Some((5, _)) => Some("minimal"),
         _ => None,
     }
@@ -61,7 +62,7 @@ pub(super) fn lowest_effort(model: &ModelInfo) -> Option<&'static str> {
 pub(super) fn needs_signatures(model: &ModelInfo) -> bool {
     let id = model.id.to_ascii_lowercase();
     let version_of = id.split_once("gemini-").map(|(_, rest)| version(rest));
-    !id.contains('/') && version_of.is_some_and(|it| (3, 0) <= it)
+    !id.contains('/') && version_of.is_some_and(|number| (3, 0) <= number)
 }
 
 /// Whether an Anthropic model chooses the amount of its reasoning itself and takes an effort instead of a budget.
@@ -129,9 +130,12 @@ impl Quirks {
         let is_at = |domain: &str| {
             host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
+
         let id = model.id.rsplit('/').next().unwrap_or_default();
         let is_openai = is_at("openai.com") || is_at("azure.com");
-        let is_openai_model = ["gpt-5", "o1", "o3", "o4"].iter().any(|it| id.starts_with(it));
+        let is_openai_model =
+            ["gpt-5", "o1", "o3", "o4"].iter().any(|family| id.starts_with(family));
+
         let is_grok = is_at("x.ai");
         let is_mistral = is_at("mistral.ai");
         // Behind a gateway or on a server of the user, the model's own template asks for the same.
@@ -140,6 +144,7 @@ impl Quirks {
             || MISTRAL_MODELS.iter().any(|name| id.to_ascii_lowercase().starts_with(name));
         let is_deepseek = is_at("deepseek.com") || model.provider == "deepseek";
         let is_zai = is_at("z.ai") || is_at("bigmodel.cn");
+
         let compat = &model.compat;
         let format = match compat.thinking_format.as_deref() {
             Some("openrouter") => ThinkingFormat::OpenRouter,
@@ -153,6 +158,7 @@ impl Quirks {
             None if is_deepseek => ThinkingFormat::DeepSeek,
             _ => ThinkingFormat::OpenAi,
         };
+
         let field = compat.max_tokens_field.as_deref();
         Self {
             store: compat.supports_store.unwrap_or(is_openai),

@@ -63,6 +63,7 @@ pub(crate) fn context_entries<'a>(path: &[&'a Entry]) -> Vec<(usize, Cow<'a, Mes
             _ => {}
         }
     }
+
     let message = |at: usize| {
         let entry: &'a Entry = path.get(at)?;
         let message = message_of(entry)?;
@@ -74,13 +75,17 @@ pub(crate) fn context_entries<'a>(path: &[&'a Entry]) -> Vec<(usize, Cow<'a, Mes
             }
         }
     };
+
+    // Without a compaction, the model gets the whole branch.
     let Some((compaction, kept)) = compaction else {
         return (0..path.len()).filter_map(message).collect();
     };
+
     let before = path.iter().take(compaction);
-    let kept = before.enumerate().find(|(_, it)| it.id == *kept).map_or(compaction, |(at, _)| at);
+    let kept =
+        before.enumerate().find(|(_, entry)| entry.id == *kept).map_or(compaction, |(at, _)| at);
     // The summary comes before the kept messages. An older compaction among them is a part of the summary.
-    let is_older = |at: &usize| path.get(*at).is_some_and(|it| is_compaction(it));
+    let is_older = |at: &usize| path.get(*at).is_some_and(|entry| is_compaction(entry));
     let kept = (kept..compaction).filter(|at| !is_older(at));
     let order = std::iter::once(compaction).chain(kept).chain(compaction + 1..path.len());
     order.filter_map(message).collect()
@@ -117,8 +122,10 @@ fn message_of(entry: &Entry) -> Option<Cow<'_, Message>> {
                 timestamp: timestamp(),
             })
         }
+        // The other kinds are no part of the conversation.
         _ => return None,
     };
+
     Some(Cow::Owned(message))
 }
 
@@ -128,11 +135,13 @@ fn edited(mut message: Message, replacement: &Value) -> Message {
     else {
         return message;
     };
+
     match (&mut message, content) {
         (Message::User(message), content) => message.content = content,
         (Message::Custom(message), content) => message.content = content,
         (Message::Assistant(message), Content::Blocks(blocks)) => message.content = blocks,
         (Message::ToolResult(message), Content::Blocks(blocks)) => message.content = blocks,
+        // The content has no meaning for the other kinds.
         _ => {}
     }
     message

@@ -5,7 +5,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// Version of written files.
+/// Version of the format that is written. Older and newer files are read as well.
 pub const VERSION: u32 = 3;
 
 /// First line of a session file.
@@ -31,6 +31,8 @@ impl Header {
         if value.get("type")? != "session" {
             return None;
         }
+
+        // The first version had no such member.
         let version = value.get("version").and_then(Value::as_u64).unwrap_or(1);
         Some(Self {
             id: text("id")?,
@@ -55,6 +57,7 @@ impl Header {
             #[serde(skip_serializing_if = "Option::is_none")]
             parent_session: Option<&'a str>,
         }
+
         let line = Line {
             r#type: "session",
             version: VERSION,
@@ -76,7 +79,7 @@ pub struct Entry {
     pub parent_id: Option<String>,
     /// ISO time.
     pub timestamp: String,
-    /// Contents.
+    /// Contents, by the kind of the entry.
     pub kind: EntryKind,
     /// Position of the entry before it on its branch. Always lower than the own position.
     pub(super) parent: Option<usize>,
@@ -185,7 +188,7 @@ fn null_as_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D
 impl EntryKind {
     /// Takes the contents out of the members of an entry.
     pub(super) fn parse(mut members: Map<String, Value>) -> Self {
-        if members.get("type").is_some_and(|it| it == "message") {
+        if members.get("type").is_some_and(|name| name == "message") {
             let message = members.remove("message").map(Message::deserialize);
             if let Some(Ok(message)) = message {
                 return Self::Message(message);
@@ -258,6 +261,7 @@ impl EntryKind {
             }
             Self::SessionInfo { name } => map.serialize_entry("name", name),
             Self::Other(members) => {
+                // The caller writes these members.
                 let is_own = |name: &str| ["type", "id", "parentId", "timestamp"].contains(&name);
                 let members = members.as_object().into_iter().flatten();
                 members

@@ -10,15 +10,15 @@ use std::collections::HashSet;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stats {
-    /// Messages of the user.
+    /// Messages of the user, without commands and messages of extensions.
     pub user_messages: u64,
-    /// Messages of models.
+    /// Messages of models, also failed and aborted ones.
     pub assistant_messages: u64,
-    /// Calls of tools.
+    /// Calls in the messages of models, also calls that did not run.
     pub tool_calls: u64,
-    /// Results of tool calls.
+    /// Results, also of calls that did not run.
     pub tool_results: u64,
-    /// All messages.
+    /// Messages of all roles.
     pub total_messages: u64,
     /// Tokens of all answers and summaries.
     pub tokens: Tokens,
@@ -35,13 +35,13 @@ pub struct Stats {
 pub struct Tokens {
     /// Input that no cache had.
     pub input: u64,
-    /// Output, with reasoning.
+    /// Output of the model, with its reasoning.
     pub output: u64,
     /// Input from a cache.
     pub cache_read: u64,
     /// Input written to a cache.
     pub cache_write: u64,
-    /// Sum.
+    /// Sum of the other members.
     pub total: u64,
 }
 
@@ -61,10 +61,12 @@ impl Stats {
             &mut tokens.cache_read,
             &mut tokens.cache_write,
         ];
+
         for (sum, part) in sums.into_iter().zip(parts) {
             *sum = sum.saturating_add(part);
             tokens.total = tokens.total.saturating_add(part);
         }
+
         self.cost += usage.cost.total;
         self.cost_unknown |= usage.cost.unknown;
     }
@@ -105,7 +107,7 @@ impl Transcript {
         name.filter(|it| !it.is_empty())
     }
 
-    /// Returns the counts of the session.
+    /// Returns the counts of the whole file, with the branches that were left: they cost as well.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
@@ -122,6 +124,7 @@ impl Transcript {
                     _ => {}
                 }
             }
+
             if let Some(usage) = entry.kind.usage() {
                 stats.add_usage(usage);
             }
@@ -137,6 +140,7 @@ impl Transcript {
         let mut results = HashSet::new();
         let mut last = None;
         let mut has_prompt = false;
+
         for entry in path.iter().rev() {
             let EntryKind::Message(message) = &entry.kind else { continue };
             match message {

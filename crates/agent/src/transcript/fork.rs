@@ -25,10 +25,12 @@ impl Transcript {
         entry_id: &str,
         header: Header,
     ) -> Result<(String, String), TranscriptError> {
+        // Labels come at the end of the file, so they are left out here.
         let entry = self.entry(entry_id);
         let entry = entry.ok_or_else(|| TranscriptError::UnknownEntry(entry_id.to_owned()))?;
         let text = user_text(entry)
             .ok_or_else(|| TranscriptError::NotAUserMessage(entry_id.to_owned()))?;
+
         let path = self.path_to(entry.parent);
         let mut file = header.to_line();
         let mut last = None;
@@ -38,9 +40,12 @@ impl Transcript {
             last = Some(entry.id.as_str());
             ids.insert(entry.id.as_str());
         }
+
         let mut last = last.map(str::to_owned);
         let mut next_id = self.label_ids();
-        for (target_id, label) in self.labels().into_iter().filter(|(it, _)| ids.contains(it)) {
+        for (target_id, label) in
+            self.labels().into_iter().filter(|(target, _)| ids.contains(target))
+        {
             let label = Entry {
                 id: next_id.next().unwrap_or_default(),
                 parent_id: last,
@@ -58,13 +63,14 @@ impl Transcript {
         Ok((file, text))
     }
 
-    /// Ids that no entry of this file has. They need not be random: the new file has only entries of this one.
+    /// Returns ids that no entry of this file has. They need not be random: the new file has only
+    /// entries of this one.
     fn label_ids(&self) -> impl Iterator<Item = String> {
-        let ids = (1_u32..).map(|it| format!("{it:08x}"));
+        let ids = (1_u32..).map(|number| format!("{number:08x}"));
         ids.filter(|id| !self.index.contains_key(id.as_str()))
     }
 
-    /// The last label of each entry.
+    /// Returns the last label of each entry, without the labels that were removed.
     fn labels(&self) -> BTreeMap<&str, &str> {
         let mut labels = BTreeMap::new();
         for entry in &self.entries {

@@ -83,7 +83,7 @@ impl Transcript {
     /// Returns the id of the last entry of the file, which the next entry follows.
     #[must_use]
     pub fn leaf(&self) -> Option<&str> {
-        self.entries.last().map(|it| it.id.as_str())
+        self.entries.last().map(|entry| entry.id.as_str())
     }
 
     /// All entries, in the order of the file.
@@ -106,8 +106,8 @@ impl Transcript {
 
     /// Returns the entries from the root to a position.
     fn path_to(&self, end: Option<usize>) -> Vec<&Entry> {
-        let last = end.and_then(|it| self.entries.get(it));
-        let before = |entry: &&Entry| entry.parent.and_then(|it| self.entries.get(it));
+        let last = end.and_then(|at| self.entries.get(at));
+        let before = |entry: &&Entry| entry.parent.and_then(|at| self.entries.get(at));
         let mut path: Vec<_> = std::iter::successors(last, before).collect();
         path.reverse();
         path
@@ -140,7 +140,8 @@ impl Transcript {
         timestamp: &str,
         random: u32,
     ) -> String {
-        let parent_id = parent.and_then(|at| self.entries.get(at)).map(|it| it.id.clone());
+        let parent_id =
+            parent.and_then(|at| self.entries.get(at)).map(|parent_entry| parent_entry.id.clone());
         let entry = Entry {
             id: self.free_id(random),
             parent_id,
@@ -149,6 +150,7 @@ impl Transcript {
             parent,
             line: None,
         };
+
         let line = entry.to_line();
         self.push(entry);
         line
@@ -157,8 +159,9 @@ impl Transcript {
     /// Derives an unused id from a random number.
     fn free_id(&self, random: u32) -> String {
         // The step is odd, so that every number comes once.
-        let numbers = std::iter::successors(Some(random), |it| Some(it.wrapping_add(0x9e37_79b9)));
-        let mut ids = numbers.map(|it| format!("{it:08x}"));
+        let numbers =
+            std::iter::successors(Some(random), |number| Some(number.wrapping_add(0x9e37_79b9)));
+        let mut ids = numbers.map(|number| format!("{number:08x}"));
         ids.find(|id| !self.index.contains_key(id.as_str())).unwrap_or_default()
     }
 

@@ -1,4 +1,4 @@
-//! Defects of session files.
+//! Defects of session files. [`super::read`] counts them, and the caller reports them.
 
 /// Reason why a file is not a usable session file. The file must not be changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -13,7 +13,7 @@ pub const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 /// Largest file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Most entries of a file.
+/// Maximum number of entries of a file.
 pub const MAX_ENTRIES: usize = 1_000_000;
 
 impl Transcript {
@@ -49,8 +49,10 @@ impl Reader {
     pub fn push(&mut self, mut piece: &[u8]) {
         self.bytes = self.bytes.saturating_add(piece.len() as u64);
         if self.bytes > MAX_FILE_BYTES {
+            // Further bytes are not kept, so a huge file takes no memory.
             self.error.get_or_insert(TranscriptError::TooLarge);
         }
+
         while self.error.is_none() && !piece.is_empty() {
             let end = piece.iter().position(|byte| *byte == b'\n');
             let (line, rest) = piece.split_at(end.unwrap_or(piece.len()));
@@ -61,6 +63,7 @@ impl Reader {
 
     fn part_of_line(&mut self, part: &[u8], is_complete: bool) {
         self.is_skipping |= self.start.len() + part.len() > MAX_LINE_BYTES;
+
         if self.is_skipping {
             self.start.clear();
         } else if !is_complete {
@@ -72,6 +75,7 @@ impl Reader {
             line.extend_from_slice(part);
             self.line(&line);
         }
+
         if is_complete && std::mem::take(&mut self.is_skipping) {
             self.long_line();
         }
@@ -92,6 +96,7 @@ impl Reader {
             self.has_lost = true;
             return;
         }
+
         let Some(transcript) = &mut self.transcript else {
             match Header::parse(line) {
                 Some(header) => self.transcript = Some(Transcript::new(header)),
@@ -99,6 +104,7 @@ impl Reader {
             }
             return;
         };
+
         if transcript.entries.len() >= MAX_ENTRIES {
             self.error = Some(TranscriptError::TooLarge);
         } else if let Some(entry) = parse_entry(transcript, line) {
@@ -117,15 +123,19 @@ impl Reader {
     pub fn finish(mut self) -> Result<Transcript, TranscriptError> {
         let last = std::mem::take(&mut self.start);
         let needs_newline = self.is_skipping || !last.is_empty();
+
         if self.error.is_none() {
+            // The last line may lack its line feed.
             self.line(&last);
         }
         if self.error.is_none() && self.is_skipping {
             self.long_line();
         }
+
         if let Some(error) = self.error {
             return Err(error);
         }
+
         let mut transcript = self.transcript.ok_or(TranscriptError::Empty)?;
         transcript.needs_newline = needs_newline;
         Ok(transcript)
@@ -145,12 +155,15 @@ fn parse_entry(transcript: &Transcript, line: &[u8]) -> Option<Entry> {
             serde_json::from_slice(&text).ok()?
         }
     };
+
     if version < VERSION {
         migrate(transcript, &mut members);
         text = Cow::Owned(serde_json::to_vec(&members).ok()?);
     }
+
     let string = |name: &str| members.get(name).and_then(Value::as_str).map(str::to_owned);
     string("type")?;
+
     let mut entry = Entry {
         id: string("id").filter(|id| !id.is_empty())?,
         parent_id: string("parentId"),
@@ -168,6 +181,8 @@ fn add(transcript: &mut Transcript, mut entry: Entry, has_lost: bool) {
     if let Some(id) = &entry.parent_id {
         let last = transcript.entries.len().checked_sub(1);
         entry.parent = transcript.index.get(id.as_str()).copied();
+        // The lines between this entry and its parent are lost: the last entry before them is the
+        // best guess.
         if entry.parent.is_none() && has_lost && last.is_some() {
             entry.parent = last;
             transcript.problems.bridged_links += 1;
@@ -184,14 +199,16 @@ fn migrate(transcript: &Transcript, members: &mut Map<String, Value>) {
         let id = format!("{:08x}", transcript.entries.len() + 1);
         members.insert("id".to_owned(), id.into());
         members.insert("parentId".to_owned(), transcript.leaf().into());
+
         // The index counts the header.
-        let kept = members.remove("firstKeptEntryIndex").and_then(|it| it.as_u64());
-        let kept = kept.and_then(|it| usize::try_from(it).ok()?.checked_sub(1));
-        if let Some(kept) = kept.and_then(|it| transcript.entries.get(it)) {
+        let kept = members.remove("firstKeptEntryIndex").and_then(|number| number.as_u64());
+        let kept = kept.and_then(|number| usize::try_from(number).ok()?.checked_sub(1));
+        if let Some(kept) = kept.and_then(|number| transcript.entries.get(number)) {
             members.insert("firstKeptEntryId".to_owned(), kept.id.as_str().into());
         }
     }
-    if let Some(role) = members.get_mut("message").and_then(|it| it.get_mut("role"))
+
+    if let Some(role) = members.get_mut("message").and_then(|message| message.get_mut("role"))
         && *role == "hookMessage"
     {
         *role = "custom".into();

@@ -19,6 +19,7 @@ pub fn iso_time(unix_ms: i64) -> String {
 pub fn parse_iso_time(text: &str) -> Option<i64> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
+
     let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
     let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
     if !fraction.bytes().all(|c| c.is_ascii_digit()) || !(1..=12).contains(&month) {
@@ -27,6 +28,7 @@ pub fn parse_iso_time(text: &str) -> Option<i64> {
     if !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
+
     let ms: String = fraction.chars().chain("000".chars()).take(3).collect();
     let seconds = (hour * 60 + minute) * 60 + second;
     Some(days(year, month, day) * DAY_MS + seconds * 1000 + ms.parse::<i64>().ok()?)
@@ -40,6 +42,7 @@ fn numbers(text: &str, separator: char, digits: [usize; 3]) -> Option<[i64; 3]> 
         let part = parts.next().filter(|it| it.len() == digits)?;
         *number = part.bytes().all(|c| c.is_ascii_digit()).then(|| part.parse().ok())??;
     }
+
     parts.next().is_none().then_some(found)
 }
 
@@ -64,6 +67,7 @@ fn date(days_since_1970: i64) -> (i64, i64, i64) {
     while days(year, 3, 1) > days_since_1970 {
         year -= 1;
     }
+
     let day_of_year = days_since_1970 - days(year, 3, 1);
     let month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month + 2) / 5 + 1;

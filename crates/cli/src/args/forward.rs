@@ -56,9 +56,11 @@ impl ForwardArgs {
             }
             other => other,
         };
+
         if self.link && ports.is_some_and(|(_, local)| local.is_some()) {
             return Err(CliError::usage("a link has no port of this machine: give PORT alone"));
         }
+
         match (word, session) {
             (Some(_), Some(_)) => Err(CliError::usage("the session is given twice")),
             (word, session) => Ok((SessionArgs { session: word.or(session), dir }, ports)),
@@ -71,8 +73,10 @@ fn ports(text: &str) -> Result<Ports, String> {
         Some((port, local)) => (port, Some(local)),
         None => (text, None),
     };
+
     let number =
         |text: &str| text.parse::<u16>().map_err(|_error| format!("{text:?} is not a port"));
+
     let port = number(port)?;
     if port == 0 {
         return Err("0 is not a port of a session".to_owned());

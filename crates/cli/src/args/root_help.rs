@@ -61,6 +61,7 @@ pub(super) fn text() -> String {
         Usage: quack [DIR]            Open the session of a directory, with a prompt\n\
         \x20      quack <COMMAND> …      `quack help COMMAND` explains one\n"
         .to_owned();
+
     for (title, rows) in GROUPS {
         text.push_str(&format!("\n\x1b[1m{title}\x1b[0m\n"));
         for (names, about) in rows {
@@ -68,6 +69,7 @@ pub(super) fn text() -> String {
             text.push_str(&format!("  {names}{:gap$}{about}\n", ""));
         }
     }
+
     text.push_str(
         "\nOptions: --json, --color WHEN, -h, -V; of DIR: --no-follow, --show-thinking\n\
          Exit: 0 ok, 1 failed, 2 usage, 3 no daemon, 4 late, 5 no answer, 130 stopped\n",

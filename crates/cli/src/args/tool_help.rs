@@ -8,8 +8,10 @@ use std::ffi::OsString;
 pub(super) fn asked(line: &[OsString]) -> Option<clap::Error> {
     let words = line.iter().skip(1).map(|word| word.to_str().unwrap_or_default());
     let words: Vec<&str> = words.take_while(|word| *word != "--").collect();
+
     let at = words.iter().position(|word| !word.starts_with('-'))?;
     let (Some(&"tool"), Some(name)) = (words.get(at), words.get(at + 1)) else { return None };
+
     let is_asked = words.get(at + 2..)?.iter().any(|word| ["-h", "--help"].contains(word));
     let tool = tools::find(name).filter(|_| is_asked)?;
     let help = Command::new("quack").override_help(text(tool));
@@ -24,11 +26,14 @@ fn text(tool: &Tool) -> String {
         tool.about,
         word.unwrap_or_default()
     );
-    let listed: Vec<&Parameter> = tool.parameters.iter().filter(|it| !it.is_spelling).collect();
+
+    let listed: Vec<&Parameter> =
+        tool.parameters.iter().filter(|parameter| !parameter.is_spelling).collect();
     if !listed.is_empty() {
         text.push_str("\nArguments:\n");
     }
-    let width = listed.iter().map(|it| it.name.len()).max().unwrap_or_default();
+
+    let width = listed.iter().map(|parameter| parameter.name.len()).max().unwrap_or_default();
     for parameter in &listed {
         let facts = [
             kind(parameter.kind),
@@ -40,6 +45,7 @@ fn text(tool: &Tool) -> String {
                 String::new()
             },
         ];
+
         let facts: Vec<String> = facts.into_iter().filter(|fact| !fact.is_empty()).collect();
         let (name, about) = (parameter.name, parameter.about);
         text.push_str(&format!("  {name:width$}  {about} [{}]\n", facts.join("; ")));
@@ -47,6 +53,7 @@ fn text(tool: &Tool) -> String {
             text.push_str(&format!("  {:width$}  also: {}\n", "", parameter.aliases.join(", ")));
         }
     }
+
     text.push_str(
         "\nCommands start in the current directory, and relative paths begin there, if it is in the workspace.\n",
     );

@@ -13,10 +13,10 @@ const ESC_DELAY: Duration = Duration::from_millis(25);
 /// Time after which an unfinished sequence is given up.
 const SEQUENCE_LIMIT: Duration = Duration::from_millis(500);
 
-/// Longest control sequence, in bytes.
+/// Maximum length of a control sequence, in bytes. The rest of a longer one is skipped.
 const MAX_SEQUENCE: usize = 256;
 
-/// Most bytes of a paste. No prompt is as long; the rest is dropped.
+/// Maximum size of a paste, in bytes. No prompt is as long; the rest is dropped.
 const MAX_PASTE: usize = 2 * 1024 * 1024;
 
 const ESC: u8 = 0x1b;
@@ -59,6 +59,7 @@ impl InputParser {
     pub(super) fn feed(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
         self.pending.extend_from_slice(bytes);
         let pending = std::mem::take(&mut self.pending);
+
         let mut rest = &*pending;
         while !rest.is_empty() {
             let used = match &mut self.state {
@@ -100,8 +101,10 @@ impl InputParser {
                     used
                 }
             };
+
             rest = rest.get(used..).unwrap_or_default();
         }
+
         self.pending = rest.to_vec();
     }
 
@@ -128,7 +131,7 @@ impl InputParser {
     }
 }
 
-/// Returns the first item.
+/// Returns the first item of the bytes, with its length.
 fn item(bytes: &[u8]) -> Item {
     match bytes {
         [ESC] => Item::Unfinished,
@@ -170,8 +173,10 @@ fn control_sequence(bytes: &[u8]) -> Item {
         [b'M', ..] => return Item::Unfinished,
         _ => {}
     }
+
     let len = body.iter().take_while(|byte| matches!(byte, 0x20..=0x3f)).count();
     let parts = body.get(..len).unwrap_or_default();
+
     match body.get(len) {
         _ if MAX_SEQUENCE < len => Item::AnswerBegin(2 + len),
         None => Item::Unfinished,
@@ -193,14 +198,17 @@ fn key_of_sequence(parts: &[u8], last: u8) -> Option<KeyEvent> {
     if !text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b';' | b':')) {
         return None;
     }
+
     let mut numbers = text.split(';').map(|part| {
         let mut numbers = part.split(':').map(|digits| digits.parse::<u32>().ok());
         [(); 3].map(|()| numbers.next().flatten())
     });
+
     // A key's code, that with Shift, and that of the key's place on a Latin keyboard.
     let [first, _, latin] = numbers.next()?;
     let [mask, kind, _] = numbers.next().unwrap_or_default();
     let [third, ..] = numbers.next().unwrap_or_default();
+
     let mut modifiers = modifiers(mask);
     let code = match last {
         b'A' => KeyCode::Up,
@@ -226,11 +234,13 @@ fn key_of_sequence(parts: &[u8], last: u8) -> Option<KeyEvent> {
         }
         _ => return None,
     };
+
     let kind = match kind {
         Some(2) => KeyEventKind::Repeat,
         Some(3) => KeyEventKind::Release,
         _ => KeyEventKind::Press,
     };
+
     Some(KeyEvent::new_with_kind(code, modifiers, kind))
 }
 
@@ -278,8 +288,9 @@ fn modifiers(parameter: Option<u32>) -> KeyModifiers {
         (16, KeyModifiers::HYPER),
         (32, KeyModifiers::META),
     ];
-    let set = known.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, it)| it);
-    set.fold(KeyModifiers::NONE, |all, one| all | one)
+
+    let set = known.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, modifier)| modifier);
+    set.fold(KeyModifiers::NONE, |all, modifier| all | modifier)
 }
 
 /// Parses a key that a terminal sends with `ESC O`, in the mode of applications.
@@ -296,6 +307,7 @@ fn function_key(bytes: &[u8]) -> Item {
         Some(c @ b'P'..=b'S') => KeyCode::F(c - b'P' + 1),
         Some(_) => return Item::Key(with_alt(ascii(b'O')), 2),
     };
+
     Item::Key(code.into(), 3)
 }
 
@@ -305,15 +317,19 @@ fn character(bytes: &[u8]) -> Item {
     if first.is_ascii() {
         return Item::Key(ascii(*first), 1);
     }
+
     let text = bytes.get(..bytes.len().min(4)).unwrap_or_default();
     let valid = match std::str::from_utf8(text) {
         Ok(text) => text,
         Err(error) => match (error.valid_up_to(), error.error_len()) {
             (0, None) => return Item::Unfinished,
             (0, Some(len)) => return Item::Skipped(len),
-            (len, _) => text.get(..len).and_then(|it| std::str::from_utf8(it).ok()).unwrap_or(""),
+            (len, _) => {
+                text.get(..len).and_then(|prefix| std::str::from_utf8(prefix).ok()).unwrap_or("")
+            }
         },
     };
+
     match valid.chars().next() {
         Some(c) => Item::Key(key_of(c), c.len_utf8()),
         None => Item::Skipped(1),
@@ -347,9 +363,10 @@ fn with_alt(key: KeyEvent) -> KeyEvent {
 
 /// Returns how many bytes belong to a paste, and whether its end follows. The beginning of an end is left.
 fn end_of_paste(bytes: &[u8]) -> (usize, bool) {
-    if let Some(at) = bytes.windows(PASTE_END.len()).position(|it| it == PASTE_END) {
+    if let Some(at) = bytes.windows(PASTE_END.len()).position(|window| window == PASTE_END) {
         return (at, true);
     }
+
     let is_beginning =
         |len: &usize| PASTE_END.get(..*len).is_some_and(|beginning| bytes.ends_with(beginning));
     let cut = (1..PASTE_END.len()).rev().find(is_beginning);

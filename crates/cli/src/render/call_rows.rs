@@ -24,11 +24,11 @@ const HEAD: usize = 4;
 const TAIL: usize = 6;
 const MAX_WHOLE: usize = 14;
 
-/// Most bytes of kept output of a running call, and most rows of it that are shown.
+/// Limits of the kept output of a running call: its bytes, and the rows that are shown.
 const MAX_KEPT: usize = 4096;
 const RUNNING_ROWS: usize = 4;
 
-/// Most lines of a diff.
+/// Maximum number of lines of a diff.
 const MAX_DIFF_LINES: usize = 40;
 
 /// How to see folded output.
@@ -62,15 +62,19 @@ impl CallRows {
     }
 
     pub(super) fn start(&mut self, data: &Value) {
+        // The end of the oldest call was lost.
         if MAX_CALLS <= self.running.len() {
             self.running.remove(0);
         }
+
         let tool = one_line(event::text(data, "toolName"), MAX_NAME);
         let client = data.get("client").map(|it| one_line(event::text(it, "name"), MAX_NAME));
         let client = client.filter(|name| !name.is_empty()).map(|name| format!("{name}: "));
+
         let args = data.get("args").unwrap_or(&Value::Null);
         let subject = subject(&tool, args);
         let client = client.unwrap_or_default();
+
         self.running.push(RunningCall {
             id: event::text(data, "toolCallId").to_owned(),
             title: format!("{CYAN}[tool]{CYAN:#} {client}{BOLD}{tool}{BOLD:#}{subject}"),
@@ -82,17 +86,22 @@ impl CallRows {
     }
 
     pub(super) fn update(&mut self, data: &Value) {
+        // The call began before this client followed.
         if self.find(data).is_none() {
             self.start(data);
         }
+
         let Some(call) = self.find(data) else { return };
         match data.get("delta").and_then(Value::as_str) {
             Some(delta) => call.cleaner.feed(delta, &mut call.kept),
             None => {
-                call.kept =
-                    data.get("partialResult").map(|it| clean(&content(it))).unwrap_or_default();
+                call.kept = data
+                    .get("partialResult")
+                    .map(|result| clean(&content(result)))
+                    .unwrap_or_default();
             }
         }
+
         let begin = call.kept.len().saturating_sub(MAX_KEPT);
         call.kept.drain(..call.kept.ceil_char_boundary(begin));
     }
@@ -101,26 +110,31 @@ impl CallRows {
         if self.find(data).is_none() {
             self.start(data);
         }
+
         let Some(at) = self.position(data) else { return };
         let call = self.running.remove(at);
         let end = CallSummary::read(data);
         let (is_error, ending) = end.ending();
         let mark = if is_error { format!(" {RED}failed{RED:#}") } else { String::new() };
         page.line(format_args!("{}{mark}{ending}", call.title));
+
         let numbered = data.pointer("/result/details/diff").and_then(Value::as_str);
         let numbered = numbered.filter(|_| !call_view::is_write(&call.tool)).map(numbered_diff);
         let diff = numbered.as_ref().unwrap_or(&call.diff);
         for row in diff.iter().filter(|_| !is_error) {
             row_of(row, columns, page);
         }
+
         let text = data.get("result").map(content).unwrap_or_default();
         let text = match end.exit_code {
             Some(code) => {
+                // The title has the code.
                 let text = text.trim_end();
                 text.strip_suffix(&format!("[Exit code: {code}]")).unwrap_or(text).to_owned()
             }
             None => text,
         };
+
         // The diff says what a successful edit did.
         if diff.is_empty() || is_error {
             output(&clean(&text), &call, is_error, columns, page);
@@ -130,8 +144,10 @@ impl CallRows {
     /// Returns the rows of the running calls.
     pub(super) fn open_rows(&self, columns: usize) -> Vec<String> {
         let mut rows = Vec::new();
+
         for call in &self.running {
             rows.extend(wrap::last_rows(&call.title, columns, 2));
+
             let lines: Vec<&str> = call.kept.trim_end().lines().collect();
             let begin = lines.len().saturating_sub(RUNNING_ROWS);
             for line in lines.get(begin..).unwrap_or_default() {
@@ -160,11 +176,13 @@ fn output(text: &str, call: &RunningCall, is_error: bool, columns: usize, page: 
         let unit = if lines.len() == 1 { "line" } else { "lines" };
         return page.line(format_args!("{INDENT}{DIM}{} {unit}{DIM:#}", lines.len()));
     }
+
     let mut row = |line: &str| row_of(&format!("{INDENT}{line}"), columns, page);
     if lines.len() <= MAX_WHOLE {
         return lines.iter().for_each(|line| row(line));
     }
     lines.iter().take(HEAD).for_each(|line| row(line));
+
     let hidden = lines.len() - HEAD - TAIL;
     row(&format!("{DIM}… {hidden} more lines; {WAY}{DIM:#}"));
     lines.iter().skip(lines.len() - TAIL).for_each(|line| row(line));
@@ -193,7 +211,9 @@ fn diff(tool: &str, args: &Value) -> Vec<String> {
         let unit = if lines == 1 { "line" } else { "lines" };
         return vec![format!("{INDENT}{GREEN}{lines} {unit}{GREEN:#}")];
     }
+
     let changes = call_view::changes(tool, args, clean);
+
     let line = |change: &Change| match change {
         Change::Removed(line) => format!("{INDENT}{RED}- {line}{RED:#}"),
         Change::Added(line) => format!("{INDENT}{GREEN}+ {line}{GREEN:#}"),

@@ -47,10 +47,12 @@ impl CallSummary {
     pub(super) fn line(&self, client: &str, name: &str, is_alone: bool) -> String {
         let took = self.duration_ms.map(|ms| format!("[{}]", event::span(ms)));
         let remarks = self.remarks();
+
         if self.is_error {
             let took = took.map_or_else(String::new, |took| format!(" {DIM}{took}{DIM:#}"));
             return format!("{RED}[error]{RED:#} {client}{name} failed{took}{remarks}");
         }
+
         let took = took.unwrap_or_else(|| "[done]".to_owned());
         let name = match client {
             "" if is_alone => String::new(),
@@ -63,12 +65,14 @@ impl CallSummary {
     fn remarks(&self) -> String {
         let mut remarks = Vec::new();
         let info = &self.info;
+
         if let Some(code) = self.exit_code.filter(|code| *code != 0) {
             remarks.push(format!("exit code {code}"));
         }
         if let Some(signal) = info.signal {
             remarks.push(format!("killed by signal {signal}"));
         }
+
         for (is_so, remark) in [
             (info.timed_out, "timed out"),
             (info.aborted, "aborted"),
@@ -78,6 +82,7 @@ impl CallSummary {
                 remarks.push(remark.to_owned());
             }
         }
+
         if info.background_ended != 0 {
             remarks.push(format!(
                 "{} ended with it",
@@ -90,6 +95,7 @@ impl CallSummary {
         if let Some(path) = &info.full_output_path {
             remarks.push(format!("full output: {}", one_line(path, MAX_PATH)));
         }
+
         let remarks = remarks.join(", ");
         if remarks.is_empty() { remarks } else { format!(" {remarks}") }
     }

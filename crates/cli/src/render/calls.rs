@@ -69,14 +69,18 @@ impl Calls {
         let client = data.get("client").map(|it| one_line(event::text(it, "name"), MAX_NAME));
         let client = client.filter(|name| !name.is_empty()).map(|name| format!("{name}: "));
         let client = client.unwrap_or_default();
+
         let number = (1..).find(|n| self.running.iter().all(|call| call.number != *n));
         let number = number.unwrap_or(usize::MAX);
         let mark = if number == 1 { "[tool]".to_owned() } else { format!("[tool {number}]") };
         let arguments = data.get("args").map(arguments).unwrap_or_default();
+
         page.line(format_args!("{CYAN}{mark}{CYAN:#} {client}{BOLD}{tool}{BOLD:#}{arguments}"));
+        // The end of the oldest call was lost.
         if MAX_CALLS <= self.running.len() {
             self.running.remove(0);
         }
+
         self.next_key += 1;
         self.running.push(RenderedCall {
             key: self.next_key,
@@ -96,12 +100,14 @@ impl Calls {
         let Some(call) = self.find(data) else {
             // The call began before this client followed: its earlier output is incomplete.
             self.start(data, page);
-            let said = said_before(data);
-            if said != 0 {
-                page.line(omitted(said));
+
+            let n_earlier_bytes = said_before(data);
+            if n_earlier_bytes != 0 {
+                page.line(omitted(n_earlier_bytes));
             }
             return self.continue_with(data, page);
         };
+
         let details = data.get("partialResult").and_then(|partial| partial.get("details"));
         let gap = details.and_then(|details| details.get("omittedBytes")?.as_u64()).unwrap_or(0);
         if gap != 0 {
@@ -121,6 +127,7 @@ impl Calls {
                 let whole = data.get("partialResult").map(content).unwrap_or_default();
                 let new = call.new_in(&whole).to_owned();
                 call.say(&new, is_alone, page);
+                // Only the end is needed to find the new part in the next window.
                 let kept = whole.ceil_char_boundary(whole.len().saturating_sub(MAX_TEXT));
                 whole.get(kept..).unwrap_or_default().clone_into(&mut call.partial);
             }
@@ -132,9 +139,11 @@ impl Calls {
         if self.find(data).is_none() {
             self.start(data, page);
         }
+
         let Some(at) = self.position(data) else { return };
         let mut call = self.running.remove(at);
         call.flush(is_alone, page);
+
         let end = CallSummary::read(data);
         let text = data.get("result").map(content).unwrap_or_default();
         let last_line = match (end.exit_code, end.signal()) {
@@ -142,6 +151,7 @@ impl Calls {
             (None, Some(_)) => Some(UNKNOWN_EXIT.to_owned()),
             (None, None) => None,
         };
+
         call.answer(&text, last_line.as_deref(), is_alone, page);
         let RenderedCall { client, tool, number, .. } = call;
         let number = if is_alone { String::new() } else { format!(" {number}") };
@@ -174,12 +184,15 @@ impl RenderedCall {
         let mut lines = std::mem::take(&mut self.held);
         self.cleaner.feed(shown, &mut lines);
         self.was_shown |= !shown.is_empty();
+
+        // A line of one of several calls is shown as a whole, unless it is too long.
         if !is_alone && lines.len() < MAX_HELD + MAX_TEXT {
             let end = lines.rfind('\n').map_or(0, |at| at + 1);
             if lines.len() - end < MAX_HELD {
                 self.held = lines.split_off(end);
             }
         }
+
         page.flow(StreamKind::Call(self.key), &self.prefix(is_alone), Style::new(), &lines);
         if shown.len() < text.len() {
             page.line(omitted(text.len() - shown.len()));
@@ -200,6 +213,8 @@ impl RenderedCall {
         if let Some(new) = whole.strip_prefix(self.partial.as_str()) {
             return new;
         }
+
+        // A short tail finds a window that has moved far.
         for tail_bytes in [256, 64] {
             let begin = self.partial.len().saturating_sub(tail_bytes);
             let begin = self.partial.floor_char_boundary(begin);
@@ -214,6 +229,7 @@ impl RenderedCall {
     /// Shows the part of the result that was not shown as output. The summary has the facts of `last_line`.
     fn answer(&self, text: &str, last_line: Option<&str>, is_alone: bool, page: &mut LineBuffer) {
         let text = clean(text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default());
+
         let text = match last_line {
             Some(line) => {
                 let text = text.trim_end();
@@ -221,6 +237,7 @@ impl RenderedCall {
             }
             None => &text,
         };
+
         let text = text.trim_end();
         let max_lines = match (self.was_shown, is_read(&self.tool)) {
             // Besides the output, the text may contain the reason for its end.
@@ -229,10 +246,12 @@ impl RenderedCall {
             (false, true) => FILE_LINES,
             (false, false) => usize::MAX,
         };
+
         let prefix = self.prefix(is_alone);
         for line in text.lines().take(max_lines) {
             page.line(format_args!("{}{line}", if line.is_empty() { "" } else { &prefix }));
         }
+
         let more = text.lines().count().saturating_sub(max_lines);
         if more != 0 && !self.was_shown {
             let lines = if more == 1 { "line" } else { "lines" };
@@ -255,12 +274,15 @@ pub(crate) fn main_words(tool: &str, arguments: &Map<String, Value>) -> Option<S
         }
         _ => None,
     };
+
     let main = main_parameter(tool).and_then(words).or_else(|| words("path"))?;
     let is_search = arguments.contains_key("pattern");
+
     let narrowing = NARROWING.into_iter().filter(|_| is_search).filter_map(|name| {
         let words = words(name).filter(|words| *words != main && words != ".")?;
         (!words.is_empty() || name == "replacement").then(|| format!(" {name}={words}"))
     });
+
     let is_background = arguments.get("background").and_then(Value::as_bool) == Some(true);
     let background = if is_background { " (background)" } else { "" };
     Some(format!("{main}{background}{}", narrowing.collect::<String>()))
@@ -272,6 +294,7 @@ pub(super) fn arguments(args: &Value) -> String {
         Value::String(text) => one_line(text, MAX_VALUE),
         other => one_line(&other.to_string(), MAX_VALUE),
     };
+
     match args {
         Value::Null => String::new(),
         Value::Object(map) => {

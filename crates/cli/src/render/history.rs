@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Most lines of a prompt that are shown on a terminal.
+/// Maximum number of lines of a prompt that are shown on a terminal.
 const USER_LINES: usize = 10;
 
 /// Maximum text shown per entry, in bytes.
@@ -45,16 +45,20 @@ impl RecentTexts {
     /// Whether `text` is new, ignoring white space. Records it.
     pub(super) fn is_new(&mut self, source: Source, text: &str, now: Instant) -> bool {
         let text = essence(text);
+        // The user has typed it in this client, which shows it already.
         if let Some(at) = self.typed.iter().position(|typed| *typed == text) {
             self.typed.remove(at);
             return false;
         }
+
         self.texts.retain(|(_, _, at)| now.saturating_duration_since(*at) < SAME_WITHIN);
+        // The same source may repeat a text; another source reports the same one.
         let known = self.texts.iter().position(|(by, known, _)| *by != source && *known == text);
         if let Some(at) = known {
             self.texts.remove(at);
             return false;
         }
+
         push(&mut self.texts, (source, text, now));
         true
     }
@@ -101,6 +105,7 @@ impl History {
         let text = event::text(entry, "text");
         let text = text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default();
         let metadata = entry.get("metadata").unwrap_or(&Value::Null);
+
         match event::text(entry, "type") {
             "user_text" if shown.is_new(Source::History, text, now) => user(text, page),
             "user_text" => {}
@@ -161,6 +166,7 @@ fn tool_call(metadata: &Value, shown: &RecentTexts, page: &mut LineBuffer) {
     if !is_start || shown.calls.iter().any(|known| known == id) {
         return;
     }
+
     let tool = one_line(event::text(metadata, "tool"), 60);
     let args = event::text(metadata, "arguments");
     let args = serde_json::from_str(args).unwrap_or_else(|_| Value::from(args));

@@ -10,7 +10,7 @@ pub(super) enum StreamKind {
     Answer,
     /// The model's thinking.
     Thinking,
-    /// The output of a call.
+    /// Output of the call with this key.
     Call(u64),
     /// Speech of the app.
     Voice,
@@ -20,13 +20,13 @@ pub(super) enum StreamKind {
 #[derive(Debug, Default)]
 pub(super) struct LineBuffer {
     text: String,
-    /// Stream of the open line.
+    /// Stream whose line is open. `None` at the start of a line.
     open: Option<StreamKind>,
     /// Whether the open line is not taken before it ends.
     keeps_open: bool,
 }
 
-/// Most bytes of an open line that is kept.
+/// Maximum size of an open line that is kept, in bytes.
 const MAX_OPEN: usize = 16 * 1024;
 
 impl LineBuffer {
@@ -43,6 +43,7 @@ impl LineBuffer {
         if self.open.is_some_and(|open| open != flow) {
             self.close();
         }
+
         for piece in text.split_inclusive('\n') {
             let line = piece.strip_suffix('\n').unwrap_or(piece);
             if !line.is_empty() {
@@ -52,6 +53,7 @@ impl LineBuffer {
                 let _never = write!(self.text, "{style}{line}{style:#}");
                 self.open = Some(flow);
             }
+
             if piece.len() != line.len() {
                 self.text.push('\n');
                 self.open = None;
@@ -66,7 +68,7 @@ impl LineBuffer {
         }
     }
 
-    /// Whether a line is open.
+    /// Whether the last printed line has no line end yet.
     pub(super) fn is_open(&self) -> bool {
         self.open.is_some()
     }

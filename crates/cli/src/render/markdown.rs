@@ -10,10 +10,10 @@ use crate::sanitize::clean;
 use anstyle::Style;
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-/// Most bytes of a block. A longer one is printed in parts.
+/// Maximum size of a block, in bytes. A longer one is printed in parts.
 const MAX_BLOCK: usize = 32 * 1024;
 
-/// Most columns of a rule.
+/// Maximum width of a rule, in columns.
 const RULE: usize = 40;
 
 /// Beginning of a line of code.
@@ -28,7 +28,7 @@ const STRUCK: Style = Style::new().strikethrough();
 pub(super) struct Markdown {
     /// Complete lines of the current block.
     block: String,
-    /// The incomplete line.
+    /// Start of a line whose end has not arrived.
     line: String,
     /// The fence of the current code, if its lines are printed as they come.
     fence: Option<Fence>,
@@ -116,8 +116,10 @@ impl Markdown {
             }
             return;
         }
+
         let is_indented = line.starts_with([' ', '\t']);
         let is_empty = line.trim().is_empty();
+
         if let Some(fence) = self.inner_fence {
             if fence.is_closed_by(line) {
                 self.inner_fence = None;
@@ -133,6 +135,7 @@ impl Markdown {
             if self.is_ended && !is_indented {
                 self.end_block(columns, rows);
             }
+            // An indented line continues the list before it.
             let is_part = is_indented && !self.block.is_empty();
             if let Some(fence) = Fence::opened(line) {
                 if !is_part {
@@ -144,12 +147,15 @@ impl Markdown {
                 self.inner_fence = Some(fence);
             }
         }
+
         self.is_ended = false;
         if self.block.is_empty() {
             self.separate(rows);
         }
+
         self.block.push_str(line);
         self.block.push('\n');
+
         let is_heading = !is_indented && line.starts_with('#') && self.block.lines().count() == 1;
         if is_heading || MAX_BLOCK < self.block.len() {
             self.end_block(columns, rows);
@@ -177,7 +183,7 @@ fn code_rows(line: &str, columns: usize) -> Vec<String> {
     wrap::rows(&format!("{CYAN}{line}{CYAN:#}"), columns, Wrap::Anywhere, (CODE, CODE))
 }
 
-/// Returns the rows of a block.
+/// Returns the rows of a complete block.
 fn block_rows(block: &str, columns: usize) -> Vec<String> {
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
@@ -282,6 +288,7 @@ impl Builder {
                     }
                     _ => "- ".to_owned(),
                 };
+
                 let indent = " ".repeat(width(&marker));
                 let outer = self.indent();
                 // An item in the first row of an item follows its marker.
@@ -309,6 +316,7 @@ impl Builder {
             TagEnd::Link | TagEnd::Image => {
                 self.unstyle();
                 let Some((url, begin)) = self.links.pop() else { return };
+
                 let text = self.text.get(begin..).unwrap_or_default();
                 let text = anstream::adapter::strip_str(text).to_string();
                 if text != url && format!("mailto:{text}") != url {
@@ -321,6 +329,7 @@ impl Builder {
             }
             TagEnd::Item => {
                 self.end_text();
+
                 // An item without a text has its marker.
                 if let Some(marker) = self.marker.take() {
                     let rows =
@@ -415,6 +424,7 @@ fn table_rows(table: &[Vec<String>], columns: usize, indent: &str) -> Vec<String
             table.iter().filter_map(|row| row.get(n)).map(|cell| plain(cell)).max().unwrap_or(0)
         })
         .collect();
+
     let total: usize = widths.iter().map(|width| width + 3).sum();
     if columns <= total + plain(indent) {
         let items = body.iter().flat_map(|row| {
@@ -430,6 +440,7 @@ fn table_rows(table: &[Vec<String>], columns: usize, indent: &str) -> Vec<String
             })
             .collect();
     }
+
     let row = |cells: &[String], is_head: bool| {
         let cells = cells.iter().zip(&widths).map(|(cell, width)| {
             let gap = " ".repeat(width - plain(cell).min(*width));
@@ -438,6 +449,7 @@ fn table_rows(table: &[Vec<String>], columns: usize, indent: &str) -> Vec<String
         let cells: Vec<String> = cells.collect();
         format!("{indent}{}", cells.join(&format!(" {DIM}│{DIM:#} "))).trim_end().to_owned()
     };
+
     let lines: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
     let mut rows = vec![row(head, true), format!("{indent}{DIM}{}{DIM:#}", lines.join("─┼─"))];
     rows.extend(body.iter().map(|cells| row(cells, false)));

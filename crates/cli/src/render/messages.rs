@@ -75,11 +75,11 @@ impl Messages {
         let message = data.get("message").unwrap_or(&Value::Null);
         match event::text(message, "role") {
             "user" => {
-                let said = content(message);
-                if shown.is_new(Source::Events, &said, Instant::now()) {
+                let text = content(message);
+                if shown.is_new(Source::Events, &text, Instant::now()) {
                     match self.columns {
-                        Some(_) => history::user_folded(bounded(&said), page),
-                        None => history::user(bounded(&said), page),
+                        Some(_) => history::user_folded(bounded(&text), page),
+                        None => history::user(bounded(&text), page),
                     }
                 }
             }
@@ -94,8 +94,10 @@ impl Messages {
 
     pub(super) fn update(&mut self, data: &Value, page: &mut LineBuffer) {
         let delta = data.get("assistantMessageEvent").unwrap_or(&Value::Null);
+
         let text = bounded(event::text(delta, "delta"));
         let mut shown = String::new();
+
         match event::text(delta, "type") {
             "text_delta" => {
                 self.answer.feed(text, &mut shown);
@@ -126,6 +128,7 @@ impl Messages {
                 }
                 self.finish(page);
                 page.close();
+
                 match event::text(message, "stopReason") {
                     "error" => error(event::text(message, "errorMessage"), page),
                     "aborted" => page.line(format_args!("{DIM}[aborted]{DIM:#}")),

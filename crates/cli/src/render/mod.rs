@@ -46,7 +46,7 @@ const MAX_OPTIONS: usize = 20;
 /// Number of shown lines of a process's stderr tail.
 const LAST_WORDS: usize = 5;
 
-/// Longest line with the error of a process that died, in characters.
+/// Maximum length of the line with the error of a process that died, in characters.
 const MAX_CAUSE: usize = 2_000;
 
 /// Display options.
@@ -64,7 +64,7 @@ pub(crate) struct Renderer {
     look: DisplayOptions,
     page: LineBuffer,
     calls: Calls,
-    /// The calls on a terminal.
+    /// Calls of tools, if stdout is a terminal. Otherwise `calls` has them.
     call_rows: CallRows,
     /// Width of the terminal, if the text is rendered for one.
     columns: Option<usize>,
@@ -74,7 +74,7 @@ pub(crate) struct Renderer {
 }
 
 impl Renderer {
-    /// Creates a renderer.
+    /// Creates a renderer for a pipe. A width makes it one for a terminal.
     pub(crate) fn new(look: DisplayOptions) -> Self {
         Self {
             look,
@@ -92,6 +92,7 @@ impl Renderer {
     pub(crate) fn render(&mut self, name: &str, data: &Value) -> String {
         match name {
             "tool_execution_start" => {
+                // The history reports the same call again.
                 self.shown.call(event::text(data, "toolCallId"));
                 match self.columns {
                     Some(_) => self.call_rows.start(data),
@@ -215,6 +216,7 @@ impl Renderer {
     fn ui_request(&mut self, data: &Value) {
         let (title, message) = (event::text(data, "title"), event::text(data, "message"));
         let text = if message.is_empty() { title } else { message };
+
         let page = &mut self.page;
         match event::text(data, "method") {
             // Questions have a title, a message and options.
@@ -226,6 +228,7 @@ impl Renderer {
                     .filter_map(Value::as_str)
                     .take(MAX_OPTIONS)
                     .collect();
+
                 // A question about a permission has one line for each word of others.
                 let is_permission = data.get("permission").is_some();
                 let lines: Vec<&str> = if is_permission {
@@ -233,12 +236,15 @@ impl Renderer {
                 } else {
                     vec![message]
                 };
-                let (facts, said) = lines.split_first().unwrap_or((&"", &[]));
+
+                let (facts, other_lines) = lines.split_first().unwrap_or((&"", &[]));
+
                 let options = options.join(" | ");
                 let parts = [title, facts, options.as_str()];
                 let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+
                 mark("ui", &one_line(&parts.join("  "), MAX_LINE), page);
-                for line in said {
+                for line in other_lines {
                     dim(&format!("  {}", one_line(line, MAX_LINE)), page);
                 }
             }
@@ -270,15 +276,18 @@ fn extension_error(data: &Value, page: &mut LineBuffer) {
         let event = event::text(data, "event");
         error(&format!("Extension {path} ({event}): {text}"), page);
     }
+
     let tail = event::text(data, "stderrTail");
     let last_words: Vec<&str> = tail.lines().collect();
     let skipped = last_words.len().saturating_sub(LAST_WORDS);
+
     // The line with the error may come before a long stack.
     let cause = error_line(tail);
     let is_shown = |line: &&str| cause == Some(line.trim());
     if let Some(cause) = cause.filter(|_| !last_words.iter().skip(skipped).any(is_shown)) {
         page.line(format_args!("  {}", one_line(cause, MAX_CAUSE)));
     }
+
     for line in last_words.iter().skip(skipped) {
         let most = if is_shown(line) { MAX_CAUSE } else { MAX_LINE };
         dim(&format!("  {}", one_line(line, most)), page);
@@ -287,19 +296,22 @@ fn extension_error(data: &Value, page: &mut LineBuffer) {
 
 /// A refused host, with the command that allows it if no rule names it.
 fn denied(data: &Value) -> String {
-    let (host, why) = (one_line(event::text(data, "host"), MAX_LINE), event::text(data, "why"));
+    let (host, reason) = (one_line(event::text(data, "host"), MAX_LINE), event::text(data, "why"));
+
     let port = data.get("port").and_then(Value::as_u64).unwrap_or(0);
     let target = match port {
         0 => host.clone(),
         port if host.contains(':') => format!("[{host}]:{port}"),
         port => format!("{host}:{port}"),
     };
+
+    // The ports of the web need no port in a rule.
     let rule = if matches!(port, 0 | 80 | 443) { &host } else { &target };
-    match why {
+    match reason {
         "not-listed" if may_be_suggested(&host) => {
             format!("{target} was denied; to allow it: quack sandbox allow {rule}")
         }
-        why => format!("{target} was denied: {}", one_line(why, MAX_LINE)),
+        reason => format!("{target} was denied: {}", one_line(reason, MAX_LINE)),
     }
 }
 

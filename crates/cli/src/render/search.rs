@@ -22,7 +22,7 @@ use std::fmt::Write;
 pub(crate) const PATH: Style = AnsiColor::Magenta.on_default();
 /// Color of line numbers.
 pub(crate) const LINE: Style = AnsiColor::Green.on_default();
-/// Style of matches.
+/// Style of matches, as in ripgrep.
 pub(crate) const MATCH: Style = AnsiColor::Red.on_default().bold();
 
 /// Returns one line of text, sanitized if stdout is a terminal.

@@ -24,16 +24,19 @@ struct Row {
 
 /// Breaks a line with styles into rows narrower than `columns`, each complete in itself. The first begins with the first
 /// prefix, the others with the second one.
-pub(super) fn rows(line: &str, columns: usize, how: Wrap, prefixes: (&str, &str)) -> Vec<String> {
+pub(super) fn rows(line: &str, columns: usize, wrap: Wrap, prefixes: (&str, &str)) -> Vec<String> {
     let mut rows = Vec::new();
     let plain_width = |text: &str| width(&anstream::adapter::strip_str(text).to_string());
+
     let indent = plain_width(prefixes.1);
     // A row has room for one wide character at least.
     let columns = columns.max(indent.max(plain_width(prefixes.0)) + 3);
+
     let mut row = Row { text: prefixes.0.to_owned(), used: plain_width(prefixes.0), blank: None };
     // Styles that are in force, which the next row repeats.
     let mut style = String::new();
     let mut chars = line.chars();
+
     while let Some(c) = chars.next() {
         if c == '\u{1b}' {
             let mut sequence = String::from(c);
@@ -51,32 +54,37 @@ pub(super) fn rows(line: &str, columns: usize, how: Wrap, prefixes: (&str, &str)
             }
             continue;
         }
+
         let c = if c == '\t' { ' ' } else { c };
         let wide = c.width().unwrap_or(0);
         if columns <= row.used + wide {
-            if c == ' ' && how == Wrap::Words {
+            if c == ' ' && wrap == Wrap::Words {
                 // The blank is the break.
                 row.blank = Some((row.text.len(), row.used, style.clone()));
             }
-            let (end, used, then) = match row.blank.take().filter(|_| how == Wrap::Words) {
+            let (end, used, then) = match row.blank.take().filter(|_| wrap == Wrap::Words) {
                 Some(blank) => blank,
                 None => (row.text.len(), row.used, style.clone()),
             };
+
             let rest = row.text.split_off(end);
             let full = row.text.trim_end_matches(' ');
             rows.push(if then.is_empty() { full.to_owned() } else { format!("{full}{RESET}") });
             row.text = format!("{}{then}{rest}", prefixes.1);
             row.used = indent + (row.used - used);
-            if c == ' ' && how == Wrap::Words {
+            if c == ' ' && wrap == Wrap::Words {
                 continue;
             }
         }
+
         row.text.push(c);
         row.used += wide;
-        if c == ' ' && how == Wrap::Words {
+
+        if c == ' ' && wrap == Wrap::Words {
             row.blank = Some((row.text.len(), row.used, style.clone()));
         }
     }
+
     rows.push(row.text);
     rows
 }

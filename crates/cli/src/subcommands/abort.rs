@@ -14,10 +14,11 @@ use std::time::Duration;
 
 /// Runs the subcommand. Starts no daemon: without one there is no call to cancel.
 pub(crate) async fn run(args: AbortArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let wanted = Wanted::of(&args.which.into_which())?;
+    let reference = Wanted::of(&args.which.into_which())?;
     let daemon = connect_only(output).await?;
-    let found = wanted.one(&daemon.client, Missing::Refuse).await?;
+    let found = reference.one(&daemon.client, Missing::Refuse).await?;
     session_ref::tell(&found, output);
+
     let answer = daemon.client.call(AbortParams::of(found.session_id.as_str())).await;
     let label = display::name(&found.label);
     let data = match answer {
@@ -25,7 +26,9 @@ pub(crate) async fn run(args: AbortArgs, output: CliOutput) -> anyhow::Result<Ex
             // An older daemon does not know its workers' jobs.
             let all = ps::ask(&daemon.client).await.map(|all| all.workers).unwrap_or_default();
             let all = all.into_iter();
-            let jobs = all.filter(|it| it.session_id == found.session_id).flat_map(|it| it.jobs);
+            let jobs = all
+                .filter(|worker| worker.session_id == found.session_id)
+                .flat_map(|worker| worker.jobs);
             let rest = jobs_line(&jobs.collect::<Vec<_>>(), &label);
             return Err(if rest.is_empty() {
                 error.into()
@@ -35,6 +38,7 @@ pub(crate) async fn run(args: AbortArgs, output: CliOutput) -> anyhow::Result<Ex
         }
         answer => answer?,
     };
+
     let rest = jobs_line(&data.jobs, &label);
     let ended = calls(&data);
     let text = match (data.calls, data.turn) {
@@ -48,6 +52,7 @@ pub(crate) async fn run(args: AbortArgs, output: CliOutput) -> anyhow::Result<Ex
         // An older daemon.
         (None, _) => format!("Ended the calls of {label}.\n"),
     };
+
     if output.is_json() {
         output.document(&data)?;
     } else {
@@ -56,16 +61,18 @@ pub(crate) async fn run(args: AbortArgs, output: CliOutput) -> anyhow::Result<Ex
     Ok(ExitCode::Ok)
 }
 
-/// Names the aborted calls.
+/// Returns the number of aborted calls, and the names of the first few.
 fn calls(data: &AbortData) -> String {
     let number = count(data.calls.unwrap_or_default(), "call");
     let call = |call: &CallInfo| {
         format!("{}, {}", display::plain(&call.tool), span(Duration::from_millis(call.elapsed_ms)))
     };
+
     let named: Vec<_> = data.ended.iter().take(MAX_NAMED).map(call).collect();
     if named.is_empty() {
         return number;
     }
+
     let more = if MAX_NAMED < data.ended.len() { "; …" } else { "" };
     format!("{number} ({}{more})", named.join("; "))
 }
@@ -76,6 +83,7 @@ fn jobs_line(jobs: &[RunningJob], label: &str) -> String {
         let command = display::first_line(&job.command, 60);
         format!("{} ({command})", display::plain(&job.job_id))
     };
+
     let Some(first) = jobs.first() else { return String::new() };
     let named: Vec<_> = jobs.iter().take(MAX_NAMED).map(job).collect();
     let more = if MAX_NAMED < jobs.len() { ", …" } else { "" };
@@ -86,7 +94,7 @@ fn jobs_line(jobs: &[RunningJob], label: &str) -> String {
     )
 }
 
-/// Most calls and most jobs that are named.
+/// Maximum number of calls and of jobs that are named.
 const MAX_NAMED: usize = 4;
 
 /// The daemon's words for a session without running work.

@@ -14,6 +14,8 @@ pub(crate) async fn run(args: &AcpArgs, output: CliOutput) -> anyhow::Result<Exi
             "waiting for an editor's messages on stdin; docs/agents.md has the configuration of editors",
         );
     }
+
+    // The keys of the shell are passed on, because an editor may start the daemon.
     let (input, reply) = (tokio::io::stdin(), tokio::io::stdout());
     quackd_acp::serve_lines(
         connector(ShellKeys::PassOn, output),

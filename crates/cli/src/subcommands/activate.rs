@@ -8,11 +8,13 @@ use crate::output::{BOLD, CliOutput};
 use crate::session_ref::{Missing, Wanted};
 use quackd_protocol::client::{ActivateParams, SessionSetParams};
 
-/// Runs the subcommand.
+/// Makes another session the active one, with another engine or model if one is given.
 pub(crate) async fn run(args: ActivateArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let daemon = start_and_connect(output).await?;
-    let wanted = Wanted::reference(args.which.into_reference());
-    let found = wanted.one(&daemon.client, Missing::Refuse).await?;
+    let choice = Wanted::reference(args.which.into_reference());
+    let found = choice.one(&daemon.client, Missing::Refuse).await?;
+
+    // Set before the session becomes active, so that a refusal changes nothing.
     if args.engine.is_some() || args.model.is_some() {
         let params = SessionSetParams {
             session_id: found.session_id.0.clone().into(),
@@ -22,6 +24,7 @@ pub(crate) async fn run(args: ActivateArgs, output: CliOutput) -> anyhow::Result
         };
         daemon.client.call(params).await?;
     }
+
     let data = daemon.client.call(ActivateParams::of(found.session_id.0)).await?;
     if output.is_json() {
         output.document(&data)?;

@@ -51,10 +51,13 @@ impl Prompter {
         by: AskedBy,
         output: CliOutput,
     ) -> anyhow::Result<Self> {
+        // A connection of its own: the caller's one waits for its call.
         let client = start_and_connect(output).await?.client;
+        // Before the request, so that no event is missed.
         let events = client.events().await?;
         let params = ApprovalsParams { watch: Some(true), session_id };
         let data = client.call(params).await?;
+
         // Another program may print on this terminal, such as a reader of this one's output.
         let is_alone = by == AskedBy::Call && output.audience().is_terminal;
         let asking = Asking::new(!is_alone, output);
@@ -68,6 +71,7 @@ impl Prompter {
             let request = serde_json::to_value(&open.request);
             self.opened(&request.unwrap_or(Value::Null));
         }
+
         loop {
             tokio::select! {
                 event = self.events.recv() => match event {
@@ -84,6 +88,7 @@ impl Prompter {
     fn event(&mut self, event: &Event) {
         let data = event.data.as_deref().map_or("null", serde_json::value::RawValue::get);
         let data: Value = serde_json::from_str(data).unwrap_or(Value::Null);
+
         match event.name.as_str() {
             ApprovalRequest::NAME => self.opened(&data),
             ApprovalClosed::NAME => {

@@ -29,6 +29,7 @@ pub(crate) async fn run(args: ApprovalsArgs, output: CliOutput) -> anyhow::Resul
         }
         return watch(&daemon.client, args.notify && may_notify, output).await;
     }
+
     let params = ApprovalsParams::default();
     let data = daemon.client.call(params).await?;
     if output.is_json() {
@@ -46,9 +47,9 @@ pub(crate) async fn run(args: ApprovalsArgs, output: CliOutput) -> anyhow::Resul
 
 fn pending(PendingApproval { label, left_ms, request, .. }: &PendingApproval) -> String {
     let (id, seconds) = (plain(&request.id), left_ms / 1000);
-    let (facts, said) = lines(request);
+    let (facts, details) = lines(request);
     let label = name(label);
-    format!("{BOLD}{id}{BOLD:#}  {label}  {facts}  {DIM}{seconds} s left{DIM:#}\n{said}")
+    format!("{BOLD}{id}{BOLD:#}  {label}  {facts}  {DIM}{seconds} s left{DIM:#}\n{details}")
 }
 
 /// Returns the facts of a question, and its other lines.
@@ -64,6 +65,7 @@ fn recent(record: &RecentApproval, zone: &TimeZone) -> String {
         (Some(Decision::Deny), _) => "denied".to_owned(),
         _ => record.reason.clone(),
     };
+
     let by = record.by.as_deref().map(|by| format!(" by {}", plain(by))).unwrap_or_default();
     let (at, target) = (local(&record.at, zone), plain(&record.target));
     format!(
@@ -89,18 +91,22 @@ async fn watch(
             () = asking.run() => anyhow::bail!("the daemon has closed the connection"),
         }
     }
+
+    // Subscribed before the request, so that no question is missed between the two.
     let mut events = client.events().await?;
     let params = ApprovalsParams { watch: Some(true), session_id: None };
     let data = client.call(params).await?;
     for PendingApproval { request, .. } in &data.pending {
         show(request, notifies, output)?;
     }
+
     loop {
         let event = tokio::select! {
             _ = interrupts.next() => return Ok(ExitCode::Ok),
             event = events.recv() => event,
         };
         let Some(event) = event else { anyhow::bail!("the daemon has closed the connection") };
+
         let data = event.data.as_deref().map(serde_json::value::RawValue::get).unwrap_or_default();
         if output.is_json() {
             output.first_line(&event)?;
@@ -118,9 +124,10 @@ fn show(request: &ApprovalRequest, notifies: bool, output: CliOutput) -> anyhow:
     if notifies {
         notify(request);
     }
-    let (id, (facts, said)) = (plain(&request.id), lines(request));
+
+    let (id, (facts, details)) = (plain(&request.id), lines(request));
     if !output.is_json() {
-        output.text(&format!("{BOLD}{id}{BOLD:#}  {facts}\n{said}"))?;
+        output.text(&format!("{BOLD}{id}{BOLD:#}  {facts}\n{details}"))?;
     }
     Ok(())
 }
@@ -155,10 +162,12 @@ async fn answer(
         );
         return Err(CliError::usage(error).into());
     }
+
     let daemon = start_and_connect(output).await?;
     let params = ApprovalsParams::default();
     let data = daemon.client.call(params).await?;
     let known = known(&data);
+
     let id = match choose(&known, named.as_deref())? {
         Chosen::Unknown(id) => id,
         Chosen::Known(question, is_named_by_target) => {
@@ -181,14 +190,19 @@ async fn answer(
             id
         }
     };
+
     let params = AnswerParams { id, decision, scope };
     let data = daemon.client.call(params).await?;
+
     match &data.not_saved {
-        Some(why) if data.scope == AnswerScope::Once => output
-            .warning(&format!("the answer counts once, because it was not saved: {}", plain(why))),
-        Some(why) => output.warning(&plain(why)),
+        Some(reason) if data.scope == AnswerScope::Once => output.warning(&format!(
+            "the answer counts once, because it was not saved: {}",
+            plain(reason)
+        )),
+        Some(reason) => output.warning(&plain(reason)),
         None => {}
     }
+
     if output.is_json() {
         output.document(&data)?;
     } else {
@@ -221,17 +235,18 @@ struct Answerable {
 /// Returns the open questions, and after them those that have expired, the last one first.
 fn known(data: &ApprovalsData) -> Vec<Answerable> {
     let open = data.pending.iter().map(|PendingApproval { request, .. }| {
-        let (facts, said) = lines(request);
+        let (facts, details) = lines(request);
         let scopes = &request.permission.scopes;
         Answerable {
             id: request.id.clone(),
             kind: request.permission.kind,
             target: request.permission.target.clone(),
-            shown: format!("{facts}\n{said}"),
+            shown: format!("{facts}\n{details}"),
             is_open: true,
             narrowest: scopes.first().copied().unwrap_or(AnswerScope::Once),
         }
     });
+
     let expired = data.recent.iter().rev().filter(|record| record.reason == "timeout");
     let expired = expired.map(|record| Answerable {
         id: record.id.clone(),
@@ -268,12 +283,16 @@ fn choose<'a>(known: &'a [Answerable], named: Option<&str>) -> anyhow::Result<Ch
             (several, _) => Err(ambiguous(several)),
         };
     };
+
     if let Some(question) = known.iter().find(|question| question.id == named) {
         return Ok(Chosen::Known(question, false));
     }
+
+    // An open question wins over an expired one about the same target.
     for is_open in [true, false] {
-        let is_meant = |it: &&Answerable| it.is_open == is_open && names(named, &it.target);
-        let meant: Vec<_> = known.iter().filter(is_meant).collect();
+        let is_about_name =
+            |question: &&Answerable| question.is_open == is_open && names(named, &question.target);
+        let meant: Vec<_> = known.iter().filter(is_about_name).collect();
         match meant.as_slice() {
             [] => {}
             // Of the expired ones about one target, the last counts.
@@ -286,6 +305,7 @@ fn choose<'a>(known: &'a [Answerable], named: Option<&str>) -> anyhow::Result<Ch
             several => return Err(ambiguous(several)),
         }
     }
+
     if named.starts_with(REQUEST_PREFIX) {
         Ok(Chosen::Unknown(named.to_owned()))
     } else {
@@ -306,26 +326,32 @@ async fn confirmed(
     output: CliOutput,
 ) -> anyhow::Result<bool> {
     output.to_stderr(&format!("{BOLD}{}{BOLD:#}  {}", plain(&question.id), question.shown));
+
     // Typed before the question was shown.
     stdin_lines::forget();
     let scope = scope.unwrap_or(question.narrowest);
+
     // A directory or a command has words of others, and is shown above.
     let target = match question.kind {
         ApprovalKind::Network => format!(" {}", plain(&question.target)),
         _ => String::new(),
     };
+
     if decision == Decision::Deny {
         let end = if scope == AnswerScope::Session { " for this session" } else { "" };
         let prompt = format!("Deny{target}{end}?");
         return Ok(tokio::task::spawn_blocking(move || output.ask_blocking(&prompt)).await??);
     }
+
     let prompt = match target.as_str() {
         "" => format!("{}?", scope.option()),
         target => format!("{}:{target}?", scope.option()),
     };
+
     if scope == AnswerScope::Once {
         return Ok(tokio::task::spawn_blocking(move || output.ask_blocking(&prompt)).await??);
     }
+
     let confirmation = Confirmation::new(question.kind, &question.target);
     let prompt = format!("{prompt} {}: ", confirmation.request());
     let reading = tokio::task::spawn_blocking(move || output.read_line_blocking(&prompt));

@@ -36,6 +36,7 @@ pub(crate) async fn run(
         _ = interrupts.next() => return Ok(ExitCode::Interrupted),
         begun = begin(args, run_verb, output) => begun,
     };
+
     match begun? {
         Some(live) => live.run(&mut interrupts).await,
         None => Ok(ExitCode::Ok),
@@ -50,19 +51,23 @@ async fn begin(
 ) -> anyhow::Result<Option<SessionView>> {
     let workspace = directory::workspace(args.dir.as_deref(), args.force)
         .map_err(|error| explain(error, args.dir.as_deref()))?;
+
     let daemon = start_and_connect(output).await?;
     warn_if_config_changed(&daemon.daemon, output);
+    // The user may have set a key in this shell after the daemon had started.
     shell_keys::pass_on(&daemon.client, output).await;
     let workspace = match args.dir {
         Some(_) => workspace,
         None => session_ref::enclosing(&daemon.client).await?.unwrap_or(workspace),
     };
+
     let path = Some(Value::from(workspace));
     let params = AttachParams { path, own: Some(true), ..AttachParams::default() };
     let attached = daemon.client.call(params).await?;
     if let Some(note) = attached.note.as_ref().filter(|_| !output.is_json()) {
         output.warning(note);
     }
+
     let home_dir = std::env::var("HOME").ok();
     if args.no_follow {
         let session = known(&daemon, &attached).await?;
@@ -73,8 +78,10 @@ async fn begin(
         }
         return Ok(None);
     }
+
     let session = attached.session.id.0.clone();
     let label = session_ref::label(&daemon.client, &session).await?;
+    // Followed before the header is printed, so that no event after it is missed.
     let mut watch = FollowConnection::begin(
         Arc::new(daemon.client),
         session,
@@ -82,6 +89,7 @@ async fn begin(
         session_view::is_person(output),
     )
     .await?;
+
     if output.is_json() {
         output.first_line(&document(&attached, watch.followed().is_running))?;
     } else {
@@ -89,6 +97,7 @@ async fn begin(
         let line = follow::header(&label, watch.followed(), home_dir.as_deref());
         output.text(&line)?;
     }
+
     if !session_view::is_person(output) {
         return Ok(Some(SessionView::new(
             watch,
@@ -97,20 +106,24 @@ async fn begin(
             output,
         )));
     }
+
     let no_agent = no_agent(&watch.client()).await;
     let typing = match &no_agent {
         None => InputMode::Speaks(run_verb),
         // Without an agent no prompt is shown. Pi may start later, so its questions are still asked.
         Some(_) => InputMode::Leaves,
     };
+
     note_keys(no_agent.as_deref(), output);
     let directory = args.dir.as_deref().unwrap_or_else(|| Path::new("."));
     watch.directory = quackd_client::directory_in(&attached.workspace.path, directory);
+
     let mut live = SessionView::new(watch, follow::look(args.look), typing, output);
     if matches!(typing, InputMode::Speaks(_)) {
         let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
         live.show_prompt(past_prompts(attached.workspace.id.as_str()), directory)?;
     }
+
     live.start_voice();
     Ok(Some(live))
 }

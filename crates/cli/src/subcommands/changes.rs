@@ -35,9 +35,9 @@ struct Entry {
     at_ms: i64,
     tool: String,
     turn: Option<u64>,
-    /// Number of files.
+    /// Number of files that the call changed. `changes` may have fewer.
     files: usize,
-    /// The first files.
+    /// The first files, in the order of the tool.
     changes: Vec<ChangedFile>,
     undoes: Option<String>,
     undone_by: Option<String>,
@@ -55,7 +55,7 @@ struct ChangedFile {
     no_diff: Option<String>,
 }
 
-/// Runs the subcommand.
+/// Prints one entry for each call, the newest first.
 pub(crate) async fn run(args: ChangesArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let mut arguments = Map::new();
     set(&mut arguments, "list", true);
@@ -66,6 +66,7 @@ pub(crate) async fn run(args: ChangesArgs, output: CliOutput) -> anyhow::Result<
         set(&mut arguments, "undo_id", id.as_str());
     }
     set_group(&mut arguments, &args.group);
+
     let call = ToolCallArgs { which: args.which.into_which(), timeout: None, force: false };
     let scope = ScopedClient::begin_in(&call, Missing::Refuse, output).await?;
     session_ref::tell(&scope.found, output);
@@ -73,10 +74,12 @@ pub(crate) async fn run(args: ChangesArgs, output: CliOutput) -> anyhow::Result<
     let Some(data) = result.data.as_ref().filter(|_| !result.info.is_error) else {
         return Err(workspace_scope::failure(&result, CliError::failed).into());
     };
+
     if output.is_json() {
         output.document(data)?;
         return Ok(ExitCode::Ok);
     }
+
     let list = ChangeList::deserialize(data).context("unexpected reply of the worker")?;
     let is_all = args.id.is_none() && args.group.call.is_none() && args.group.turn.is_none();
     let states = if is_all { states_after_commands(&scope).await } else { Vec::new() };
@@ -84,8 +87,11 @@ pub(crate) async fn run(args: ChangesArgs, output: CliOutput) -> anyhow::Result<
         output.answer("no tool has changed a file; what commands changed is in quack checkpoints, if it is recorded\n")?;
         return Ok(ExitCode::Ok);
     }
+
     let format = Format { zone: TimeZone::system(), now: Timestamp::now() };
     let audience = output.audience();
+
+    // Both lists have times, so the rows are merged.
     let changes = list.entries.iter().map(|entry| (entry.at_ms, format.entry(entry, audience)));
     let states = states.iter().map(|state| (state.at_ms, format.state(state, audience)));
     let mut all: Vec<(i64, String)> = changes.chain(states).collect();
@@ -102,6 +108,7 @@ async fn states_after_commands(scope: &ScopedClient) -> Vec<Checkpoint> {
         action: Some(IsolatedAction::Checkpoints),
         ..IsolatedParams::default()
     };
+
     let data = scope.client().call_within(params, ISOLATED_TIMEOUT).await;
     let mut states = data.map(|data| data.checkpoints).unwrap_or_default();
     // The tools list their changes themselves.
@@ -123,18 +130,22 @@ impl Format {
             text.push_str(&format!("  turn {turn}"));
         }
         text.push_str(&format!("  {}  ", name_cell(&entry.tool)));
+
         match entry.changes.as_slice() {
             [file] => self.file(file, &mut text, audience),
             _ => text.push_str(&count(entry.files, "file")),
         }
+
         if let Some(undoes) = &entry.undoes {
             text.push_str(&format!("  takes back {}", plain(undoes)));
         }
+
         text.push_str("  ");
         push(&mut text, &plain(&entry.undo_id), DIM, audience);
         if let Some(by) = &entry.undone_by {
             push(&mut text, &format!("  undone by {}", plain(by)), DIM, audience);
         }
+
         if entry.interrupted {
             push(&mut text, "  interrupted", RED, audience);
         }
@@ -149,10 +160,11 @@ impl Format {
             if let Some(patch) = &file.diff {
                 text.push_str(&diff(patch, audience));
             }
-            if let Some(why) = &file.no_diff {
-                push(&mut text, &format!("    no diff: {}\n", plain(why)), DIM, audience);
+            if let Some(reason) = &file.no_diff {
+                push(&mut text, &format!("    no diff: {}\n", plain(reason)), DIM, audience);
             }
         }
+
         if entry.changes.len() < entry.files {
             text.push_str(&format!("    and {} more\n", entry.files - entry.changes.len()));
         }
@@ -166,11 +178,13 @@ impl Format {
         let n_files = usize::try_from(state.files).unwrap_or(usize::MAX);
         text.push_str(&format!("  {}  {}", fit(&calls, audience), count(n_files, "file")));
         push(&mut text, &format!("  checkpoint {}\n", state.number), DIM, audience);
+
         for CheckpointFile { path, change } in &state.changes {
             text.push_str(&format!("    {}  ", letter(*change)));
             push(&mut text, &fit(path, audience), PATH, audience);
             text.push('\n');
         }
+
         if state.changes.len() < n_files {
             text.push_str(&format!("    and {} more\n", n_files - state.changes.len()));
         }

@@ -12,17 +12,19 @@ use jiff::tz::TimeZone;
 use quackd_protocol::client::{FoundInfo, IsolatedAction, IsolatedParams};
 use quackd_protocol::isolate::{ApplyOutcome, Checkpoint};
 
-/// Runs `quack checkpoints`.
+/// Runs `quack checkpoints`: prints one line for each recorded state.
 pub(crate) async fn list(args: CheckpointsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let params = |_: &FoundInfo| IsolatedParams {
         action: Some(IsolatedAction::Checkpoints),
         ..IsolatedParams::default()
     };
+
     let data = request(&args.which.into_which(), params, output).await?;
     if output.is_json() {
         output.document(&data)?;
         return Ok(ExitCode::Ok);
     }
+
     let mut text = String::new();
     for checkpoint in &data.checkpoints {
         line(checkpoint, args.files, &mut text, output.audience());
@@ -37,10 +39,12 @@ fn line(checkpoint: &Checkpoint, lists: bool, text: &mut String, audience: Stdou
         text.push_str("  the state before\n");
         return;
     }
+
     text.push_str("  ");
     push(text, &time(checkpoint.at_ms, &TimeZone::system(), Timestamp::now()), DIM, audience);
     let n_files = usize::try_from(checkpoint.files).unwrap_or(usize::MAX);
     text.push_str(&format!("  {}  ", count(n_files, "file")));
+
     let calls = checkpoint.calls.iter().map(|call| plain(call));
     let calls = calls.collect::<Vec<_>>().join("; ");
     if calls.is_empty() {
@@ -48,15 +52,18 @@ fn line(checkpoint: &Checkpoint, lists: bool, text: &mut String, audience: Stdou
     } else {
         text.push_str(&fit(&calls, audience));
     }
+
     if checkpoint.while_running {
         push(text, "  while a call was running", RED, audience);
     }
     text.push('\n');
+
     for file in checkpoint.changes.iter().filter(|_| lists) {
         text.push_str(&format!("      {}  ", letter(file.change)));
         push(text, &fit(&file.path, audience), PATH, audience);
         text.push('\n');
     }
+
     let more = n_files.saturating_sub(checkpoint.changes.len());
     if lists && 0 < more {
         text.push_str(&format!("      and {more} more\n"));
@@ -74,9 +81,11 @@ pub(crate) async fn restore(args: RestoreArgs, output: CliOutput) -> anyhow::Res
         force: args.force.then_some(true),
         ..IsolatedParams::default()
     };
+
     let data = request(&args.which, params, output).await?;
     let report = &data.report;
     let is_whole = !has(report, ApplyOutcome::Left) && !has(report, ApplyOutcome::Protected);
+
     if output.is_json() {
         output.document(&data)?;
     } else {
@@ -96,5 +105,7 @@ pub(crate) async fn restore(args: RestoreArgs, output: CliOutput) -> anyhow::Res
         let _reader = output.raw(text).await?;
         tell_notes(report, output);
     }
+
+    // A script must notice files that were left.
     Ok(if is_whole { ExitCode::Ok } else { ExitCode::Failed })
 }

@@ -31,6 +31,7 @@ fn script(shell: Shell) -> anyhow::Result<String> {
         Shell::Fish => ("fish", ""),
         Shell::Elvish => ("elvish", ""),
     };
+
     let shells = Shells::builtins();
     let generator = shells.completer(name).context("no script for this shell")?;
     let mut script = Vec::new();

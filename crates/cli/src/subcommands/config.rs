@@ -21,6 +21,7 @@ const MAX_COLUMN: usize = 56;
 pub(crate) fn run(args: &ConfigArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let home = Home::from_process_env_blocking()?;
     let (path, is_named) = locate(home.config_blocking(), &variable)?;
+
     match &args.verb {
         ConfigVerb::Path(_) => show_path(path, is_named, output),
         ConfigVerb::Set(args) => ConfigFile { path, home }.set(&args.key, &args.value, output),
@@ -44,10 +45,12 @@ fn variable(name: &str) -> Option<String> {
 
 fn show_path(path: PathBuf, is_named: bool, output: CliOutput) -> anyhow::Result<ExitCode> {
     let exists = path.exists();
+
     if output.is_json() {
         output.document(&json!({"path": path, "exists": exists, "named": is_named}))?;
         return Ok(ExitCode::Ok);
     }
+
     output.text(&format!("{}\n", path.display()))?;
     if !exists {
         output.note("the file does not exist");
@@ -75,6 +78,7 @@ fn render(entries: &[Entry], with_origin: bool) -> String {
     let lines: Vec<String> = entries.iter().map(|entry| plain(&entry.to_toml())).collect();
     let widths = lines.iter().map(|line| line.chars().count());
     let column = widths.filter(|width| *width <= MAX_COLUMN).max().unwrap_or_default();
+
     let mut text = String::new();
     for (line, entry) in lines.iter().zip(entries) {
         // Writing to a String cannot fail.

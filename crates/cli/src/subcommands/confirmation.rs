@@ -57,7 +57,7 @@ fn is_host(target: &str) -> bool {
     !target.starts_with('/') && !target.contains(' ') && port.parse::<u16>().is_ok()
 }
 
-/// The host of `host:port`.
+/// Returns the host of `host:port`.
 fn host(target: &str) -> &str {
     let host = target.rsplit_once(':').map_or(target, |(host, _)| host);
     host.trim_start_matches('[').trim_end_matches(']')

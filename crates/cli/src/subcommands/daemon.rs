@@ -20,6 +20,7 @@ pub(crate) fn run(args: &DaemonArgs, output: CliOutput) -> anyhow::Result<ExitCo
     let service = args.service;
     let (background, verbose) = (args.background, args.verbose);
     let options = DaemonOptions { background, verbose, service, as_rubber_duck: false };
+
     match quackd_supervisor::run(options) {
         Ok(Ended::Stopped) => {}
         // Without a service manager, the requester of the restart starts the next daemon.
@@ -59,16 +60,18 @@ impl UpstreamInvocation {
         let program = line.next().unwrap_or_default();
         let rest: Vec<OsString> = line.collect();
         let first = rest.first();
+
         let is_named = |path: &OsString| {
             let name = Path::new(path).file_name().and_then(OsStr::to_str);
             name.is_some_and(|name| name.ends_with(UPSTREAM_NAME))
         };
-        let is_ours = first.is_some_and(|word| word == "daemon");
-        let is_meant = is_named(&program)
+        let is_own_command = first.is_some_and(|word| word == "daemon");
+        let is_upstream = is_named(&program)
             || first.is_some_and(|word| word == "--daemon")
-            || mode.is_some_and(|mode| mode == "1") && !is_ours;
+            || mode.is_some_and(|mode| mode == "1") && !is_own_command;
+
         let verbose = rest.iter().any(|word| word == "--verbose");
-        is_meant.then_some(Self { verbose })
+        is_upstream.then_some(Self { verbose })
     }
 
     /// Runs the daemon until it exits, with the texts and exit codes of the Rubber Duck daemon. An already running
@@ -81,6 +84,7 @@ impl UpstreamInvocation {
             service: None,
             as_rubber_duck: true,
         };
+
         match quackd_supervisor::run(options) {
             Ok(Ended::Stopped | Ended::Restarting) => {}
             Ok(Ended::AlreadyRunning) => {

@@ -9,7 +9,7 @@ use crate::session_ref::{Missing, Wanted};
 use quackd_protocol::client::{FoundInfo, SessionDeleteParams};
 use serde_json::Value;
 
-/// Runs the subcommand.
+/// Deletes the session, with its running calls and jobs.
 pub(crate) async fn run(args: DeleteArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let is_sure = args.yes || args.force;
     if !is_sure && !CliOutput::can_ask() {
@@ -17,22 +17,26 @@ pub(crate) async fn run(args: DeleteArgs, output: CliOutput) -> anyhow::Result<E
             CliError::usage("cannot ask for confirmation without a terminal: use --yes").into()
         );
     }
+
     let daemon = start_and_connect(output).await?;
     // Resolve the reference first, so that the confirmed session is the deleted one.
-    let wanted = Wanted::reference(args.which.into_reference());
-    let found = wanted.one(&daemon.client, Missing::Refuse).await?;
+    let choice = Wanted::reference(args.which.into_reference());
+    let found = choice.one(&daemon.client, Missing::Refuse).await?;
+
     if !is_sure {
         let question = question(&found);
-        let asked = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
-        if !asked.await?? {
+        let confirmed = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
+        if !confirmed.await?? {
             anyhow::bail!("nothing was deleted");
         }
     }
+
     let params = SessionDeleteParams {
         session_id: Value::from(found.session_id.as_str()),
         force: args.force.then_some(true),
     };
     let data = daemon.client.call(params).await?;
+
     if output.is_json() {
         output.document(&data)?;
     } else {
@@ -42,7 +46,7 @@ pub(crate) async fn run(args: DeleteArgs, output: CliOutput) -> anyhow::Result<E
         let ended = match ended.as_slice() {
             [] => String::new(),
             some => {
-                let counted = some.iter().map(|(n, what)| display::count(*n, what));
+                let counted = some.iter().map(|(n, unit)| display::count(*n, unit));
                 format!(", and ended {}", counted.collect::<Vec<_>>().join(" and "))
             }
         };

@@ -17,12 +17,13 @@ use quackd_protocol::client::FoundInfo;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Runs the subcommand.
+/// Writes the conversation to a file, or prints it.
 pub(crate) async fn run(args: ExportArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let ExportArgs { which, html: is_html, output: target } = args;
     let (_, transcript) = conversation(which, output).await?;
     let (format, text) =
         if is_html { ("html", html(&transcript)) } else { ("markdown", markdown(&transcript)) };
+
     let Some(path) = target else {
         if output.is_json() {
             output.document(&json!({ "format": format, "text": text }))?;
@@ -31,13 +32,16 @@ pub(crate) async fn run(args: ExportArgs, output: CliOutput) -> anyhow::Result<E
         }
         return Ok(ExitCode::Ok);
     };
+
     let bytes = text.len();
     let name = path.display().to_string();
+    // The terminal's event loop must not wait for a slow disk.
     let written = tokio::task::spawn_blocking(move || {
         user_file::write_blocking(&path, text.as_bytes(), user_file::PRIVATE)
     })
     .await?;
     written.with_context(|| format!("cannot write {name}"))?;
+
     if output.is_json() {
         output.document(&json!({ "format": format, "path": name, "bytes": bytes }))?;
     } else {
@@ -54,9 +58,10 @@ pub(super) async fn conversation(
     which: AnySessionArgs,
     output: CliOutput,
 ) -> anyhow::Result<(FoundInfo, Transcript)> {
-    let wanted = Wanted::of(&which.into_which())?;
+    let reference = Wanted::of(&which.into_which())?;
     let daemon = start_and_connect(output).await?;
-    let found = wanted.one(&daemon.client, Missing::Refuse).await?;
+    let found = reference.one(&daemon.client, Missing::Refuse).await?;
+
     let id = found.session_id.0.clone();
     let transcript = tokio::task::spawn_blocking(move || read_transcript_blocking(&id)).await??;
     let Some((_, transcript)) = transcript else {
@@ -64,6 +69,7 @@ pub(super) async fn conversation(
         let text = format!("session {label} has no conversation yet; `quack say` starts one");
         return Err(CliError::failed(text).into());
     };
+
     if let Some(damage) = damage(transcript.problems()) {
         output.warning(&format!("the session file is damaged: {damage}"));
     }
@@ -89,11 +95,16 @@ pub(super) fn read_transcript_blocking(
 ) -> anyhow::Result<Option<(PathBuf, Transcript)>> {
     let home = Home::from_process_env_blocking()?;
     let state = super::gc::own_metadata_blocking(&home.state_file())?;
-    let session = state.sessions.iter().find(|it| it.id.as_str() == session);
-    let Some(path) = session.map(|it| PathBuf::from(&it.pi_session_file)) else { return Ok(None) };
+
+    let session = state.sessions.iter().find(|known| known.id.as_str() == session);
+    let Some(path) = session.map(|known| PathBuf::from(&known.pi_session_file)) else {
+        return Ok(None);
+    };
+    // A session without a conversation has no file.
     if path.as_os_str().is_empty() {
         return Ok(None);
     }
+
     let transcript = session_file::read_blocking(&path)?;
     Ok(transcript.map(|transcript| (path, transcript)))
 }

@@ -19,10 +19,13 @@ pub(crate) async fn run(args: &FindArgs, output: CliOutput) -> anyhow::Result<Ex
     if args.fuzzy && args.pattern.is_none() {
         return Err(CliError::usage("--fuzzy needs a pattern").into());
     }
+
     let asking = ScopedClient::begin(&args.call, output).await?;
+    // Paths that do not exist are reported; the others are searched.
     let (paths, missing) = asking.place.present(&args.paths);
     not_all_missing(&paths, &missing)?;
     let arguments = arguments(args, &paths, &asking.place)?;
+
     let audience = output.audience();
     let zone = TimeZone::system();
     let mut result = ResultStream::new(missing);
@@ -31,6 +34,7 @@ pub(crate) async fn run(args: &FindArgs, output: CliOutput) -> anyhow::Result<Ex
             text(&entry, args, audience, &zone, output.is_json(), out);
         }
     };
+
     let reader = result.run(&asking, "find", arguments, args.limit, output, render).await?;
     if reader == StdoutState::There {
         if result.n_shown() == 0
@@ -56,6 +60,7 @@ fn arguments(
     if args.fuzzy {
         set(&mut map, "fuzzy", true);
     }
+
     let kind = match args.kind {
         None => "any",
         Some(FindKind::File) => "file",
@@ -63,6 +68,7 @@ fn arguments(
         Some(FindKind::Symlink) => "symlink",
     };
     set(&mut map, "kind", vec![kind]);
+
     if !args.exclude.is_empty() {
         set(&mut map, "exclude", args.exclude.clone());
     }
@@ -71,11 +77,13 @@ fn arguments(
     } else if args.case_sensitive {
         set(&mut map, "case", "sensitive");
     }
+
     let all = args.unrestricted != 0;
     selection(args.no_ignore || all, args.hidden || all, args.max_depth, &mut map);
     if args.follow {
         set(&mut map, "follow", true);
     }
+
     for bound in &args.size {
         let (least, most) = match *bound {
             SizeBound::AtLeast(size) => (Some(size), None),
@@ -88,11 +96,13 @@ fn arguments(
             }
         }
     }
+
     for (name, time) in [("modified_after", &args.newer), ("modified_before", &args.older)] {
         if let Some(time) = time {
             set(&mut map, name, time.as_str());
         }
     }
+
     if let Some(sort) = args.sort {
         set(
             &mut map,
@@ -105,6 +115,7 @@ fn arguments(
             },
         );
     }
+
     if args.long {
         set(&mut map, "long", true);
     }
@@ -123,10 +134,12 @@ fn text(
     if is_json {
         return push_json(&entry_json(entry, path), out);
     }
+
     if args.long {
         let details = format!("{}  ", details(entry, zone));
         push(out, &fit(&details, audience), DIM, audience);
     }
+
     let (style, slash) = match entry.kind.as_str() {
         "dir" => (CYAN, "/"),
         _ => (Style::new(), ""),
@@ -142,9 +155,11 @@ fn details(entry: &FindRow, zone: &TimeZone) -> String {
         "symlink" => 'l',
         _ => '-',
     };
+
     let mode = entry.mode.as_deref().and_then(|mode| u32::from_str_radix(mode, 8).ok());
     let mode = mode.map_or_else(|| "?".repeat(9), permissions);
     let size = entry.size.map_or_else(|| "-".to_owned(), display::bytes);
+
     let time = entry.modified.as_deref().and_then(|time| time.parse::<Timestamp>().ok());
     let time = time.map_or_else(
         || "-".to_owned(),

@@ -10,14 +10,15 @@ use quackd_protocol::client::{AgentParams, ForkParams};
 use quackd_protocol::denial::of_session;
 use serde_json::{Value, json};
 
-/// Longest message in the list, in characters.
+/// Maximum length of a message in the list, in characters.
 const MAX_SHOWN: usize = 100;
 
-/// Runs the subcommand.
+/// Creates the session with the messages before the chosen one, or lists the messages.
 pub(crate) async fn run(args: ForkArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let wanted = Wanted::of(&args.which)?;
+    let reference = Wanted::of(&args.which)?;
     let client = start_and_connect(output).await?.client;
-    let found = wanted.one(&client, Missing::Refuse).await?;
+    let found = reference.one(&client, Missing::Refuse).await?;
+
     let session_id = Value::from(found.session_id.0);
     if args.list {
         let command = json!({ "type": "get_fork_messages" });
@@ -26,12 +27,14 @@ pub(crate) async fn run(args: ForkArgs, output: CliOutput) -> anyhow::Result<Exi
         let listed = listed.data.and_then(|data| serde_json::from_str(data.get()).ok());
         return list(&listed.unwrap_or(Value::Null), output);
     }
+
     let params = ForkParams {
         session_id,
         entry_id: args.entry,
         name: args.name,
         activate: args.activate.then_some(true),
     };
+
     let made = client.call(params).await?;
     if output.is_json() {
         output.document(&made)?;
@@ -55,6 +58,7 @@ fn list(listed: &Value, output: CliOutput) -> anyhow::Result<ExitCode> {
         output.document(listed)?;
         return Ok(ExitCode::Ok);
     }
+
     for message in listed["messages"].as_array().into_iter().flatten() {
         let text = |name: &str| display::plain(message[name].as_str().unwrap_or_default());
         let shown: String = text("text").replace('\n', " ").chars().take(MAX_SHOWN).collect();

@@ -12,15 +12,17 @@ use quackd_protocol::client::{ForwardParams, SessionForward};
 
 /// Runs the subcommand.
 pub(crate) async fn run(mut args: ForwardArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let (which, ports) = args.take()?;
-    let is_all = args.list && which.session.is_none() && which.dir.is_none();
-    let wanted = Wanted::of(&which)?;
+    let (choice, ports) = args.take()?;
+    let is_all = args.list && choice.session.is_none() && choice.dir.is_none();
+    let reference = Wanted::of(&choice)?;
     let daemon = start_and_connect(output).await?;
+
     let session = if is_all {
         None
     } else {
-        Some(wanted.one(&daemon.client, Missing::Refuse).await?.session_id.0)
+        Some(reference.one(&daemon.client, Missing::Refuse).await?.session_id.0)
     };
+
     let (port, on) = ports.map_or((None, None), |(port, local)| (Some(port), local));
     let params = ForwardParams {
         session_id: session,
@@ -30,6 +32,7 @@ pub(crate) async fn run(mut args: ForwardArgs, output: CliOutput) -> anyhow::Res
         close: args.close.then_some(true),
         list: args.list.then_some(true),
     };
+
     let data = daemon.client.call(params).await?;
     if output.is_json() {
         output.document(&data)?;
@@ -47,14 +50,15 @@ pub(crate) async fn run(mut args: ForwardArgs, output: CliOutput) -> anyhow::Res
 
 fn rows(forwards: &[SessionForward]) -> String {
     let zone = TimeZone::system();
-    let row = |one: &SessionForward| {
+    let row = |session_forward: &SessionForward| {
         [
-            name(&one.label),
-            one.forward.port.to_string(),
-            format!("127.0.0.1:{}", one.forward.local),
-            local(&one.forward.since, &zone),
+            name(&session_forward.label),
+            session_forward.forward.port.to_string(),
+            format!("127.0.0.1:{}", session_forward.forward.local),
+            local(&session_forward.forward.since, &zone),
         ]
     };
+
     let rows: Vec<_> = forwards.iter().map(row).collect();
     table(["SESSION", "PORT", "ADDRESS", "SINCE"], [0; 4], &rows)
 }

@@ -35,17 +35,20 @@ const ONLY_BY_DAEMON: &str = "no daemon runs; `quack sessions prune` starts one 
 /// Maximum number of items listed as text.
 const MAX_SHOWN: usize = 20;
 
-/// Runs the subcommand.
+/// Asks the daemon to delete the files, or deletes them without a daemon. Deleting histories needs
+/// a confirmation.
 pub(crate) async fn run(args: GcArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     if args.histories && !args.dry_run && !args.yes && !confirmed(output).await? {
         bail!("nothing was deleted");
     }
+
     let params = GcParams {
         dry_run: args.dry_run.then_some(true),
         older_than_s: args.older_than.map(|age| age.as_secs()),
         histories: args.histories.then_some(true),
         ..GcParams::default()
     };
+
     let data: GcData = match connect_only(output).await {
         Ok(daemon) => daemon.client.call(params).await?,
         Err(error) if is_not_running(&error) => {
@@ -54,6 +57,7 @@ pub(crate) async fn run(args: GcArgs, output: CliOutput) -> anyhow::Result<ExitC
         }
         Err(error) => return Err(error),
     };
+
     if output.is_json() {
         output.document(&data)?;
     } else {
@@ -76,7 +80,7 @@ fn is_not_running(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref::<ClientError>(), Some(ClientError::NotRunning { .. }))
 }
 
-/// Collects garbage without a daemon.
+/// Deletes expired and orphaned files without a daemon, under the instance lock.
 fn alone_blocking(
     dry_run: bool,
     older: Option<Duration>,
@@ -89,12 +93,15 @@ fn alone_blocking(
     // A dry run creates neither the lock file, which would mark the directory as quackd's, nor `run`.
     let _lock =
         if dry_run { home.check_blocking().map(|()| None)? } else { Some(lock_blocking(&home)?) };
+
     let metadata = metadata_blocking(&home);
     let lost = metadata.as_ref().map(lost_blocking).unwrap_or_default();
     let known = metadata.as_ref().map(known);
+    // Every history would look like one of no session.
     if histories && let Err(error) = &known {
         bail!("histories are kept, because the existing sessions are not known: {error:#}");
     }
+
     let keep = keep_settings(&home)?;
     let rules = Rules {
         is_served: false,
@@ -105,6 +112,7 @@ fn alone_blocking(
         quarantined: Some(older.unwrap_or(GC_KEPT_ASIDE)),
         histories: histories.then(|| older.unwrap_or(GC_KEPT_ASIDE)),
     };
+
     let found = find_blocking(&home, &rules, known.as_ref().ok())?;
     let tally =
         if dry_run { Tally::of(&found.items) } else { remove_blocking(&home, &found.items) };
@@ -138,11 +146,16 @@ fn metadata_blocking(home: &Home) -> anyhow::Result<Metadata> {
         let other = path.with_extension(format!("json.{part}"));
         anyhow::ensure!(!other.exists(), "{} exists: start the daemon once", other.display());
     }
+
     let bytes = read_blocking(&path, MAX_METADATA_BYTES).with_context(name)?;
     let mut metadata: Metadata = serde_json::from_slice(&bytes).with_context(name)?;
     let own = own_metadata_blocking(&home.state_file())?;
+
     let known: HashSet<_> = metadata.sessions.iter().map(|session| session.id.clone()).collect();
-    metadata.sessions.extend(own.sessions.into_iter().filter(|it| !known.contains(&it.id)));
+    // metadata.json has the newer state of a session that both files have.
+    metadata
+        .sessions
+        .extend(own.sessions.into_iter().filter(|session| !known.contains(&session.id)));
     metadata.workspaces.extend(own.workspaces);
     Ok(metadata)
 }
@@ -154,11 +167,13 @@ pub(super) fn own_metadata_blocking(path: &Path) -> anyhow::Result<Metadata> {
         #[serde(default)]
         metadata: Option<Metadata>,
     }
+
     let name = || path.display().to_string();
     let bytes = match read_blocking(path, MAX_STATE_BYTES) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Metadata::default()),
         bytes => bytes.with_context(name)?,
     };
+
     let state: OwnState = serde_json::from_slice(&bytes).with_context(name)?;
     Ok(state.metadata.unwrap_or_default())
 }
@@ -170,8 +185,10 @@ fn lost_blocking(metadata: &Metadata) -> Vec<PrunedSession> {
         let error = Path::new(path).metadata().err().map(|error| error.kind());
         matches!(error, Some(ErrorKind::NotFound | ErrorKind::NotADirectory))
     };
+
     let missing = metadata.workspaces.iter().filter(|workspace| is_missing(&workspace.path));
-    let paths: HashMap<_, _> = missing.map(|it| (&it.id, &it.path)).collect();
+    let paths: HashMap<_, _> = missing.map(|workspace| (&workspace.id, &workspace.path)).collect();
+
     let row = |session: &Shared<Session>| {
         Some(PrunedSession {
             id: session.id.clone(),
@@ -188,10 +205,15 @@ fn lost_blocking(metadata: &Metadata) -> Vec<PrunedSession> {
 fn known(metadata: &Metadata) -> Known {
     let pi_file =
         |file: &str| Path::new(file).file_name().map(|name| name.to_string_lossy().into_owned());
-    let workspaces: HashSet<_> = metadata.workspaces.iter().map(|it| it.path.clone()).collect();
+    let workspaces: HashSet<_> =
+        metadata.workspaces.iter().map(|workspace| workspace.path.clone()).collect();
     Known {
         sessions: metadata.sessions.iter().map(|session| session.id.0.clone()).collect(),
-        pi_files: metadata.sessions.iter().filter_map(|it| pi_file(&it.pi_session_file)).collect(),
+        pi_files: metadata
+            .sessions
+            .iter()
+            .filter_map(|session| pi_file(&session.pi_session_file))
+            .collect(),
         // Keep workspaces without a session too, because their use is unknown.
         workspaces: workspaces.clone(),
         all_workspaces: workspaces,
@@ -206,11 +228,13 @@ fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {
         bytes: item.bytes,
         age_s: item.age.as_secs(),
     };
+
     let of_kind = |(kind, (items, bytes)): (quackd_home::keep::Kind, (usize, u64))| GcKind {
         kind: kind.name().to_owned(),
         items,
         bytes,
     };
+
     GcData {
         dry_run,
         items: tally.items(),
@@ -224,31 +248,37 @@ fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {
     }
 }
 
-/// Formats the result as text.
+/// Formats the result as text: the totals, then the items of a dry run.
 fn text(data: &GcData) -> String {
     let mut text = String::new();
     let verb = if data.dry_run { "Would delete" } else { "Deleted" };
+
     if data.kinds.is_empty() && data.failed == 0 {
         return format!("Nothing to delete.\n{}", sessions(data));
     }
+
     for GcKind { kind, items, bytes } in &data.kinds {
         let size =
             if kind == SESSIONS { String::new() } else { format!("  {}", display::bytes(*bytes)) };
         text.push_str(&format!("{verb} {}{size}\n", about(kind, *items)));
     }
+
     for item in data.found.iter().take(MAX_SHOWN) {
         let (path, age) = (display::plain(&item.path), span(Duration::from_secs(item.age_s)));
         let bytes = display::bytes(item.bytes);
         text.push_str(&format!("  {DIM}{path}  {bytes}  {age} old{DIM:#}\n"));
     }
+
     text.push_str(&sessions(data));
     if MAX_SHOWN < data.found.len() {
         text.push_str(&format!("  … and more; `--json` names up to {MAX_GC_NAMED}\n"));
     }
+
     if data.failed != 0 {
-        let why = data.why.as_deref().map(display::plain).unwrap_or_default();
-        text.push_str(&format!("{} could not be deleted: {why}\n", data.failed));
+        let reason = data.why.as_deref().map(display::plain).unwrap_or_default();
+        text.push_str(&format!("{} could not be deleted: {reason}\n", data.failed));
     }
+
     if data.more {
         text.push_str("There is more: run it again.\n");
     }
@@ -262,12 +292,14 @@ fn sessions(data: &GcData) -> String {
             display::name(display::label(&session.label, &session.name)),
             display::plain(&session.workspace_path),
         );
-        let why = session.why.as_deref().map(|why| format!("  stays: {}", display::plain(why)));
-        format!("  {DIM}{name}  {path}{}{DIM:#}\n", why.unwrap_or_default())
+        let reason =
+            session.why.as_deref().map(|reason| format!("  stays: {}", display::plain(reason)));
+        format!("  {DIM}{name}  {path}{}{DIM:#}\n", reason.unwrap_or_default())
     };
+
     let mut text: String = data.sessions.iter().take(MAX_SHOWN).map(line).collect();
     text.extend(data.kept_sessions.iter().take(MAX_SHOWN).map(line));
-    if data.kept_sessions.iter().any(|it| it.pinned) {
+    if data.kept_sessions.iter().any(|session| session.pinned) {
         text.push_str("`quack sessions prune --force` forgets pinned sessions too.\n");
     }
     text
@@ -282,6 +314,7 @@ pub(crate) async fn prune(args: &PruneArgs, output: CliOutput) -> anyhow::Result
         force: args.force.then_some(true),
         ..GcParams::default()
     };
+
     let data = daemon.client.call(params).await?;
     if output.is_json() {
         output.document(&data)?;
@@ -293,7 +326,7 @@ pub(crate) async fn prune(args: &PruneArgs, output: CliOutput) -> anyhow::Result
 
 /// Describes `n` items of a kind.
 fn about(kind: &str, n: usize) -> String {
-    let (one, many) = match kind {
+    let (single, many) = match kind {
         "leftovers" => ("run directory of an earlier daemon", "run directories of earlier daemons"),
         "runs" => ("directory of no session", "directories of no session"),
         "temporary" => ("temporary file of commands", "temporary files of commands"),
@@ -311,7 +344,7 @@ fn about(kind: &str, n: usize) -> String {
         // A kind of a newer daemon.
         other => return format!("{n} of {}", display::plain(other)),
     };
-    format!("{n} {}", if n == 1 { one } else { many })
+    format!("{n} {}", if n == 1 { single } else { many })
 }
 
 #[cfg(test)]

@@ -16,25 +16,30 @@ use std::collections::HashSet;
 /// Maximum number of file names kept to avoid printing one twice.
 const MAX_NAMES: usize = 100_000;
 
-/// Runs the subcommand.
+/// Runs the subcommand. With `--quiet` it stops at the first match.
 pub(crate) async fn run(args: &GrepArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let (patterns, paths) = words(args)?;
     context_is_no_directory(args)?;
+
+    // The patterns are read before the daemon is started, so that a wrong one costs nothing.
     let asking = ScopedClient::begin(&args.call, output).await?;
     let (paths, missing) = asking.place.present(paths);
     not_all_missing(&paths, &missing)?;
     let files = named_files(&paths, &asking.place);
     let is_one_file = missing.is_empty() && matches!((&*paths, &*files), ([_], [_]));
+
     // With depth 0, no file in a directory matches.
     let only_files = args.files.max_depth == Some(0);
-    let is_nothing_wanted = args.max_count == Some(0) || only_files && files.is_empty();
+    let is_empty_search = args.max_count == Some(0) || only_files && files.is_empty();
     let starts = if only_files && !files.is_empty() { &files } else { &paths };
     let arguments = arguments(args, &patterns, starts, &asking.place)?;
+
     let limit = if args.shape.quiet { Some(1) } else { args.limit };
     let place = &asking.place;
     let mut printer = HitPrinter::new(args, is_one_file, output);
+
     let mut result = ResultStream::new(missing);
-    if !is_nothing_wanted {
+    if !is_empty_search {
         let render = |line: RowsLine<'_>, text: &mut String| printer.line(line, text);
         let reader =
             result.run(&asking, "search", arguments.clone(), limit, output, render).await?;
@@ -42,7 +47,9 @@ pub(crate) async fn run(args: &GrepArgs, output: CliOutput) -> anyhow::Result<Ex
             return Ok(result.exit(ExitCode::Failed));
         }
     }
+
     let left = limit.map(|limit| limit.saturating_sub(result.n_shown()));
+    // The tool skips binary files in a directory; grep reports one that is named and matches.
     if result.skipped("binary") != 0 && left != Some(0) && !files.is_empty() {
         let mut arguments = arguments;
         set(&mut arguments, "path", place.starts(&files)?);
@@ -56,6 +63,7 @@ pub(crate) async fn run(args: &GrepArgs, output: CliOutput) -> anyhow::Result<Ex
             .await?;
         result.add(n_shown);
     }
+
     if !args.shape.quiet {
         result.tell(&asking.place.directory(), output).await?;
     } else if result.n_shown() != 0 {
@@ -104,13 +112,16 @@ fn arguments(
     set(&mut map, "pattern", patterns);
     set(&mut map, "path", place.starts(paths)?);
     matching(&args.matching, &mut map);
+    // A pattern with a line end is a pattern for several lines.
     if !args.matching.multiline {
         set(&mut map, "multiline", "auto");
     }
+
     files(&args.files, &mut map);
     if args.text || 3 <= args.files.unrestricted {
         set(&mut map, "binary", "text");
     }
+
     if args.invert_match {
         set(&mut map, "invert", true);
     }
@@ -120,14 +131,17 @@ fn arguments(
     if let Some(encoding) = &args.encoding {
         set(&mut map, "encoding", encoding.as_str());
     }
+
     for (name, lines) in [("before", args.before_context), ("after", args.after_context)] {
         if let Some(lines) = lines.or(args.context).filter(|lines| *lines != 0) {
             set(&mut map, name, lines);
         }
     }
+
     if let Some(most) = args.max_count {
         set(&mut map, "max_per_file", most);
     }
+
     set(&mut map, "output", shape(args));
     set(
         &mut map,
@@ -139,6 +153,7 @@ fn arguments(
         },
     );
     set(&mut map, "max_line", args.layout.max_line.unwrap_or(0));
+    // The tool's default is for models, which read less.
     set(&mut map, "max_bytes", MAX_SEARCH_OUTPUT_BYTES);
     set(&mut map, "total", false);
     Ok(map)
@@ -168,17 +183,21 @@ pub(super) fn matching(args: &MatchArgs, map: &mut Map<String, Value>) {
         ("word", args.word_regexp),
         ("whole_line", args.line_regexp),
     ];
+
     for (name, is_set) in flags {
         if is_set {
             set(map, name, true);
         }
     }
+
     if args.basic_regexp {
         set(map, "dialect", "bre");
     }
+
     if args.ignore_case || args.smart_case {
         set(map, "case", if args.ignore_case { "insensitive" } else { "smart" });
     }
+
     if args.multiline {
         set(map, "multiline", "on");
         set(map, "dotall", args.multiline_dotall);
@@ -192,17 +211,20 @@ pub(super) fn files(args: &FilesArgs, map: &mut Map<String, Value>) {
     let include: Vec<String> = include.into_iter().cloned().collect();
     let exclude: Vec<String> =
         exclude.into_iter().map(|glob| glob.trim_start_matches('!').to_owned()).collect();
+
     let lists = [
         ("include", include),
         ("exclude", exclude),
         ("file_type", args.types.clone()),
         ("file_type_not", args.types_not.clone()),
     ];
+
     for (name, list) in lists {
         if !list.is_empty() {
             set(map, name, list);
         }
     }
+
     let no_ignore = args.no_ignore || 1 <= args.unrestricted;
     selection(no_ignore, args.hidden || 2 <= args.unrestricted, args.max_depth, map);
 }
@@ -274,6 +296,7 @@ impl HitPrinter {
         if !self.names.insert(path.clone()) {
             return 0;
         }
+
         match file {
             _ if self.is_quiet => {}
             Some(file) => self.file(&file, text),
@@ -291,15 +314,16 @@ impl HitPrinter {
 }
 
 fn layout(args: &GrepArgs, is_one_file: bool, audience: StdoutProperties) -> Layout {
-    let asked = &args.layout;
+    let options = &args.layout;
     let context = [args.context, args.before_context, args.after_context];
+
     Layout {
         audience,
-        heading: asked.heading || (audience.is_terminal && !asked.no_heading),
-        with_name: asked.with_filename || !(asked.no_filename || is_one_file),
-        with_line: !asked.no_line_number,
-        with_column: asked.column,
-        null: asked.null,
+        heading: options.heading || (audience.is_terminal && !options.no_heading),
+        with_name: options.with_filename || !(options.no_filename || is_one_file),
+        with_line: !options.no_line_number,
+        with_column: options.column,
+        null: options.null,
         has_context: !args.shape.only_matching && context.into_iter().flatten().any(|n| n != 0),
     }
 }

@@ -37,6 +37,7 @@ fn document(session: &str, transcript: &Transcript) -> Value {
         })),
         _ => None,
     };
+
     let path = transcript.path();
     json!({
         "sessionId": session,
@@ -92,6 +93,7 @@ impl<'a> Rendered<'a> {
         if !matches!(&entry.kind, EntryKind::Message(Message::ToolResult(_))) {
             self.end_calls();
         }
+
         match &entry.kind {
             EntryKind::Message(Message::ToolResult(result)) => self.result(result),
             EntryKind::Message(Message::BashExecution(run)) => {
@@ -168,6 +170,7 @@ impl<'a> Rendered<'a> {
             Some(call) => start(call),
             None => json!({ "toolCallId": result.tool_call_id, "toolName": result.tool_name }),
         };
+
         self.event("tool_execution_start", &start);
         let end = json!({
             "toolCallId": result.tool_call_id, "isError": result.is_error,
@@ -206,11 +209,12 @@ fn row(entry: &Entry, zone: &TimeZone) -> Option<[String; 3]> {
         EntryKind::Message(Message::ToolResult(result)) => {
             (if result.is_error { "error" } else { "result" }, text_of(&result.content))
         }
-        EntryKind::Message(Message::BashExecution(it)) => ("command", it.command.clone()),
+        EntryKind::Message(Message::BashExecution(run)) => ("command", run.command.clone()),
         EntryKind::Compaction { summary, .. } => ("summary", summary.clone()),
         EntryKind::BranchSummary { summary, .. } => ("branch", summary.clone()),
         _ => return None,
     };
+
     let time = display::plain(&local_second(&entry.timestamp, zone));
     Some([time, from.to_owned(), display::first_line(text.trim(), MAX_TEXT)])
 }

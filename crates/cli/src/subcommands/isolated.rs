@@ -22,7 +22,7 @@ pub(super) const ISOLATED_TIMEOUT: Duration = Duration::from_secs(160);
 /// Characters of the name of a commit that are shown, as git shows at least seven.
 const SHORT_ID: usize = 8;
 
-/// Runs `quack diff`.
+/// Runs `quack diff`: the changes of the copy, as a list and as patches.
 pub(crate) async fn diff(args: DiffArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let params = |found: &FoundInfo| IsolatedParams {
         action: Some(IsolatedAction::Diff),
@@ -31,16 +31,19 @@ pub(crate) async fn diff(args: DiffArgs, output: CliOutput) -> anyhow::Result<Ex
         commits: args.commits.then_some(true),
         ..IsolatedParams::default()
     };
+
     let data = request(&args.which, params, output).await?;
     if output.is_json() {
         output.document(&data)?;
         return Ok(ExitCode::Ok);
     }
+
     if let Some(commits) = &data.commits {
         let text = commit_list(commits, &data, output.audience());
         let _reader = output.raw(text).await?;
         return Ok(ExitCode::Ok);
     }
+
     let report = &data.report;
     if report.files.is_empty() {
         output.answer("the session has changed nothing\n")?;
@@ -56,11 +59,12 @@ pub(crate) async fn diff(args: DiffArgs, output: CliOutput) -> anyhow::Result<Ex
         }
         let _reader = output.raw(text).await?;
     }
+    // On stderr, so that a patch stays one.
     tell_notes(report, output);
     Ok(ExitCode::Ok)
 }
 
-/// Runs `quack apply`.
+/// Runs `quack apply`: writes the changes into the workspace, or takes the last apply back.
 pub(crate) async fn apply(args: ApplyArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let action = if args.undo { IsolatedAction::Undo } else { IsolatedAction::Apply };
     let params = |found: &FoundInfo| IsolatedParams {
@@ -74,9 +78,11 @@ pub(crate) async fn apply(args: ApplyArgs, output: CliOutput) -> anyhow::Result<
         force: args.force.then_some(true),
         ..IsolatedParams::default()
     };
+
     let data = request(&args.which, params, output).await?;
     let report = &data.report;
     let is_whole = report.conflicts == 0 && !(args.undo && has(report, ApplyOutcome::Left));
+
     if output.is_json() {
         output.document(&data)?;
     } else if let Some(commits) = &data.commits {
@@ -90,7 +96,7 @@ pub(crate) async fn apply(args: ApplyArgs, output: CliOutput) -> anyhow::Result<
     Ok(if is_whole { ExitCode::Ok } else { ExitCode::Failed })
 }
 
-/// Runs `quack refresh`.
+/// Runs `quack refresh`: brings changes of the workspace into the copy.
 pub(crate) async fn refresh(args: RefreshArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let params = |found: &FoundInfo| IsolatedParams {
         action: Some(IsolatedAction::Refresh),
@@ -100,9 +106,11 @@ pub(crate) async fn refresh(args: RefreshArgs, output: CliOutput) -> anyhow::Res
         force: args.force.then_some(true),
         ..IsolatedParams::default()
     };
+
     let data = request(&args.which, params, output).await?;
     let report = &data.report;
     let has_conflicts = 0 < report.conflicts;
+
     if output.is_json() {
         output.document(&data)?;
     } else {
@@ -123,7 +131,7 @@ pub(crate) async fn refresh(args: RefreshArgs, output: CliOutput) -> anyhow::Res
     Ok(if has_conflicts { ExitCode::Failed } else { ExitCode::Ok })
 }
 
-/// Lists the commits of a session, and says where they are.
+/// Lists the commits of a session, and names the reference that has them.
 fn commit_list(
     commits: &IsolatedCommits,
     data: &IsolatedData,
@@ -135,9 +143,11 @@ fn commit_list(
         push(&mut text, &short, DIM, audience);
         text.push_str(&format!("  {}\n", fit(subject, audience)));
     }
+
     if 0 < commits.more {
         text.push_str(&format!("and {} more\n", commits.more));
     }
+
     let session = name(&data.label);
     match &commits.reference {
         _ if commits.commits.is_empty() => {
@@ -152,39 +162,44 @@ fn commit_list(
     text
 }
 
-/// Runs `quack discard`.
+/// Runs `quack discard`: replaces the copy by a new one, after a confirmation.
 pub(crate) async fn discard(args: DiscardArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let which = args.which.into_which();
+    let choice = args.which.into_which();
     if !args.yes && !CliOutput::can_ask() {
         return Err(
             CliError::usage("cannot ask for confirmation without a terminal: use --yes").into()
         );
     }
+
     if !args.yes {
         let params = |_: &FoundInfo| IsolatedParams {
             action: Some(IsolatedAction::Diff),
             ..IsolatedParams::default()
         };
         // A copy that cannot be compared can be discarded.
-        let n = match request(&which, params, output).await {
+        let n = match request(&choice, params, output).await {
             Ok(data) => count(data.report.files.len(), "change"),
             Err(_) => "the changes".to_owned(),
         };
+
         let question = format!("Throw away {n} and make a new copy?");
-        let asked = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
-        if !asked.await?? {
+        let confirmed = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
+        if !confirmed.await?? {
             anyhow::bail!("nothing was discarded");
         }
     }
+
     let params = |_: &FoundInfo| IsolatedParams {
         action: Some(IsolatedAction::Discard),
         ..IsolatedParams::default()
     };
-    let data = request(&which, params, output).await?;
+
+    let data = request(&choice, params, output).await?;
     if output.is_json() {
         output.document(&data)?;
         return Ok(ExitCode::Ok);
     }
+
     let copied = data.copied.unwrap_or_default();
     for note in &copied.notes {
         output.note(&plain(note));
@@ -196,13 +211,14 @@ pub(crate) async fn discard(args: DiscardArgs, output: CliOutput) -> anyhow::Res
 
 /// Sends one request about the chosen session.
 pub(super) async fn request(
-    which: &SessionArgs,
+    choice: &SessionArgs,
     params: impl FnOnce(&FoundInfo) -> IsolatedParams,
     output: CliOutput,
 ) -> anyhow::Result<IsolatedData> {
-    let wanted = Wanted::of(which)?;
+    let reference = Wanted::of(choice)?;
     let daemon = start_and_connect(output).await?;
-    let found = wanted.one(&daemon.client, Missing::Refuse).await?;
+    let found = reference.one(&daemon.client, Missing::Refuse).await?;
+
     session_ref::tell(&found, output);
     let params = IsolatedParams { session_id: Some(found.session_id.0.clone()), ..params(&found) };
     Ok(daemon.client.call_within(params, ISOLATED_TIMEOUT).await?)
@@ -213,7 +229,9 @@ pub(super) fn relative(paths: &[PathBuf], found: &FoundInfo) -> Vec<String> {
     let workspace = Path::new(&found.workspace_path);
     let here = std::env::current_dir().ok().filter(|here| here.starts_with(workspace));
     let from = here.unwrap_or_else(|| workspace.to_owned());
+
     let path = |path: &PathBuf| {
+        // Without the file system: the file may exist only in the copy.
         let mut clean = PathBuf::new();
         for part in from.join(path).components() {
             match part {
@@ -252,6 +270,7 @@ pub(super) fn list(report: &IsolatedReport, of: Side, audience: StdoutProperties
 fn line(file: &IsolatedFile, of: Side, text: &mut String, audience: StdoutProperties) {
     text.push_str(&format!("{}  ", letter(file.change)));
     push(text, &fit(&file.path, audience), PATH, audience);
+
     let (words, style) = match file.outcome {
         ApplyOutcome::Taken => ("", DIM),
         ApplyOutcome::Same if of == Side::Session => ("the workspace has it already", DIM),
@@ -265,9 +284,11 @@ fn line(file: &IsolatedFile, of: Side, text: &mut String, audience: StdoutProper
         ApplyOutcome::Protected => ("left out", RED),
         ApplyOutcome::Left => ("left", RED),
     };
+
     let reason = file.reason.as_deref().map(|reason| fit(reason, audience).into_owned());
     let words = [Some(words.to_owned()).filter(|words| !words.is_empty()), reason];
     let words = words.into_iter().flatten().collect::<Vec<_>>().join(": ");
+
     if !words.is_empty() {
         text.push_str("  ");
         push(text, &words, style, audience);
@@ -284,17 +305,19 @@ pub(super) fn letter(change: FileChange) -> &'static str {
     }
 }
 
-/// Says what happened.
+/// Returns the line about what was written, and how to take it back.
 fn last_line(args: &ApplyArgs, data: &IsolatedData) -> String {
     let report = &data.report;
     let written = n_written(report);
     let session = name(&data.label);
+
     if args.undo {
         return format!("Took back {written}.\n");
     }
     if 0 < report.conflicts {
         return conflicts(report);
     }
+
     match (report.written, args.dry_run) {
         (true, _) => format!(
             "Applied {written}. To take this back: quack apply --undo --session {session}\n"

@@ -37,17 +37,18 @@ struct Jobs {
     session: String,
 }
 
-/// Runs the subcommand.
+/// Runs the subcommand. Following ends with the job or with Ctrl-C.
 pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let which = args.which.into_which();
+    let choice = args.which.into_which();
+
     match (args.action, args.follow) {
-        (Some(JobsAction::Kill { job, which }), _) => {
-            let jobs = Jobs::of(&which, output).await?;
+        (Some(JobsAction::Kill { job, which: choice }), _) => {
+            let jobs = Jobs::of(&choice, output).await?;
             shown(&jobs.call(JOB_KILL, json!({ "job": job })).await?, output)
         }
         (None, Some(job)) => {
             let mut interrupts = Interrupts::catch()?;
-            let following = async { Jobs::of(&which, output).await?.follow(&job, output).await };
+            let following = async { Jobs::of(&choice, output).await?.follow(&job, output).await };
             tokio::select! {
                 biased;
                 // The job goes on.
@@ -56,12 +57,14 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
             }
         }
         (None, None) => {
-            let jobs = Jobs::of(&which, output).await?;
+            let jobs = Jobs::of(&choice, output).await?;
             let mut listed = jobs.call(JOBS, json!({})).await?;
+            // The worker knows only its own jobs.
             let lost = jobs.lost();
             if let Some(data) = listed.data.as_mut().and_then(Value::as_object_mut) {
                 data.insert("lost".to_owned(), lost.iter().map(lost_facts).collect());
             }
+
             let ended = shown(&listed, output)?;
             if !output.is_json() {
                 output.text(&lost.iter().map(lost_line).collect::<String>())?;
@@ -77,6 +80,7 @@ fn shown(result: &ToolResult, output: CliOutput) -> anyhow::Result<ExitCode> {
         let text = result.text.strip_prefix("Error: ").unwrap_or(&result.text);
         return Err(CliError::failed(text).into());
     }
+
     match &result.data {
         Some(data) if output.is_json() => output.document(data)?,
         _ => {
@@ -88,10 +92,10 @@ fn shown(result: &ToolResult, output: CliOutput) -> anyhow::Result<ExitCode> {
 }
 
 impl Jobs {
-    async fn of(which: &SessionArgs, output: CliOutput) -> anyhow::Result<Self> {
-        let wanted = Wanted::of(which)?;
+    async fn of(choice: &SessionArgs, output: CliOutput) -> anyhow::Result<Self> {
+        let reference = Wanted::of(choice)?;
         let client = start_and_connect(output).await?.client;
-        let found = wanted.one(&client, Missing::Refuse).await?;
+        let found = reference.one(&client, Missing::Refuse).await?;
         Ok(Self { client, session: found.session_id.0 })
     }
 
@@ -112,8 +116,10 @@ impl Jobs {
         let since = Timestamp::now().checked_sub(LOST_SHOWN).ok();
         let session = Some(SessionFilter::Id(self.session.clone()));
         let filter = CallFilter { session, since, ..CallFilter::default() };
+
         let read = CallReader::new(home.journal_dir(), filter).last_blocking(MAX_CALLS);
         let calls = read.map(|(calls, _)| calls).unwrap_or_default();
+
         let is_lost = |call: &CallRecord| {
             call.tool == JOB_END && matches!(call.outcome, CallEnd::DaemonDied | CallEnd::Died)
         };
@@ -125,15 +131,18 @@ impl Jobs {
         let mut cursor = 0;
         let mut printer = Printer::new(false, output);
         loop {
-            let asked = json!({ "job": job, "cursor": cursor, "wait_ms": WAIT_MS });
-            let result = self.call(JOB_OUTPUT, asked).await?;
+            let arguments = json!({ "job": job, "cursor": cursor, "wait_ms": WAIT_MS });
+            let result = self.call(JOB_OUTPUT, arguments).await?;
             let Some(data) = result.data.as_ref().filter(|_| !result.info.is_error) else {
                 return shown(&result, output);
             };
+
             let number = |name: &str| data.get(name).and_then(Value::as_u64);
             let is_running = data.get("running") == Some(&Value::Bool(true));
             let next = number("cursor").unwrap_or(cursor);
+            // Output may be left after the end of the job.
             let is_at_end = number("totalBytes").is_none_or(|total| total <= next);
+
             if output.is_json() {
                 output.first_line(&result)?;
             } else {
@@ -143,6 +152,7 @@ impl Jobs {
                     return Ok(ExitCode::Ok);
                 }
             }
+
             cursor = next;
             if !is_running && is_at_end {
                 printer.finish().await?;

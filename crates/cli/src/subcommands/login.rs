@@ -19,10 +19,10 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 use tokio::sync::oneshot;
 
-/// Largest file.
+/// Maximum size of the file, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// Longest key, in bytes.
+/// Maximum length of a key, in bytes.
 const MAX_KEY_BYTES: u64 = 16 * 1024;
 
 /// The file, by the name of the provider. `Debug` is missing on purpose.
@@ -38,7 +38,7 @@ struct StoredKey {
     key: String,
 }
 
-/// Runs `quack login`.
+/// Runs `quack login`: stores a key, or lists the providers and where their keys come from.
 pub(crate) async fn run(args: LoginArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let home = Home::from_process_env_blocking()?;
     let mut keys = read_blocking(&home)?;
@@ -46,12 +46,15 @@ pub(crate) async fn run(args: LoginArgs, output: CliOutput) -> anyhow::Result<Ex
         let daemon = daemon_keys(&home, false).await.unwrap_or_default();
         return list(&keys, &daemon.map(|known| known.in_use).unwrap_or_default(), output);
     };
+
     let (provider, variables) = known(&provider)?;
     let Some(key) = ask(provider).await? else { return Ok(ExitCode::Interrupted) };
     home.prepare_blocking()?;
     keys.0.insert(provider.to_owned(), StoredKey { kind: "api_key".to_owned(), key });
+    // Written before the daemon is told, which reads the file.
     write_blocking(&home, &keys)?;
     apply(&home, output).await;
+
     let path = home.provider_keys().display().to_string();
     if output.is_json() {
         output.document(&json!({ "provider": provider, "path": path }))?;
@@ -60,13 +63,14 @@ pub(crate) async fn run(args: LoginArgs, output: CliOutput) -> anyhow::Result<Ex
             "Stored the key of {provider} in {path}; `quack models --test` tries it\n"
         ))?;
     }
+
     if let Some(variable) = variables.iter().find(|name| is_set(name)) {
         output.warning(&format!("{variable} of this shell is stronger than the stored key"));
     }
     Ok(ExitCode::Ok)
 }
 
-/// Runs `quack logout`.
+/// Runs `quack logout`: removes a key from the file. A key in a variable stays.
 pub(crate) async fn logout(args: &LogoutArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let home = Home::from_process_env_blocking()?;
     let mut keys = read_blocking(&home)?;
@@ -75,8 +79,10 @@ pub(crate) async fn logout(args: &LogoutArgs, output: CliOutput) -> anyhow::Resu
         let text = format!("no key of {shown} is stored; `quack login` lists them");
         return Err(CliError::failed(text).into());
     }
+
     write_blocking(&home, &keys)?;
     apply(&home, output).await;
+
     if output.is_json() {
         output.document(&json!({ "provider": args.provider }))?;
     } else {
@@ -126,14 +132,18 @@ fn list(keys: &Keys, of_daemon: &[String], output: CliOutput) -> anyhow::Result<
         .zip(provider_variables())
         .map(|(name, variables)| {
             let find = |is_known: &dyn Fn(&str) -> bool| {
-                variables.iter().copied().find(|it| it.ends_with("_KEY") && is_known(it))
+                variables
+                    .iter()
+                    .copied()
+                    .find(|variable| variable.ends_with("_KEY") && is_known(variable))
             };
             let of_shell = find(&is_set);
             // The daemon keeps the key of another shell, or of the shell that started it.
-            let of_daemon = find(&|name| of_daemon.iter().any(|it| it == name));
+            let of_daemon = find(&|name| of_daemon.iter().any(|known| known == name));
             (name, keys.0.contains_key(name), (of_shell, of_daemon), variables)
         })
         .collect();
+
     if output.is_json() {
         let rows = rows.iter().map(|(name, is_stored, (variable, of_daemon), _)| {
             json!({
@@ -143,6 +153,7 @@ fn list(keys: &Keys, of_daemon: &[String], output: CliOutput) -> anyhow::Result<
         output.document(&json!({ "providers": rows.collect::<Vec<_>>() }))?;
         return Ok(ExitCode::Ok);
     }
+
     let mut text = String::new();
     for (name, is_stored, found, variables) in rows {
         let source = match (found, is_stored) {
@@ -161,6 +172,7 @@ fn list(keys: &Keys, of_daemon: &[String], output: CliOutput) -> anyhow::Result<
         };
         text.push_str(&format!("{BOLD}{name:<11}{BOLD:#} {source}\n"));
     }
+
     output.text(&text)?;
     Ok(ExitCode::Ok)
 }
@@ -170,15 +182,19 @@ async fn ask(provider: &str) -> anyhow::Result<Option<String>> {
     let mut interrupts = Interrupts::catch()?;
     let is_terminal = io::stdin().is_terminal();
     let hidden = is_terminal.then(|| HiddenInput::begin(provider)).transpose()?;
+
     let (sender, read) = oneshot::channel();
     // A read of stdin cannot be interrupted: the thread ends with the process.
     std::thread::spawn(move || drop(sender.send(read_key_blocking(is_terminal))));
+
     let read = tokio::select! {
         biased;
         _ = interrupts.next() => return Ok(None),
         read = read => read.context("stdin was not read")?,
     };
+    // Restores the echo of the terminal.
     drop(hidden);
+
     let text = read.context("cannot read stdin")?;
     let key = text.trim();
     let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
@@ -225,6 +241,7 @@ impl Drop for HiddenInput {
 
 fn read_blocking(home: &Home) -> anyhow::Result<Keys> {
     let path = home.provider_keys();
+
     match own_file::read_blocking(&path, MAX_FILE_BYTES) {
         // The error of the parser could repeat a key.
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {

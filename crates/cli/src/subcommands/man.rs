@@ -34,14 +34,18 @@ fn print(output: CliOutput) -> anyhow::Result<ExitCode> {
 fn write_blocking(dir: &Path, output: CliOutput) -> anyhow::Result<ExitCode> {
     let cannot = || format!("cannot write the pages into {}", dir.display());
     std::fs::create_dir_all(dir).with_context(cannot)?;
+
     let mut all = command();
+    // Subcommands get their common options by this.
     all.build();
     let mut pages = Vec::new();
     collect("quack", &all, &mut pages)?;
+
     for (name, page) in &pages {
         user_file::write_blocking(&dir.join(name), page.as_bytes(), user_file::PUBLIC)
             .with_context(cannot)?;
     }
+
     let mut pages: Vec<String> = pages.into_iter().map(|(name, _)| name).collect();
     pages.sort();
     if output.is_json() {

@@ -28,7 +28,7 @@ const SWITCH_TIMEOUT: Duration = Duration::from_secs(40);
 /// Days after which a fact about a model may be out of date.
 const STALE_DAYS: i32 = 90;
 
-/// Most models that are shown as text.
+/// Maximum number of models that are shown as text.
 const MAX_SHOWN: usize = 40;
 
 /// Runs the subcommand. Starts the daemon, because it has the keys.
@@ -36,21 +36,27 @@ pub(crate) async fn run(args: ModelsArgs, output: CliOutput) -> anyhow::Result<E
     if let Some(ModelsAction::Use { model, which }) = args.action {
         return switch(model, &which, output).await;
     }
+
     if args.stale {
         return stale(output);
     }
+
     let daemon = start_and_connect(output).await?;
     warn_if_config_changed(&daemon.daemon, output);
+    // The daemon may not have the keys of this shell.
     shell_keys::pass_on(&daemon.client, output).await;
+
     let params = ModelsParams { test: args.test.then_some(true), find: None };
     let limit = if args.test { TEST_TIMEOUT } else { REPLY_TIMEOUT };
     let data = daemon.client.call_within(params, limit).await?;
+
     if output.is_json() {
         output.document(&data)?;
     } else {
         let session = running_agent(&daemon.client).await.unwrap_or_default();
         output.text(&format!("{}{session}", text(&data)))?;
     }
+
     let has_failed = data.test.is_some_and(|test| !test.ok);
     Ok(if has_failed { ExitCode::Failed } else { ExitCode::Ok })
 }
@@ -65,6 +71,7 @@ fn stale(output: CliOutput) -> anyhow::Result<ExitCode> {
         (age.is_none_or(|age| STALE_DAYS < age)).then_some((family, age))
     });
     let old: Vec<_> = old.collect();
+
     if output.is_json() {
         let row = |(family, age): &(&KnownFamily, Option<i32>)| json!({"prefix": family.prefix, "maker": family.maker, "checked": family.checked, "days": age});
         output.document(&json!({ "stale": old.iter().map(row).collect::<Vec<_>>() }))?;
@@ -81,21 +88,29 @@ fn stale(output: CliOutput) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::Ok)
 }
 
-/// Switches a session to another model.
-async fn switch(model: String, which: &SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let wanted = Wanted::of(which)?;
+/// Switches a running or future agent of a session to another model, and notes the choice for later
+/// processes.
+async fn switch(
+    model: String,
+    choice: &SessionArgs,
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    let reference = Wanted::of(choice)?;
     let daemon = start_and_connect(output).await?;
     warn_if_config_changed(&daemon.daemon, output);
     let client = &daemon.client;
     shell_keys::pass_on(client, output).await;
-    let session = wanted.one(client, Missing::Refuse).await?;
+    let session = reference.one(client, Missing::Refuse).await?;
+
     let reference = Value::from(session.session_id.0.clone());
     let params = ModelsParams { test: None, find: Some(model) };
     let data = client.call(params).await?;
     let model = data.found.context("the daemon is older than this program: `quack restart`")?;
-    let is_known = data.models.iter().any(|it| full(it) == full(&model));
-    let look = SessionSetParams { session_id: reference.clone(), ..SessionSetParams::default() };
-    let set = client.call(look).await?;
+    let is_known = data.models.iter().any(|known| full(known) == full(&model));
+
+    let no_change =
+        SessionSetParams { session_id: reference.clone(), ..SessionSetParams::default() };
+    let set = client.call(no_change).await?;
     // The choice of `quack new --model` would come back with the next process of the agent, which also gets a model that
     // is in no list.
     if set.model.is_some() || !is_known {
@@ -106,9 +121,11 @@ async fn switch(model: String, which: &SessionArgs, output: CliOutput) -> anyhow
         };
         client.call(choice).await?;
     }
+
     let command = json!({"type": "set_model", "provider": model.provider, "modelId": model.id});
     let params = AgentParams { session_id: reference, command };
     client.call_within(params, SWITCH_TIMEOUT).await?;
+
     if output.is_json() {
         output.document(&json!({ "sessionId": session.session_id, "model": model }))?;
     } else {
@@ -121,9 +138,11 @@ async fn switch(model: String, which: &SessionArgs, output: CliOutput) -> anyhow
 /// Describes the running agent of the directory's session. `None` without one: the agent is chosen when it starts.
 async fn running_agent(client: &Client) -> Option<String> {
     let found = Wanted::reference(None).one(client, Missing::Refuse).await.ok()?;
+
     if found.by != FindBy::Directory {
         return None;
     }
+
     let state = client.call(StateParams::of(found.session_id.0)).await.ok()?;
     let model =
         |part: &str| Some(plain(state.pi_state.as_ref()?.get("model")?.get(part)?.as_str()?));
@@ -133,7 +152,7 @@ async fn running_agent(client: &Client) -> Option<String> {
     Some(format!("\nThe session {} uses {agent}{model}.\n", name(&found.label)))
 }
 
-/// Formats the reply as text.
+/// Formats the reply as text: the chosen model, the test, the problems and the other models.
 fn text(data: &ModelsData) -> String {
     let mut text = String::new();
     if let Some(chosen) = &data.chosen {
@@ -147,6 +166,7 @@ fn text(data: &ModelsData) -> String {
         ] {
             text.push_str(&format!("{label:<9} {value}\n"));
         }
+
         let (window, limit) = (model.context_window, model.max_tokens);
         let source = match data.listed.get(&model.provider) {
             Some(day) => format!("the provider was asked on {}", plain(day)),
@@ -156,20 +176,23 @@ fn text(data: &ModelsData) -> String {
             "tokens    {window} in all, {limit} of an answer  {DIM}{source}{DIM:#}\n"
         ));
     }
+
     if let Some(ModelTest { ok, ms, text: answer }) = &data.test {
         let (color, verdict) = if *ok { (GREEN, "ok") } else { (RED, "failed") };
         let answer = plain(answer);
         text.push_str(&format!("test      {color}{verdict}{color:#} after {ms} ms: {answer}\n"));
     }
+
     if let Some(missing) = &data.missing {
         text.extend(missing.lines().map(|line| format!("{}\n", plain(line))));
     }
     for problem in &data.problems {
         text.push_str(&format!("{YELLOW}problem{YELLOW:#}   {}\n", plain(problem)));
     }
-    let chosen = data.chosen.as_ref().map(|it| full(&it.model));
+
+    let chosen = data.chosen.as_ref().map(|choice| full(&choice.model));
     let others: Vec<_> =
-        data.models.iter().filter(|it| chosen.as_ref() != Some(&full(it))).collect();
+        data.models.iter().filter(|model| chosen.as_ref() != Some(&full(model))).collect();
     if !others.is_empty() {
         text.push_str(&format!("\n{}:\n", count(others.len(), "other model")));
         for model in others.iter().take(MAX_SHOWN) {

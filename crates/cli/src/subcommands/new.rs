@@ -11,16 +11,18 @@ use crate::subcommands::isolated::ISOLATED_TIMEOUT;
 use quackd_protocol::client::SessionNewParams;
 use quackd_protocol::limits::REPLY_TIMEOUT;
 
-/// Runs the subcommand.
+/// Creates a session of the directory's repository. With `--isolated`, in a copy of the repository.
 pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let here = || args.dir.clone().or_else(|| std::env::current_dir().ok());
     let path = directory::workspace(here().as_deref(), args.force)?;
+
     let daemon = start_and_connect(output).await?;
     warn_if_config_changed(&daemon.daemon, output);
     let path = match args.dir {
         Some(_) => path,
         None => session_ref::enclosing(&daemon.client).await?.unwrap_or(path),
     };
+
     // A large repository takes seconds to copy.
     let timeout = if args.isolated { ISOLATED_TIMEOUT } else { REPLY_TIMEOUT };
     let params = SessionNewParams {
@@ -34,6 +36,7 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
         conversation_id: None,
         isolated: args.isolated.then_some(true),
     };
+
     let made = daemon.client.call_within(params, timeout).await?;
     match made.note.as_ref().filter(|_| !output.is_json()) {
         // It says what was copied.
@@ -41,6 +44,7 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
         Some(note) => output.warning(note),
         None => {}
     }
+
     if output.is_json() {
         output.document(&made)?;
     } else {

@@ -10,16 +10,17 @@ use quackd_protocol::client::PinParams;
 
 /// Runs either subcommand.
 pub(crate) async fn run(
-    which: AnySessionArgs,
+    choice: AnySessionArgs,
     pinned: bool,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let wanted = Wanted::of(&which.into_which())?;
+    let reference = Wanted::of(&choice.into_which())?;
     let daemon = start_and_connect(output).await?;
-    let found = wanted.one(&daemon.client, Missing::Refuse).await?;
+    let found = reference.one(&daemon.client, Missing::Refuse).await?;
     session_ref::tell(&found, output);
     let params = PinParams { session_id: Some(found.session_id.0), pinned: Some(pinned) };
     let data = daemon.client.call(params).await?;
+
     if output.is_json() {
         output.document(&data)?;
     } else {

@@ -35,6 +35,7 @@ pub(crate) async fn run(args: PsArgs, output: CliOutput) -> anyhow::Result<ExitC
             ended = watch(&daemon.client, Duration::from_secs(seconds), output) => ended,
         };
     }
+
     let data = ask(&daemon.client).await?;
     if output.is_json() {
         output.document(&with_local_times(data))?;
@@ -56,15 +57,18 @@ async fn watch(client: &Client, every: Duration, output: CliOutput) -> anyhow::R
     // Without escape sequences, printed text cannot be cleared.
     let is_redrawn = audience.is_terminal && audience.is_colored;
     let mut ticks = interval(every);
+    // A slow daemon must not cause a burst of requests.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+
         let data = ask(client).await?;
         let text = match (output.is_json(), is_redrawn) {
             (true, _) => serde_json::to_string(&with_local_times(data))? + "\n",
             (false, true) => format!("{CLEAR}{}", tree(&data, home_dir.as_deref())),
             (false, false) => format!("{}\n", tree(&data, home_dir.as_deref())),
         };
+
         if output.piece(text).await? == StdoutState::Gone {
             return Ok(ExitCode::Ok);
         }
@@ -97,6 +101,7 @@ pub(crate) async fn ask(client: &Client) -> Result<PsData, ClientError> {
 /// Formats the process tree as complete lines.
 pub(crate) fn tree(data: &PsData, home_dir: Option<&str>) -> String {
     let mut text = supervisor_line(&data.supervisor);
+
     let last = data.workers.len().saturating_sub(1);
     for (i, worker) in data.workers.iter().enumerate() {
         let (branch, rail) = if i == last { ("└─", "  ") } else { ("├─", "│ ") };
@@ -139,6 +144,7 @@ fn clients(data: &PsData, now: Timestamp, zone: &TimeZone) -> String {
     if data.clients.is_empty() {
         return String::new();
     }
+
     let row = |info: &ClientInfo| {
         let ClientName { name, version } = &info.client;
         let name = [Some(name), version.as_ref()].into_iter().flatten().map(String::as_str);
@@ -150,6 +156,7 @@ fn clients(data: &PsData, now: Timestamp, zone: &TimeZone) -> String {
             ago(&info.connected_at, now, zone),
         ]
     };
+
     let rows: Vec<_> = data.clients.iter().map(row).collect();
     let header = ["CLIENT", "SESSIONS", "RUNNING", "CALLS", "CONNECTED"];
     let more = match data.named_clients.saturating_sub(data.clients.len()) {
@@ -165,12 +172,14 @@ fn supervisor_line(supervisor: &SupervisorInfo) -> String {
         .rss_kb
         .map(|kb| format!("  {}", display::bytes(kb.saturating_mul(1024))))
         .unwrap_or_default();
+
     let clients = display::count(supervisor.clients, "client");
     let sessions = display::count(supervisor.sessions, "session");
     let low = supervisor.disk.filter(|disk| disk.low).map(|disk| {
         let free = display::bytes(disk.free_bytes);
         format!("{RED}the disk is almost full: {free} free; long outputs and the journal of calls are not written{RED:#}\n")
     });
+
     format!(
         "{BOLD}supervisor{BOLD:#} {}  up {uptime}{memory}  {clients}  {sessions}\n{}",
         supervisor.pid,
@@ -182,11 +191,13 @@ fn session_line(worker: &WorkerInfo, home_dir: Option<&str>) -> String {
     let name = display::name_cell(display::label(&worker.label, &worker.session_name));
     let path = display::path_cell(&worker.workspace_path, home_dir);
     let mut line = format!("{BOLD}{name}{BOLD:#}  {path}  {}", status(worker));
+
     let confinement = worker.tier.map(Tier::in_words);
     for word in [confinement, worker.policy.map(Profile::name)].into_iter().flatten() {
         line.push_str("  ");
         line.push_str(word);
     }
+
     if worker.network == Some(true) || worker.hosts {
         let network = display::network(worker.network == Some(true), worker.hosts);
         line.push_str(&format!("  network {network}"));
@@ -196,17 +207,19 @@ fn session_line(worker: &WorkerInfo, home_dir: Option<&str>) -> String {
 
 /// Returns the session's status, and the worker's state unless that is the usual one.
 fn status(worker: &WorkerInfo) -> String {
-    let told = &worker.status;
+    let status = &worker.status;
     // An older daemon sends no status.
-    if told.status_why.is_empty() {
+    if status.status_why.is_empty() {
         return worker.state.name().to_owned();
     }
-    let mut words = told.status.name().to_owned();
+
+    let mut words = status.status.name().to_owned();
     use ProcessState::{Absent, Busy, Failed, Ready};
     if !matches!(worker.state, Absent | Ready | Busy | Failed) {
         words.push_str(&format!(" ({})", worker.state.name()));
     }
-    if told.pinned {
+
+    if status.pinned {
         words.push_str("  pinned");
     }
     words
@@ -219,6 +232,7 @@ fn process_line(worker: &WorkerInfo) -> String {
         (Some(monitor), None) => format!("monitor {monitor}"),
         (None, None) => "no process".to_owned(),
     };
+
     if let Some(kb) = worker.rss_kb {
         line.push_str(&format!("  {}", display::bytes(kb.saturating_mul(1024))));
     }
@@ -248,6 +262,7 @@ fn pi_line(pi: &PiInfo) -> String {
     if pi.busy {
         line.push_str(", at work");
     }
+
     // quackd's own agent is one process.
     let named = if pi.native {
         [("process", pi.pid), ("", None), ("", None)]
@@ -256,9 +271,11 @@ fn pi_line(pi: &PiInfo) -> String {
     };
     let chain: Vec<String> =
         named.iter().filter_map(|(name, pid)| pid.map(|pid| format!("{name} {pid}"))).collect();
+
     if !chain.is_empty() {
         line.push_str(&format!("  {}", chain.join(" → ")));
     }
+
     if let Some(kb) = pi.rss_kb {
         line.push_str(&format!("  {}", display::bytes(kb.saturating_mul(1024))));
     }

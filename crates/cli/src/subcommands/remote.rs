@@ -100,6 +100,7 @@ async fn set_token(
     if value.is_none() && !rotate {
         return with_token(output).await;
     }
+
     let params = RemoteConfigureParams {
         auth_token: value,
         rotate_token: Some(rotate),
@@ -110,11 +111,13 @@ async fn set_token(
 }
 
 async fn pair(args: RemotePairArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    // Checked before a rotation, which makes the old token invalid.
     let public = args.public_url.as_deref().map(public_url).transpose()?;
     let data = set_token(None, args.rotate_token, output).await?;
     let token = known(&data)?;
     let url = public.or_else(|| reachable(&data.status, lan_address));
     let link = url.as_ref().map(|url| pair_link(url, token, &host_name()));
+
     if output.is_json() {
         let (public_url, pair_link) = (url.as_deref(), link.as_deref());
         output.document(&RemoteOutput { data: &data, public_url, pair_link })?;
@@ -126,12 +129,14 @@ async fn pair(args: RemotePairArgs, output: CliOutput) -> anyhow::Result<ExitCod
         }
         output.text(&if link.is_empty() { String::new() } else { format!("{link}\n") })?;
     }
+
     if url.is_none() {
         output.warning(
             "a phone cannot reach this machine under 127.0.0.1: say how it does with --public-url, or \
              listen on another address with `quack remote enable --host`",
         );
     }
+
     if !data.status.listening {
         output.warning("remote control does not listen; `quack remote enable` turns it on");
     }
@@ -187,21 +192,24 @@ fn warn_of(status: &RemoteStatus, output: CliOutput) {
              token --rotate` makes another one"
         ));
     }
-    if let (true, Some(why)) = (status.enabled, &status.last_error) {
-        output.warning(&format!("remote control does not listen: {}", plain(why)));
+    if let (true, Some(reason)) = (status.enabled, &status.last_error) {
+        output.warning(&format!("remote control does not listen: {}", plain(reason)));
     }
 }
 
 fn render(status: &RemoteStatus) -> String {
     let mut text = String::new();
+
     let state = match (status.enabled, status.listening) {
         (_, true) => format!("{GREEN}listening{GREEN:#}"),
         (true, false) => format!("{YELLOW}enabled, not listening{YELLOW:#}"),
         (false, false) => format!("{DIM}disabled{DIM:#}"),
     };
+
     let transport = if status.tls_enabled { "https + wss" } else { "http + ws" };
     let token = if status.token_configured { "configured" } else { "missing" };
     let or_none = |text: &Option<String>| text.as_deref().map_or_else(|| "-".to_owned(), plain);
+
     line(&mut text, "State", &state);
     line(&mut text, "Host", &plain(&status.host));
     line(&mut text, "Port", &status.port.to_string());
@@ -211,6 +219,7 @@ fn render(status: &RemoteStatus) -> String {
     line(&mut text, "WebSocket", &or_none(&status.ws_url));
     line(&mut text, "Clients", &status.connected_clients.to_string());
     line(&mut text, "Token Updated", &or_none(&status.token_updated_at));
+
     if status.last_error.is_some() {
         line(&mut text, "Last Error", &or_none(&status.last_error));
     }
@@ -230,6 +239,7 @@ fn given(token: Option<String>) -> anyhow::Result<Option<String>> {
         let read = std::io::stdin().lock().take(MAX_TOKEN).read_to_string(&mut token);
         read.context("cannot read the token from stdin")?;
     }
+
     let token = token.trim().to_owned();
     if token.is_empty() {
         return Err(CliError::usage("the token is empty").into());
@@ -257,17 +267,20 @@ fn absolute(path: Option<PathBuf>) -> anyhow::Result<Option<String>> {
 }
 
 /// Parses the user's `--public-url` into the beginning of a URL.
-fn public_url(said: &str) -> anyhow::Result<String> {
-    let said = said.trim();
-    let (scheme, host) = said.split_once("://").unwrap_or(("", said));
+fn public_url(text: &str) -> anyhow::Result<String> {
+    let text = text.trim();
+    let (scheme, host) = text.split_once("://").unwrap_or(("", text));
+
     let host = host.trim_end_matches('/');
     let is_bad = |c: char| c.is_whitespace() || is_unsafe(c);
     if host.is_empty() || host.contains(is_bad) || !["", "http", "https"].contains(&scheme) {
-        return Err(CliError::usage(format!("not a URL or host: {}", plain(said))).into());
+        return Err(CliError::usage(format!("not a URL or host: {}", plain(text))).into());
     }
+
     if !scheme.is_empty() {
         return Ok(format!("{scheme}://{host}"));
     }
+
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     Ok(match host.ends_with(".ts.net") {
         // Tailscale serves this host over HTTPS with its own certificate.

@@ -26,11 +26,13 @@ const MAX_SKIPPED: usize = 20;
 /// Runs the subcommand.
 pub(crate) async fn run(args: &ReplaceArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let words = words(args)?;
+
     let asking = ScopedClient::begin(&args.call, output).await?;
     session_ref::tell(&asking.found, output);
     if let Some(words) = &words {
         all_there(words.paths, &asking.place)?;
     }
+
     let arguments = arguments(args, words, &asking.place)?;
     let result = asking.call("replace", arguments, true).await?;
     let data = result.data.as_ref().filter(|_| !result.info.is_error);
@@ -39,6 +41,7 @@ pub(crate) async fn run(args: &ReplaceArgs, output: CliOutput) -> anyhow::Result
         let otherwise = if is_usage { CliError::usage } else { CliError::failed };
         return Err(workspace_scope::failure(&result, otherwise).into());
     };
+
     let changes = Changes::read(data)?;
     if output.is_json() {
         output.document(data)?;
@@ -89,6 +92,7 @@ fn arguments(
         ("lines", args.expect_lines),
         ("replacements", args.expect_replacements),
     ];
+
     let expected: Map<String, Value> = expected
         .into_iter()
         .filter_map(|(name, n)| Some((name.to_owned(), Value::from(n?))))
@@ -96,13 +100,16 @@ fn arguments(
     if !expected.is_empty() {
         set(&mut map, "expect", expected);
     }
+
     if args.no_backup {
         set(&mut map, "backup", "none");
     }
+
     let Some(ReplaceOperands { pattern, replacement, paths }) = words else {
         set(&mut map, "plan_id", args.plan.as_deref().unwrap_or_default());
         return Ok(map);
     };
+
     set(&mut map, "pattern", vec![pattern]);
     set(&mut map, "replacement", replacement);
     set(&mut map, "path", place.starts(paths)?);
@@ -114,6 +121,7 @@ fn arguments(
     if let Some((first, last)) = args.line_range {
         set(&mut map, "line_range", vec![first, last]);
     }
+
     let most = [
         ("max_per_file", args.max_count),
         ("max_files", args.max_files),
@@ -124,7 +132,9 @@ fn arguments(
             set(&mut map, name, most);
         }
     }
+
     if args.dry_run {
+        // A patch is read by programs, so it may be longer than a model's reply.
         set(&mut map, "dry_run", true);
         set(&mut map, "diff", "unified");
         set(&mut map, "max_bytes", MAX_PATCH_BYTES);
@@ -134,15 +144,16 @@ fn arguments(
 
 async fn show(changes: &Changes, args: &ReplaceArgs, output: CliOutput) -> anyhow::Result<()> {
     let audience = output.audience();
-    let which = &args.call.which;
+    let choice = &args.call.which;
     let mut text = String::new();
+
     if args.dry_run {
         // A program that reads the pipe could apply an incomplete patch unnoticed.
         if !changes.is_whole_patch() && !audience.is_terminal {
             return Err(CliError::failed(format!(
                 "the patch is longer than {}; select fewer files{}",
                 crate::display::bytes(u64::try_from(MAX_PATCH_BYTES)?),
-                plan(changes, which)
+                plan(changes, choice)
             ))
             .into());
         }
@@ -151,16 +162,18 @@ async fn show(changes: &Changes, args: &ReplaceArgs, output: CliOutput) -> anyho
         {
             return Err(CliError::failed(format!(
                 "a patch cannot represent the changes in {files}; exclude them with -g '!NAME'{}",
-                plan(changes, which)
+                plan(changes, choice)
             ))
             .into());
         }
+
         let patches = changes.files.iter().filter_map(|change| change.diff.as_deref());
         text.extend(patches.map(|patch| diff(patch, audience)));
     } else if !changes.timed_out {
         text.extend(changes.files.iter().map(|change| line(change, audience)));
-        text.push_str(&last_lines(changes, which, audience));
+        text.push_str(&last_lines(changes, choice, audience));
     }
+
     let _reader = output.raw(text).await?;
     tell(changes, args, output);
     Ok(())
@@ -168,30 +181,37 @@ async fn show(changes: &Changes, args: &ReplaceArgs, output: CliOutput) -> anyho
 
 /// Prints warnings and notes about the result.
 fn tell(changes: &Changes, args: &ReplaceArgs, output: CliOutput) {
-    let which = &args.call.which;
+    let choice = &args.call.which;
+
     for Skipped { path, reason } in changes.skipped.iter().take(MAX_SKIPPED) {
         output.warning(&format!("{}: left as it is: {}", plain(path), plain(reason)));
     }
+
     let more = changes.skipped_count.saturating_sub(changes.skipped.len().min(MAX_SKIPPED));
     if more != 0 {
         output.warning(&format!("{} left as it is", count(more, "more file")));
     }
+
     for InterruptedReplace { undo_id } in changes.interrupted.iter().take(MAX_SKIPPED) {
-        let again = again(which);
+        let again = again(choice);
         output.warning(&format!(
             "an earlier replacement was interrupted; undo it with: quack undo {}{again}",
             plain(undo_id)
         ));
     }
-    if let Some(why) = &changes.stopped {
-        let why = plain(why);
-        output.warning(&format!("stopped before the end: {why}; the written files are complete"));
+
+    if let Some(reason) = &changes.stopped {
+        let reason = plain(reason);
+        output
+            .warning(&format!("stopped before the end: {reason}; the written files are complete"));
     }
+
     // Scripts also need the warning that other names keep the old content.
     let is_detached = changes.files.iter().any(|change| change.detached);
     for note in &changes.notes {
         if is_detached { output.warning(&plain(note)) } else { output.note(&plain(note)) }
     }
+
     if changes.timed_out {
         output.warning("the search timed out: nothing was changed; see --timeout");
     } else if args.dry_run {
@@ -201,7 +221,7 @@ fn tell(changes: &Changes, args: &ReplaceArgs, output: CliOutput) {
         if let Some(files) = inexact(changes) {
             output.warning(&format!("the patch cannot be applied to {files}"));
         }
-        output.note(&format!("would replace {}{}", total(changes, true), plan(changes, which)));
+        output.note(&format!("would replace {}{}", total(changes, true), plan(changes, choice)));
     } else if changes.files.is_empty() {
         output.note("nothing matches");
     }
@@ -221,16 +241,17 @@ fn inexact(changes: &Changes) -> Option<String> {
     (!files.is_empty()).then(|| files.join(", "))
 }
 
-/// Returns the command that applies the plan of a dry run.
-fn plan(changes: &Changes, which: &SessionArgs) -> String {
+/// Returns the command that applies the plan of a dry run. Empty without a plan.
+fn plan(changes: &Changes, choice: &SessionArgs) -> String {
     let Some(id) = &changes.plan_id else { return String::new() };
-    format!("; to do it: quack replace --plan {}{}", quoted(id), again(which))
+    format!("; to do it: quack replace --plan {}{}", quoted(id), again(choice))
 }
 
 fn line(change: &FileChange, audience: StdoutProperties) -> String {
     let mut line = String::new();
     push(&mut line, &fit(&change.path, audience), PATH, audience);
     line.push_str(": ");
+
     match &change.reason {
         _ if change.written => {
             push(&mut line, &change.replacements.to_string(), LINE, audience);
@@ -245,13 +266,14 @@ fn line(change: &FileChange, audience: StdoutProperties) -> String {
     line
 }
 
-fn last_lines(changes: &Changes, which: &SessionArgs, audience: StdoutProperties) -> String {
+fn last_lines(changes: &Changes, choice: &SessionArgs, audience: StdoutProperties) -> String {
     if changes.files.is_empty() {
         return String::new();
     }
     let mut text = format!("Replaced {}.\n", total(changes, false));
+
     if let Some(id) = &changes.undo_id {
-        let undo = format!("Undo with: quack undo {}{}", quoted(id), again(which));
+        let undo = format!("Undo with: quack undo {}{}", quoted(id), again(choice));
         push(&mut text, &undo, DIM, audience);
         text.push('\n');
     }
@@ -265,8 +287,8 @@ fn total(changes: &Changes, is_dry_run: bool) -> String {
 }
 
 /// Returns the options that select the same session.
-pub(super) fn again(which: &SessionArgs) -> String {
-    match (&which.session, &which.dir) {
+pub(super) fn again(choice: &SessionArgs) -> String {
+    match (&choice.session, &choice.dir) {
         (Some(session), _) => format!(" --session {}", quoted(session)),
         (None, Some(dir)) => format!(" -C {}", quoted(&dir.to_string_lossy())),
         (None, None) => String::new(),
@@ -311,6 +333,7 @@ fn is_usage(text: &str) -> bool {
         "The range of lines ",
         "Parameter ",
     ];
+
     let text = text.strip_prefix("Error: ").unwrap_or(text);
     ABOUT_THE_REQUEST.iter().any(|words| text.starts_with(words))
 }

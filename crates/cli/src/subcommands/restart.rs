@@ -52,12 +52,12 @@ pub(crate) async fn run(args: &RestartArgs, output: CliOutput) -> anyhow::Result
 pub(crate) async fn look(client: &Client) -> anyhow::Result<DaemonData> {
     match client.call(DaemonParams {}).await {
         Ok(data) => Ok(data),
-        Err(ClientError::Refused { text: why, .. }) => {
+        Err(ClientError::Refused { text: reason, .. }) => {
             let version = version_of(client).await;
             Err(CliError::wrong_daemon(format!(
                 "the daemon is version {version} and cannot be asked to restart ({}), this is {VERSION}; \
                  `quack stop` stops it (calls get 5 s), and the next subcommand starts this version",
-                plain(&why)
+                plain(&reason)
             ))
             .into())
         }
@@ -79,30 +79,36 @@ async fn ask_until_it_does(
     output: CliOutput,
 ) -> anyhow::Result<Vec<UnfinishedWork>> {
     let until = Instant::now() + args.wait.unwrap_or_default();
-    let mut told = String::new();
+    let mut last_list = String::new();
+
     loop {
         let is_last = until <= Instant::now();
         let force = (is_last && args.force).then_some(true);
+
         // Without a service manager, this program starts the next daemon in its own environment.
-        let is_ours = before.managed_by.is_none();
-        if is_ours {
+        let starts_next = before.managed_by.is_none();
+        if starts_next {
             check_config(home)?;
         }
-        let params = RestartParams { force, config_checked: is_ours.then_some(true) };
+
+        let params = RestartParams { force, config_checked: starts_next.then_some(true) };
         let data = client.call(params).await?;
         if data.restarting {
             return Ok(data.waits_for);
         }
+
         if is_last {
             if output.is_json() {
                 output.document(&data)?;
             }
             return Err(CliError::busy(refusal(&data.waits_for)).into());
         }
+
+        // Printed again only if it has changed.
         let now = list(&data.waits_for, false);
-        if now != told {
+        if now != last_list {
             output.note(&format!("waiting for:\n{}", now.trim_end()));
-            told = now;
+            last_list = now;
         }
         tokio::time::sleep(WORK_INTERVAL).await;
     }
@@ -142,6 +148,7 @@ pub(crate) fn list(work: &[UnfinishedWork], with_times: bool) -> String {
             display::name(display::label(&piece.label, &piece.session_name)),
         )
     };
+
     let mut text: String = work.iter().take(MAX_SHOWN).map(line).collect();
     if let Some(more) = work.len().checked_sub(MAX_SHOWN).filter(|more| 0 < *more) {
         text.push_str(&format!("  and {more} more\n"));
@@ -159,10 +166,12 @@ async fn next_one(home: &Home, before: &DaemonData) -> anyhow::Result<DaemonData
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
+
     if before.managed_by.is_none() {
         let exe = SelfExe::open().context("cannot open this program's own file")?;
         ensure_daemon(home, &exe).await?;
     }
+
     until = Instant::now() + MANAGED_DEADLINE;
     loop {
         match found(home, before.pid).await {
@@ -200,27 +209,30 @@ fn report(
     took: Duration,
 ) -> anyhow::Result<ExitCode> {
     if output.is_json() {
-        let one = |daemon: &DaemonData| json!({"version": daemon.version, "pid": daemon.pid});
+        let identity = |daemon: &DaemonData| json!({"version": daemon.version, "pid": daemon.pid});
         output.document(&json!({
             "tookMs": took.as_secs_f64() * 1000.0,
             "managedBy": after.managed_by,
-            "before": one(before),
-            "after": one(after),
+            "before": identity(before),
+            "after": identity(after),
             "interrupted": after.interrupted,
         }))?;
         return Ok(ExitCode::Ok);
     }
+
     let version = if before.version == after.version {
         after.version.clone()
     } else {
         format!("{}, it was {}", after.version, before.version)
     };
+
     let mut text = format!(
         "Restarted the daemon in {}: version {}, process {}.\n",
         span(took),
         plain(&version),
         after.pid
     );
+
     if !cut.is_empty() {
         text.push_str(&interrupted(&after.interrupted));
     }

@@ -119,6 +119,7 @@ impl ResultStream {
     ) -> anyhow::Result<StdoutState> {
         set(&mut arguments, "limit", limit.unwrap_or(0));
         let mut lines = RowLines::default();
+        // Counted before they are printed: a limit of the tool counts rows too.
         let print = async |bytes: Vec<u8>| {
             let mut text = String::new();
             lines.feed(&bytes, |line| {
@@ -127,13 +128,16 @@ impl ResultStream {
             })?;
             Ok(output.raw(text).await?)
         };
+
         let Some(result) = asking.stream(tool, arguments, print).await? else {
             return Ok(StdoutState::Gone);
         };
+
         let data = result.data.as_ref().filter(|_| !result.info.is_error);
         let Some(data) = data else {
             return Err(workspace_scope::failure(&result, CliError::usage).into());
         };
+
         self.ended(SearchPage::deserialize(data).map_err(unexpected)?);
         Ok(StdoutState::There)
     }
@@ -169,30 +173,37 @@ impl ResultStream {
             let _reader = output.raw(text).await?;
             return Ok(());
         }
+
         for note in &self.end.notes {
             output.note(&plain(note));
         }
+
         for path in &self.missing {
             output.warning(&format!("{}: {NOT_FOUND}", plain(path)));
         }
         for Warning { path, message: reason, .. } in &self.end.warnings {
             output.warning(&format!("{}: {}", plain(path), plain(reason)));
         }
+
         let unreadable = self.skipped("unreadable");
         let more = usize::try_from(unreadable)?.saturating_sub(self.end.warnings.len());
         if more != 0 {
             output.warning(&format!("{} could not be read", count(more, "more path")));
         }
+
         for Warning { path, message: reason, .. } in &self.end.unfinished {
             output.warning(&format!("{}: {}", plain(path), plain(reason)));
         }
-        for (name, why) in NOT_SEARCHED {
+
+        // A program that reads the rows must learn that some are missing.
+        for (name, reason) in NOT_SEARCHED {
             let n = self.skipped(name);
             // The first files were named.
             if n != 0 && self.end.unfinished.len() != 1 {
-                output.warning(&format!("{} {why}", count(usize::try_from(n)?, "file")));
+                output.warning(&format!("{} {reason}", count(usize::try_from(n)?, "file")));
             }
         }
+
         if self.has_changed_names {
             output.warning("some names are not UTF-8: the shown names do not open the files");
         }
@@ -222,6 +233,7 @@ impl ResultStream {
         let found = self.end.warnings.iter().chain(&self.end.unfinished);
         let found = found.map(|warning| json!({"path": warning.path, "message": warning.message}));
         let warnings: Vec<Value> = missing.chain(found).collect();
+
         let mut summary = json!({
             "type": "summary",
             "directory": directory,
@@ -233,6 +245,7 @@ impl ResultStream {
             "notes": self.end.notes,
             "elapsedMs": millis(self.began.elapsed()),
         });
+
         if let (Some(n), Some(summary)) = (self.end.files_searched, summary.as_object_mut()) {
             set(summary, "filesSearched", n);
         }
@@ -274,6 +287,7 @@ impl RowLines {
             }
             self.rest.clear();
         }
+
         if MAX_LINE_BYTES < self.rest.len() {
             anyhow::bail!(
                 "unexpected reply of the worker: a line of more than {MAX_LINE_BYTES} bytes"

@@ -60,24 +60,32 @@ pub(crate) async fn run(args: RpcArgs, output: CliOutput) -> anyhow::Result<Exit
         output.text(&format!("{}\n", quackd_protocol::VERSION))?;
         return Ok(ExitCode::Ok);
     }
+
     if !args.ignored.is_empty() {
         note(&format!("no effect here: {}", display::plain(&args.ignored.join(", "))));
     }
+
+    // Mistakes in the command line are reported before a daemon is started.
     start::check(&args)?;
     let options = start::options(&args).await?;
     let dialect = start::dialect(&args)?;
+
     let mut interrupts = Interrupts::catch_with_hangup()?;
     let client = Arc::new(start_and_connect(output).await?.client);
     if let Err((names, error)) = shell_keys::try_pass_on(&client).await {
         note(&format!("this shell has {names}, but the daemon did not take the value: {error}"));
     }
+
     start::give_key(&args, &client).await;
     let mut session = start::begin(&args, options, client).await?;
+
     let served = async {
         start::choose(&args, &session).await?;
         serve(&mut session, dialect, &mut interrupts).await
     };
+
     let ended = served.await;
+    // Also after an error: a temporary session must not stay.
     session.end().await;
     ended
 }
@@ -190,14 +198,17 @@ impl<'a> Serving<'a> {
             "compact" => Order::AfterSummary,
             _ => Order::Any,
         };
+
         self.output.begun(order);
         let is_work = WORK.contains(&name.as_str());
         self.session.has_worked |= BEGINNINGS.contains(&name.as_str());
         let count = if is_work { &mut self.work } else { &mut self.queries };
         *count += 1;
+
         let (client, session) = (Arc::clone(&self.session.client), self.session.id());
         let (done, give_up) = (self.done.clone(), self.give_up.clone());
         let set = is_setting(&name).then(|| fields.clone());
+
         self.running.spawn(async move {
             let result = tokio::select! {
                 result = run_command(&client, &session, &name, fields) => result,
@@ -206,13 +217,16 @@ impl<'a> Serving<'a> {
                     Err(ClientError::Refused { text, code: None })
                 }
             };
+
             let setting = match (&result, set) {
                 (Ok(data), Some(fields)) => {
-                    let data = data.as_ref().and_then(|it| serde_json::from_str(it.get()).ok());
+                    let data =
+                        data.as_ref().and_then(|value| serde_json::from_str(value.get()).ok());
                     Some((name.clone(), fields, data))
                 }
                 _ => None,
             };
+
             let line = response(id.as_ref(), &name, result);
             drop(done.send(Done { line, order, is_work, setting }).await);
         });
@@ -227,6 +241,7 @@ impl<'a> Serving<'a> {
             // While the agent starts, an abort would also refuse the queries.
             let may_abort =
                 self.session.has_worked && (in_turn || self.work != 0 && self.queries == 0);
+
             if aborted.is_none() && may_abort {
                 let (client, id) = (Arc::clone(&self.session.client), self.session.id());
                 let give_up = self.give_up.clone();
@@ -236,14 +251,18 @@ impl<'a> Serving<'a> {
                 });
                 aborted = Some(Instant::now());
             }
+
+            // Without an abort, the commands may take as long as they need.
             let since = signal.or(aborted);
             let due = since.unwrap_or_else(Instant::now) + ABORT_TIMEOUT;
             let may_give_up = since.is_some() && !self.give_up.is_cancelled();
+
             tokio::select! {
                 stepped = self.step() => stepped?,
                 () = sleep_until(due), if may_give_up => self.give_up.cancel(),
             }
         }
+
         while let Ok(done) = self.finished.try_recv() {
             self.write(done)?;
         }

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let (wanted, params) = match args.verb {
+    let (choice, params) = match args.verb {
         SandboxVerb::Denials(args) => return denials(args.which.into_which(), output).await,
         SandboxVerb::Audit(args) => return audit(args.which.into_which(), output).await,
         SandboxVerb::Explain(args) => return explain(args, output).await,
@@ -44,9 +44,10 @@ pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<
         SandboxVerb::Revoke(args) if args.all => return revoke_all(args, output).await,
         SandboxVerb::Revoke(args) => (Wanted::of(&args.which)?, revoke(args)),
     };
+
     // A rule with a preset may ask the user's tools.
     let missing = if is_change(&params) { Missing::Create } else { Missing::Refuse };
-    let data = ask::<SandboxParams>(wanted, missing, params, WORKER_TIMEOUT, output).await?;
+    let data = ask::<SandboxParams>(choice, missing, params, WORKER_TIMEOUT, output).await?;
     show_policy(&data, output)
 }
 
@@ -62,29 +63,32 @@ fn show_policy(data: &SandboxData, output: CliOutput) -> anyhow::Result<ExitCode
     Ok(ExitCode::Ok)
 }
 
-/// Removes every grant that holds for the session.
+/// Removes every grant that is in force for the session.
 async fn revoke_all(args: SandboxRevokeArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let wanted = Wanted::of(&args.which)?;
+    let choice = Wanted::of(&args.which)?;
     let show = SandboxParams::default();
-    let shown = ask::<SandboxParams>(wanted, Missing::Refuse, show, REPLY_TIMEOUT, output).await?;
+    let shown = ask::<SandboxParams>(choice, Missing::Refuse, show, REPLY_TIMEOUT, output).await?;
     let ids: Vec<String> = shown.grants.iter().map(|scoped| scoped.grant.id.clone()).collect();
+
     if ids.is_empty() {
         output.note("nothing was granted");
         return show_policy(&shown, output);
     }
+
     let params = revoke(SandboxRevokeArgs { rules: ids, ..args });
     // The session of the ids, also if another one is active by now.
-    let which = SessionArgs { session: Some(shown.session_id.0), dir: None };
-    let wanted = Wanted::of(&which)?;
-    let data = ask::<SandboxParams>(wanted, Missing::Create, params, REPLY_TIMEOUT, output).await?;
+    let reference = SessionArgs { session: Some(shown.session_id.0), dir: None };
+    let target = Wanted::of(&reference)?;
+    let data = ask::<SandboxParams>(target, Missing::Create, params, REPLY_TIMEOUT, output).await?;
     show_policy(&data, output)
 }
 
-async fn denials(which: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let wanted = Wanted::of(&which)?;
+async fn denials(reference: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let choice = Wanted::of(&reference)?;
     let params = SandboxParams::default();
     let data =
-        ask::<SandboxDenials>(wanted, Missing::Refuse, params, REPLY_TIMEOUT, output).await?;
+        ask::<SandboxDenials>(choice, Missing::Refuse, params, REPLY_TIMEOUT, output).await?;
+
     if output.is_json() {
         output.document(&data)?;
     } else if data.denials.is_empty() {
@@ -92,20 +96,22 @@ async fn denials(which: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCo
     } else {
         let line = |TimedDenial { at, tool, denial }: &TimedDenial| {
             let likely = if denial.likely { "  (probably)" } else { "" };
-            let what = plain(&denial.to_string());
-            format!("{DIM}{}{DIM:#}  {}  {what}{likely}\n", plain(at), plain(tool))
+            let description = plain(&denial.to_string());
+            format!("{DIM}{}{DIM:#}  {}  {description}{likely}\n", plain(at), plain(tool))
         };
         output.text(&data.denials.iter().map(line).collect::<String>())?;
     }
     Ok(ExitCode::Ok)
 }
 
-async fn audit(which: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let wanted = Wanted::of(&which)?;
+async fn audit(reference: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let choice = Wanted::of(&reference)?;
     let params = SandboxParams::default();
-    let said = ask::<SandboxAudit>(wanted, Missing::Create, params, WORKER_TIMEOUT, output).await?;
-    let is_clean = said.report.as_ref().is_some_and(|report| report.found == 0 && report.complete);
-    show(&said, output)?;
+    let reply =
+        ask::<SandboxAudit>(choice, Missing::Create, params, WORKER_TIMEOUT, output).await?;
+    let is_clean = reply.report.as_ref().is_some_and(|report| report.found == 0 && report.complete);
+
+    show(&reply, output)?;
     Ok(if is_clean { ExitCode::Ok } else { ExitCode::Failed })
 }
 
@@ -114,26 +120,28 @@ async fn explain(args: SandboxExplainArgs, output: CliOutput) -> anyhow::Result<
     if let Some(host) = host {
         return network::explain_host(host.to_owned(), Wanted::of(&args.which)?, output).await;
     }
+
     // Do not follow links: the worker resolves them.
     let absolute = |path| std::path::absolute(path).map(|path| path.to_string_lossy().into_owned());
     let target = args.path.map(absolute).transpose()?;
-    let wanted = Wanted::of(&args.which)?;
+
+    let choice = Wanted::of(&args.which)?;
     let params = SandboxParams { target, ..SandboxParams::default() };
-    let said =
-        ask::<SandboxExplain>(wanted, Missing::Create, params, WORKER_TIMEOUT, output).await?;
-    show(&said, output)?;
-    Ok(if said.report.is_some() { ExitCode::Ok } else { ExitCode::Failed })
+    let reply =
+        ask::<SandboxExplain>(choice, Missing::Create, params, WORKER_TIMEOUT, output).await?;
+    show(&reply, output)?;
+    Ok(if reply.report.is_some() { ExitCode::Ok } else { ExitCode::Failed })
 }
 
 /// Prints a worker's report, or the reason for its absence.
-fn show<T: Serialize>(said: &WorkerSaid<T>, output: CliOutput) -> anyhow::Result<()> {
-    let text = said.text.lines().map(|line| plain(line) + "\n").collect::<String>();
+fn show<T: Serialize>(reply: &WorkerSaid<T>, output: CliOutput) -> anyhow::Result<()> {
+    let text = reply.text.lines().map(|line| plain(line) + "\n").collect::<String>();
     if output.is_json() {
-        output.document(said)?;
-    } else if said.report.is_some() {
+        output.document(reply)?;
+    } else if reply.report.is_some() {
         output.text(&text)?;
     } else {
-        output.failure(plain(said.text.strip_prefix("Error: ").unwrap_or(&said.text)).as_str());
+        output.failure(plain(reply.text.strip_prefix("Error: ").unwrap_or(&reply.text)).as_str());
     }
     Ok(())
 }
@@ -165,9 +173,11 @@ fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
     if args.is_empty() {
         return Err(CliError::usage("give a profile or an option; see --help").into());
     }
+
     if !args.hosts.is_empty() && args.network.is_some_and(|mode| mode != NetworkMode::Hosts) {
         return Err(CliError::usage("--allow is for --network hosts").into());
     }
+
     let patch = PolicyPatch {
         profile: args.profile,
         network: args.network.or_else(|| (!args.hosts.is_empty()).then_some(NetworkMode::Hosts)),
@@ -176,6 +186,7 @@ fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
         writable_roots: None,
         hidden: None,
     };
+
     let params = SandboxParams {
         action: Some("set".to_owned()),
         scope: args.workspace.then_some(PolicyScope::Workspace),
@@ -190,7 +201,7 @@ fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
 /// Changes the lists of writable directories and hidden paths of a scope. Earlier entries stay: a list that is
 /// replaced would show a hidden file again.
 async fn set_paths(args: SandboxSetArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let wanted = Wanted::of(&args.which)?;
+    let choice = Wanted::of(&args.which)?;
     let all = |paths: &[PathBuf], resolve: fn(&Path) -> anyhow::Result<PathBuf>| {
         paths.iter().map(|path| resolve(path)).collect::<anyhow::Result<Vec<_>>>()
     };
@@ -200,14 +211,17 @@ async fn set_paths(args: SandboxSetArgs, output: CliOutput) -> anyhow::Result<Ex
     let mut params = change(args)?;
 
     let daemon = start_and_connect(output).await?;
-    let found = wanted.one(&daemon.client, Missing::Create).await?;
+    let found = choice.one(&daemon.client, Missing::Create).await?;
     session_ref::tell(&found, output);
     params.session_id = Some(found.session_id.0);
+
     let show = SandboxParams { session_id: params.session_id.clone(), ..SandboxParams::default() };
+    // The lists are replaced as a whole, so the present ones are needed.
     let shown = daemon.client.call(show).await?;
     for path in &unhidden {
         check_unhidden(path, &shown.layers, params.scope)?;
     }
+
     let PolicyLayers { configuration, workspace, session, .. } = shown.layers;
     let is_reset = params.reset == Some(true);
     // A list of writable directories replaces those of weaker layers.
@@ -215,10 +229,12 @@ async fn set_paths(args: SandboxSetArgs, output: CliOutput) -> anyhow::Result<Ex
         Some(PolicyScope::Workspace) => (workspace, configuration.writable_roots),
         _ => (session, workspace.writable_roots.or(configuration.writable_roots)),
     };
+
     let own = if is_reset { PolicyPatch::default() } else { own };
     let (old_writable, old_hidden) = (own.writable_roots.or(weaker), own.hidden);
     params.patch.writable_roots = changed(old_writable, writable, &not_writable);
     params.patch.hidden = changed(old_hidden, hidden, &unhidden);
+
     let data = daemon.client.call_within(params, WORKER_TIMEOUT).await?;
     show_policy(&data, output)
 }
@@ -234,7 +250,9 @@ fn check_unhidden(
     let is_of_workspace = scope == Some(PolicyScope::Workspace);
     let own = if is_of_workspace { &layers.workspace } else { &layers.session };
     let around = own.hidden.iter().flatten();
-    let around = around.filter(|it| path != it.as_path()).find(|it| path.starts_with(it));
+    let around =
+        around.filter(|hidden| path != hidden.as_path()).find(|hidden| path.starts_with(hidden));
+
     let path = plain(&path.to_string_lossy());
     if let Some(around) = around {
         let around = plain(&around.to_string_lossy());
@@ -242,7 +260,8 @@ fn check_unhidden(
             "{path} is in {around}, which is hidden: --unhide {around}"
         )));
     }
-    let why = match () {
+
+    let reason = match () {
         () if hides(&layers.configuration) => {
             "is hidden by `sandbox.hidden` in the configuration: `quack config edit`"
         }
@@ -254,7 +273,7 @@ fn check_unhidden(
         }
         () => return Ok(()),
     };
-    Err(CliError::failed(format!("{path} {why}")))
+    Err(CliError::failed(format!("{path} {reason}")))
 }
 
 /// Returns a list with more entries and without some. `None` if nothing changes.
@@ -266,6 +285,7 @@ fn changed(
     if more.is_empty() && without.is_empty() {
         return None;
     }
+
     let mut all = old.unwrap_or_default();
     for path in more {
         if !all.contains(&path) {
@@ -298,8 +318,10 @@ fn lines(data: &SandboxData) -> String {
     let name = display::name(display::label(&data.label, &data.session_name));
     let path = display::path(&data.workspace_path, home.as_deref());
     let id = plain(data.session_id.as_str());
+
     let mut text = format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}{id}{DIM:#}\n");
     let mut row = |name: &str, value: &str| text.push_str(&format!("{name:<15}{value}\n"));
+
     let layers = &data.layers;
     let origin = |has: fn(&PolicyPatch) -> bool| match () {
         () if has(&layers.session) => "set for the session",
@@ -308,9 +330,11 @@ fn lines(data: &SandboxData) -> String {
     };
     let of_profile =
         if layers.safe_mode { "safe mode" } else { origin(|patch| patch.profile.is_some()) };
+
     let policy = &data.policy;
     let Policy { profile, web_search, writable_roots, hidden, .. } = policy;
     row("profile", &format!("{profile}  {DIM}{of_profile}{DIM:#}"));
+
     // Full access confines nothing: the network is on and no path is hidden.
     let has_all = *profile == Profile::FullAccess;
     let of_network = if has_all { "full-access" } else { origin(|patch| patch.network.is_some()) };
@@ -319,11 +343,13 @@ fn lines(data: &SandboxData) -> String {
     for (name, value) in host_rows(data) {
         row(name, &value);
     }
+
     let of_web = match origin(|patch| patch.web_search.is_some()) {
         _ if layers.safe_mode && !is_web_said(layers) => "safe mode",
         origin => origin,
     };
     row("web search", &format!("{web_search}  {DIM}{of_web}{DIM:#}"));
+
     for path in writable_roots {
         let origin = origin(|patch| patch.writable_roots.is_some());
         row("writable", &format!("{}  {DIM}{origin}{DIM:#}", plain(&path.to_string_lossy())));
@@ -332,9 +358,11 @@ fn lines(data: &SandboxData) -> String {
         let not = if has_all { "  not hidden by full-access" } else { "" };
         row("hidden", &format!("{}{DIM}{not}{DIM:#}", plain(&path.to_string_lossy())));
     }
+
     for (name, value) in in_force_rows(data) {
         row(name, &value);
     }
+
     if data.outdated {
         let (calls, jobs) = (data.calls_running, data.jobs_running);
         let running = match (calls, jobs) {
@@ -356,12 +384,13 @@ fn lines(data: &SandboxData) -> String {
     text
 }
 
-/// Rows of the rules for hosts and of what was granted.
+/// Returns the rows of the rules for hosts and of the grants.
 fn host_rows(data: &SandboxData) -> Vec<(&'static str, String)> {
     let SandboxData { policy, layers, grants, .. } = data;
     let mut rows = Vec::new();
     for rule in policy.hosts.iter().flatten() {
         let has = |patch: &PolicyPatch| patch.hosts.as_ref().is_some_and(|all| all.contains(rule));
+        // The strongest layer that has the rule is its origin.
         let origin = match () {
             () if has(&layers.session) => "set for the session",
             () if has(&layers.workspace) => "set for the workspace",
@@ -369,16 +398,18 @@ fn host_rows(data: &SandboxData) -> Vec<(&'static str, String)> {
         };
         rows.push(("host", format!("{}  {DIM}{origin}{DIM:#}", plain(rule))));
     }
+
     for ScopedGrant { scope, grant } in grants {
         let mark = if grant.decision == Decision::Deny { "!" } else { "" };
         let client = grant.client.as_deref().map(|client| format!(" by {}", plain(client)));
-        let what = match grant.kind {
+        let prefix = match grant.kind {
             ApprovalKind::Network => "",
             ApprovalKind::Write => "writing ",
             ApprovalKind::Command => "the command ",
             ApprovalKind::SafeMode => "safe mode ",
         };
-        let (target, id) = (format!("{what}{}", plain(&grant.target)), plain(&grant.id));
+
+        let (target, id) = (format!("{prefix}{}", plain(&grant.target)), plain(&grant.id));
         let (when, client) = (scope.in_words(), client.unwrap_or_default());
         let is_idle = grant.kind == ApprovalKind::Network
             && grant.decision == Decision::Allow

@@ -32,29 +32,33 @@ const STDIN_LIMIT: Duration = Duration::from_secs(3);
 /// Timeout of the agent's state. The agent may have to start.
 const START_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Most images of a prompt, and most bytes of all: what a request to a model may have of them.
+/// Limits of the images of a prompt: their number and the bytes of all. A request to a model can
+/// have no more.
 const MAX_IMAGES: usize = 16;
 const MAX_IMAGE_BYTES: u64 = 3 * 1024 * 1024;
 
-/// Most bytes of a schema.
+/// Maximum size of a schema, in bytes.
 const MAX_SCHEMA_BYTES: u64 = 64 * 1024;
 
-/// Runs the subcommand.
+/// Sends the prompt and shows its turn. Exits with the outcome of the turn.
 pub(crate) async fn run(args: SayArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let mut interrupts = Interrupts::catch()?;
     let deadline = Instant::now() + args.timeout.unwrap_or(DEFAULT_TIMEOUT);
     let look = follow::look(args.look);
     let is_alone = args.result.is_some();
+
     if is_alone && output.is_json() {
         return Err(CliError::usage("give --result json or --json, not both").into());
     }
     let output = if is_alone { output.silent() } else { output };
+
     let begun = tokio::select! {
         biased;
         // No prompt was sent yet.
         _ = interrupts.next() => return Ok(ExitCode::Interrupted),
         begun = begin(args, output) => begun,
     };
+
     let (prompt, watch, files) = begun?;
     let place = || TurnPlace {
         session: watch.session().to_owned(),
@@ -63,6 +67,7 @@ pub(crate) async fn run(args: SayArgs, output: CliOutput) -> anyhow::Result<Exit
     };
     let result = (is_alone || prompt.schema.is_some())
         .then(|| TurnResult::new(place(), files, prompt.schema.clone()));
+
     let mut live = SessionView::new(watch, look, InputMode::Answers, output);
     live.say_once(prompt, deadline, result);
     live.run(&mut interrupts).await
@@ -73,6 +78,7 @@ async fn begin(
     output: CliOutput,
 ) -> anyhow::Result<(Prompt, FollowConnection, Option<FilesBefore>)> {
     let message = message(&args.words, output).await?;
+
     let (files, schema) = (args.image, args.schema);
     let (images, schema) = tokio::task::spawn_blocking(move || {
         anyhow::Ok((
@@ -81,27 +87,33 @@ async fn begin(
         ))
     })
     .await??;
+
     let joins = match (args.steer, args.queue) {
         (true, _) => Some("steer"),
         (_, true) => Some("followUp"),
         _ => None,
     };
     let prompt = Prompt { message, images, schema, joins };
-    let wanted = Wanted::of(&args.which)?;
+
+    let choice = Wanted::of(&args.which)?;
     let daemon = start_and_connect(output).await?;
     warn_if_config_changed(&daemon.daemon, output);
     let client = Arc::new(daemon.client);
     shell_keys::pass_on(&client, output).await;
-    let found = wanted.one(&client, Missing::Create).await?;
+    let found = choice.one(&client, Missing::Create).await?;
+
     session_ref::tell(&found, output);
     check(&client, found.session_id.0.clone(), &prompt).await?;
-    let directory = wanted.directory_in(&found.workspace_path);
+    let directory = choice.directory_in(&found.workspace_path);
+    // Followed before the prompt is sent, so that no event of its turn is missed.
     let mut watch =
         FollowConnection::begin(client, found.session_id.0, None, is_person(output)).await?;
     watch.directory = directory;
     watch.label = found.label;
+
     let files = match args.result {
         Some(_) => {
+            // Listed before the turn, for a comparison after it.
             let workspace = PathBuf::from(&watch.followed().workspace_path);
             let session = watch.session().to_owned();
             Some(FilesBefore::list(watch.client(), session, workspace).await)
@@ -116,13 +128,16 @@ async fn check(client: &Client, session: String, prompt: &Prompt) -> anyhow::Res
     if prompt.images.is_empty() && prompt.schema.is_none() {
         return Ok(());
     }
+
     let command = json!({"type": "get_state"});
     let state = requests::ask_agent(client, session, command, START_TIMEOUT).await?;
     let text = |at: &str| state.pointer(at).and_then(Value::as_str).unwrap_or_default();
+
     if prompt.schema.is_some() && text("/engine") != "native" {
         let text = "--schema needs quackd's own agent, and this session uses Pi";
         return Err(CliError::failed(text).into());
     }
+
     let input = state.pointer("/model/input").and_then(Value::as_array);
     let reads_images = input.is_none_or(|kinds| kinds.iter().any(|kind| kind == "image"));
     if !prompt.images.is_empty() && !reads_images {
@@ -137,11 +152,12 @@ async fn check(client: &Client, session: String, prompt: &Prompt) -> anyhow::Res
     Ok(())
 }
 
-/// Reads images, as the agent's `prompt` takes them.
+/// Reads images into the form of the agent's `prompt`.
 fn images_blocking(files: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
     if MAX_IMAGES < files.len() {
         return Err(CliError::usage(format!("at most {MAX_IMAGES} images can be sent")).into());
     }
+
     let mut room = MAX_IMAGE_BYTES;
     let read = |path: &PathBuf| {
         let bytes = file_blocking(path, room, "all images together")?;
@@ -176,7 +192,7 @@ fn schema_blocking(path: &Path) -> anyhow::Result<Value> {
     Ok(schema)
 }
 
-/// Reads a regular file of at most `most` bytes.
+/// Reads a regular file of at most `most` bytes. `what` names it in the error.
 fn file_blocking(path: &Path, most: u64, what: &str) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
     let wrong = |text: String| anyhow::Error::from(CliError::usage(text));
@@ -184,10 +200,13 @@ fn file_blocking(path: &Path, most: u64, what: &str) -> anyhow::Result<Vec<u8>> 
     if !found.is_file() {
         return Err(wrong(format!("{shown} is not a file")));
     }
+
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|error| wrong(format!("cannot read {shown}: {error}")))?;
+    // One byte more than the limit shows that the file is larger.
     let read = file.take(most.saturating_add(1)).read_to_end(&mut bytes);
     read.map_err(|error| wrong(format!("cannot read {shown}: {error}")))?;
+
     if most < u64::try_from(bytes.len())? {
         let limit = if what == "a schema" { MAX_SCHEMA_BYTES } else { MAX_IMAGE_BYTES };
         return Err(wrong(format!("{shown} is too large: {what} may have {limit} bytes")));
@@ -202,6 +221,7 @@ async fn message(words: &[String], output: CliOutput) -> anyhow::Result<String> 
     if typed.is_empty() && std::io::stdin().is_terminal() {
         return Err(CliError::usage("say what? see --help").into());
     }
+
     let has_words = !typed.trim().is_empty();
     let reads_stdin = !has_words || is_input(&std::io::stdin()) && has_data(output).await?;
     let piped = if reads_stdin {
@@ -209,6 +229,7 @@ async fn message(words: &[String], output: CliOutput) -> anyhow::Result<String> 
     } else {
         String::new()
     };
+
     match (has_words, piped.trim().is_empty()) {
         (false, true) => Err(CliError::usage("the message is empty").into()),
         (false, false) => Ok(piped),

@@ -13,6 +13,7 @@ pub(crate) fn run(args: &SchemaArgs, output: CliOutput) -> anyhow::Result<ExitCo
         output.text(&quackd_schema::typescript())?;
         return Ok(ExitCode::Ok);
     }
+
     let document = match (&args.verb, args.name.as_deref()) {
         (Some(SchemaVerb::Tools(args)), _) => match args.name.as_deref() {
             None => quackd_schema::tools(),

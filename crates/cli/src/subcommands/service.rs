@@ -39,14 +39,14 @@ pub(crate) async fn run(args: ServiceArgs, output: CliOutput) -> anyhow::Result<
 }
 
 fn print(here: &ServiceContext, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let wanted = here.wanted()?;
+    let expected = here.wanted()?;
     if output.is_json() {
         let files: Vec<_> =
-            wanted.iter().map(|file| json!({"path": file.path, "text": file.text})).collect();
+            expected.iter().map(|file| json!({"path": file.path, "text": file.text})).collect();
         output.document(&json!({"manager": here.manager.name(), "files": files}))?;
     } else {
         let text = |file: &ServiceFile| format!("# {}\n{}\n", file.path.display(), file.text);
-        let text: String = wanted.iter().map(text).collect();
+        let text: String = expected.iter().map(text).collect();
         output.answer(text.trim_end_matches('\n'))?;
         output.answer("\n")?;
     }
@@ -67,6 +67,7 @@ async fn uninstall(
         }
         return Ok(ExitCode::Ok);
     }
+
     let removed = remove(here, output).await?;
     if output.is_json() {
         output.document(&json!({"removed": removed}))?;
@@ -89,12 +90,13 @@ pub(crate) async fn remove(
     here: &ServiceContext,
     output: CliOutput,
 ) -> anyhow::Result<Vec<PathBuf>> {
-    let ours = present(here);
-    if ours.is_empty() {
-        return Ok(ours);
+    let installed = present(here);
+    if installed.is_empty() {
+        return Ok(installed);
     }
-    if let Some(why) = here.unreachable().await {
-        output.warning(&format!("{why}. The files are removed; a running daemon continues"));
+
+    if let Some(reason) = here.unreachable().await {
+        output.warning(&format!("{reason}. The files are removed; a running daemon continues"));
     } else if here.manager == Manager::Launchd {
         if let Err(error) = launchd::unload(here).await {
             output.warning(&format!("{error:#}"));
@@ -107,11 +109,14 @@ pub(crate) async fn remove(
             }
         }
     }
+
     for link in place::links(here.manager, &here.directory) {
         file::remove_link_blocking(&link)
             .with_context(|| format!("cannot remove {}", link.display()))?;
     }
-    for path in &ours {
+
+    // After the links, which would lead to missing files.
+    for path in &installed {
         file::remove_blocking(path).with_context(|| format!("cannot remove {}", path.display()))?;
     }
     if here.manager == Manager::Systemd {
@@ -121,7 +126,7 @@ pub(crate) async fn remove(
             drop(ask(&words.map(|word| (*word).to_owned()).collect::<Vec<_>>()).await);
         }
     }
-    Ok(ours)
+    Ok(installed)
 }
 
 /// Restarts a running daemon like `quack restart`, or starts the service.
@@ -135,14 +140,18 @@ async fn restart(
             CliError::failed("the service is not installed; `quack service install`").into()
         );
     }
+
+    // With a running daemon, its work must be finished first.
     if crate::connect::connect(&here.home).await.is_ok() {
         return crate::subcommands::restart::run(args, output).await;
     }
+
     if here.manager == Manager::Launchd && launchd::state().await?.is_none() {
         launchd::load(here).await?;
         output.text("Started the service.\n")?;
         return Ok(ExitCode::Ok);
     }
+
     let mut before = here.commands(Step::Restart);
     let last = before.pop().unwrap_or_default();
     // Ignore the failure to reset a unit that has not failed.
@@ -168,6 +177,7 @@ async fn logs(
         )
         .into());
     }
+
     let text = kept?;
     if output.is_json() {
         let lines: Vec<&str> = text.lines().collect();
@@ -205,10 +215,13 @@ fn tail_blocking(path: &std::path::Path, lines: usize) -> anyhow::Result<String>
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),
         opened => opened.with_context(|| format!("cannot read {}", path.display()))?,
     };
+
     let length = file.metadata()?.len();
+    // A log of a service can grow without limit.
     file.seek(SeekFrom::Start(length.saturating_sub(MAX_LOG)))?;
     let mut bytes = Vec::new();
     file.take(MAX_LOG).read_to_end(&mut bytes)?;
+
     let text = String::from_utf8_lossy(&bytes);
     let all: Vec<&str> = text.lines().collect();
     let last = all.iter().skip(all.len().saturating_sub(lines));

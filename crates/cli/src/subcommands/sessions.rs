@@ -11,15 +11,17 @@ use jiff::tz::TimeZone;
 use quackd_protocol::client::{SessionInfo, SessionsParams};
 use serde_json::Value;
 
-/// Runs the subcommand.
+/// Lists all sessions, or with `prune` forgets those without a directory.
 pub(crate) async fn run(args: &SessionsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     if let Some(SessionsVerb::Prune(args)) = &args.verb {
         return crate::subcommands::gc::prune(args, output).await;
     }
+
     let daemon = start_and_connect(output).await?;
     let params = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
     let data = daemon.client.call(params).await?;
     let mut sessions = data.sessions;
+
     let zone = TimeZone::system();
     if output.is_json() {
         for session in &mut sessions {
@@ -42,6 +44,7 @@ fn render(
     if sessions.is_empty() {
         return "No sessions yet. Run `quack` to start.\n".to_owned();
     }
+
     let row = |session: &SessionInfo| {
         let mark = if session.is_active { " ◇" } else { "" };
         [
@@ -51,6 +54,7 @@ fn render(
             ago(&session.last_active_at, now, zone),
         ]
     };
+
     let rows: Vec<_> = sessions.iter().map(row).collect();
     let header = ["SESSION", "DIRECTORY", "STATUS", "LAST ACTIVE"];
     display::table(header, [12, 12, 10, 0], &rows)
@@ -58,10 +62,10 @@ fn render(
 
 /// Returns a session's status. For an older daemon without a status: whether its worker is running.
 fn status(session: &SessionInfo) -> String {
-    let told = &session.status;
-    let is_untold = told.status_why.is_empty();
-    let word = if is_untold && session.is_running { "running" } else { told.status.name() };
-    if told.pinned { format!("{word} ⚲") } else { word.to_owned() }
+    let status = &session.status;
+    let has_no_status = status.status_why.is_empty();
+    let word = if has_no_status && session.is_running { "running" } else { status.status.name() };
+    if status.pinned { format!("{word} ⚲") } else { word.to_owned() }
 }
 
 #[cfg(test)]

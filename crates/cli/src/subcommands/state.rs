@@ -16,12 +16,13 @@ use serde_json::Value;
 /// Maximum number of listed items of interrupted work.
 const MAX_WORK: usize = 10;
 
-/// Runs the subcommand.
+/// Prints one session: its status, its worker and its agent.
 pub(crate) async fn run(args: StateArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let wanted = Wanted::of(&args.which.into_which())?;
+    let reference = Wanted::of(&args.which.into_which())?;
     let daemon = start_and_connect(output).await?;
-    let found = wanted.one(&daemon.client, Missing::Refuse).await?;
+    let found = reference.one(&daemon.client, Missing::Refuse).await?;
     let data = daemon.client.call(StateParams::of(found.session_id.as_str())).await?;
+
     if output.is_json() {
         output.document(&data)?;
     } else {
@@ -30,24 +31,27 @@ pub(crate) async fn run(args: StateArgs, output: CliOutput) -> anyhow::Result<Ex
     Ok(ExitCode::Ok)
 }
 
-/// Rows about the session's agent. Empty without one.
+/// Returns the rows about the session's agent. Empty without one.
 fn agent_rows(data: &StateData) -> Vec<(&'static str, String)> {
     let (Some(state), Some(engine)) = (&data.pi_state, &data.engine) else { return Vec::new() };
     let mut rows = vec![("agent", display::plain(engine))];
     let text = |value: &Value| display::plain(value.as_str().unwrap_or_default());
     let at = |path: &str| state.pointer(path).unwrap_or(&Value::Null);
+
     if at("/model").is_object() {
         let level = text(at("/thinkingLevel"));
         let level = if level.is_empty() { level } else { format!(", thinking {level}") };
         let (provider, id) = (text(at("/model/provider")), text(at("/model/id")));
         rows.push(("model", format!("{provider}/{id}{level}")));
     }
+
     if let Some(stats) = &data.stats {
         let number = |path: &str| stats.pointer(path).and_then(Value::as_f64).unwrap_or_default();
         let (tokens, cost) = (number("/tokens/total"), display::cost_of(stats));
         let percent = number("/contextUsage/percent");
         rows.push(("used", format!("{tokens:.0} tokens, {cost}, context {percent:.0} % full")));
     }
+
     let files = at("/instructions").as_array().into_iter().flatten().map(text);
     let files: Vec<_> = files.take(MAX_WORK).collect();
     if !files.is_empty() {
@@ -61,20 +65,24 @@ fn lines(data: &StateData, label: &str) -> String {
     let name = display::name(label);
     let id = display::plain(data.session_id.as_str());
     let mut text = format!("{BOLD}{name}{BOLD:#}  {DIM}{id}{DIM:#}\n");
+
     let pid = worker.pid.map_or_else(String::new, |pid| format!(", process {pid}"));
     let mut row = |name: &str, value: &str| text.push_str(&format!("{name:<12}{value}\n"));
+
     if !data.status.status_why.is_empty() {
         let since = data.status.status_since.as_deref();
         let since = since.map(|since| format!(" since {}", local(since, &TimeZone::system())));
-        let (status, why) = (data.status.status.name(), display::plain(&data.status.status_why));
-        row("status", &format!("{status}{}: {why}", since.unwrap_or_default()));
+        let (status, reason) = (data.status.status.name(), display::plain(&data.status.status_why));
+        row("status", &format!("{status}{}: {reason}", since.unwrap_or_default()));
     }
+
     row("worker", &format!("{}{pid}", worker.state.name()));
     if data.isolated {
         let size = data.copy_bytes.map(|bytes| format!(", {} MiB", bytes.div_ceil(1024 * 1024)));
         let size = size.unwrap_or_default();
         row("files", &format!("a private copy of the workspace{size}; see quack diff"));
     }
+
     let confinement = worker.tier.map(Tier::in_words);
     for (name, value) in [("sandbox", confinement), ("policy", worker.policy.map(Profile::name))] {
         row(name, value.unwrap_or("-"));
@@ -82,6 +90,7 @@ fn lines(data: &StateData, label: &str) -> String {
     if let Some(network) = worker.network {
         row("network", display::network(network, worker.hosts));
     }
+
     if let Some(pending) = &worker.pending {
         row("waits", &display::pending(pending));
     }
@@ -90,6 +99,7 @@ fn lines(data: &StateData, label: &str) -> String {
     if data.status.pinned {
         row("pinned", "yes");
     }
+
     for (name, value) in agent_rows(data) {
         row(name, &value);
     }
@@ -99,6 +109,7 @@ fn lines(data: &StateData, label: &str) -> String {
     for problem in data.mcp_problems.iter().take(MAX_WORK) {
         row("mcp server", &display::plain(problem));
     }
+
     if let Some(cut) = &data.interrupted {
         row("interrupted", &interrupted(cut, &TimeZone::system()));
     }

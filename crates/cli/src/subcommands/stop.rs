@@ -40,15 +40,18 @@ pub(crate) async fn run(args: &StopArgs, output: CliOutput) -> anyhow::Result<Ex
     if !args.yes && !output.is_json() {
         confirm(&home, output).await?;
     }
+
     let Some(StoppedDaemon { took, keeper }) = end(&home).await? else {
         return report(output, None, "The daemon is not running.\n");
     };
+
     let next = match keeper {
         Some(manager) => format!(
             "{manager} starts it again when a subcommand needs it; `systemctl --user stop quackd.socket` prevents that.\n"
         ),
         None => String::new(),
     };
+
     report(output, Some(took), &format!("Stopped the daemon in {}.\n{next}", span(took)))
 }
 
@@ -56,11 +59,13 @@ pub(crate) async fn run(args: &StopArgs, output: CliOutput) -> anyhow::Result<Ex
 /// is stopped without both.
 async fn confirm(home: &Home, output: CliOutput) -> anyhow::Result<()> {
     let Ok(client) = connect(home).await else { return Ok(()) };
-    let asked = client.call(DaemonParams {}).await;
-    let Ok(DaemonData { waits_for, .. }) = asked else { return Ok(()) };
+    let reply = client.call(DaemonParams {}).await;
+    let Ok(DaemonData { waits_for, .. }) = reply else { return Ok(()) };
+
     if waits_for.is_empty() {
         return Ok(());
     }
+
     let work = list(&waits_for, true);
     output.to_stderr(&format!("Running work gets 5 s, then it is interrupted:\n{work}"));
     if !CliOutput::can_ask() {
@@ -79,22 +84,26 @@ pub(crate) async fn end(home: &Home) -> anyhow::Result<Option<StoppedDaemon>> {
     let Some(client) = reach(home).await? else { return Ok(None) };
     let pid = pid_of(&client).await.map_err(|error| trouble(home, error))?;
     let keeper = keeper_of_socket(&client).await;
+
+    // Found before the request: afterwards the process may be gone.
     let process = pid.and_then(DaemonProcess::find);
     match client.call(ShutdownParams {}).await {
         // The daemon may exit before it sends its reply.
         Ok(_) | Err(ClientError::Disconnected) => {}
         Err(error) => return Err(trouble(home, error)),
     }
+
     drop(client);
+
     // Measure from here: the wait for a socket does not shorten the daemon's time.
-    let asked = Instant::now();
+    let begin_of_wait = Instant::now();
     let socket = home.socket().path;
     // The daemon removes the socket first and releases lock and log at its exit. A socket of the service manager stays,
     // and a connection to it would start the next daemon.
     while !((keeper.is_some() || is_gone(&socket, pid).await?)
         && process.as_ref().is_none_or(DaemonProcess::has_ended))
     {
-        if STOP_DEADLINE < asked.elapsed() {
+        if STOP_DEADLINE < begin_of_wait.elapsed() {
             return Err(CliError::busy(format!(
                 "the daemon (pid {}) still runs after {STOP_DEADLINE:?}; {}",
                 pid.unwrap_or(0),
@@ -132,13 +141,14 @@ async fn reach(home: &Home) -> anyhow::Result<Option<Client>> {
 
 /// Returns an error with the reason why the daemon cannot be stopped by a request, and the alternative.
 fn trouble(home: &Home, error: ClientError) -> anyhow::Error {
-    let what = match &error {
+    let problem = match &error {
         ClientError::Timeout { .. } => "the daemon does not answer",
         ClientError::Refused { .. } => "the daemon cannot be asked to stop",
         _ => return error.into(),
     };
+
     let way_out = lock_holder::way_out(lock_holder::find_blocking(home), &home.socket().path);
-    anyhow::Error::new(error).context(format!("{what} ({way_out})"))
+    anyhow::Error::new(error).context(format!("{problem} ({way_out})"))
 }
 
 /// Returns the service manager that owns the socket, if any. A daemon without this request has its own socket.

@@ -64,17 +64,21 @@ async fn call_tool(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCod
         _ = interrupts.next() => return Ok(ExitCode::Interrupted),
         prepared = prepare(args, output) => prepared?,
     };
+
     let (client, params, label) = prepared;
     // Wait for the longest deadline, because the daemon's configuration may set the default.
     let longest = if params.no_deadline.is_some() { MAX_JOB_TIME } else { MAX_TOOL_DEADLINE };
     let patience = patience(args.timeout.unwrap_or(longest));
+
     let mut printer = Printer::new(args.raw, output);
+    // A script with --raw must not be asked.
     let may_ask = !args.no_ask && !args.raw && is_possible(output);
     let asking = if may_ask {
         Prompter::start(params.session_id.clone(), AskedBy::Call, output).await.ok()
     } else {
         None
     };
+
     let cancel = CancellationToken::new();
     let asking = async {
         if let Some(asking) = asking {
@@ -83,6 +87,7 @@ async fn call_tool(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCod
         }
         std::future::pending::<Infallible>().await
     };
+
     let making =
         call::make(&client, params, patience, &mut printer, &mut interrupts, &cancel, output);
     // The end of the call ends an open question, so that its result can be printed.
@@ -90,6 +95,7 @@ async fn call_tool(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCod
         ended = making => ended?,
         never = asking => match never {},
     };
+
     match ended {
         Ended::Answered(result) => answered(args, &result, &label, &printer, output),
         Ended::Unread(result) if args.raw => Ok(exit::of_raw(&result)),
@@ -118,11 +124,13 @@ async fn prepare(
         Some("-") => interpret(&args.name, &read_stdin().await?)?,
         Some(word) => interpret(&args.name, word)?,
     };
+
     if args.name == BASH && is_blank(&arguments) {
         return Err(
             CliError::usage("give a command, such as `quack tool bash 'git status'`").into()
         );
     }
+
     if args.detach {
         arguments = detached(&args.name, arguments, args.timeout)?;
         if !args.no_stdin && piped_stdin::is_input(&std::io::stdin()) {
@@ -131,6 +139,7 @@ async fn prepare(
             );
         }
     }
+
     let is_command = args.name == BASH && arguments.get("background") != Some(&Value::Bool(true));
     if args.raw && !is_command {
         return Err(CliError::usage(
@@ -138,19 +147,23 @@ async fn prepare(
         )
         .into());
     }
+
     let is_script = args.argument.as_deref() == Some("-");
     let has_stdin =
         is_command && !is_script && !args.no_stdin && piped_stdin::is_input(&std::io::stdin());
-    let wanted = Wanted::of(&args.which)?;
+    // Checked before a daemon is started.
+    let reference = Wanted::of(&args.which)?;
     // A deadline in bash's own arguments takes precedence.
     let has_own = arguments.get("timeout_ms").is_some() && !args.detach;
     let ms = |time: Duration| u64::try_from(time.as_millis());
+
     let daemon = start_and_connect(output).await?;
-    let found = wanted.one(&daemon.client, Missing::Create).await?;
+    let found = reference.one(&daemon.client, Missing::Create).await?;
     if !args.raw {
         session_ref::tell(&found, output);
     }
-    let cwd = wanted.directory_in(&found.workspace_path);
+
+    let cwd = reference.directory_in(&found.workspace_path);
     let label = found.label;
     let params = ToolParams {
         tool: args.name.clone(),
@@ -192,9 +205,11 @@ fn detached(tool: &str, arguments: Value, timeout: Option<Duration>) -> anyhow::
         Value::String(command) => Map::from_iter([("command".to_owned(), command.into())]),
         _ => Map::new(),
     };
+
     if tool != BASH {
         return Err(CliError::usage("--detach is for commands of bash").into());
     }
+
     object.insert("background".to_owned(), Value::Bool(true));
     if let Some(timeout) = timeout {
         object.insert("timeout_ms".to_owned(), u64::try_from(timeout.as_millis())?.into());
@@ -218,6 +233,7 @@ fn answered(
     } else {
         print_end(&args.name, result, printer, output)?;
     }
+
     let exit = exit::of_tool(result);
     if result.info.timed_out {
         output.warning(&out_of_time(&args.name));
@@ -285,9 +301,10 @@ fn print_end(
 
 /// Reports on stderr if the command did not end by itself.
 fn raw_end(result: &ToolResult, output: CliOutput) -> ExitCode {
-    for told in &result.info.audit {
-        output.warning(&display::plain(told));
+    for remark in &result.info.audit {
+        output.warning(&display::plain(remark));
     }
+
     if result.info.timed_out {
         output.failure(&out_of_time("bash"));
     } else if result.closing.is_none() {
@@ -347,14 +364,15 @@ fn interpret(tool: &str, text: &str) -> anyhow::Result<Value> {
         Ok(_) => None,
         Err(error) => Some(error),
     };
+
     if is_meant_as_json(tool, text) {
-        let why = match error {
+        let reason = match error {
             Some(error) => format!("the arguments are not valid JSON: {error}"),
             None => "the arguments must be a JSON object".to_owned(),
         };
         let main = main_parameter(tool).unwrap_or("path");
         return Err(CliError::usage(format!(
-            "{why}; give a word, or an object such as '{{\"{main}\":\"…\"}}'"
+            "{reason}; give a word, or an object such as '{{\"{main}\":\"…\"}}'"
         ))
         .into());
     }

@@ -15,12 +15,14 @@ pub(crate) fn run(_: ToolsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
         output.document(&json!({ "tools": all.collect::<Vec<_>>() }))?;
         return Ok(ExitCode::Ok);
     }
+
     let width = tools::all().map(|tool| tool.name.len()).max().unwrap_or_default();
     let mut text = String::new();
     for tool in tools::all().filter(|tool| tool.offer != Offer::Ask) {
         let about = tool.about.split_inclusive(". ").next().unwrap_or_default().trim();
         text.push_str(&format!("{BOLD}{:width$}{BOLD:#}  {about}\n", tool.name));
     }
+
     let others: Vec<&str> =
         tools::all().filter(|tool| tool.offer == Offer::Ask).map(|tool| tool.name).collect();
     text.push_str(&format!(

@@ -12,7 +12,7 @@ use crate::session_ref;
 use crate::workspace_scope::{self, ScopedClient};
 use serde_json::{Map, Value};
 
-/// Runs the subcommand.
+/// Takes changes back, or lists them.
 pub(crate) async fn run(args: &UndoArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let asking = ScopedClient::begin(&args.call, output).await?;
     session_ref::tell(&asking.found, output);
@@ -20,23 +20,26 @@ pub(crate) async fn run(args: &UndoArgs, output: CliOutput) -> anyhow::Result<Ex
     let Some(data) = result.data.as_ref().filter(|_| !result.info.is_error) else {
         return Err(workspace_scope::failure(&result, CliError::failed).into());
     };
+
     if output.is_json() {
         output.document(data)?;
     }
+
     if args.list {
         if !output.is_json() {
             output.answer(&format!("{}\n", result.text.trim_end()))?;
         }
         return Ok(ExitCode::Ok);
     }
+
     let undone = Undone::read(data)?;
     if !output.is_json() {
         let text = text(&undone, args, output.audience());
         let _reader = output.raw(text).await?;
-        if let Some(why) = &undone.stopped {
-            let why = plain(why);
+        if let Some(reason) = &undone.stopped {
+            let reason = plain(reason);
             output.warning(&format!(
-                "stopped before the end: {why}; the restored files are complete"
+                "stopped before the end: {reason}; the restored files are complete"
             ));
         }
         for note in &undone.notes {
@@ -89,8 +92,10 @@ fn text(undone: &Undone, args: &UndoArgs, audience: StdoutProperties) -> String 
             text.push('\n');
         }
     }
+
     let id = fit(&undone.undone, audience);
     text.push_str(&format!("Undid {id}: {} restored.\n", count(undone.restored, "file")));
+
     if let Some(id) = &undone.undo_id {
         let id = fit(id, audience);
         let again = format!("Redo with: quack undo {id}{}", again(&args.call.which));

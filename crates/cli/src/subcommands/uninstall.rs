@@ -28,11 +28,13 @@ pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Resu
     let agents = AgentRemoval::all_blocking().context(
         "quackd must be taken out of this file first: correct it, or remove quackd's entry by hand",
     )?;
+
     let daemon = RunningDaemon::find(&here.home).await;
     let report = Report { daemon: daemon.as_ref(), agents: &agents, is_dry: args.dry_run };
     if args.dry_run {
         return report.print(&plan, &plan.all(), output);
     }
+
     if !args.yes {
         if !CliOutput::can_ask() {
             return Err(CliError::usage(
@@ -40,23 +42,27 @@ pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Resu
             )
             .into());
         }
-        let what = Report { is_dry: true, ..report }.text(&plan, &plan.all());
-        let question = format!("{what}Remove that?");
-        let asked = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
-        if !asked.await?? {
+        let changes = Report { is_dry: true, ..report }.text(&plan, &plan.all());
+        let question = format!("{changes}Remove that?");
+        let confirmed = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
+        if !confirmed.await?? {
             anyhow::bail!("nothing was removed");
         }
     }
+
+    // First, because a failure here leaves everything else in place.
     for agent in &agents {
         agent.apply_blocking()?;
     }
     let mut removed = remove(&here, output).await?;
+
     // Stop the daemon, whether or not the service started it.
     end(&here.home).await?;
     for path in &plan.programs {
         std::fs::remove_file(path).with_context(|| format!("cannot remove {}", shown(path)))?;
         removed.push(path.clone());
     }
+
     if args.purge {
         // Plan again, because the daemon wrote files at its exit.
         let plan = UninstallPlan::make_blocking(&here, true)?;
@@ -120,12 +126,15 @@ fn purge_blocking(
     } else {
         None
     };
+
     let is_lock = |path: &&PathBuf| **path == home.lock_file();
     for path in plan.state.iter().filter(|path| !is_lock(path)) {
         let cannot = || format!("cannot remove {}", shown(path));
         quackd_home::keep::remove_tree(path).with_context(cannot)?;
         removed.push(path.clone());
     }
+
+    // The lock's file is last, so that no daemon starts in a directory of which a part is gone.
     if has_state {
         std::fs::remove_file(home.lock_file()).context("cannot remove the lock's file")?;
         drop(lock);
@@ -170,6 +179,7 @@ impl Report<'_> {
         let verb = if self.is_dry { "Would remove" } else { "Removed" };
         let none = "There is nothing to remove.\n";
         let mut text = path_lines(verb, removed, none);
+
         for agent in self.agents {
             for path in &agent.paths {
                 let file = shown(path);
@@ -180,8 +190,10 @@ impl Report<'_> {
                 changes.filter(|line| !line.starts_with("---") && !line.starts_with("+++"));
             text.extend(changes.map(|line| format!("    {}\n", plain(line))));
         }
+
         let stop = if self.is_dry { "Would stop" } else { "Stopped" };
         text.extend(self.daemon.map(|daemon| daemon.text(stop)));
+
         for KeptPath { path, why } in &plan.kept {
             text.push_str(&format!("Stays: {} ({why})\n", shown(path)));
         }
@@ -195,6 +207,7 @@ impl Report<'_> {
         output: CliOutput,
     ) -> anyhow::Result<ExitCode> {
         let program = std::env::current_exe().unwrap_or_default();
+
         if output.is_json() {
             let kept: Vec<_> =
                 plan.kept.iter().map(|kept| json!({"path": kept.path, "why": kept.why})).collect();
@@ -209,6 +222,7 @@ impl Report<'_> {
             }))?;
             return Ok(ExitCode::Ok);
         }
+
         let mut text = self.text(plan, removed);
         text.push_str(&format!(
             "The program itself stays: {}; remove it the way it was installed (`cargo uninstall quackd`, a package manager).\n",

@@ -25,6 +25,7 @@ pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
         }))?;
         return Ok(ExitCode::Ok);
     }
+
     let running = match daemon.get("version").and_then(Value::as_str) {
         Some(version) => {
             let file = executable.as_ref().map_or_else(String::new, upgrade);
@@ -33,6 +34,7 @@ pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
         }
         None => String::new(),
     };
+
     output.text(&format!("quack {VERSION}\n{running}"))?;
     Ok(ExitCode::Ok)
 }
@@ -41,8 +43,8 @@ pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
 async fn ask_daemon() -> Option<(Value, Option<ExecutableInfo>)> {
     let client = connect(&Home::from_process_env_blocking().ok()?).await.ok()?;
     let daemon = client.call_raw(PingParams {}).await.ok()?;
-    let asked = client.call(DaemonParams {}).await;
-    let executable = asked.ok().map(|data| data.executable);
+    let reply = client.call(DaemonParams {}).await;
+    let executable = reply.ok().map(|data| data.executable);
     Some((daemon, executable))
 }
 

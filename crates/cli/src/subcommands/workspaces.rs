@@ -24,7 +24,9 @@ pub(crate) async fn run(_args: WorkspacesArgs, output: CliOutput) -> anyhow::Res
         output.document(&workspaces)?;
     } else {
         // The directory of a demo, for example.
-        workspaces.retain(|it| it.session_count != 0 || Path::new(&it.path).exists());
+        workspaces.retain(|workspace| {
+            workspace.session_count != 0 || Path::new(&workspace.path).exists()
+        });
         let home_dir = std::env::var("HOME").ok();
         output.text(&render(&workspaces, Timestamp::now(), &zone, home_dir.as_deref()))?;
     }
@@ -40,6 +42,7 @@ fn render(
     if workspaces.is_empty() {
         return "No workspaces yet. Run `quack` to start.\n".to_owned();
     }
+
     let row = |workspace: &WorkspaceInfo| {
         let sessions = &workspace.sessions;
         let last = sessions.iter().filter_map(|session| session.last_active_at.parse().ok()).max();
@@ -55,6 +58,7 @@ fn render(
             ),
         ]
     };
+
     let rows: Vec<_> = workspaces.iter().map(row).collect();
     display::table(["WORKSPACE", "SESSIONS", "RUNNING", "LAST ACTIVE"], [12, 8, 7, 0], &rows)
 }

@@ -5,10 +5,10 @@ use quackd_protocol::foreign_text::stripped_line;
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// Most keys of one file that are listed.
+/// Maximum number of keys of one file that are listed.
 const MAX_LISTED: usize = 64;
 
-/// Longest part of a key that is listed, in characters.
+/// Maximum length of the part of a key that is listed, in characters.
 const MAX_PART: usize = 60;
 
 const OF_PROVIDER: &[&str] =
@@ -63,6 +63,7 @@ const OF_SETTINGS: &[(&str, &[&str])] = &[
 pub(super) fn problems_blocking(directory: &Path) -> Vec<String> {
     let files =
         [("models.json", of_models as fn(&Value) -> Vec<String>), ("settings.json", of_settings)];
+
     let line = |(name, of): (&str, fn(&Value) -> Vec<String>)| {
         let path = directory.join(name);
         let file: Value = json::read_blocking(&path).ok()??;
@@ -75,6 +76,7 @@ pub(super) fn problems_blocking(directory: &Path) -> Vec<String> {
         let keys = Some(keys).filter(|keys| !keys.is_empty())?.join(", ");
         Some(format!("{}: quackd does not use {keys}", path.display()))
     };
+
     files.into_iter().filter_map(line).collect()
 }
 
@@ -96,6 +98,7 @@ impl Found {
         if let Some(cost) = facts.get("cost").and_then(Value::as_object) {
             self.unknown(&joined(at, "cost"), cost, OF_COST);
         }
+
         let Some(compat) = facts.get("compat").and_then(Value::as_object) else { return };
         let at = joined(at, "compat");
         self.unknown(&at, compat, OF_COMPAT);
@@ -114,16 +117,19 @@ fn of_models(file: &Value) -> Vec<String> {
     let mut found = Found::default();
     let Some(file) = file.as_object() else { return found.0 };
     found.unknown("", file, &["providers"]);
+
     let providers = file.get("providers").and_then(Value::as_object);
     for (name, provider) in providers.into_iter().flatten() {
         let at = joined("providers", name);
         let Some(provider) = provider.as_object() else { continue };
         found.facts(&at, provider, OF_PROVIDER);
+
         let models = provider.get("models").and_then(Value::as_array);
         for model in models.into_iter().flatten().filter_map(Value::as_object) {
             let id = model.get("id").and_then(Value::as_str).unwrap_or_default();
             found.facts(&format!("{at}.models[{}]", short(id)), model, OF_MODEL);
         }
+
         let overrides = provider.get("modelOverrides").and_then(Value::as_object);
         for (id, facts) in overrides.into_iter().flatten() {
             if let Some(facts) = facts.as_object() {
@@ -131,6 +137,7 @@ fn of_models(file: &Value) -> Vec<String> {
             }
         }
     }
+
     found.0
 }
 

@@ -4,10 +4,10 @@ use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::model::ModelApi;
 use serde_json::Value;
 
-/// Most characters of a text that is returned.
+/// Maximum length of a text that is returned, in characters.
 const MAX_TEXT: usize = 200;
 
-/// Most characters that are shown of a body without the form of the API.
+/// Maximum length of what is shown of a body without the form of the API, in characters.
 const MAX_SHOWN: usize = 100;
 
 /// A body with a status of success.
@@ -37,19 +37,23 @@ struct Seen {
 /// # Errors
 /// The provider's error, or a description of what came instead of an answer.
 pub(super) fn judge(body: &Body<'_>) -> Result<String, String> {
+    // An event stream may have any line end, and a byte order mark.
     let text = String::from_utf8_lossy(body.bytes).replace("\r\n", "\n").replace('\r', "\n");
     let text = text.trim_start_matches(|c: char| c == '\u{feff}' || c.is_ascii_whitespace());
     let records = records(text);
+
     let error = records.iter().find_map(|(kind, record)| {
         error_in(record).or_else(|| (kind == "error").then(|| one_line(&record.to_string())))
     });
     if let Some(error) = error {
         return Err(error);
     }
+
     let seen = Seen::of(body.api, &records);
     if seen.fits {
         return seen.verdict(body);
     }
+
     Err(instead(body, text, &records))
 }
 
@@ -57,7 +61,8 @@ pub(super) fn judge(body: &Body<'_>) -> Result<String, String> {
 fn instead(body: &Body<'_>, text: &str, records: &[(String, Value)]) -> String {
     let shown: String = one_line(text).chars().take(MAX_SHOWN).collect();
     let other = ModelApi::ALL.into_iter().find(|api| Seen::of(*api, records).fits);
-    let what = match text.bytes().next() {
+
+    let shape = match text.bytes().next() {
         None => "an empty body".to_owned(),
         Some(b'<') => match title(text) {
             Some(title) => format!("an HTML page ({title})"),
@@ -67,12 +72,15 @@ fn instead(body: &Body<'_>, text: &str, records: &[(String, Value)]) -> String {
         Some(b'{' | b'[') => format!("other JSON: {shown}"),
         Some(_) => format!("other text: {shown}"),
     };
-    let stated = body.content_type.map_or_else(String::new, |it| format!(" ({})", one_line(it)));
+
+    let stated =
+        body.content_type.map_or_else(String::new, |kind| format!(" ({})", one_line(kind)));
     let remedy = match other {
         Some(other) => format!("set model.api = \"{}\"", other.name()),
         None => "check model.base_url, model.api, a proxy, or the login of the network".to_owned(),
     };
-    format!("no answer of {}, but {what}{stated}; {remedy}", body.api.name())
+
+    format!("no answer of {}, but {shape}{stated}; {remedy}", body.api.name())
 }
 
 impl Seen {
@@ -89,11 +97,13 @@ impl Seen {
     }
 
     fn read_chunk(&mut self, record: &Value) {
-        let Some(choices) = record.get("choices").filter(|it| it.is_array()) else { return };
+        let Some(choices) = record.get("choices").filter(|value| value.is_array()) else { return };
         self.fits = true;
         let Some(choice) = choices.get(0) else { return };
         self.finish(choice, "/finish_reason");
+        // A stream has deltas, a whole document has a message.
         let Some(delta) = choice.get("delta").or_else(|| choice.get("message")) else { return };
+
         match delta.get("content") {
             Some(Value::Array(parts)) => parts.iter().for_each(|part| self.add(part, "/text")),
             _ => self.add(delta, "/content"),
@@ -102,6 +112,7 @@ impl Seen {
         for name in ["/reasoning_content", "/reasoning", "/reasoning_text"] {
             self.has_reasoning |= !text_at(delta, name).is_empty();
         }
+
         for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
             self.call(text_at(call, "/function/name"));
         }
@@ -110,6 +121,7 @@ impl Seen {
     fn read_event(&mut self, kind: &str, record: &Value) {
         let Some(kind) = kind.strip_prefix("response.") else { return };
         self.fits = true;
+
         match kind {
             "output_text.delta" | "refusal.delta" => self.add(record, "/delta"),
             "output_item.done" => {
@@ -197,6 +209,7 @@ impl Seen {
                 format!("the answer {shown} ends without {name}: agents take it for cut")
             });
         };
+
         let is_limit = ["length", "max_tokens", "max_output_tokens"].contains(&&*finish);
         let is_usual = [
             "stop",
@@ -211,6 +224,7 @@ impl Seen {
             "completed",
             "incomplete",
         ];
+
         match (self.call, &*text) {
             _ if !is_limit && !is_usual.contains(&&*finish) => {
                 Err(one_line(&format!("the provider stopped the answer: {finish}")))
@@ -234,12 +248,15 @@ impl Seen {
 fn records(text: &str) -> Vec<(String, Value)> {
     if text.starts_with(['{', '[']) {
         let document = serde_json::from_str::<Value>(text).ok();
+
         // Google has its error in an array.
-        let document =
-            document.map(|it| it.get(0).filter(|it| it.is_object()).cloned().unwrap_or(it));
+        let document = document
+            .map(|value| value.get(0).filter(|value| value.is_object()).cloned().unwrap_or(value));
+
         // quackd's own agent reads whole documents of chat completions only.
-        return document.map(|it| (String::new(), it)).into_iter().collect();
+        return document.map(|value| (String::new(), value)).into_iter().collect();
     }
+
     let read = |record: &str| {
         let (mut event, mut data) = ("", Vec::new());
         for line in record.lines() {
@@ -256,6 +273,7 @@ fn records(text: &str) -> Vec<(String, Value)> {
                 _ => {}
             }
         }
+
         let data = data.join("\n");
         let record = serde_json::from_str::<Value>(&data);
         // A character that is cut between two records is shown as its escape.
@@ -264,6 +282,7 @@ fn records(text: &str) -> Vec<(String, Value)> {
         let kind = Some(text_at(&record, "/type")).filter(|kind| !kind.is_empty()).unwrap_or(event);
         Some((kind.to_owned(), record))
     };
+
     text.split("\n\n").filter_map(read).collect()
 }
 

@@ -23,7 +23,7 @@ const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct ModelTask {
     pub(crate) route: Arc<Route>,
     pub(crate) request: ModelRequest,
-    /// Longest time without a byte of the provider.
+    /// Maximum time without a byte of the provider.
     pub(crate) idle: Duration,
     /// Closed by the reader when it no longer needs the answer.
     pub(crate) parts: mpsc::Sender<ModelPart>,
@@ -51,18 +51,22 @@ impl ModelTask {
     pub(crate) async fn run(self, client: Client) {
         let Self { route, request, idle, parts, slot } = self;
         let exchange = exchange(&client, &route, request, idle, &parts);
+
         let ended = tokio::select! {
             ended = exchange => ended,
             // Dropping the exchange closes its connection.
             () = parts.closed() => Err(Stop::Gone),
         };
+
         // Release the slot before the last part, because its reader may send another request at once.
         drop(slot);
+
         let last = match ended {
             Ok(()) => ModelPart::Done {},
             Err(Stop::Failed(failure)) => ModelPart::Failed(failure),
             Err(Stop::Gone) => return,
         };
+
         parts.send(last).await.ok();
     }
 
@@ -84,6 +88,7 @@ async fn exchange(
     let headers = route.headers(request.api, &request.betas);
     let body = String::from(Box::<str>::from(request.body));
     let sending = client.post(route.url(request.api)).headers(headers).body(body).send();
+
     let response = match timeout(idle, sending).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) if is_untrusted(&error) => {
@@ -95,7 +100,9 @@ async fn exchange(
         Ok(Err(error)) => return Err(failed(ModelFailureKind::Broken, host, &reason(&error))),
         Err(_late) => return Err(silent(host, idle)),
     };
+
     let status = response.status();
+    // Not followed, because the key would be sent along.
     if status.is_redirection() {
         let text = format!(
             "the answer {} redirects to another address, set that one as the base URL",
@@ -103,12 +110,16 @@ async fn exchange(
         );
         return Err(failed(ModelFailureKind::Refused, host, &text));
     }
+
     let encoding = response.headers().get(CONTENT_ENCODING).map(|value| value.as_bytes());
+    // The request offers none, and this client unpacks none.
     if encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case(b"identity")) {
         return Err(failed(ModelFailureKind::Broken, host, "the answer is compressed"));
     }
+
     let head = head::read(status, response.headers(), SystemTime::now());
     send(parts, ModelPart::Head(head)).await?;
+
     if status.is_success() {
         stream(response, host, idle, parts).await
     } else {
@@ -130,8 +141,10 @@ async fn stream(
             Some(read) => read,
             None => timeout(idle, response.chunk()).await.map_err(|_late| silent(host, idle))?,
         };
+
         let broken = |error| failed(ModelFailureKind::Broken, host, &reason(&error));
         let Some(chunk) = read.map_err(broken)? else { return Ok(()) };
+
         let mut bytes = Vec::from(chunk);
         loop {
             let has_room = next.is_none() && bytes.len() < MAX_PIECE_BYTES;
@@ -161,7 +174,9 @@ async fn error_body(mut response: Response, route: &Route) -> Vec<u8> {
             }
         }
     };
+
     timeout(ERROR_BODY_TIMEOUT, reading).await.ok();
+
     let mut body = route.masked(body);
     body.truncate(MAX_MODEL_ERROR_BYTES);
     body

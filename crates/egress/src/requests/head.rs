@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Epoch values above this one are milliseconds: as seconds, they would be after the year 5000.
 const LARGEST_EPOCH_S: f64 = 1e11;
 
-/// Longest wait that is reported, 30 days.
+/// Maximum wait that is reported: 30 days.
 const MAX_WAIT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Most bytes of a content type. A longer one is ignored.
+/// Maximum length of a content type, in bytes. A longer one is ignored.
 const MAX_CONTENT_TYPE: usize = 100;
 
 /// Reads the head. A successful answer has no wait: its rate limits are for other requests.
@@ -23,10 +23,12 @@ pub(super) fn read(status: StatusCode, headers: &HeaderMap, now: SystemTime) -> 
         Some("false") => Some(false),
         _ => None,
     };
+
     let wait = if status.is_success() { None } else { wait(text, now) };
     let retry_after_ms =
         wait.map(|wait| u64::try_from(wait.min(MAX_WAIT).as_millis()).unwrap_or(u64::MAX));
-    let content_type = text("content-type").filter(|it| it.len() <= MAX_CONTENT_TYPE);
+
+    let content_type = text("content-type").filter(|value| value.len() <= MAX_CONTENT_TYPE);
     let content_type = content_type.map(str::to_owned);
     ModelHead { status: status.as_u16(), retry_after_ms, should_retry, content_type }
 }
@@ -36,7 +38,9 @@ fn wait<'a>(text: impl Fn(&str) -> Option<&'a str>, now: SystemTime) -> Option<D
     let number = |name: &str| text(name)?.parse::<f64>().ok().filter(|n| n.is_finite());
     let duration = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(MAX_WAIT);
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    // Some providers give milliseconds.
     let epoch = |n: f64| if n < LARGEST_EPOCH_S { n } else { n / 1000.0 };
+
     number("retry-after-ms")
         .map(|ms| duration(ms / 1000.0))
         .or_else(|| number("retry-after").map(duration))

@@ -16,10 +16,10 @@ use tokio::time::timeout;
 /// Timeout of the whole request.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Most bytes of the answer. Lists of large providers have about 1 MiB.
+/// Maximum size of the answer, in bytes. Lists of large providers have about 1 MiB.
 const MAX_LIST_BYTES: usize = 4 * 1024 * 1024;
 
-/// Longest id of a model, in bytes.
+/// Maximum length of a model's id, in bytes.
 const MAX_ID_BYTES: usize = 256;
 
 /// One request for a list in flight.
@@ -40,12 +40,13 @@ impl ListTask {
         let Self { route, show, mut answer, slot } = self;
         let listing = async {
             let mut models = list(&client, &route).await?;
-            let shown = show.and_then(|id| models.iter_mut().find(|it| it.is_called(&id)));
-            if let Some(model) = shown.filter(|it| it.window.is_none()) {
+            let shown = show.and_then(|id| models.iter_mut().find(|listed| listed.is_called(&id)));
+            if let Some(model) = shown.filter(|listed| listed.window.is_none()) {
                 model.window = shown_window(&client, &route, &model.id).await;
             }
             Ok(models)
         };
+
         let list = tokio::select! {
             list = timeout(LIST_TIMEOUT, listing) => list.unwrap_or_else(|_late| {
                 let text = format!("no answer within {} s", LIST_TIMEOUT.as_secs());
@@ -53,6 +54,7 @@ impl ListTask {
             }),
             () = answer.closed() => return,
         };
+
         drop(slot);
         // A caller that disconnected at this point no longer needs the result.
         answer.send(list).ok();
@@ -86,10 +88,10 @@ struct Entry {
 pub struct ListedModel {
     /// The provider's name of the model.
     pub id: String,
-    /// Most tokens of input and output together.
+    /// Maximum number of tokens of input and output together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
-    /// Most tokens of an answer.
+    /// Maximum number of tokens of an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
 }
@@ -118,6 +120,7 @@ impl ListedModel {
             &["max_completion_tokens"],
             &["max_tokens"],
         ];
+
         let facts = Value::Object(entry.facts);
         let first = |paths: &[&[&str]]| {
             let at = |path: &&[&str]| {
@@ -126,6 +129,7 @@ impl ListedModel {
             };
             paths.iter().find_map(at)
         };
+
         let (window, max_tokens) = (first(&WINDOWS), first(&LIMITS));
         let id = entry.id.or(entry.name)?;
         let is_sound = !id.is_empty() && id.len() <= MAX_ID_BYTES && first_unsafe(&id).is_none();
@@ -137,7 +141,7 @@ impl ListedModel {
 const MIN_TOKENS: u64 = 256;
 const MAX_TOKENS: u64 = 100_000_000;
 
-/// Most bytes of an answer of Ollama.
+/// Maximum size of an answer of Ollama, in bytes.
 const MAX_SHOW_BYTES: usize = 1024 * 1024;
 
 /// Asks Ollama for the window of a model: `num_ctx` of its settings, else the window with which it is loaded, else the
@@ -145,23 +149,27 @@ const MAX_SHOW_BYTES: usize = 1024 * 1024;
 /// (<https://docs.ollama.com/context-length>).
 async fn shown_window(client: &Client, route: &Route, id: &str) -> Option<u64> {
     let is_sound = |tokens: &u64| (MIN_TOKENS..=MAX_TOKENS).contains(tokens);
+
     // <https://docs.ollama.com/api-reference/show-model-details>
     let body = serde_json::json!({ "model": id }).to_string();
     let shown = ollama(route, client.post(route.ollama_url("show")).body(body)).await;
+
     let settings = shown.as_ref().and_then(|shown| shown.get("parameters")?.as_str());
     let mut settings = settings.unwrap_or_default().lines();
     let setting = settings.find_map(|line| line.trim().strip_prefix("num_ctx"));
-    if let Some(tokens) = setting.and_then(|it| it.trim().parse().ok()).filter(is_sound) {
+    if let Some(tokens) = setting.and_then(|value| value.trim().parse().ok()).filter(is_sound) {
         return Some(tokens);
     }
+
     // <https://docs.ollama.com/api/ps>
     let loaded = ollama(route, client.get(route.ollama_url("ps"))).await;
     let loaded = loaded.as_ref().and_then(|loaded| loaded.get("models")?.as_array());
-    let is_it = |model: &&Value| {
+    let is_requested = |model: &&Value| {
         ["name", "model"].iter().any(|key| model.get(key).and_then(Value::as_str) == Some(id))
     };
-    let model = loaded.into_iter().flatten().find(is_it);
+    let model = loaded.into_iter().flatten().find(is_requested);
     let of_loaded = model.and_then(|model| model.get("context_length")?.as_u64());
+
     let facts = shown.as_ref().and_then(|shown| shown.get("model_info")?.as_object());
     let of_model = facts.into_iter().flatten().find(|(key, _)| key.ends_with(".context_length"));
     of_loaded.filter(is_sound).or_else(|| of_model?.1.as_u64().filter(is_sound))
@@ -188,11 +196,13 @@ async fn list(client: &Client, route: &Route) -> Result<Vec<ListedModel>, ModelF
     };
     let sent = client.get(route.models_url()).headers(headers).send().await;
     let mut response = sent.map_err(|error| failed(route, kind(&error), &reason(&error)))?;
+
     let status = response.status();
     if !status.is_success() {
         let text = format!("the list of models failed with status {}", status.as_u16());
         return Err(failed(route, ModelFailureKind::Refused, &text));
     }
+
     let broken = |text: &str| failed(route, ModelFailureKind::Broken, text);
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| broken(&reason(&error)))? {
@@ -201,6 +211,7 @@ async fn list(client: &Client, route: &Route) -> Result<Vec<ListedModel>, ModelF
             return Err(broken("the list of models is too long"));
         }
     }
+
     let list: List =
         surrogates::parse(&body).map_err(|_error| broken("the answer is not a list of models"))?;
     let entries = list.data.or(list.models);

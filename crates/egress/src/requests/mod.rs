@@ -28,7 +28,7 @@ pub(crate) const MAX_MODEL_STREAMS: usize = 64;
 /// Default of the longest pause of a provider.
 pub const MODEL_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Most values of `anthropic-beta`, and most bytes of one.
+/// Maximum number of values of `anthropic-beta`, and maximum length of one in bytes.
 const MAX_BETAS: usize = 16;
 const MAX_BETA_BYTES: usize = 100;
 
@@ -36,7 +36,7 @@ const MAX_BETA_BYTES: usize = 100;
 #[derive(Debug, Clone)]
 pub struct ModelEndpoints {
     providers: BTreeMap<String, ProviderRoutes>,
-    /// Longest time without a byte of the provider.
+    /// Maximum time without a byte of the provider.
     pub(crate) idle: Duration,
 }
 
@@ -77,6 +77,7 @@ impl ModelEndpoints {
             let text = format!("the provider {shown} is not configured or has no key");
             return Err(failure(ModelFailureKind::NotConfigured, text));
         };
+
         let own = model.and_then(|model| routes.models.get(model));
         let route = own.unwrap_or(&routes.usual);
         match route.refusal() {
@@ -91,6 +92,8 @@ impl ModelEndpoints {
             let text = format!("the request is larger than {MAX_MODEL_REQUEST_BYTES} bytes");
             return Err(failure(ModelFailureKind::Refused, text));
         }
+
+        // The values become a header.
         let is_word = |word: &String| {
             let is_character = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
             !word.is_empty() && word.len() <= MAX_BETA_BYTES && word.bytes().all(is_character)
@@ -99,6 +102,7 @@ impl ModelEndpoints {
             let text = "the request has an invalid value of anthropic-beta";
             return Err(failure(ModelFailureKind::Refused, text));
         }
+
         self.route(&request.provider, Some(&request.model))
     }
 }

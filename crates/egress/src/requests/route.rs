@@ -86,6 +86,7 @@ impl Route {
             return Err(RouteError::Scheme(base.scheme().chars().take(20).collect()));
         }
         base.set_fragment(None);
+
         let mut headers = HeaderMap::new();
         let mut has_secret_header = false;
         let mut header_secrets = Vec::new();
@@ -94,9 +95,11 @@ impl Route {
             let error = || RouteError::Header(shown.clone());
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| error())?;
             let mut value = HeaderValue::from_str(value.trim()).map_err(|_| error())?;
+
             if RESERVED.contains(&name.as_str()) || name.as_str().starts_with("proxy-") {
                 return Err(error());
             }
+
             if SECRET_PARTS.iter().any(|part| name.as_str().contains(part)) {
                 has_secret_header = true;
                 // The header was checked just now, so its words can be sent.
@@ -104,9 +107,12 @@ impl Route {
                 let secrets = words.filter(|word| MIN_SECRET <= word.len());
                 header_secrets.extend(secrets.filter_map(|word| Key::parse(word).ok().flatten()));
             }
+
+            // Debug texts then do not show it.
             value.set_sensitive(true);
             headers.insert(name, value);
         }
+
         let api = settings.api.unwrap_or(ModelApi::OpenAiCompletions);
         let (key, with_bearer) = (settings.key, settings.with_bearer);
         Ok(Self { base, api, key, with_bearer, headers, header_secrets, has_secret_header })
@@ -234,6 +240,7 @@ impl Route {
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+
         let is_anthropic = api == ModelApi::AnthropicMessages;
         if is_anthropic {
             headers.insert("anthropic-version", HeaderValue::from_static(ANTHROPIC_VERSION));
@@ -243,6 +250,7 @@ impl Route {
                 headers.insert("anthropic-beta", betas);
             }
         }
+
         if let Some(key) = &self.key {
             if is_anthropic && let Some(key) = key.header() {
                 headers.insert("x-api-key", key);
@@ -253,6 +261,8 @@ impl Route {
                 headers.insert(AUTHORIZATION, bearer);
             }
         }
+
+        // Configured headers replace those of the API.
         headers.extend(self.headers.clone());
         headers
     }

@@ -33,6 +33,7 @@ impl Home {
     pub fn prepare_blocking(&self) -> Result<(), HomeError> {
         let dir = self.prepare_dir_blocking()?;
         let mut n_tries = 1;
+
         while let Err(error) = self.prepare_run_blocking(&dir) {
             // A starting daemon moves `run` aside and deletes it.
             let is_gone = matches!(
@@ -45,6 +46,7 @@ impl Home {
             }
             n_tries += 1;
         }
+
         self.prepare_socket_blocking()
     }
 

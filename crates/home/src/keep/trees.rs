@@ -17,10 +17,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Largest number of directories that are open at the same time, one for each level.
+/// Maximum number of directories that are open at the same time, one for each level.
 const MAX_OPEN: usize = 64;
 
-/// Largest number of names that are read from a directory at once.
+/// Maximum number of names that are read from a directory at once.
 const MAX_LISTED: usize = 1024;
 
 /// Time for one tree. A process that keeps writing into the tree cannot hold the thread for longer. The next
@@ -89,12 +89,14 @@ impl Level {
         if !(self.has_more && self.has_progress) {
             return Ok(());
         }
+
         let entries = Dir::read_from(&self.dir)?.filter_map(Result::ok);
         let names = entries.map(|entry| entry.file_name().to_owned());
         let real = names.filter(|name| !matches!(name.to_bytes(), b"." | b".."));
         self.names = real.take(MAX_LISTED).collect();
         self.has_more = self.names.len() == MAX_LISTED;
         self.has_progress = false;
+
         // The mark identifies the tree as quackd's, so it is deleted last: after a kill, the rest of the tree
         // is still known.
         self.names.sort_by_key(|name| name.as_c_str() != MARK);
@@ -123,6 +125,7 @@ impl Walk<'_> {
             if self.until <= Instant::now() {
                 return Err(Errno::TIMEDOUT);
             }
+
             let Some(level) = self.levels.last_mut() else { return Ok(()) };
             match level.names.pop() {
                 Some(name) => self.remove_name(&name),
@@ -138,10 +141,12 @@ impl Walk<'_> {
     fn remove_name(&mut self, name: &CStr) {
         let depth = self.levels.len();
         let Some(level) = self.levels.last_mut() else { return };
+
         if name == MARK && level.has_more && level.has_progress {
             // Directories were moved here. The next listing has them and the mark.
             return;
         }
+
         match unlink_or_open(level.dir.as_fd(), name) {
             Ok(None) => level.has_progress = true,
             Ok(Some(next)) if depth < MAX_OPEN => self.levels.push(next),
@@ -171,11 +176,13 @@ impl Walk<'_> {
         let Some(level) = self.levels.pop() else { return Ok(()) };
         let above = self.levels.last_mut();
         let at = above.as_ref().map_or(self.at, |above| above.dir.as_fd());
+
         let removed = match unlinkat(at, &level.name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             // The reason why an entry could not be deleted is more useful.
             Err(error) => Err(level.failed.or(unlistable).unwrap_or(error)),
         };
+
         match (above, removed) {
             (None, removed) => removed,
             (Some(above), Ok(())) => {
@@ -198,14 +205,17 @@ fn unlink_or_open(at: BorrowedFd<'_>, name: &CStr) -> Result<Option<Level>, Errn
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(error) => return Err(error),
     }
+
     let stat = match statat(at, name, AtFlags::SYMLINK_NOFOLLOW) {
         // Another process deleted it.
         Err(Errno::NOENT) => return Ok(None),
         stat => stat?,
     };
+
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return Err(Errno::PERM);
     }
+
     match Level::open(at, name) {
         Ok(level) => Ok(Some(level)),
         // An empty directory can be deleted without being read.

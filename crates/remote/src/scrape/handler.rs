@@ -32,9 +32,9 @@ pub struct Scrape(pub oneshot::Sender<Bytes>);
 #[derive(Debug)]
 pub(super) struct ScrapeContext {
     pub(super) scrapes: mpsc::Sender<Scrape>,
-    /// Content type of the metrics.
+    /// Value of the header `Content-Type` of the metrics.
     pub(super) content_type: &'static str,
-    /// The listening port.
+    /// The listening port, for the check of the host name.
     pub(super) port: u16,
 }
 
@@ -42,9 +42,10 @@ type HttpReply = Response<Full<Bytes>>;
 
 /// Answers one request. An invalid request gets an error reply. Ignores the body.
 pub(super) async fn answer<B>(request: &Request<B>, context: &ScrapeContext) -> HttpReply {
-    if let Err(why) = admit(request, context.port) {
-        return text(StatusCode::FORBIDDEN, why);
+    if let Err(problem) = admit(request, context.port) {
+        return text(StatusCode::FORBIDDEN, problem);
     }
+
     if request.uri().path() != PATH {
         return text(StatusCode::NOT_FOUND, "Not found; the numbers are at /metrics");
     }
@@ -54,6 +55,7 @@ pub(super) async fn answer<B>(request: &Request<B>, context: &ScrapeContext) -> 
         refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refusal;
     }
+
     let (answer, answered) = oneshot::channel();
     // If the receiver is gone, `answered` fails too.
     context.scrapes.send(Scrape(answer)).await.ok();

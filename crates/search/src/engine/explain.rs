@@ -29,27 +29,34 @@ impl Similar {
         if !request.explain_empty || request.invert || request.cursor.is_some() {
             return None;
         }
-        let asked = &request.pattern;
+        let requested = &request.pattern;
         let mut patterns = Vec::new();
-        if !asked.literal && asked.patterns.iter().any(|one| has_syntax(one)) {
+        if !requested.literal && requested.patterns.iter().any(|text| has_syntax(text)) {
             let boundary = Boundary::None;
             let literal = true;
-            let other = Pattern { literal, boundary, retry_as_basic: false, ..asked.clone() };
+            let other = Pattern { literal, boundary, retry_as_basic: false, ..requested.clone() };
             patterns.push((Kind::Literal, other));
         }
-        let is_sensitive = match asked.case {
+
+        let is_sensitive = match requested.case {
             Case::Sensitive => true,
             Case::Insensitive => false,
-            Case::Smart => asked.patterns.iter().any(|one| one.chars().any(char::is_uppercase)),
+            Case::Smart => {
+                requested.patterns.iter().any(|text| text.chars().any(char::is_uppercase))
+            }
         };
-        let has_letters = asked.patterns.iter().any(|one| one.chars().any(char::is_alphabetic));
+
+        let has_letters =
+            requested.patterns.iter().any(|text| text.chars().any(char::is_alphabetic));
         if is_sensitive && has_letters {
-            patterns.push((Kind::AnyCase, Pattern { case: Case::Insensitive, ..asked.clone() }));
+            patterns
+                .push((Kind::AnyCase, Pattern { case: Case::Insensitive, ..requested.clone() }));
         }
+
         let (kinds, patterns): (Vec<_>, Vec<_>) = patterns.into_iter().unzip();
         let superset = kinds.iter().position(|kind| matches!(kind, Kind::AnyCase));
-        let superset =
-            superset.filter(|_| asked.literal || !asked.patterns.iter().any(|one| excludes(one)));
+        let superset = superset
+            .filter(|_| requested.literal || !requested.patterns.iter().any(|text| excludes(text)));
         Some(Self { kinds, patterns: OtherPatterns::new(patterns, superset, ends) })
     }
 

@@ -31,6 +31,7 @@ pub(crate) fn search(
     let encoding = encoding(&request.encoding)?;
     let hash = hash_of_search(request, tree.path());
     let cursor = request.cursor.as_deref().map(|text| Cursor::read(text, hash)).transpose()?;
+
     let walked = walk::files(&request.scope, tree, &request.stop)?;
     let left = request.stop.deadline.saturating_duration_since(began);
     let mut engine = Engine {
@@ -43,8 +44,10 @@ pub(crate) fn search(
         count_until: began + left / 2,
         similar: None,
     };
+
     let mut outcome = SearchOutcome { dialect_used: request.pattern.dialect, ..Default::default() };
     for (n, reading) in readings.iter().enumerate() {
+        // The page continues with the interpretation of the earlier page.
         if engine.cursor.as_ref().is_some_and(|cursor| cursor.dialect() != reading.dialect) {
             continue;
         }
@@ -57,10 +60,12 @@ pub(crate) fn search(
             break;
         }
     }
+
     if outcome.total.count == 0 {
         // If the second interpretation found nothing either, report the requested dialect.
         outcome.dialect_used = request.pattern.dialect;
     }
+
     engine.note(&mut outcome);
     if request.explain_empty && outcome.shown == 0 && !request.stop.is_reached() {
         explain::explain(engine.similar.as_ref(), &mut outcome);
@@ -68,6 +73,7 @@ pub(crate) fn search(
     if request.stop.is_cancelled() {
         return Err(SearchError::Cancelled);
     }
+
     outcome.elapsed = began.elapsed();
     Ok(outcome)
 }
@@ -89,11 +95,12 @@ pub(crate) struct Engine<'a> {
 impl Engine<'_> {
     /// Runs one pass for a page with one interpretation of the pattern.
     fn search(&self, reading: &Interpretation, sink: Option<&mut RowSink<'_>>) -> SearchOutcome {
-        let ask = match sink {
+        let options = match sink {
             Some(_) => self.ask_stream(reading),
             None => self.ask(reading),
         };
-        let (page, is_past_end) = self.page(&ask, sink);
+
+        let (page, is_past_end) = self.page(&options, sink);
         let is_late = self.request.stop.is_reached();
         let mut outcome = SearchOutcome {
             shown: page.shown,
@@ -113,13 +120,16 @@ impl Engine<'_> {
             multiline_used: reading.multiline,
             ..SearchOutcome::default()
         };
+
         outcome.skipped.add(&page.tally.skipped);
         outcome.warnings.extend(page.tally.warnings);
         outcome.warnings.truncate(MAX_WARNINGS);
         (outcome.unfinished, outcome.n_unfinished) = page.tally.unfinished;
+
         if is_past_end && outcome.total.count != 0 {
             outcome.notes.push(Note::OffsetPastEnd { total: outcome.total.count });
         }
+
         if page.truncated {
             let first = self.cursor.as_ref().map_or(self.request.offset, |cursor| cursor.offset);
             let offset = first + page.shown;
@@ -129,6 +139,7 @@ impl Engine<'_> {
                 Cursor { offset, line, nth, is_basic, path }.write(self.hash)
             });
         }
+
         outcome.files = page.files;
         outcome
     }
@@ -136,19 +147,21 @@ impl Engine<'_> {
     /// Collects the page, or passes its rows on. Also returns whether the page's start is past the end.
     fn page<'p>(
         &'p self,
-        ask: &'p ScanOptions,
+        options: &'p ScanOptions,
         sink: Option<&mut RowSink<'_>>,
     ) -> (PageBuilder<'p>, bool) {
         let (mut from, mut skip, mut tally) = (0, Skip::Nothing, Tally::default());
         let mut is_past_end = false;
+
         let known = self.cursor.as_ref().and_then(|cursor| self.place_of(cursor));
         if let Some(place) = known {
             (from, skip) = place;
+            // Earlier pages have counted the rows before the cursor.
             tally.n_rows = self.cursor.as_ref().map_or(0, |cursor| cursor.offset);
         } else {
             let offset = self.cursor.as_ref().map_or(self.request.offset, |cursor| cursor.offset);
             if offset != 0 {
-                let seek = self.seek(ask, offset);
+                let seek = self.seek(options, offset);
                 tally = seek.tally;
                 match seek.found {
                     Some((file, n)) => {
@@ -159,11 +172,13 @@ impl Engine<'_> {
                 }
             }
         }
-        let page = PageBuilder::new(&self.walked, ask, tally, self.count_until);
+
+        let page = PageBuilder::new(&self.walked, options, tally, self.count_until);
         if is_past_end {
             return (page, true);
         }
-        let scan = self.scan(ask, from, skip);
+
+        let scan = self.scan(options, from, skip);
         match sink {
             Some(sink) => (scan.run(RowStream::new(page, sink)).into_page(), false),
             None => (scan.run(page), false),
@@ -187,14 +202,17 @@ impl Engine<'_> {
     /// Returns the file in which the page after a cursor begins, or `None` if that file no longer exists.
     fn place_of(&self, cursor: &Cursor) -> Option<(usize, Skip)> {
         let places = self.walked.places();
-        let wanted = cursor.path.as_os_str().as_bytes();
+        let target = cursor.path.as_os_str().as_bytes();
+
         let (at, is_there) = if self.request.scope.sort == Sort::Modified {
             (places.iter().position(|place| self.walked.path(*place) == cursor.path)?, true)
         } else {
+            // The paths are sorted, so halving finds the file, or the place where it was.
             let path = |place| self.walked.path(place).into_os_string();
-            let at = places.partition_point(|place| path(*place).as_bytes() < wanted);
-            (at, places.get(at).is_some_and(|place| path(*place).as_bytes() == wanted))
+            let at = places.partition_point(|place| path(*place).as_bytes() < target);
+            (at, places.get(at).is_some_and(|place| path(*place).as_bytes() == target))
         };
+
         Some(match self.request.output {
             OutputMode::Lines if is_there => (at, Skip::Through(cursor.line)),
             OutputMode::OnlyMatching if is_there => (at, Skip::Rows(cursor.nth)),
@@ -219,6 +237,7 @@ impl Engine<'_> {
         let limit = if request.limit == 0 { MAX_ROWS } else { request.limit.min(MAX_ROWS) };
         let shows_lines = matches!(request.output, OutputMode::Lines);
         let context = |lines: usize| if shows_lines { lines.min(MAX_CONTEXT) } else { 0 };
+
         ScanOptions {
             matcher: reading.matcher.clone(),
             multiline: reading.multiline,
@@ -255,20 +274,21 @@ impl Engine<'_> {
     /// Adds the notes that apply to every answer.
     fn note(&self, outcome: &mut SearchOutcome) {
         let mut notes = self.walked.notes.clone();
-        let asked = &self.request.pattern;
-        if outcome.dialect_used != asked.dialect {
+        let pattern = &self.request.pattern;
+        if outcome.dialect_used != pattern.dialect {
             notes.push(Note::RetriedAsBasic);
         }
-        if asked.multiline == Multiline::Auto && outcome.multiline_used {
+        if pattern.multiline == Multiline::Auto && outcome.multiline_used {
             notes.push(Note::MultilineBecauseOfNewline);
         }
+
         notes.append(&mut outcome.notes);
         outcome.notes = notes;
     }
 }
 
-fn encoding(asked: &Encoding) -> Result<Option<Option<grep_searcher::Encoding>>, SearchError> {
-    match asked {
+fn encoding(requested: &Encoding) -> Result<Option<Option<grep_searcher::Encoding>>, SearchError> {
+    match requested {
         Encoding::Auto => Ok(None),
         Encoding::None => Ok(Some(None)),
         Encoding::Label(label) => match grep_searcher::Encoding::new(label) {

@@ -40,7 +40,7 @@ impl Fuzzy {
     pub(super) fn is_match(&self, path: &[u8]) -> bool {
         let path = String::from_utf8_lossy(path);
         let mut rest = path.chars().map(|c| fold(c, self.ignore_case));
-        self.text.iter().all(|wanted| rest.any(|c| c == *wanted))
+        self.text.iter().all(|expected| rest.any(|c| c == *expected))
     }
 
     /// Returns the score of a path, or `None` if it does not match.
@@ -48,10 +48,13 @@ impl Fuzzy {
         if !self.is_match(path) {
             return None;
         }
+
         let path = String::from_utf8_lossy(path);
         let chars: Vec<char> = path.chars().collect();
+        // Of a long path, only the end is scored: it has the base name.
         let chars = chars.get(chars.len().saturating_sub(MAX_PATH)..).unwrap_or_default();
         let base = chars.iter().rposition(|c| *c == '/').map_or(0, |slash| slash + 1);
+
         let worth: Vec<i32> = (0..chars.len())
             .map(|at| {
                 let before = at.checked_sub(1).and_then(|at| chars.get(at)).copied();
@@ -62,9 +65,10 @@ impl Fuzzy {
                     + if is_word { AT_WORD } else { 0 }
             })
             .collect();
+
         // Best score of the text up to the current character, by position of that character.
         let mut ends: Vec<Option<i32>> = Vec::new();
-        for (n, wanted) in self.text.iter().enumerate() {
+        for (n, expected) in self.text.iter().enumerate() {
             let mut next = Vec::with_capacity(chars.len());
             // Best earlier score that is not adjacent, minus the gap penalty.
             let mut far: Option<i32> = None;
@@ -74,13 +78,16 @@ impl Fuzzy {
                 far = far.map(|best| best - 1).max(older.map(|score| score - 1));
                 let before =
                     if n == 0 { Some(0) } else { near.map(|score| score + BEHIND).max(far) };
-                let fits = fold(*c, self.ignore_case) == *wanted;
+
+                let fits = fold(*c, self.ignore_case) == *expected;
                 let worth = worth.get(at).copied().unwrap_or(0);
                 next.push(before.filter(|_| fits).map(|score| score + worth));
             }
             ends = next;
         }
+
         let best = ends.into_iter().flatten().max().unwrap_or(0);
+        // A long path scores a little less than a short one.
         let length = i32::try_from(chars.len() / 16).unwrap_or(0).min(MAX_GAP);
         Some(u32::try_from((best - length).max(1)).unwrap_or(1))
     }

@@ -31,12 +31,14 @@ pub(crate) fn run(
     let began = Instant::now();
     let hash = hash_of_find(request, tree.path());
     let cursor = request.cursor.as_deref().map(|text| Cursor::read(text, hash)).transpose()?;
+
     let mut scope = request.scope.clone();
     let names = NameMatcher::new(request, &mut scope, tree)?;
     let by_meta = ByMeta::of(request);
     let choice = FindFilter { names: &names, by_meta: &by_meta };
+
     let sorts_by_meta = matches!(request.sort_by, FindSort::Modified | FindSort::Size);
-    let wanted = WalkOptions {
+    let options = WalkOptions {
         files: request.kinds.files,
         dirs: request.kinds.dirs && !by_meta.only_files,
         symlinks: request.kinds.symlinks && !by_meta.only_files,
@@ -48,15 +50,19 @@ pub(crate) fn run(
         },
         offer: Some(&choice),
     };
-    let mut walked = walk::walk(&scope, &wanted, tree, &request.stop)?;
+
+    let mut walked = walk::walk(&scope, &options, tree, &request.stop)?;
     if request.stop.is_cancelled() {
         return Err(SearchError::Cancelled);
     }
+
     let scores = order(request, &names, &mut walked);
     let mut outcome = page(request, &walked, cursor, hash, &scores, sink);
     outcome.timed_out = request.stop.is_reached();
     outcome.total.is_exact = !outcome.timed_out && !walked.too_many_files;
     outcome.elapsed = began.elapsed();
+
+    // The request may have been cancelled while the page was made.
     if request.stop.is_cancelled() {
         return Err(SearchError::Cancelled);
     }
@@ -113,16 +119,19 @@ fn page(
     scores: &[u32],
     mut sink: Option<&mut EntrySink<'_>>,
 ) -> FindOutcome {
-    let most = if sink.is_some() { usize::MAX } else { MAX_ROWS };
-    let limit = if request.limit == 0 { most } else { request.limit.min(most) };
+    // Rows for a sink are not kept, so their number needs no limit.
+    let max_rows = if sink.is_some() { usize::MAX } else { MAX_ROWS };
+    let limit = if request.limit == 0 { max_rows } else { request.limit.min(max_rows) };
     let offset = cursor.as_ref().map_or(request.offset, |cursor| cursor.offset);
     let mut first = usize::try_from(offset).unwrap_or(usize::MAX);
+
     if let Some(cursor) = cursor.filter(|_| request.sort_by == FindSort::Path) {
         // Entries that appeared or vanished before the cursor do not matter.
         let end = cursor.path.as_os_str().as_bytes();
         let path = |place: &EntryIndex| walked.path(*place).into_os_string();
         first = walked.places().partition_point(|place| path(place).as_bytes() <= end);
     }
+
     let total = walked.len();
     let places = walked.places().get(first..).unwrap_or_default();
     let (mut entries, mut shown) = (Vec::new(), 0);
@@ -138,6 +147,7 @@ fn page(
             }
         }
     }
+
     let truncated = limit < places.len();
     let mut outcome = FindOutcome {
         shown,
@@ -150,6 +160,7 @@ fn page(
         notes: walked.notes.clone(),
         ..FindOutcome::default()
     };
+
     if truncated {
         outcome.next_offset = Some(offset + shown);
         outcome.cursor = entries.last().map(|last| {
@@ -157,9 +168,11 @@ fn page(
             Cursor { offset: offset + shown, line: 0, nth: 0, is_basic: false, path }.write(hash)
         });
     }
+
     if places.is_empty() && total != 0 {
         outcome.notes.push(crate::Note::OffsetPastEnd { total: total as u64 });
     }
+
     outcome.entries = entries;
     outcome
 }
@@ -170,6 +183,7 @@ fn entry(request: &Find, walked: &WalkResult, place: EntryIndex, score: Option<u
         EntryType::Symlink => EntryKind::Symlink,
         EntryType::File | EntryType::Other => EntryKind::File,
     };
+
     let meta = walked.meta(place);
     FoundEntry {
         path: walked.path(place),

@@ -51,8 +51,9 @@ impl NameMatcher {
                 if matches!(pattern.trim(), "**/*" | "**" | "*") && scope.hidden != Hidden::Auto {
                     return Ok(Self::Everything);
                 }
+
                 let starts = scope.starts.iter().map(|start| start.as_os_str().as_bytes().to_vec());
-                Self::Minimatch { glob, starts: starts.filter(|one| !one.is_empty()).collect() }
+                Self::Minimatch { glob, starts: starts.filter(|start| !start.is_empty()).collect() }
             }
             NameRule::Globs(globs) if scope.include.is_empty() => {
                 scope.include.clone_from(globs);
@@ -84,13 +85,17 @@ impl NameMatcher {
                 if glob.is_match(std::slice::from_ref(&name)) {
                     return true;
                 }
+
+                // A pattern with slashes may also begin at a start path.
                 let below = starts.iter().filter_map(|start| {
                     entry.path.strip_prefix(start.as_slice())?.strip_prefix(b"/")
                 });
+
                 !glob.is_by_name()
                     && std::iter::once(entry.path).chain(below).any(|path| {
                         let names = path.split(|byte| *byte == b'/');
                         let names = names.map(|name| folded(&String::from_utf8_lossy(name)));
+                        // A pattern that begins with a slash has an empty first component.
                         let behind_slash: Vec<_> =
                             std::iter::once(Vec::new()).chain(names).collect();
                         glob.is_match(&behind_slash)

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 /// Request of find.
 #[derive(Debug, Clone)]
 pub struct Find {
-    /// Rule for names.
+    /// Selects entries by name.
     pub name: NameRule,
     /// Case sensitivity of names. [`NameRule::Minimatch`] always ignores case.
     pub case: Case,
@@ -134,7 +134,7 @@ pub struct FindOutcome {
     pub notes: Vec<Note>,
 }
 
-/// One entry.
+/// One entry that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundEntry {
     /// Relative to the root.

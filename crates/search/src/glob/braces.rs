@@ -43,7 +43,9 @@ fn choices(body: &str, depth: usize) -> Result<Vec<String>, GlobError> {
         let inner = expand_below(body, depth)?;
         return Ok(inner.iter().map(|inner| format!("{{{inner}}}")).collect());
     }
+
     let mut all = Vec::new();
+    // Groups multiply, so the size is checked after each part.
     for part in parts {
         all.extend(expand_below(part, depth)?);
         check_size(&all)?;
@@ -74,6 +76,7 @@ fn first_group(text: &str) -> Option<(&str, &str, &str)> {
     let mut open = Vec::new();
     // Position of the outermost closed group that begins first.
     let mut found: Option<(usize, usize)> = None;
+
     for (at, byte) in text.bytes().enumerate() {
         match byte {
             b'{' => open.push(at),
@@ -90,6 +93,7 @@ fn first_group(text: &str) -> Option<(&str, &str, &str)> {
             _ => (),
         }
     }
+
     let (begin, end) = found?;
     Some((text.get(..begin)?, text.get(begin + 1..end)?, text.get(end + 1..)?))
 }
@@ -114,10 +118,12 @@ fn range(body: &str) -> Option<Result<Vec<String>, GlobError>> {
     if ends.next().is_some() {
         return None;
     }
+
     let step = match step {
         Some(step) => number(step)?.unsigned_abs().max(1),
         None => 1,
     };
+
     if let (Some(from), Some(to)) = (number(first), number(last)) {
         let is_padded = [first, last].iter().any(|end| {
             let digits = end.trim_start_matches('-');
@@ -126,6 +132,7 @@ fn range(body: &str) -> Option<Result<Vec<String>, GlobError>> {
         let width = if is_padded { first.len().max(last.len()) } else { 0 };
         return Some(Ok(steps(from, to, step)?.map(|n| format!("{n:0width$}")).collect()));
     }
+
     let letter = |end: &str| match end.as_bytes() {
         [letter] if letter.is_ascii_alphabetic() => Some(i64::from(*letter)),
         _ => None,

@@ -30,6 +30,8 @@ impl Class {
             class.is_negated = true;
             at += 1;
         }
+
+        // A bracket at this position is a member, not the end.
         let first = at;
         loop {
             let c = *text.get(at)?;
@@ -38,6 +40,7 @@ impl Class {
                 class.is_negated &= !class.items.is_empty();
                 return Some((class, at + 1));
             }
+
             if let Some((name, len)) = named(text.get(at..)?) {
                 class.items.push(ClassItem::Named(name));
                 at += len;

@@ -50,17 +50,20 @@ impl Glob {
         if MAX_BYTES < pattern.len() {
             return Err(GlobError::TooLong { max: MAX_BYTES });
         }
+
         let mut glob = Self { patterns: Vec::new(), is_negated: false, with_dot };
         let pattern = pattern.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         let mut pattern = pattern.replace('\\', "/");
         if pattern.starts_with('#') {
             return Ok(glob);
         }
+
         while pattern.starts_with('!') && !pattern.starts_with("!(") {
             pattern.remove(0);
             glob.is_negated = !glob.is_negated;
         }
-        glob.patterns = braces::expand(&pattern)?.iter().map(|one| parts(one)).collect();
+
+        glob.patterns = braces::expand(&pattern)?.iter().map(|expanded| parts(expanded)).collect();
         Ok(glob)
     }
 
@@ -90,9 +93,11 @@ impl Glob {
         {
             return self.matches_name(part, name);
         }
+
         let mut here = vec![false; parts.len() + 1];
         let mut next = here.clone();
         reach(parts, 0, &mut next);
+
         for name in path {
             std::mem::swap(&mut here, &mut next);
             next.fill(false);
@@ -107,10 +112,12 @@ impl Glob {
                     }
                 }
             }
+
             if !is_alive {
                 return false;
             }
         }
+
         next.last() == Some(&true)
     }
 
@@ -140,6 +147,7 @@ fn parts(pattern: &str) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     let mut names = pattern.split('/').peekable();
     let mut is_first = true;
+
     while let Some(name) = names.next() {
         // Consecutive slashes count as one. Leading and trailing slashes are significant.
         if name.is_empty() && !is_first && names.peek().is_some() {

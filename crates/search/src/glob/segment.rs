@@ -57,6 +57,8 @@ impl Segment {
         let mut segment =
             Self { states: vec![NfaState::Accept], start: 0, has_loops: false, tail: Vec::new() };
         segment.start = segment.compile(&nodes, 0);
+
+        // The literal end rejects most names without a run of the automaton.
         let letters = nodes.iter().rev().map_while(|node| match node {
             Node::Char(c) => Some(*c),
             _ => None,
@@ -77,9 +79,11 @@ impl Segment {
             return name.is_empty()
                 && matches!(self.states.get(self.start), Some(NfaState::Accept));
         }
+
         let hides_dot = !with_dot && name.first() == Some(&'.');
         let mut later = vec![false; self.states.len()];
         let mut now = later.clone();
+
         for at in (0..=name.len()).rev() {
             let step = InputChar { c: name.get(at).copied(), is_hidden: hides_dot && at == 0 };
             now.fill(false);
@@ -139,6 +143,7 @@ impl Segment {
     fn compile_group(&mut self, kind: char, choices: &[Vec<Node>], next: usize) -> usize {
         if matches!(kind, '*' | '+') {
             self.has_loops = true;
+            // First, because its bodies lead back to it.
             let again = self.push(NfaState::Loop(next, Vec::new()));
             let entries = self.compile_all(choices, again);
             if let Some(NfaState::Loop(_, bodies)) = self.states.get_mut(again) {
@@ -146,6 +151,7 @@ impl Segment {
             }
             return if kind == '*' { again } else { self.push(NfaState::Either(entries)) };
         }
+
         let mut entries = self.compile_all(choices, next);
         match kind {
             '!' => {
@@ -207,6 +213,7 @@ impl Parser<'_> {
             if 0 < depth && matches!(c, '|' | ')') {
                 break;
             }
+
             let is_group = depth < MAX_DEPTH && self.closed.get(self.at) == Some(&true);
             let class = self.text.get(self.at..).filter(|_| c == '[').and_then(Class::parse);
             let node = match (c, class) {
@@ -219,6 +226,7 @@ impl Parser<'_> {
                 ('*', None) => Node::Star,
                 (c, None) => Node::Char(fold(c)),
             };
+
             self.at += 1;
             // Two consecutive stars are equivalent to one.
             if !matches!((&node, nodes.last()), (Node::Star, Some(Node::Star))) {

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Buffer size in bytes: space for about 500 entries per system call.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// Buffer of the listings.
+/// Buffer of the listings, which is used again for each directory.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer(Vec<u8>);
 

@@ -40,7 +40,8 @@ pub(super) fn unified(path: &Path, old: &[u8], new: &[u8], edits: &[Edit], max: 
     let blocks = blocks(old, new, edits);
     let mut at = LineCounter::default();
     let mut is_cut = false;
-    for group in blocks.chunk_by(|one, next| are_near(old, one.old.end, next.old.start)) {
+
+    for group in blocks.chunk_by(|previous, next| are_near(old, previous.old.end, next.old.start)) {
         let hunk = hunk(old, new, group, &mut at);
         if max < text.len() + hunk.len() {
             is_cut = true;
@@ -48,9 +49,12 @@ pub(super) fn unified(path: &Path, old: &[u8], new: &[u8], edits: &[Edit], max: 
         }
         text.push_str(&hunk);
     }
+
+    // Without a hunk, the header says nothing.
     if text.len() == header {
         text.clear();
     }
+
     Diff { text, is_cut, is_exact: !at.is_lossy }
 }
 
@@ -60,12 +64,14 @@ fn name(prefix: &[u8], path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();
     let needs_quotes = |byte: &u8| byte.is_ascii_control() || matches!(byte, b'"' | b'\\');
     let text = std::str::from_utf8(bytes).ok();
+
     if let Some(text) = text
         && !bytes.iter().any(needs_quotes)
     {
         let end = if text.contains(' ') { "\t" } else { "" };
         return format!("{}{text}{end}", String::from_utf8_lossy(prefix));
     }
+
     let mut name = vec![b'"'];
     for &byte in prefix.iter().chain(bytes) {
         match byte {
@@ -79,6 +85,7 @@ fn name(prefix: &[u8], path: &Path) -> String {
             _ => name.push(byte),
         }
     }
+
     name.push(b'"');
     String::from_utf8_lossy(&name).into_owned()
 }
@@ -103,14 +110,17 @@ fn blocks(old: &[u8], new: &[u8], edits: &[Edit]) -> Vec<Block> {
         let ends_line =
             |text: &[u8], range: &Range<usize>| range.end == line_start(text, range.end);
         let is_whole = ends_line(old, &edit.old) && ends_line(new, &edit.new);
+
         let end = if is_whole && start < edit.old.end {
             edit.old.end
         } else {
             line_end(old, edit.old.end)
         };
+
         // The bytes between the edit and the ends of its block are equal in both texts.
         let new_start = edit.new.start.saturating_sub(edit.old.start - start);
         let new_end = (edit.new.end + (end - edit.old.end)).min(new.len());
+
         match blocks.last_mut() {
             Some(last) if start <= last.old.end => {
                 last.old.end = end;
@@ -119,7 +129,9 @@ fn blocks(old: &[u8], new: &[u8], edits: &[Edit]) -> Vec<Block> {
             _ => blocks.push(Block { old: start..end, new: new_start..new_end }),
         }
     }
+
     blocks.iter_mut().for_each(|block| trim(old, new, block));
+    // Trimming may have left nothing of a block.
     blocks.retain(|block| !(block.old.is_empty() && block.new.is_empty()));
     blocks
 }
@@ -134,6 +146,7 @@ fn trim(old: &[u8], new: &[u8], block: &mut Block) {
     let is_same = |a: &Range<usize>, b: &Range<usize>| {
         !a.is_empty() && old.get(a.clone()) == new.get(b.clone())
     };
+
     loop {
         let (a, b) = (first(old, &block.old), first(new, &block.new));
         if !is_same(&a, &b) {
@@ -141,6 +154,7 @@ fn trim(old: &[u8], new: &[u8], block: &mut Block) {
         }
         (block.old.start, block.new.start) = (a.end, b.end);
     }
+
     loop {
         let (a, b) = (last(old, &block.old), last(new, &block.new));
         if !is_same(&a, &b) {
@@ -160,8 +174,10 @@ fn hunk(old: &[u8], new: &[u8], group: &[Block], at: &mut LineCounter) -> String
     let (Some(first), Some(last)) = (group.first(), group.last()) else { return String::new() };
     let start = (0..CONTEXT).fold(first.old.start, |at, _| line_start(old, at.saturating_sub(1)));
     let end = (0..CONTEXT).fold(last.old.end, |at, _| line_end(old, at));
+
     at.old_lines += count(old, at.old..start);
     at.old = start;
+
     let mut body = String::new();
     let (mut shown, mut n_old, mut n_new) = (start, 0_u64, 0_u64);
     for block in group {
@@ -174,8 +190,11 @@ fn hunk(old: &[u8], new: &[u8], group: &[Block], at: &mut LineCounter) -> String
         at.is_lossy |= lines(&mut body, '+', new, block.new.clone());
         shown = block.old.end;
     }
+
     (n_old, n_new) = (n_old + count(old, shown..end), n_new + count(old, shown..end));
     at.is_lossy |= lines(&mut body, ' ', old, shown..end);
+
+    // Earlier hunks have moved the lines of the new text.
     let new_lines = at.old_lines.saturating_add_signed(at.gained);
     let mut hunk = String::new();
     // Writing to a string cannot fail.

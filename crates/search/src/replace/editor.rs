@@ -106,6 +106,7 @@ impl Editor {
         {
             return Err(ReplaceError::BadLineRange { first, last });
         }
+
         let matcher = Matcher::new(&request.pattern, dialect)?;
         let text = request.replacement.as_str();
         let templates = |breaks| {
@@ -119,12 +120,15 @@ impl Editor {
             let ids = (0..matcher.regex.pattern_len()).filter_map(|id| PatternID::new(id).ok());
             ids.map(of).collect::<Result<Vec<_>, _>>()
         };
+
+        // A replacement with line breaks is made for both line ends, because each file decides.
         let follows_eol = !request.raw_newlines && has_line_breaks(text);
         let templates = if follows_eol {
             [templates(LineBreaks::Lf)?, templates(LineBreaks::CrLf)?]
         } else {
             [templates(LineBreaks::AsTheyAre)?, Vec::new()]
         };
+
         let needs_groups = templates.iter().flatten().any(Template::has_groups);
         Ok(Self {
             matcher,
@@ -169,8 +173,10 @@ impl Editor {
         if MAX_FILE_BYTES < old.len() as u64 {
             return Err(SkipReason::TooLarge { len: old.len() as u64 }.into());
         }
+
         let text = Text::of(old, self.skip_binary)?;
         let body = &*text.bytes;
+        // The pattern then sees each line end as `\n`.
         let (folded, crlf) = if self.matcher.folds && has_crlf(body) {
             let mut folded = body.to_vec();
             let (len, crlf) = CrlfMap::fold(&mut folded);
@@ -179,6 +185,7 @@ impl Editor {
         } else {
             (Cow::Borrowed(body), CrlfMap::default())
         };
+
         let region = self.region(&folded);
         let eol = || Eol::of(body);
         let templates = match (self.follows_eol, &self.templates) {
@@ -188,6 +195,7 @@ impl Editor {
             },
             (false, [only, _]) => only,
         };
+
         let mut work = Work::new(self, templates, body, stop);
         work.crlf = crlf;
         if self.matcher.is_multiline {
@@ -195,19 +203,24 @@ impl Editor {
         } else {
             work.line_by_line(region)?;
         }
+
         if work.edits.is_empty() {
             return Ok(None);
         }
+
         let (new_text, edits) = work.finish()?;
+        // The diff of a decoded file shows its text, not its bytes.
         let has_own_text =
             text.encoding() != FileEncoding::Utf8 && text.encoding() != FileEncoding::Bytes;
         let lines = lines_touched(body, &edits);
         let (eol, encoding, replacements) = (eol(), text.encoding(), edits.len() as u64);
         let kept_text = has_own_text.then(|| new_text.clone());
+
         let new = text.encode(new_text)?;
         if MAX_FILE_BYTES < new.len() as u64 {
             return Err(SkipReason::WouldBeTooLarge.into());
         }
+
         let edited = Edited { new, lines, replacements, eol, encoding };
         let old_text = has_own_text.then(|| text.bytes.into_owned());
         Ok(Some(EditWithDiff { edited, old_text, new_text: kept_text, edits }))
@@ -272,11 +285,14 @@ impl<'a> Work<'a> {
             if rest.is_empty() || region.end <= start {
                 return Ok(());
             }
+
             let end = memchr::memchr(b'\n', rest).map_or(body.len(), |break_at| start + break_at);
             let line = body.get(start..end).unwrap_or_default();
             let is_ended = end < body.len();
+            // At the end of the file, a carriage return ends no line.
             let content = line.strip_suffix(b"\r").filter(|_| is_ended).unwrap_or(line);
             self.replace_in(content, start, 0..content.len())?;
+
             at = end + 1;
             n_lines += 1;
             if n_lines.is_multiple_of(MATCHES_BETWEEN_LOOKS) {
@@ -296,6 +312,7 @@ impl<'a> Work<'a> {
         let editor = self.editor;
         let end = part.end;
         let input = Input::new(haystack).range(part);
+
         for found in editor.matcher.regex.find_iter(input) {
             if found.is_empty() && is_within_a_char(haystack, found.start()) {
                 continue;
@@ -326,20 +343,25 @@ impl<'a> Work<'a> {
             self.editor.matcher.regex.captures(input, &mut self.groups);
             &self.groups
         });
+
         let original = |found: Range<usize>| {
             self.crlf.original_range(offset + found.start..offset + found.end)
         };
         let old = original(found.range());
+
         let kept = self.out.len();
         self.out.extend_from_slice(self.body.get(self.copied..old.start).unwrap_or_default());
         let new_start = self.out.len();
         let group = |span| self.body.get(original(span)).unwrap_or_default();
         template.expand(group, groups, &mut self.out);
         let new = new_start..self.out.len();
+
+        // A match that is replaced by itself is no edit.
         if self.out.get(new.clone()) == self.body.get(old.clone()) {
             self.out.truncate(kept);
             return Ok(());
         }
+
         self.copied = old.end;
         if self.editor.max_replacements <= self.edits.len() as u64 {
             return Err(EditError::TooMany);
@@ -347,6 +369,7 @@ impl<'a> Work<'a> {
         if MAX_FILE_BYTES < self.out.len() as u64 {
             return Err(SkipReason::WouldBeTooLarge.into());
         }
+
         self.edits.push(Edit { old, new });
         Ok(())
     }
@@ -392,12 +415,14 @@ fn is_within_a_char(text: &[u8], at: usize) -> bool {
 fn lines_touched(body: &[u8], edits: &[Edit]) -> u64 {
     let (mut n_lines, mut line, mut at) = (0, 0_u64, 0);
     let mut last_touched = None;
+
     let mut line_of = |place: usize| {
         let between = body.get(at..place).unwrap_or_default();
         line += memchr::memchr_iter(b'\n', between).count() as u64;
         at = place.max(at);
         line
     };
+
     for Edit { old, .. } in edits {
         let first = line_of(old.start);
         let last = line_of(if old.is_empty() { old.start } else { old.end - 1 });

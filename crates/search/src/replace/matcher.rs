@@ -59,27 +59,32 @@ impl Matcher {
         if pattern.patterns.is_empty() || pattern.patterns.iter().any(String::is_empty) {
             return Err(SearchError::EmptyPattern);
         }
-        let crosses_lines = pattern.patterns.iter().any(|one| can_cross(one, pattern));
+
+        let crosses_lines = pattern.patterns.iter().any(|text| can_cross(text, pattern));
         let (is_multiline, dot_all) = match pattern.multiline {
             Multiline::Off => (false, false),
             Multiline::On { dot_all } => (true, dot_all),
             Multiline::Auto => (crosses_lines, false),
         };
-        let names_cr = pattern.patterns.iter().any(|one| crlf::names_cr(one, pattern.literal));
+        let names_cr = pattern.patterns.iter().any(|text| crlf::names_cr(text, pattern.literal));
+
         let mut hirs = Vec::new();
-        for one in alternatives(pattern, is_multiline) {
-            let hir = parse(one, pattern, dialect, dot_all)?;
+        for text in alternatives(pattern, is_multiline) {
+            let hir = parse(text, pattern, dialect, dot_all)?;
             let hir = if is_multiline { hir } else { within_a_line(hir)? };
             hirs.push(bounded(hir, pattern.boundary));
         }
+
         let looks =
             hirs.iter().fold(LookSet::empty(), |all, hir| all.union(hir.properties().look_set()));
+        // Files need not be UTF-8, so an empty match may be at any byte.
         let config = Config::new()
             .utf8_empty(false)
             .nfa_size_limit(Some(MAX_COMPILED_BYTES))
             .hybrid_cache_capacity(MAX_COMPILED_BYTES);
         let regex = Regex::builder().configure(config).build_many_from_hir(&hirs);
         let regex = regex.map_err(|error| too_complex(&error))?;
+
         let is_multiline_by_itself = is_multiline && pattern.multiline == Multiline::Auto;
         let (folds, leap) = (is_multiline && !names_cr, BlockSkip::by(looks));
         Ok(Self { regex, is_multiline, is_multiline_by_itself, folds, leap })
@@ -96,6 +101,7 @@ impl Matcher {
         if end <= at {
             return None;
         }
+
         let leaps = match self.leap {
             BlockSkip::Always => true,
             BlockSkip::WithoutCr => !has_cr,
@@ -104,6 +110,7 @@ impl Matcher {
         if !leaps {
             return Some(at);
         }
+
         // The end of a match is cheaper to find than its start. A match never crosses a line, so both are in
         // the same line.
         self.regex.search_half(&Input::new(text).range(at..end)).map(|found| found.offset())
@@ -127,21 +134,21 @@ impl BlockSkip {
 /// Returns the patterns one by one. If matches stay within lines, each line of a pattern is an alternative.
 fn alternatives(pattern: &Pattern, is_multiline: bool) -> Vec<&str> {
     let mut all = Vec::new();
-    for one in &pattern.patterns {
+    for text in &pattern.patterns {
         if is_multiline {
-            all.push(one.as_str());
+            all.push(text.as_str());
         } else {
             // A line feed at the end does not begin an empty alternative, which would match everywhere.
-            all.extend(one.strip_suffix('\n').unwrap_or(one).split('\n'));
+            all.extend(text.strip_suffix('\n').unwrap_or(text).split('\n'));
         }
     }
     all
 }
 
 /// Whether a pattern can match a line feed.
-fn can_cross(one: &str, pattern: &Pattern) -> bool {
-    let parsed = ParserBuilder::new().utf8(false).build().parse(one);
-    one.contains('\n') || (!pattern.literal && parsed.is_ok_and(|hir| names_line_feed(&hir)))
+fn can_cross(text: &str, pattern: &Pattern) -> bool {
+    let parsed = ParserBuilder::new().utf8(false).build().parse(text);
+    text.contains('\n') || (!pattern.literal && parsed.is_ok_and(|hir| names_line_feed(&hir)))
 }
 
 fn names_line_feed(hir: &Hir) -> bool {
@@ -155,21 +162,23 @@ fn names_line_feed(hir: &Hir) -> bool {
 }
 
 fn parse(
-    one: &str,
+    source: &str,
     pattern: &Pattern,
     dialect: Dialect,
     dot_all: bool,
 ) -> Result<Hir, SearchError> {
     let text = match dialect {
-        _ if pattern.literal => regex_syntax::escape(one),
-        Dialect::Rust => one.to_owned(),
-        Dialect::Basic => basic::translate(one),
+        _ if pattern.literal => regex_syntax::escape(source),
+        Dialect::Rust => source.to_owned(),
+        Dialect::Basic => basic::translate(source),
     };
+
     let is_insensitive = match pattern.case {
         Case::Sensitive => false,
         Case::Insensitive => true,
-        Case::Smart => !pattern.patterns.iter().any(|one| has_upper_case(one, pattern.literal)),
+        Case::Smart => !pattern.patterns.iter().any(|part| has_upper_case(part, pattern.literal)),
     };
+
     ParserBuilder::new()
         .utf8(false)
         .multi_line(true)
@@ -240,11 +249,11 @@ fn too_complex(error: &BuildError) -> SearchError {
 }
 
 /// Whether the pattern contains a literal upper-case letter. Classes such as `\S` contain none.
-fn has_upper_case(one: &str, is_literal: bool) -> bool {
+fn has_upper_case(text: &str, is_literal: bool) -> bool {
     if is_literal {
-        return one.chars().any(char::is_uppercase);
+        return text.chars().any(char::is_uppercase);
     }
-    let parsed = ast::parse::Parser::new().parse(one);
+    let parsed = ast::parse::Parser::new().parse(text);
     parsed.is_ok_and(|ast| match ast::visit(&ast, UpperCase(false)) {
         Ok(found) => found,
     })

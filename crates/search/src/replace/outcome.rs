@@ -32,7 +32,7 @@ impl Digest {
         }
         for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
             let digit =
-                |one: u8| char::from(one).to_digit(16).and_then(|one| u8::try_from(one).ok());
+                |hex: u8| char::from(hex).to_digit(16).and_then(|hex| u8::try_from(hex).ok());
             *byte = digit(*high)? << 4 | digit(*low)?;
         }
         Some(Self(bytes))

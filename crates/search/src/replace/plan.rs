@@ -29,6 +29,7 @@ use std::time::Instant;
 pub fn plan(request: &Replace, tree: &dyn Tree) -> Result<ReplacePlan, ReplaceError> {
     let began = Instant::now();
     let attempts = attempts(request)?;
+
     let mut request = request.clone();
     request.scope.follow = false;
     request.scope.sort = Sort::Path;
@@ -37,11 +38,13 @@ pub fn plan(request: &Replace, tree: &dyn Tree) -> Result<ReplacePlan, ReplaceEr
     if request.line_range.is_some() && paths.len() != 1 {
         return Err(ReplaceError::LineRangeNeedsOneFile { found: paths.len() });
     }
+
     let walk_was_cut = request.stop.is_reached();
-    let asked = request.pattern.dialect;
+    let requested = request.pattern.dialect;
     let mut notes = Vec::new();
     let mut planning = Planning::new(&request, walked.skipped);
     let (mut dialect_used, mut multiline_used) = (None, false);
+
     for (dialect, editor) in attempts {
         planning = planning.anew();
         planning.read_all(&editor, tree, &paths)?;
@@ -53,21 +56,27 @@ pub fn plan(request: &Replace, tree: &dyn Tree) -> Result<ReplacePlan, ReplaceEr
         if editor.is_multiline_by_itself() {
             notes.push(Note::MultilineBecauseOfNewline);
         }
-        if found_any && dialect != asked {
+        if found_any && dialect != requested {
             notes.push(Note::RetriedAsBasic);
         }
+        // Another interpretation is tried only if this one changes nothing.
         if found_any || planning.timed_out {
             break;
         }
     }
-    let dialect_used = dialect_used.unwrap_or(asked);
+
+    let dialect_used = dialect_used.unwrap_or(requested);
     notes.dedup();
     if request.stop.is_cancelled() {
         return Err(SearchError::Cancelled.into());
     }
+
     let Planning { files, mut skipped, binary, skipped_count, .. } = planning;
     let Planning { counts, diffs_cut, files_searched, timed_out, .. } = planning;
+
+    // Applying the plan must read the pattern in the same way.
     request.pattern.dialect = dialect_used;
+    // Binary files come last, and only if the list has room for them.
     let room = MAX_SKIPPED_LISTED.saturating_sub(skipped.len());
     skipped.extend(binary.into_iter().take(room));
     Ok(ReplacePlan {
@@ -94,8 +103,9 @@ pub fn plan(request: &Replace, tree: &dyn Tree) -> Result<ReplacePlan, ReplaceEr
 fn attempts(request: &Replace) -> Result<Vec<(Dialect, Editor)>, ReplaceError> {
     let pattern = &request.pattern;
     let as_asked = Editor::reading(request, pattern.dialect);
-    let looks_basic = pattern.patterns.iter().any(|one| basic::has_idioms(one));
+    let looks_basic = pattern.patterns.iter().any(|text| basic::has_idioms(text));
     let is_retried = pattern.retry_as_basic && !pattern.literal && pattern.dialect == Dialect::Rust;
+
     if !is_retried || !looks_basic {
         return Ok(vec![(pattern.dialect, as_asked?)]);
     }
@@ -175,6 +185,7 @@ impl<'a> Planning<'a> {
                     continue;
                 }
             };
+
             self.files_searched += 1;
             match editor.change(&buffer, Some(stop)) {
                 Ok(None) => {}
@@ -201,10 +212,12 @@ impl<'a> Planning<'a> {
         if max_files <= self.files.len() {
             return Err(ReplaceError::TooManyFiles { max: max_files });
         }
+
         self.n_replacements += change.edited.replacements;
         if self.request.max_replacements.min(MAX_REPLACEMENTS) < self.n_replacements {
             return Err(self.too_many_replacements());
         }
+
         let (diff, is_exact_diff) = self.diff(path, old, &change);
         let edited = change.edited;
         self.files.push(FilePlan {
@@ -230,6 +243,7 @@ impl<'a> Planning<'a> {
         if self.request.diff != DiffMode::Unified {
             return (None, true);
         }
+
         let room = self.request.max_diff_bytes.saturating_sub(self.diff_bytes);
         let (edits, raw_new) = (&change.edits, &change.edited.new);
         let (diff, is_decoded) = match (&change.old_text, &change.new_text) {
@@ -241,6 +255,7 @@ impl<'a> Planning<'a> {
             (Some(old), Some(new)) => (diff::unified(path, old, new, edits, room), true),
             _ => (diff::unified(path, old, raw_new, edits, room), false),
         };
+
         self.diff_bytes += diff.text.len();
         self.diffs_cut |= diff.is_cut;
         let is_exact = diff.is_exact && !is_decoded;

@@ -55,11 +55,14 @@ impl Template {
                 rest = plain;
                 continue;
             }
+
+            // A dollar sign that begins no reference is text.
             let Some((name, is_braced, behind_name)) = reference(behind) else {
                 text.push('$');
                 rest = behind;
                 continue;
             };
+
             let group =
                 group(regex, id, name).ok_or_else(|| unknown(regex, id, name, is_braced))?;
             if !text.is_empty() {
@@ -69,6 +72,7 @@ impl Template {
             pieces.push(Piece::Group(group));
             rest = behind_name;
         }
+
         text.push_str(rest);
         if !text.is_empty() {
             pieces.push(Piece::Text(converted(&text, breaks)));

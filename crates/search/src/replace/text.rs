@@ -36,6 +36,7 @@ impl<'a> Text<'a> {
         } else {
             Self { bytes: Cow::Borrowed(file), mark: b"" }
         };
+
         let head = text.bytes.get(..BINARY_LOOK).unwrap_or(&text.bytes);
         if skip_binary && memchr::memchr(0, head).is_some() {
             return Err(SkipReason::Binary);

@@ -108,6 +108,7 @@ impl Block {
                 Err(error) => (self.error, self.is_last) = (Some(error), true),
             }
         }
+
         // The rest is not a complete line.
         self.push(self.n_bytes, None);
     }
@@ -117,15 +118,19 @@ impl Block {
         let from = self.n_bytes;
         self.n_bytes += n_new;
         let new = self.bytes.get(from..self.n_bytes).unwrap_or_default();
+
         let (n_newlines, has_nul) = newlines_and_nul(new);
         if has_nul && rules.binary == Binary::Skip {
             (self.is_binary, self.is_last) = (true, true);
             self.n_bytes = from;
             return;
         }
+
+        // From here on the searcher must see all bytes, because it reports the NUL byte.
         self.is_verbatim |= has_nul && rules.binary == Binary::Report;
         let last = memchr::memrchr(b'\n', new).filter(|_| !self.is_verbatim);
         let Some(end) = last.map(|last| from + last + 1) else { return };
+
         let mut n_lines = n_newlines;
         if self.n_checked == 0 {
             // The first line may have begun in the previous block.
@@ -133,6 +138,7 @@ impl Block {
             self.push(head, None);
             n_lines = n_lines.saturating_sub(1);
         }
+
         let lines = self.bytes.get(self.n_checked..end).unwrap_or_default();
         match first_matching_line(matcher, lines) {
             None => self.push(end, Some(n_lines)),
@@ -177,11 +183,14 @@ fn first_matching_line(matcher: &LineMatcher, lines: &[u8]) -> Option<usize> {
             Ok(None) => return None,
             Ok(Some(LineMatchKind::Confirmed(at))) => (at, true),
             Ok(Some(LineMatchKind::Candidate(at))) => (at, false),
+            // In doubt the line counts as one that matches: the searcher decides.
             Err(_) => (0, true),
         };
+
         let start = rest.get(..at).and_then(|before| memchr::memrchr(b'\n', before));
         let start = start.map_or(0, |newline| newline + 1);
         let line = rest.get(start..).unwrap_or_default();
+
         // An empty match after the last line is not in a line.
         let end = memchr::memchr(b'\n', line)?;
         if is_sure || matcher.is_match(line.get(..=end).unwrap_or_default()).unwrap_or(true) {

@@ -105,10 +105,13 @@ impl<'a> ScanThread<'a> {
         if let Some(opened) = walked.open_start(place, tree) {
             return opened;
         }
+
         let dir = place.directory();
+        // Files of one directory follow each other, so one handle is kept.
         if self.directory.as_ref().is_none_or(|(open, _)| *open != dir) {
             self.directory = Some((dir, walked.open(dir, tree)));
         }
+
         match &self.directory {
             Some((_, Ok(handle))) => tree.open_in(handle, OsStr::from_bytes(walked.name(place))),
             Some((_, Err(error))) => Err(match error.raw_os_error() {
@@ -133,6 +136,7 @@ impl<'a> ScanThread<'a> {
             && !self.flags.only_counts()
             && self.n_rows <= ask.limit
             && self.n_bytes <= ask.max_bytes;
+
         let gaps = Gaps::default();
         let mut sink = FileSink {
             ask,
@@ -152,11 +156,13 @@ impl<'a> ScanThread<'a> {
             n_seen: 0,
             binary: false,
         };
+
         let mut reader = Interruptible { file, stop: self.scan.stop, flags: self.flags };
         let is_small = |start: &[u8]| start.len() < SMALL_FILE_BYTES.min(ask.piece);
         let others = self.others.as_mut().filter(|others| !others.shared().is_over());
         let filled = fill(&mut reader, &mut self.head);
         self.n_head = filled.as_ref().map_or(0, |start| start.len());
+
         let searched = match filled {
             Ok(start) if ask.folds && !(is_small(start) && has_only_lf(ask, start)) => {
                 let whole = start.chain(reader);
@@ -181,8 +187,10 @@ impl<'a> ScanThread<'a> {
             },
             Err(error) => Err(error),
         };
+
         let (binary, hits) = (sink.binary, sink.hits);
         let outcome = self.conclude(searched, binary, hits, place);
+
         if let FileOutcome::Searched(Some(hits)) | FileOutcome::TooLong(Some(hits), _) = &outcome {
             let n_matches = hits.rows.iter().filter(|row| row.kind == RowKind::Match).count();
             self.n_rows += n_matches;
@@ -193,6 +201,7 @@ impl<'a> ScanThread<'a> {
                 self.n_bytes += hits.rows.iter().map(|row| row_bytes(path_len, row)).sum::<usize>();
             }
         }
+
         outcome
     }
 
@@ -201,6 +210,7 @@ impl<'a> ScanThread<'a> {
         let Some(others) = self.others.as_mut().filter(|others| !others.shared().is_over()) else {
             return;
         };
+
         match outcome {
             FileOutcome::Searched(None) | FileOutcome::TooLong(None, _) => (),
             FileOutcome::Searched(Some(_)) | FileOutcome::TooLong(Some(_), _) => {
@@ -209,9 +219,11 @@ impl<'a> ScanThread<'a> {
             }
             _ => return,
         }
+
         let ask = self.scan.ask;
         let start = self.head.get(..self.n_head).unwrap_or_default();
         let is_whole = self.n_head < self.head.len();
+
         others.count(&mut self.searcher, start, is_whole, |matcher, content| {
             matches!(glance(ask, matcher, content), QuickResult::Maybe)
         });
@@ -229,6 +241,7 @@ impl<'a> ScanThread<'a> {
         if hits.is_binary {
             report_binary(&mut hits, ask.output);
         }
+
         let found = (hits.lines != 0).then(|| Box::new(hits));
         match searched {
             Ok(()) if is_binary && ask.binary == Binary::Skip => FileOutcome::Binary,
@@ -242,14 +255,15 @@ impl<'a> ScanThread<'a> {
                 // The searcher's buffer has grown to its limit and would keep that size.
                 self.searcher = searcher(ask, Source::File);
                 self.block_searcher = None;
-                let (path, most) = (self.scan.walked.path(place), size(limit(ask)));
+                let (path, max_size) = (self.scan.walked.path(place), size(limit(ask)));
                 if ask.multiline {
                     let reason = format!(
-                        "larger than {most}, too large for matches across lines; not searched"
+                        "larger than {max_size}, too large for matches across lines; not searched"
                     );
                     FileOutcome::TooLarge(Warning { path, reason })
                 } else {
-                    let reason = format!("a line is longer than {most}; searched only up to it");
+                    let reason =
+                        format!("a line is longer than {max_size}; searched only up to it");
                     FileOutcome::TooLong(found, Warning { path, reason })
                 }
             }
@@ -295,9 +309,12 @@ fn glance(ask: &ScanOptions, matcher: &LineMatcher, content: &[u8]) -> QuickResu
     if ask.binary == Binary::Skip && memchr::memchr(0, content).is_some() {
         return QuickResult::Binary;
     }
+
+    // Only the searcher finds lines without a match, and matches across lines.
     if ask.invert || ask.multiline {
         return QuickResult::Maybe;
     }
+
     match matcher.find_candidate_line(content) {
         Ok(None) => QuickResult::Nothing,
         _ => QuickResult::Maybe,

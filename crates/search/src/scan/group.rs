@@ -26,6 +26,7 @@ pub(super) fn groups(rows: Vec<Row>, before: usize, after: usize) -> Vec<Group> 
             groups.push(Group { before, found: row, after: Vec::new() });
             continue;
         }
+
         match groups.last_mut() {
             Some(last) if row.line <= last.found.end_line.saturating_add(far(after)) => {
                 last.after.push(row);

@@ -103,8 +103,11 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
             let outcomes = self.search(batch, &mut worker);
             self.flags.end_work();
             n_done += self.batch;
+
+            // A short search ends before further threads would help.
             let is_long = MANY_FILES <= n_done || LONG <= began.elapsed();
             self.release(batch, outcomes);
+
             let help = self.window.with(|window| {
                 let left = self.n_batches().saturating_sub(window.next);
                 let help = is_long
@@ -115,6 +118,7 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
                 window.has_help |= help;
                 help
             });
+
             if let Some(threads) = threads.filter(|_| help) {
                 for _ in 1..n_threads() {
                     // If no thread can be started, the scan only takes longer.
@@ -147,16 +151,20 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
         let files = from..(from + self.batch).min(self.scan.walked.len());
         let mut outcomes = Vec::with_capacity(files.len());
         worker.begin_batch();
+
         for file in files {
             if self.flags.has_ended() || self.scan.stop.is_reached() {
                 break;
             }
+
             let skip = if file == self.scan.from { self.scan.skip } else { Skip::default() };
             let outcome = worker.search(file, skip, &mut |part| {
                 outcomes.push((file, part));
                 self.hand_on(batch, &mut outcomes);
             });
             outcomes.push((file, outcome));
+
+            // The memory for rows that wait is limited.
             if self.scan.ask.part_bytes < worker.held_bytes() {
                 self.hand_on(batch, &mut outcomes);
                 worker.begin_batch();
@@ -179,6 +187,7 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
     fn release(&self, batch: usize, outcomes: Vec<(usize, FileOutcome)>) {
         self.window.with(|window| {
             let at = batch.saturating_sub(window.released);
+            // Batches finish in any order, so the places of earlier ones stay free.
             while window.ready.len() <= at {
                 window.ready.push_back(None);
             }
@@ -186,13 +195,16 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
                 *place = Some(outcomes);
             }
         });
+
         let next = |window: &mut Window| {
             let is_ready = matches!(window.ready.front(), Some(Some(_))) && !window.is_passing;
             let outcomes = is_ready.then(|| window.ready.pop_front().flatten()).flatten()?;
             window.released += 1;
+            // One thread passes results on at a time, so that they stay in order.
             window.is_passing = true;
             Some(outcomes)
         };
+
         while let Some(outcomes) = self.window.with(next) {
             self.pass(outcomes);
         }
@@ -206,8 +218,10 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
                 || !outcomes.all(|(file, outcome)| receiver.take(file, outcome));
             (has_ended, receiver.only_counts())
         });
+
         self.flags.ended.fetch_or(has_ended, Ordering::Relaxed);
         self.flags.only_counts.fetch_or(only_counts, Ordering::Relaxed);
+
         self.window.with(|window| {
             window.is_passing = false;
             window.has_ended |= has_ended;

@@ -118,12 +118,16 @@ impl<'a> ThreadPatterns<'a> {
     ) {
         let end = if is_whole { None } else { memchr::memrchr(b'\n', content) };
         let content = content.get(..end.map_or(content.len(), |last| last + 1)).unwrap_or_default();
+
         let ruled_out = self.shared.superset.filter(|_| self.is_superset_ruled_out);
         self.is_superset_ruled_out = false;
+
         if self.matchers.is_empty() {
             let OtherPatterns { patterns, ends, .. } = self.shared;
-            self.matchers = patterns.iter().map(|one| one.matcher(*ends).cloned()).collect();
+            self.matchers =
+                patterns.iter().map(|pattern| pattern.matcher(*ends).cloned()).collect();
         }
+
         for (n, (other, matcher)) in self.shared.patterns.iter().zip(&self.matchers).enumerate() {
             let Some(matcher) = matcher else { continue };
             if Some(n) != ruled_out && may_match(matcher, content) {
@@ -133,6 +137,7 @@ impl<'a> ThreadPatterns<'a> {
                 other.n_lines.fetch_add(sink.0, Ordering::Relaxed);
             }
         }
+
         if !is_whole {
             self.shared.is_partial.store(true, Ordering::Relaxed);
         }

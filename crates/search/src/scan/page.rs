@@ -31,6 +31,7 @@ impl Tally {
     pub(super) fn count(&mut self, outcome: FileOutcome, ask: &ScanOptions) -> Option<Box<Hits>> {
         self.n_taken += 1;
         match &outcome {
+            // The file is counted with its last part.
             FileOutcome::Part(_) => (),
             FileOutcome::Searched(_) => self.n_searched += 1,
             FileOutcome::Binary => self.skipped.binary += 1,
@@ -50,10 +51,12 @@ impl Tally {
             }
             FileOutcome::Gone => (),
         }
+
         let is_row = is_row(&outcome, ask.output);
         self.n_matched += u64::from(is_row);
         let hits = outcome.into_hits();
         self.n_rows += n_rows(is_row, hits.as_deref(), ask.output);
+
         match ask.output {
             OutputMode::FilesWithout => is_row.then(Box::default),
             _ => hits,
@@ -183,11 +186,14 @@ impl<'a> PageBuilder<'a> {
             OutputMode::CountLines | OutputMode::CountMatches => 1 + digits(hits.matches),
             _ => 0,
         };
+
         let bytes = path.as_os_str().len() + count + 1;
+        // The first file is always included, as the first row is.
         if self.is_full() || !(self.fits(bytes) || self.files.is_empty()) {
             self.truncated = true;
             return;
         }
+
         self.bytes += bytes;
         self.shown += 1;
         self.last = Some((path.to_path_buf(), 0, 0));
@@ -209,6 +215,7 @@ impl<'a> PageBuilder<'a> {
             self.truncated |= hits.n_rows != 0;
             return;
         }
+
         let path = self.path(file);
         let path_len = path.as_os_str().len();
         let (mut kept, mut n_shown, mut last) = (Vec::new(), 0, None);
@@ -227,11 +234,13 @@ impl<'a> PageBuilder<'a> {
             } else {
                 break;
             }
+
             self.shown += 1;
             n_shown += 1;
             last = Some(group.found.end_line);
             group.append_to(&mut kept);
         }
+
         self.truncated |= n_shown < hits.n_rows;
         if let Some(line) = last {
             self.last = Some((path.to_path_buf(), line, hits.n_skipped + n_shown));
@@ -267,6 +276,8 @@ impl OutcomeReceiver for PageBuilder<'_> {
                 self.take_rows(file, *hits);
             }
         }
+
+        // A full page goes on only to count, and only for a part of the time.
         let goes_on = !self.truncated || (self.ask.count_all && Instant::now() < self.count_until);
         self.has_stopped |= !goes_on;
         goes_on

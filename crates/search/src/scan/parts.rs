@@ -61,16 +61,21 @@ pub(super) fn search(
     let parts = Parts { spare: std::mem::take(spare), ..Parts::default() };
     let (stop, flags) = (sink.stop, sink.flags);
     let large = LargeFile { file, head, rules, stop, flags, parts: Monitored::new(parts) };
+
     let searched = std::thread::scope(|threads| {
         let blocks = OrderedBlocks { large: &large, matcher, threads, n_helpers: 0 };
         let mut reader = SkippingReader::new(blocks, gaps, before, after);
         let searched = searcher.search_reader(matcher, &mut reader, &mut *sink);
         sink.binary |= reader.is_binary;
+
+        // The other threads end, because the scope waits for them.
         large.parts.with(|parts| parts.has_ended = true);
         large.parts.tell();
         searched
     });
+
     *spare = large.parts.into_inner().spare;
+    // One buffer serves the next large file. More would only take memory.
     spare.truncate(1);
     searched
 }
@@ -104,6 +109,7 @@ impl LargeFile<'_> {
         if n == 0 {
             block.begin_with(self.head, self.rules, matcher);
         }
+
         let offset = n.saturating_mul(u64::try_from(BLOCK_BYTES).unwrap_or(u64::MAX));
         block.read(self.file, offset, self.rules, matcher, || self.stops());
         self.parts.with(|parts| {
@@ -160,6 +166,7 @@ impl Blocks for OrderedBlocks<'_, '_, '_> {
             parts.spare.extend(used.map(Block::into_buffer));
             parts.n_taken
         });
+
         self.get_help(n_taken);
         loop {
             if large.stops() {
@@ -171,8 +178,10 @@ impl Blocks for OrderedBlocks<'_, '_, '_> {
                     parts.n_taken += 1;
                     return Some(Step::Take(block));
                 }
+                // The next block is not ready, so this thread reads one itself.
                 LargeFile::claim(parts).map(|(n, block)| Step::Read(n, block))
             });
+
             match step {
                 Step::Take(block) => {
                     large.parts.tell();

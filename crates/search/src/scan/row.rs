@@ -16,17 +16,21 @@ pub(super) struct DisplayLine {
 pub(super) fn row(kind: RowKind, line: u64, text: &[u8], spans: Spans, shown: DisplayLine) -> Row {
     let inner = memchr::memchr_iter(b'\n', text).count();
     let end_line = line + u64::try_from(inner).unwrap_or(0);
+
     let first = spans.first().cloned().unwrap_or(0..0);
     let column = u64::try_from(first.start).unwrap_or(0) + 1;
+
     let mut window = shown.max_line.map_or(0..text.len(), |max| window(text, &first, max));
     window.end = window.end.min(window.start.saturating_add(shown.max_bytes));
     let kept = text.get(window.clone()).unwrap_or_default();
     let cut = Cut { before: window.start, after: text.len() - window.end };
+
     let inside = |span: Range<usize>| {
         let (start, end) = (span.start.max(window.start), span.end.min(window.end));
         (start <= end && span.start <= window.end && window.start <= span.end)
             .then(|| start - window.start..end - window.start)
     };
+
     Row {
         kind,
         line,

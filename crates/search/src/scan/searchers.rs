@@ -22,7 +22,7 @@ pub(super) enum Source {
     Text,
 }
 
-/// Creates a searcher.
+/// Creates a searcher for one source. The size of its buffer is limited.
 pub(super) fn searcher(ask: &ScanOptions, source: Source) -> Searcher {
     let mut builder = SearcherBuilder::new();
     // Never use memory maps: a file that is truncated while it is mapped would kill the process.
@@ -38,15 +38,18 @@ pub(super) fn searcher(ask: &ScanOptions, source: Source) -> Searcher {
             Binary::Skip | Binary::Text => BinaryDetection::none(),
             Binary::Report => BinaryDetection::convert(0),
         });
+
     if ask.with_rows && ask.output == OutputMode::Lines {
         builder.before_context(ask.before).after_context(ask.after);
     }
+
     match &ask.encoding {
         _ if source != Source::File => builder.bom_sniffing(false),
         None => &mut builder,
         Some(None) => builder.bom_sniffing(false),
         Some(encoding) => builder.encoding(encoding.clone()),
     };
+
     builder.build()
 }
 

@@ -64,6 +64,7 @@ impl FileSink<'_> {
             }
             Skip::Through(last) => line <= *last,
         };
+
         if is_skipped {
             self.hits.n_skipped += 1;
         } else {
@@ -87,8 +88,11 @@ impl FileSink<'_> {
             self.hits.rows.retain(|context| row.line <= context.line.saturating_add(before));
             self.n_bytes = self.hits.rows.iter().map(|row| self.bytes_of(row)).sum();
         }
+
         self.n_bytes += self.bytes_of(&row);
         self.hits.rows.push(row);
+
+        // Before the first row there is only context, and its last lines suffice.
         if self.hits.n_rows == 0 {
             self.trim();
             return;
@@ -97,6 +101,7 @@ impl FileSink<'_> {
             self.n_bytes = 0;
             (self.give)(FileOutcome::Part(std::mem::take(&mut self.hits.rows)));
         }
+
         self.overflows = self.ask.max_bytes < self.n_bytes;
         // One row more than the page limit proves that more rows exist. Only matching rows count: after context
         // that does not fit, or a first row that does not fit, the sink still looks for the next row.
@@ -168,17 +173,19 @@ impl FileSink<'_> {
         } else {
             range.start + self.matcher.ends.without_end(found.bytes()).len()
         };
+
         let searched = buffer.get(..end).unwrap_or(buffer);
-        let result = self.matcher.find_iter_at(searched, range.start, |one| {
+        let result = self.matcher.find_iter_at(searched, range.start, |hit| {
             // After a newline another line begins. Without a newline, an empty match may end the file: it makes
             // the line match, but is not counted, as in ripgrep.
             let may_end = !ends_line && self.ask.output == OutputMode::Lines;
-            let is_inside = one.start() < range.end + usize::from(may_end);
+            let is_inside = hit.start() < range.end + usize::from(may_end);
             if is_inside {
-                give(one.start() - range.start..one.end() - range.start);
+                give(hit.start() - range.start..hit.end() - range.start);
             }
             is_inside
         });
+
         // This cannot fail: the error type has no values.
         debug_assert!(result.is_ok());
     }
@@ -200,6 +207,7 @@ impl FileSink<'_> {
             let text = self.original(found.bytes(), found.absolute_byte_offset());
             let text = without_newline(&text);
             let mut spans = self.spans(searcher, found);
+            // A match may begin in the line end, which is not shown.
             spans.retain(|span| span.start <= text.len());
             for span in &mut spans {
                 span.end = span.end.min(text.len());
@@ -216,12 +224,14 @@ impl FileSink<'_> {
             // The row contains no match.
             return true;
         }
+
         let (mut at, mut here) = (0, line);
         for span in self.spans(searcher, found) {
             self.hits.matches += 1;
             let passed = bytes.get(at..span.start).unwrap_or_default();
             here += count_newlines(passed);
             at = span.start;
+
             if !self.is_skipped(here) && self.collects_next() {
                 let text = bytes.get(span.clone()).unwrap_or_default();
                 let begin = memchr::memrchr(b'\n', bytes.get(..span.start).unwrap_or_default());
@@ -233,6 +243,7 @@ impl FileSink<'_> {
                 row.column = u64::try_from(in_line).unwrap_or(0) + 1;
                 self.push(row);
             }
+
             if !self.goes_on() {
                 return false;
             }
@@ -250,11 +261,13 @@ impl Sink for &mut FileSink<'_> {
         if is_time || self.flags.has_ended() {
             return Ok(false);
         }
+
         let inner = without_newline(found.bytes());
         self.hits.lines += 1;
         if self.ask.multiline {
             self.hits.lines += count_newlines(inner);
         }
+
         Ok(match self.ask.output {
             OutputMode::Files | OutputMode::FilesWithout => {
                 self.hits.matches += 1;

@@ -103,6 +103,7 @@ impl<'a, B: Blocks> SkippingReader<'a, B> {
             self.kept.clear();
             (self.n_kept, self.passed) = (0, None);
         }
+
         let end = self.due.end.min(self.due.start.saturating_add(max));
         let range = self.due.start..end;
         self.due.start = end;
@@ -121,6 +122,7 @@ impl<'a, B: Blocks> SkippingReader<'a, B> {
             }
             return Ok(true);
         }
+
         if let Some(block) = &mut self.block {
             if let Some(error) = block.error.take() {
                 return Err(error);
@@ -130,6 +132,7 @@ impl<'a, B: Blocks> SkippingReader<'a, B> {
                 return Ok(false);
             }
         }
+
         let used = self.block.take();
         let block = self.blocks.next(used)?;
         self.is_verbatim |= block.is_verbatim;
@@ -157,6 +160,8 @@ impl<'a, B: Blocks> SkippingReader<'a, B> {
     /// Leaves lines out, except those that may be context.
     fn leave_out(&mut self, range: Range<usize>, n_lines: usize) {
         let lines = self.block.as_ref().map_or(&[][..], |block| block.get(range.clone()));
+
+        // The context after a match goes through first.
         if self.owed != 0 {
             let n = self.owed.min(n_lines);
             let end = range.start + first_lines(lines, n).len();
@@ -166,14 +171,18 @@ impl<'a, B: Blocks> SkippingReader<'a, B> {
             self.rest = left.map(|_| Region { range: end..range.end, boring_lines: left });
             return;
         }
+
         if self.before == 0 {
             self.n_left_out += wide(n_lines);
             return;
         }
+
+        // Few lines can be long, so their bytes are limited too.
         if MAX_KEPT_BYTES < self.kept.len() {
             self.pass(range);
             return;
         }
+
         let n = n_lines.min(self.before);
         let n_dropped = (self.n_kept + n).saturating_sub(self.before);
         self.kept.drain(..first_lines(&self.kept, n_dropped).len());

@@ -67,6 +67,7 @@ impl<'a, 'r, 's> RowStream<'a, 'r, 's> {
             }
             RowKind::Context => {}
         }
+
         row.after_gap = end.is_some_and(|end| end + 1 < row.line);
         self.last = Some((file, row.end_line));
         true
@@ -95,11 +96,13 @@ impl OutcomeReceiver for RowStream<'_, '_, '_> {
             FileOutcome::Part(rows) => Some(Box::new(Hits { rows, ..Hits::default() })),
             outcome => self.page.tally.count(outcome, self.page.ask),
         };
+
         match hits {
             Some(hits) if self.page.lists_files() => self.take_file(file, *hits),
             Some(hits) => self.take_rows(file, *hits),
             None => {}
         }
+
         let counts = self.page.ask.count_all && Instant::now() < self.page.count_until;
         let goes_on = !self.has_ended && (!self.page.truncated || is_part || counts);
         self.page.has_stopped |= !goes_on;

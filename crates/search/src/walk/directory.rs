@@ -97,12 +97,14 @@ impl Visitor<'_> {
             found.skipped.unreadable += 1;
             return found;
         }
+
         let name =
             || OsStr::from_bytes(job.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default());
         let opened = match &job.within {
             Some(within) => self.tree.open_directory_in(&within.handle, name()),
             None => open_directory(self.tree, &job.real),
         };
+
         let handle = match opened {
             Ok(handle) => handle,
             // The entry was removed during the walk.
@@ -112,16 +114,19 @@ impl Visitor<'_> {
                 return found;
             }
         };
+
         let listed = scratch
             .listing
             .read(&handle, |n| MAX_ENTRIES < n || (n % CHECK_EVERY == 0 && self.stop.is_reached()));
         if let Err(error) = listed {
             found.unreadable(&job.path, &error);
         }
+
         found.is_cut = MAX_ENTRIES < scratch.listing.items.len();
         let real = Path::new(OsStr::from_bytes(&job.real));
         scratch.listing.retain(|name| !self.tree.conceals(real, name));
         self.prepare_path(job, scratch);
+
         let rules = job.rules.as_ref().map(|around| {
             let seen = seen(&scratch.listing);
             if seen.any() {
@@ -132,10 +137,12 @@ impl Visitor<'_> {
                 Arc::clone(around)
             }
         });
+
         let around = EntryContext { job, handle: &handle, rules: rules.as_ref() };
         let Scratch { listing, drafts, path } = scratch;
         drafts.clear();
         let base = path.len();
+
         for (n, item) in listing.items.iter().enumerate() {
             if n % CHECK_EVERY == CHECK_EVERY - 1 && self.stop.is_reached() {
                 break;
@@ -144,6 +151,7 @@ impl Visitor<'_> {
             path.extend_from_slice(listing.name(*item));
             self.look(&around, *item, path, drafts, &mut found);
         }
+
         keep(listing, drafts, self.wanted.stat, &mut found);
         found.handle = Some(handle);
         found
@@ -177,9 +185,11 @@ impl Visitor<'_> {
         found: &mut DirectoryResult,
     ) {
         let path = self.relative(absolute);
+        // Another start path begins here, and its own walk lists it.
         if !self.cuts.is_empty() && self.cuts.contains(path) {
             return;
         }
+
         let mut kind = item.kind;
         let mut real = None;
         if kind == EntryType::Symlink && self.scope.follow {
@@ -188,13 +198,16 @@ impl Visitor<'_> {
                     kind = leads_to;
                     real = Some(target);
                 }
+                // A link that leads out of the root stays a link.
                 Err(LinkSkipReason::Outside) => {}
                 Err(LinkSkipReason::Failed(error)) => return found.unreadable(path, &error),
             }
         }
+
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         let entry = Named { path, name, is_dir: kind == EntryType::Directory };
         let draft = |is| CollectedEntry { item, is, meta: Meta::default(), child: None };
+
         match self.fate(around, entry, kind, absolute, &mut found.skipped) {
             EntryAction::Out => (),
             EntryAction::Kept(meta) => {
@@ -232,6 +245,7 @@ impl Visitor<'_> {
         if self.select.is_vcs(entry.name) {
             return EntryAction::Out;
         }
+
         let verdict = around
             .rules
             .map_or(IgnoreMatch::Nothing, |rules| rules.verdict(absolute, entry.is_dir));
@@ -239,11 +253,13 @@ impl Visitor<'_> {
             skipped.ignored += 1;
             return EntryAction::Out;
         }
+
         let shown = around.job.shown;
         if verdict == IgnoreMatch::Nothing && self.select.is_left_out_as_hidden(entry.name, shown) {
             skipped.hidden += 1;
             return EntryAction::Out;
         }
+
         match kind {
             EntryType::Directory => self.fate_of_directory(around, entry, skipped),
             EntryType::File if self.wanted.files => self.fate_of_file(around, entry, kind, skipped),
@@ -268,6 +284,7 @@ impl Visitor<'_> {
             skipped.filtered += 1;
             return EntryAction::Out;
         }
+
         let is_wanted = self.wanted.dirs
             && self.select.wants_directory(entry)
             && self.wanted.offer.is_none_or(|offer| offer.wants(entry));
@@ -276,6 +293,7 @@ impl Visitor<'_> {
                 let meta = self.meta(around.handle, entry.name);
                 offer.wants_meta(EntryType::Directory, &meta.unwrap_or_default())
             });
+
         if self.scope.max_depth.is_some_and(|max| max <= around.job.depth + 1) {
             if also_kept {
                 let meta = self.meta(around.handle, entry.name).unwrap_or_default();
@@ -284,10 +302,11 @@ impl Visitor<'_> {
             skipped.filtered += 1;
             return EntryAction::Out;
         }
-        let is_asked_for = self.scope.hidden == crate::scope::Hidden::Auto
+
+        let is_named = self.scope.hidden == crate::scope::Hidden::Auto
             && entry.name.starts_with(b".")
             && self.select.is_named_hidden(entry.name);
-        EntryAction::Entered { shown: around.job.shown || is_asked_for, also_kept }
+        EntryAction::Entered { shown: around.job.shown || is_named, also_kept }
     }
 
     fn fate_of_file(
@@ -302,10 +321,12 @@ impl Visitor<'_> {
             skipped.filtered += 1;
             return EntryAction::Out;
         }
+
         let needs_meta = self.wanted.stat || self.scope.max_filesize.is_some();
         if !needs_meta {
             return EntryAction::Kept(Meta::default());
         }
+
         // The entry was removed during the walk.
         let Some(meta) = self.meta(around.handle, entry.name) else { return EntryAction::Out };
         if self.scope.max_filesize.is_some_and(|max| max < meta.size) {
@@ -341,12 +362,14 @@ impl Visitor<'_> {
         }
         let metadata = target.symlink_metadata()?;
         let relative = relative.as_os_str().as_bytes().to_vec();
+
         if metadata.is_file() {
             return Ok((EntryType::File, relative));
         }
         if !metadata.is_dir() {
             return Ok((EntryType::Other, relative));
         }
+
         // The link leads to one of its parent directories within the walk. Those above the start path are walked
         // through a link like others, as by ripgrep.
         let names = job.path.as_slice();
@@ -446,23 +469,28 @@ fn keep(
         let ((a, a_inside), (b, b_inside)) = (key(a), key(b));
         compare((listing.name(a), a_inside), (listing.name(b), b_inside))
     });
+
     let mut names = Vec::with_capacity(drafts.iter().map(|draft| draft.item.len()).sum());
     let mut entries = Vec::with_capacity(drafts.len());
     let mut metas = Vec::with_capacity(if with_meta { drafts.len() } else { 0 });
+
     for draft in drafts {
         let name = listing.name(draft.item);
         let (Ok(start), Ok(len)) = (u32::try_from(names.len()), u16::try_from(name.len())) else {
             continue;
         };
+
         names.extend_from_slice(name);
         if let Some(child) = draft.child.take() {
             let entry = u32::try_from(entries.len()).unwrap_or(u32::MAX);
             found.children.push(Subdirectory { entry, ..child });
         }
+
         entries.push(WalkEntry { start, len, is: draft.is });
         if with_meta {
             metas.push(draft.meta);
         }
     }
+
     found.block = Block { names: names.into(), entries: entries.into(), metas: metas.into() };
 }

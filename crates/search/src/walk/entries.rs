@@ -229,15 +229,18 @@ impl WalkResult {
             let is_file = dirs.get(dir as usize).is_some_and(|dir| is_start_file(&dir.block));
             (path, !is_file)
         };
+
         tops.sort_by(|a, b| {
             let (a, b) = (top(&self.dirs, *a), top(&self.dirs, *b));
             compare((&a.0, a.1), (&b.0, b.1))
         });
+
         let is_nested = tops.is_sorted_by(|a, b| {
             let (a, b) = (dir_path(&self.dirs, *a), dir_path(&self.dirs, *b));
             !(a.is_empty()
                 || b.strip_prefix(a.as_slice()).is_some_and(|rest| rest.starts_with(b"/")))
         });
+
         let mut places = Vec::new();
         for top in tops {
             // Remaining work in the parent directories, innermost last.
@@ -257,6 +260,7 @@ impl WalkResult {
             }
         }
         self.places = places;
+
         // A start path inside another start path appears at its position in the outer one.
         if !is_nested {
             let mut places = std::mem::take(&mut self.places);
@@ -287,8 +291,10 @@ fn path_len(dirs: &[Dir], mut dir: u32) -> usize {
         if let Some(top) = base {
             return if top.path.is_empty() { len.max(1) - 1 } else { len + top.path.len() };
         }
+
         let Some(parent) = dirs.get(here.parent as usize) else { break };
-        len += parent.block.entries.get(here.entry as usize).map_or(0, |one| usize::from(one.len));
+        len +=
+            parent.block.entries.get(here.entry as usize).map_or(0, |entry| usize::from(entry.len));
         len += 1;
         dir = here.parent;
     }
@@ -308,6 +314,7 @@ fn path_by<'d>(
             len += base.len() + 1;
             break;
         }
+
         let Some(parent) = dirs.get(here.parent as usize) else { break };
         if let Some(entry) = parent.block.entries.get(here.entry as usize) {
             let name = parent.block.name(entry);
@@ -316,6 +323,7 @@ fn path_by<'d>(
         }
         dir = here.parent;
     }
+
     let mut path = Vec::with_capacity(len);
     for name in names.iter().rev().filter(|name| !name.is_empty()) {
         if !path.is_empty() {

@@ -28,10 +28,10 @@ pub(crate) struct ScopeFilter {
 }
 
 impl ScopeFilter {
-    /// Compiles `scope` for a walk that keeps the `wanted` entries.
+    /// Compiles `scope` for a walk with these `options`.
     pub(crate) fn new(
         scope: &Scope,
-        wanted: &WalkOptions<'_>,
+        options: &WalkOptions<'_>,
         root: &Path,
         exists: &dyn Fn(&Path) -> bool,
     ) -> Result<Self, SearchError> {
@@ -43,16 +43,18 @@ impl ScopeFilter {
             beneath: false,
             exists,
         };
+
         let globs = |list: &[String], reading: GlobOptions<'_>| {
             (!list.is_empty()).then(|| Globs::new(list, reading)).transpose()
         };
         let by_name = GlobOptions { rule: GlobRule::Names, ..reading };
+
         Ok(Self {
             include: globs(
                 &scope.include,
                 GlobOptions {
-                    ignore_case: wanted.ignore_case,
-                    beneath: wanted.offer.is_none(),
+                    ignore_case: options.ignore_case,
+                    beneath: options.offer.is_none(),
                     ..reading
                 },
             )?,
@@ -61,7 +63,7 @@ impl ScopeFilter {
             types: types(scope)?,
             hidden: scope.hidden,
             named_hidden: if scope.hidden == Hidden::Auto {
-                dot_components(scope.include.iter().chain(wanted.names))
+                dot_components(scope.include.iter().chain(options.names))
             } else {
                 GlobSet::empty()
             },
@@ -124,29 +126,32 @@ fn types(scope: &Scope) -> Result<Option<Types>, SearchError> {
     }
     let mut builder = TypesBuilder::new();
     builder.add_defaults();
+
     for name in &scope.types {
         builder.select(name);
     }
     for name in &scope.types_not {
         builder.negate(name);
     }
+
     builder.build().map(Some).map_err(|error| {
-        let asked = scope.types.iter().chain(&scope.types_not);
+        let requested = scope.types.iter().chain(&scope.types_not);
         let names: Vec<_> =
             builder.definitions().iter().map(|known| known.name().to_owned()).collect();
-        let unknown = asked.clone().find(|name| *name != "all" && !names.contains(name));
+        let unknown = requested.clone().find(|name| *name != "all" && !names.contains(name));
         let name = unknown.cloned().unwrap_or_else(|| error.to_string());
         SearchError::UnknownType { nearest: nearest(&name, &names), name }
     })
 }
 
 /// Returns the most similar name, if one is similar enough.
-fn nearest(asked: &str, names: &[String]) -> Option<String> {
-    let distances = names.iter().map(|name| (strsim::damerau_levenshtein(asked, name), name));
+fn nearest(text: &str, names: &[String]) -> Option<String> {
+    let distances = names.iter().map(|name| (strsim::damerau_levenshtein(text, name), name));
     let (distance, name) = distances.min()?;
+
     // `javascript` begins with `j` but is far from `js`. Among the longer names, prefer one that the text
     // begins with.
-    (distance <= 1.max(asked.len() / 3)).then(|| name.clone())
+    (distance <= 1.max(text.len() / 3)).then(|| name.clone())
 }
 
 /// Returns the components in which an alternative begins with a dot, as globs of names.
@@ -159,6 +164,7 @@ fn dot_components<'a>(globs: impl Iterator<Item = &'a String>) -> GlobSet {
             if !is_dot && !part.contains("{.") && !part.contains(",.") {
                 continue;
             }
+
             // Alternatives with slashes cannot be split by component. Accept any hidden name: the glob itself
             // is still checked.
             let text = if crosses { ".*" } else { part };
@@ -167,6 +173,7 @@ fn dot_components<'a>(globs: impl Iterator<Item = &'a String>) -> GlobSet {
             }
         }
     }
+
     set.build().unwrap_or_else(|_| GlobSet::empty())
 }
 

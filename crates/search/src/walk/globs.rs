@@ -70,6 +70,7 @@ impl Globs {
             let reason = format!("more than {MAX_GLOBS} globs");
             return Err(SearchError::BadGlob { glob: String::new(), reason });
         }
+
         let mut sets: [GlobSetBuilder; 5] = std::array::from_fn(|_| GlobSetBuilder::new());
         let (mut literal_names, mut literal_paths) = (Vec::new(), Vec::new());
         let mut anchored = Vec::new();
@@ -81,15 +82,18 @@ impl Globs {
                 &mut literal_paths
             };
             literals.push(read.text.as_bytes().to_vec());
+
             let compiled = match compile(&read.text, reading.ignore_case) {
                 Ok(compiled) => compiled,
                 // A text that is not a valid glob may still be a name.
                 Err(_) if Self::is_a_name(&read.text, reading) => continue,
                 Err(reason) => return Err(SearchError::BadGlob { glob: glob.clone(), reason }),
             };
+
             if read.place == GlobAnchor::Anywhere && !read.text.starts_with("**/") {
                 anchored.push(read.text);
             }
+
             let set = match (read.place, read.only_dirs) {
                 (GlobAnchor::Name, false) => 0,
                 (GlobAnchor::Anywhere, false) => 1,
@@ -101,6 +105,7 @@ impl Globs {
                 set.add(compiled);
             }
         }
+
         literal_names.sort_unstable();
         literal_paths.sort_unstable();
         let [by_name, by_path, from_root, dirs_by_name, dirs_by_path] = sets.map(|set| {
@@ -109,6 +114,7 @@ impl Globs {
                 reason: error.kind().to_string(),
             })
         });
+
         let starts = reading.starts.iter().map(|start| start.as_os_str().as_bytes().to_vec());
         Ok(Self {
             by_name: by_name?,
@@ -135,8 +141,10 @@ impl Globs {
             let reason = format!("longer than {MAX_GLOB_BYTES} bytes");
             return Err(SearchError::BadGlob { glob: glob.chars().take(80).collect(), reason });
         }
+
         let only_dirs = glob.len() > 1 && glob.ends_with('/');
         let text = if only_dirs { glob.trim_end_matches('/') } else { glob };
+
         if let Some(absolute) = text.strip_prefix('/') {
             let text = beneath_root(text, reading).or_else(|| {
                 let first = absolute.split('/').next().unwrap_or_default();
@@ -147,10 +155,12 @@ impl Globs {
             let text = text.ok_or_else(|| SearchError::GlobOutside { glob: glob.to_owned() })?;
             return Ok(Read { text, place: GlobAnchor::Root, only_dirs });
         }
+
         let mut bare = text;
         while let Some(rest) = bare.strip_prefix("./") {
             bare = rest.trim_start_matches('/');
         }
+
         let is_name = !text.contains('/') && reading.rule == GlobRule::Names;
         let place = if is_name { GlobAnchor::Name } else { GlobAnchor::Anywhere };
         Ok(Read { text: bare.to_owned(), place, only_dirs })
@@ -165,11 +175,13 @@ impl Globs {
         if self.is_literal(entry) {
             return true;
         }
+
         let has_paths =
             !(self.by_path.is_empty() && self.from_root.is_empty() && self.dirs_by_path.is_empty());
         if has_paths && self.matches_path(entry) {
             return true;
         }
+
         self.beneath
             && !(self.dirs_by_name.is_empty() && self.dirs_by_path.is_empty())
             && self.lies_beneath(entry.path)
@@ -203,7 +215,8 @@ impl Globs {
 
     fn is_literal(&self, entry: Named<'_>) -> bool {
         let is_in = |list: &[Vec<u8>], bytes: &[u8]| {
-            !list.is_empty() && list.binary_search_by(|one| one.as_slice().cmp(bytes)).is_ok()
+            !list.is_empty()
+                && list.binary_search_by(|literal| literal.as_slice().cmp(bytes)).is_ok()
         };
         !self.ignore_case
             && (is_in(&self.literal_names, entry.name) || is_in(&self.literal_paths, entry.path))

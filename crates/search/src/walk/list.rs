@@ -64,11 +64,13 @@ impl Listing {
         self.names.clear();
         self.items.clear();
         let (names, items) = (&mut self.names, &mut self.items);
+
         let add = |name: &CStr, kind: FileType| {
             let name = name.to_bytes();
             if matches!(name, b"." | b"..") {
                 return true;
             }
+
             let start = names.len();
             names.extend_from_slice(name);
             items.push(ListedName {
@@ -78,6 +80,7 @@ impl Listing {
             });
             !is_enough(items.len())
         };
+
         self.buffer.read(directory, add)
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn files(
     tree: &dyn Tree,
     stop: &Stop,
 ) -> Result<WalkResult, SearchError> {
-    let wanted = WalkOptions {
+    let options = WalkOptions {
         files: true,
         dirs: false,
         symlinks: false,
@@ -43,7 +43,8 @@ pub(crate) fn files(
         names: &[],
         offer: None,
     };
-    let mut walked = walk(scope, &wanted, tree, stop)?;
+
+    let mut walked = walk(scope, &options, tree, stop)?;
     if scope.sort == Sort::Modified {
         walked.sort_by_time();
     }

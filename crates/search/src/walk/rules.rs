@@ -95,11 +95,13 @@ impl IgnoreRules {
         if mode == Ignore::None {
             return None;
         }
+
         let require_git = root.ancestors().any(is_repository);
         let global = USER_EXCLUDES.get_or_init(|| GitignoreBuilder::new("").build_global().0);
         let global_cut = cut_after(root);
         let common = Arc::new(WalkRules { mode, require_git, global, global_cut });
         let mut rules = Arc::new(Self::empty(common, None, 0));
+
         if require_git {
             let mut above: Vec<_> = root.ancestors().skip(1).collect();
             above.reverse();
@@ -110,6 +112,7 @@ impl IgnoreRules {
                 }
             }
         }
+
         Some(rules)
     }
 
@@ -143,6 +146,7 @@ impl IgnoreRules {
         let all = around.common.mode == Ignore::All;
         let mut here =
             Self::empty(Arc::clone(&around.common), Some(Arc::clone(around)), cut_after(path));
+
         if seen.rgignore && all {
             here.rgignore = read_in(handle, ".rgignore");
         }
@@ -152,8 +156,10 @@ impl IgnoreRules {
         if seen.gitignore {
             here.gitignore = read_in(handle, ".gitignore");
         }
+
         let mut says_something =
             ![&here.rgignore, &here.ignore, &here.gitignore].iter().all(|rules| rules.is_empty());
+
         if seen.git {
             if let Some(directory) = common_git_directory(path) {
                 here.exclude = read_file(&directory.join("info/exclude"));
@@ -163,34 +169,40 @@ impl IgnoreRules {
         if seen.jj {
             here.has_git |= around.common.require_git && path.join(".jj").exists();
         }
+
         here.heeds_git |= here.has_git;
         says_something |= here.has_git || !here.exclude.is_empty();
+        // A directory without rules shares those of its parent.
         if says_something { Arc::new(here) } else { Arc::clone(around) }
     }
 
     /// Checks the entry with this absolute path.
     pub(crate) fn verdict(&self, path: &[u8], is_dir: bool) -> IgnoreMatch {
-        let mut said = [IgnoreMatch::Nothing; 4];
+        let mut found = [IgnoreMatch::Nothing; 4];
         let mut is_outside = !self.heeds_git;
         let mut next = Some(self);
+
         while let Some(rules) = next {
             let below = below(path, rules.cut);
-            let heard = [
+            let files = [
                 (&rules.rgignore, true),
                 (&rules.ignore, true),
                 (&rules.gitignore, !is_outside),
                 (&rules.exclude, !is_outside),
             ];
-            for (said, (rules, counts)) in said.iter_mut().zip(heard) {
-                if *said == IgnoreMatch::Nothing && counts && !rules.is_empty() {
-                    *said = verdict(rules, below, is_dir);
+            for (found, (rules, counts)) in found.iter_mut().zip(files) {
+                if *found == IgnoreMatch::Nothing && counts && !rules.is_empty() {
+                    *found = verdict(rules, below, is_dir);
                 }
             }
+
+            // The git rules of an outer repository do not apply in this one.
             is_outside |= rules.has_git;
             next = rules.parent.as_deref();
         }
-        let said = said.into_iter().find(|said| *said != IgnoreMatch::Nothing);
-        said.unwrap_or_else(|| {
+
+        let found = found.into_iter().find(|found| *found != IgnoreMatch::Nothing);
+        found.unwrap_or_else(|| {
             if self.heeds_git {
                 verdict(self.common.global, below(path, self.common.global_cut), is_dir)
             } else {
@@ -267,11 +279,13 @@ fn common_git_directory(directory: &Path) -> Option<PathBuf> {
     if !git.metadata().ok()?.is_file() {
         return Some(git);
     }
+
     let first_line = |path: &Path| {
         let bytes = read_some(open_regular(path).ok()?);
         let line = bytes.split(|byte| *byte == b'\n').next()?.to_vec();
         Some(PathBuf::from(std::ffi::OsString::from_vec(line)))
     };
+
     let line = first_line(&git)?;
     let own =
         directory.join(OsStr::from_bytes(line.as_os_str().as_bytes().strip_prefix(b"gitdir: ")?));

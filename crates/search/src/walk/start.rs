@@ -41,6 +41,7 @@ pub(super) fn look(
     let opened = open_directory(tree, path.as_os_str().as_bytes()).and_then(|handle| {
         if handle.metadata()?.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
     });
+
     let is = match opened {
         Ok(()) => StartKind::Directory,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -60,6 +61,7 @@ pub(super) fn look(
         },
         Err(error) => StartKind::Unreadable(error),
     };
+
     let mut start = Start {
         path: path.to_path_buf(),
         is,
@@ -67,6 +69,7 @@ pub(super) fn look(
         is_ignored: false,
         is_hidden: path.iter().any(|name| name.as_bytes().starts_with(b".")),
     };
+
     if matches!(start.is, StartKind::Directory) {
         descend(&mut start, tree);
     }
@@ -80,10 +83,13 @@ fn descend(start: &mut Start, tree: &dyn Tree) {
         let Some(rules) = start.rules.take() else { return };
         let handle: io::Result<File> = tree.open_directory(&here);
         let absolute = tree.path().join(&here);
+
         let rules = match handle {
             Ok(handle) => IgnoreRules::enter_unlisted(&rules, &handle, &absolute),
+            // A directory that cannot be opened adds no rules.
             Err(_) => rules,
         };
+
         here.push(OsStr::from_bytes(name.as_bytes()));
         let verdict = rules.verdict(tree.path().join(&here).as_os_str().as_bytes(), true);
         if verdict == IgnoreMatch::Ignore {

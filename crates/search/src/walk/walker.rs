@@ -33,16 +33,18 @@ const MAX_HELD: usize = 128;
 /// Walks a scope and returns its entries in byte order of their paths.
 pub(crate) fn walk(
     scope: &Scope,
-    wanted: &WalkOptions<'_>,
+    options: &WalkOptions<'_>,
     tree: &dyn Tree,
     stop: &Stop,
 ) -> Result<WalkResult, SearchError> {
     let exists = |path: &Path| exists_in(tree, path);
-    let select = ScopeFilter::new(scope, wanted, tree.path(), &exists)?;
-    let walked = walk_once(scope, &select, wanted, tree, stop)?;
+    let select = ScopeFilter::new(scope, options, tree.path(), &exists)?;
+
+    let walked = walk_once(scope, &select, options, tree, stop)?;
     if walked.len() != 0 || stop.is_reached() {
         return Ok(walked);
     }
+
     let is_root = scope.starts.iter().all(|start| start.as_os_str().is_empty());
     if walked.skipped.filtered == 0
         && walked.skipped.ignored != 0
@@ -51,22 +53,24 @@ pub(crate) fn walk(
     {
         // A directory that the request names is searched, even if rules above it exclude all its contents.
         let plain = Scope { ignore: Ignore::None, ..scope.clone() };
-        let mut all = walk_once(&plain, &select, wanted, tree, stop)?;
+        let mut all = walk_once(&plain, &select, options, tree, stop)?;
         all.notes.extend(scope.starts.iter().map(|start| ignored_start(start)));
         return Ok(all);
     }
+
     if walked.skipped.filtered != 0 && scope.globs == GlobRule::Names {
         let anchored = select.anchored();
         let deeper = |glob: &String| {
             let bare = glob.trim_start_matches("./").trim_end_matches('/');
-            let retried = anchored.iter().any(|one| one == bare);
+            let retried = anchored.iter().any(|other| other == bare);
             if retried { format!("**/{}", glob.trim_start_matches("./")) } else { glob.clone() }
         };
+
         let include: Vec<_> = scope.include.iter().map(deeper).collect();
         if include != scope.include {
             let retried = Scope { include: include.clone(), ..scope.clone() };
-            let select = ScopeFilter::new(&retried, wanted, tree.path(), &exists)?;
-            let mut again = walk_once(&retried, &select, wanted, tree, stop)?;
+            let select = ScopeFilter::new(&retried, options, tree.path(), &exists)?;
+            let mut again = walk_once(&retried, &select, options, tree, stop)?;
             if again.len() != 0 {
                 let changed = include.into_iter().filter(|glob| !scope.include.contains(glob));
                 again.notes.extend(changed.map(|glob| Note::GlobRetried { glob }));
@@ -95,28 +99,33 @@ fn walk_once(
     stop: &Stop,
 ) -> Result<WalkResult, SearchError> {
     let above = IgnoreRules::above(tree.path(), scope.ignore);
-    let mut asked: Vec<&PathBuf> = scope.starts.iter().collect();
-    asked.sort_unstable();
-    asked.dedup();
+
+    let mut paths: Vec<&PathBuf> = scope.starts.iter().collect();
+    paths.sort_unstable();
+    paths.dedup();
     let root = PathBuf::new();
-    if asked.is_empty() {
-        asked.push(&root);
+    if paths.is_empty() {
+        paths.push(&root);
     }
+
     let starts: Result<Vec<_>, _> =
-        asked.iter().map(|path| start::look(path, above.as_ref(), tree)).collect();
-    let cuts = match asked.as_slice() {
+        paths.iter().map(|path| start::look(path, above.as_ref(), tree)).collect();
+    let cuts = match paths.as_slice() {
         [_] => HashSet::new(),
         several => several.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(),
     };
+
     let mut state = WalkQueue::default();
     let mut tops = Vec::new();
     for start in starts? {
         state.begin(start, scope, &mut tops);
     }
+
     let visitor = Visitor { scope, select, wanted, tree, stop, cuts };
     let crew = WalkThreads { visitor, shared: Monitored::new(state) };
     std::thread::scope(|threads| crew.work(Some(threads)));
     let state = crew.shared.into_inner();
+
     let mut walked = WalkResult {
         dirs: state.dirs,
         skipped: state.skipped,
@@ -125,6 +134,7 @@ fn walk_once(
         notes: state.notes,
         ..WalkResult::default()
     };
+
     walked.arrange(tops);
     Ok(walked)
 }
@@ -151,6 +161,7 @@ impl WalkQueue {
         if start.is_ignored {
             self.notes.push(ignored_start(&start.path));
         }
+
         let block = match start.is {
             StartKind::Unreadable(error) => {
                 self.warn(&path, &error);
@@ -159,6 +170,7 @@ impl WalkQueue {
             StartKind::File => lone_file(),
             StartKind::Directory => Block::default(),
         };
+
         let dir = u32::try_from(self.dirs.len()).unwrap_or(NONE);
         tops.push(dir);
         if block.entries.is_empty() {
@@ -172,6 +184,7 @@ impl WalkQueue {
                 real: Vec::new(),
             });
         }
+
         let top = Some(Box::new(StartPath { path, real: None }));
         self.dirs.push(Dir { parent: NONE, entry: 0, top, block });
     }
@@ -195,11 +208,14 @@ impl WalkQueue {
         self.warnings.extend(found.warnings);
         self.trim_warnings();
         self.n_kept += found.block.entries.len();
+
         let within =
             found.handle.take().filter(|_| !found.children.is_empty()).and_then(|handle| {
+                // The number of files that a process may open is limited.
                 let is_free = self.n_held.load(Ordering::Relaxed) < MAX_HELD;
                 is_free.then(|| Arc::new(DirHandle::new(handle, &self.n_held)))
             });
+
         let mut block = found.block;
         let mut jobs = Vec::with_capacity(found.children.len());
         for child in found.children {
@@ -209,9 +225,11 @@ impl WalkQueue {
             }
             self.adopt(job, child, within.as_ref(), &mut block, &mut jobs);
         }
+
         if let Some(dir) = self.dirs.get_mut(job.dir as usize) {
             dir.block = block;
         }
+        // The last job is taken first, so the children go on in reverse order.
         self.jobs.extend(jobs.into_iter().rev());
         if MAX_ENTRIES <= self.n_kept {
             self.too_many = true;
@@ -230,16 +248,19 @@ impl WalkQueue {
         let dir = u32::try_from(self.dirs.len()).unwrap_or(NONE);
         let Some(entry) = block.entries.get_mut(child.entry as usize) else { return };
         entry.is = EntryRole::Inside(dir);
+
         // The target of a link is not inside this directory.
         let within = within.filter(|_| child.real.is_none()).cloned();
         let top = child.real.map(|real| Box::new(StartPath { path: Vec::new(), real: Some(real) }));
         let is_dir = child.is_dir;
+
         self.dirs.push(Dir {
             parent: job.dir,
             entry: child.entry,
             top,
             block: if is_dir { Block::default() } else { lone_file() },
         });
+
         if is_dir {
             jobs.push(PendingDirectory {
                 dir,
@@ -288,14 +309,17 @@ impl WalkThreads<'_> {
             } else {
                 self.visitor.read(&job, &mut scratch)
             };
+
             let (is_end_or_more, help) = self.shared.with(|state| {
                 state.finish(&job, found);
                 state.n_busy -= 1;
+                // For a small tree, more threads cost more than they gain.
                 let is_large = MANY_WAITING <= state.jobs.len() && MANY_DIRS <= state.dirs.len();
                 let help = is_large && !state.has_help && threads.is_some();
                 state.has_help |= help;
                 (state.has_help, help)
             });
+
             if is_end_or_more {
                 self.shared.tell();
             }

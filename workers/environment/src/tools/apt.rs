@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Directory of the sources.
 const DIR: &str = "/etc/apt";
 
-/// Most files that are read.
+/// Maximum number of files that are read.
 const MAX_FILES: usize = 64;
 
 pub(super) fn ask(asking: &Asking) -> Findings {
@@ -22,6 +22,7 @@ pub(super) fn ask(asking: &Asking) -> Findings {
             of_list(&text, &source, &mut findings);
         }
     }
+
     if findings.hosts.is_empty() {
         findings.problem("apt's sources name no host; other package managers are not known");
     }
@@ -59,6 +60,7 @@ fn of_list(text: &str, source: &str, findings: &mut Findings) {
 /// Adds the hosts of enabled stanzas. A value continues on lines that begin with a blank.
 fn of_stanzas(text: &str, source: &str, findings: &mut Findings) {
     let (mut urls, mut is_enabled, mut is_url) = (Vec::new(), true, false);
+    // The empty line ends the last stanza.
     for line in text.lines().filter(|line| !line.starts_with('#')).chain([""]) {
         if line.trim().is_empty() {
             let urls = std::mem::take(&mut urls);
@@ -68,6 +70,7 @@ fn of_stanzas(text: &str, source: &str, findings: &mut Findings) {
             (is_enabled, is_url) = (true, false);
             continue;
         }
+
         let value = match line.split_once(':') {
             Some((name, value)) if !line.starts_with([' ', '\t']) => {
                 is_url = name.eq_ignore_ascii_case("URIs");
@@ -78,6 +81,7 @@ fn of_stanzas(text: &str, source: &str, findings: &mut Findings) {
             }
             _ => line,
         };
+
         if is_url {
             urls.extend(value.split_whitespace());
         }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 /// Time between TERM and KILL.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Longest configuration file that is read, in bytes.
+/// Maximum size of a configuration file that is read, in bytes.
 const MAX_FILE: u64 = 1024 * 1024;
 
 /// Variables that keep the tools from downloading anything while they are asked.
@@ -82,7 +82,7 @@ impl Asking {
         &self.run_dir
     }
 
-    /// All variables.
+    /// Returns all variables of the tools' environment.
     pub(super) fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.env.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
@@ -135,6 +135,7 @@ impl Asking {
             File::open(path)?.take(limit).read_to_end(&mut bytes)?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
+
         match read() {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -163,14 +164,17 @@ impl Asking {
             LaunchError::Aborted => Problem::Silent(call(program, args)),
             source => Problem::Launch { program: program.to_owned(), source },
         })?;
+
         if finished.ended_by != EndedBy::Itself {
             return Err(Problem::Silent(call(program, args)));
         }
+
         let text = |captured: Captured| {
             let whole = captured.is_whole().then(|| [captured.head, captured.tail].concat());
             let text = whole.and_then(|bytes| String::from_utf8(bytes).ok());
             text.ok_or_else(|| Problem::Unreadable(call(program, args)))
         };
+
         Ok(Output {
             exit: finished.exit,
             stdout: text(finished.stdout)?,
@@ -200,8 +204,10 @@ impl Asking {
         more: &[(&str, &str)],
     ) -> Command {
         let mut env = self.env.clone();
+        // A variable of the call replaces that of the user.
         env.retain(|(name, _)| !more.iter().any(|(other, _)| other == name));
         env.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+
         self.n_started.set(self.n_started.get() + 1);
         Command {
             program: path.into(),

@@ -17,10 +17,10 @@ use toml::{Table, Value};
 const CRATES_IO: &str = "index.crates.io";
 const CRATES_IO_DOWNLOADS: &str = "https://static.crates.io/crates";
 
-/// Most steps from one source to the source that replaces it.
+/// Maximum number of steps from one source to the source that replaces it.
 const MAX_REPLACEMENTS: usize = 8;
 
-/// Most index directories and toolchains that are read.
+/// Maximum number of index directories and toolchains that are read.
 const MAX_ENTRIES: usize = 64;
 
 /// Manifest of a package that needs a registry.
@@ -34,11 +34,13 @@ pub(super) async fn ask(asking: &Asking) -> Findings {
     let mut findings = Findings::default();
     let home = asking.dir("CARGO_HOME", ".cargo");
     let Some(config) = findings.or_problem(config(asking, &home)) else { return findings };
+
     for (name, value) in asking.variables() {
         if name.starts_with("CARGO_REGISTRIES_") && name.ends_with("_INDEX") {
             findings.url(value, name);
         }
     }
+
     let replaced = of_config(&config, &mut findings);
     for host in findings.hosts.clone() {
         let name = host.rule.split(':').next();
@@ -47,6 +49,7 @@ pub(super) async fn ask(asking: &Asking) -> Findings {
             download_host(asking, &home, &dir, &mut findings);
         }
     }
+
     if !replaced && let Some(dir) = findings.or_problem(default_index(asking).await) {
         let host = dir.rsplit_once('-').map_or("", |(host, _hash)| host);
         findings.url(&format!("https://{host}/"), "cargo's default registry");
@@ -81,18 +84,23 @@ fn of_config(config: &Table, findings: &mut Findings) -> bool {
     let registries = table("registries").into_iter().flatten();
     let indexes: BTreeMap<_, _> =
         registries.filter_map(|(name, table)| Some((name, text(table, "index")?))).collect();
+
     for (name, index) in indexes {
         findings.url(&index, format!("registries.{name} of cargo's configuration"));
     }
+
     let source = |name: &str| table("source").and_then(|sources| sources.get(name));
     let next = |name: &str| source(name).and_then(|source| text(source, "replace-with"));
+
     let Some(mut name) = next("crates-io") else { return false };
+    // A limit, because sources may replace each other in a circle.
     for _ in 0..MAX_REPLACEMENTS {
         match next(&name) {
             Some(replacement) => name = replacement,
             None => break,
         }
     }
+
     // A source without this key is a directory, a git repository, or one of `registries` above.
     if let Some(url) = source(&name).and_then(|source| text(source, "registry")) {
         findings.url(&url, format!("source.{name} of cargo's configuration"));
@@ -126,15 +134,18 @@ async fn default_index(asking: &Asking) -> Result<String, Problem> {
         // rustup's cargo runs the cargo of a linked toolchain.
         asking.check(&toolchain.path())?;
     }
+
     let package = Package::create(asking.run_dir())?;
     let (manifest, home) = (package.0.join("Cargo.toml"), package.0.display().to_string());
     let manifest = manifest.display().to_string();
+
     let args = ["generate-lockfile", "--offline", "--manifest-path", &manifest];
     let env = [
         ("CARGO_HOME", home.as_str()),
         ("CARGO_LOG", "cargo::sources::registry::index=debug"),
         ("CARGO_TERM_COLOR", "never"),
     ];
+
     // It fails because the package is unknown.
     let output = asking.output("cargo", &args, &env).await?;
     index_dir(&output.stderr).ok_or_else(|| Problem::Unreadable("cargo's log".to_owned()))

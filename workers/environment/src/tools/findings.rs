@@ -31,7 +31,7 @@ impl Findings {
     }
 
     /// Adds the value of a successful question, or the problem of a failed one.
-    pub(super) fn or_problem<T>(&mut self, asked: Result<T, Problem>) -> Option<T> {
-        asked.map_err(|problem| self.problem(problem)).ok()
+    pub(super) fn or_problem<T>(&mut self, result: Result<T, Problem>) -> Option<T> {
+        result.map_err(|problem| self.problem(problem)).ok()
     }
 }

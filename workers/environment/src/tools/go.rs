@@ -29,6 +29,7 @@ fn of_env(text: &str, findings: &mut Findings) {
             findings.problem(format!("`{CALL}` has a proxy without a host"));
         }
     }
+
     // `name`, `name+key` or `name+key url`.
     let mut database = lines.next().unwrap_or_default().split_whitespace();
     match (database.next(), database.next()) {

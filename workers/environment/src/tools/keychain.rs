@@ -16,6 +16,7 @@ pub(crate) async fn read_key(
     abandon: &CancellationToken,
 ) -> FromEnvironmentWorker {
     let asking = Asking::new(request, abandon.clone());
+
     let text = match asking.stdout(program.name, &(program.reading)(SERVICE, account)).await {
         // macOS prints a line end after the key.
         Ok(key) if !key.trim().is_empty() => {
@@ -30,6 +31,7 @@ pub(crate) async fn read_key(
         }
         Err(problem) => problem.to_string(),
     };
+
     FromEnvironmentWorker::Failed { text }
 }
 

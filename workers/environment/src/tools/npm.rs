@@ -13,6 +13,7 @@ pub(super) async fn ask(asking: &Asking) -> Findings {
         findings.problem(problem);
         return findings;
     }
+
     // npm creates its cache at each start, also in a home that has none.
     let cache = asking.run_dir().join(format!("npm-{}", std::process::id()));
     let option = format!("--cache={}", cache.display());
@@ -20,6 +21,7 @@ pub(super) async fn ask(asking: &Asking) -> Findings {
     if let Some(text) = findings.or_problem(asking.stdout("npm", &args).await) {
         of_config(&text, &mut findings);
     }
+
     // If this process is killed, the supervisor clears the directory above at its next start.
     drop(std::fs::remove_dir_all(cache));
     findings

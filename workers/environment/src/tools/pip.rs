@@ -36,6 +36,7 @@ pub(super) async fn ask(asking: &Asking) -> Findings {
             return findings;
         }
     }
+
     match asking.stdout("python3", &ARGS).await {
         Ok(text) => of_config(&text, &mut findings),
         Err(Problem::Failed { .. }) => {
@@ -43,12 +44,14 @@ pub(super) async fn ask(asking: &Asking) -> Findings {
         }
         Err(problem) => findings.problem(problem),
     }
+
     for name in UV_VARIABLES {
         let value = asking.variable(name).unwrap_or_default();
         for index in value.split_whitespace() {
             findings.url(index.split_once('=').map_or(index, |(_, url)| url), name);
         }
     }
+
     let path: PathBuf = config_home.join("uv/uv.toml");
     if let Some(text) = findings.or_problem(asking.read(&path)).flatten() {
         of_uv(&text, &path.display().to_string(), &mut findings);
@@ -64,10 +67,12 @@ fn of_config(text: &str, findings: &mut Findings) {
             defaults.push(value);
             continue;
         }
+
         let key = key.rsplit('.').next().unwrap_or_default();
         if !matches!(key, "index-url" | "extra-index-url" | "find-links") {
             continue;
         }
+
         // The value is a literal of Python.
         let value = value.trim().trim_matches(['\'', '"']).replace("\\n", " ");
         for url in value.split_whitespace() {
@@ -75,6 +80,7 @@ fn of_config(text: &str, findings: &mut Findings) {
             is_replaced |= key == "index-url" && is_host;
         }
     }
+
     for url in defaults.into_iter().filter(|_| !is_replaced) {
         findings.url(url, "pip's default");
     }
@@ -85,6 +91,7 @@ fn of_uv(text: &str, path: &str, findings: &mut Findings) {
     let Ok(config) = text.parse::<Table>() else {
         return findings.problem(format!("{path} is no TOML"));
     };
+
     let tables = [Some(&config), config.get("pip").and_then(Value::as_table)];
     for table in tables.into_iter().flatten() {
         for key in ["index-url", "extra-index-url", "find-links", "index"] {

@@ -7,7 +7,7 @@ use std::fs;
 /// Bytes of a toolchain's manifest that are read. The first URL is near its beginning.
 const MANIFEST_BYTES: u64 = 64 * 1024;
 
-/// Most toolchains that are read.
+/// Maximum number of toolchains that are read.
 const MAX_TOOLCHAINS: usize = 64;
 
 /// File of a toolchain with the URLs of its parts.
@@ -21,6 +21,7 @@ pub(super) fn ask_rustup(asking: &Asking) -> Findings {
     for name in ["RUSTUP_DIST_SERVER", "RUSTUP_UPDATE_ROOT"] {
         findings.url(asking.variable(name).unwrap_or_default(), name);
     }
+
     let toolchains = asking.dir("RUSTUP_HOME", ".rustup").join("toolchains");
     let entries = fs::read_dir(&toolchains).into_iter().flatten().flatten();
     for entry in entries.take(MAX_TOOLCHAINS) {
@@ -30,13 +31,14 @@ pub(super) fn ask_rustup(asking: &Asking) -> Findings {
             findings.url(url, path.display().to_string());
         }
     }
+
     if findings.hosts.is_empty() {
         findings.problem(format!("no toolchain in {} names its server", toolchains.display()));
     }
     findings
 }
 
-/// The first `url = "…"` of a manifest.
+/// Returns the first `url = "…"` of a manifest.
 fn first_url(manifest: &str) -> Option<&str> {
     manifest.lines().find_map(|line| line.strip_prefix("url = \"")?.strip_suffix('"'))
 }
@@ -47,6 +49,7 @@ pub(super) async fn ask_node(asking: &Asking) -> Findings {
     if findings.url(asking.variable(variable).unwrap_or_default(), variable) {
         return findings;
     }
+
     let path = asking.dir("NVM_DIR", ".nvm").join("nvm.sh");
     if let Some(text) = findings.or_problem(asking.read(&path)).flatten()
         && let Some(url) = nvm_default(&text)
@@ -54,6 +57,7 @@ pub(super) async fn ask_node(asking: &Asking) -> Findings {
     {
         return findings;
     }
+
     if let Some(text) = findings.or_problem(asking.stdout("node", &["-p", RELEASE]).await)
         && !findings.url(text.trim(), "node -p process.release")
     {

@@ -11,11 +11,13 @@ pub(super) fn rule_of(url: &str) -> Option<String> {
     if !matches!(url.scheme(), "http" | "https") {
         return None;
     }
+
     let host = match url.host()? {
         Host::Domain(name) => name.trim_end_matches('.').to_owned(),
         Host::Ipv4(address) => address.to_string(),
         Host::Ipv6(address) => format!("[{address}]"),
     };
+
     // A rule without ports has those of both schemes.
     Some(match url.port() {
         Some(port) => format!("{host}:{port}"),

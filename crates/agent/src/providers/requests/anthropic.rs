@@ -28,10 +28,13 @@ pub(super) fn body(
     set("model", json!(model.id));
     set("messages", messages(turns));
     set("stream", json!(true));
+
     if !options.system.trim().is_empty() {
+        // The cache also covers the tools, which come before.
         let text = json!({"type": "text", "text": options.system, "cache_control": mark()});
         set("system", json!([text]));
     }
+
     if !options.tools.is_empty() {
         let tool = |tool: &super::ToolSpec| {
             json!({
@@ -48,6 +51,7 @@ pub(super) fn body(
     if let Some(schema) = options.schema {
         output.insert("format".to_owned(), json!({"type": "json_schema", "schema": schema}));
     }
+
     let mut max_tokens = max_tokens;
     if model.reasoning && options.thinking != ThinkingLevel::Off {
         if models::is_adaptive(model) {
@@ -55,15 +59,17 @@ pub(super) fn body(
             output.insert("effort".to_owned(), json!(effort(options.thinking)));
         } else {
             // The budget is a part of the limit, so that the limit grows by it where the model allows.
-            let wanted = budget(options.thinking);
-            max_tokens = max_tokens.saturating_add(wanted).min(model.max_tokens).max(1);
-            let budget = wanted.min(max_tokens.saturating_sub(MIN_BUDGET));
+            let level_budget = budget(options.thinking);
+            max_tokens = max_tokens.saturating_add(level_budget).min(model.max_tokens).max(1);
+            // The answer itself needs a part of the limit.
+            let budget = level_budget.min(max_tokens.saturating_sub(MIN_BUDGET));
             if budget >= MIN_BUDGET {
                 set("thinking", json!({"type": "enabled", "budget_tokens": budget}));
                 betas.push(INTERLEAVED.to_owned());
             }
         }
     }
+
     if !output.is_empty() {
         set("output_config", Value::Object(output));
     }
@@ -71,7 +77,7 @@ pub(super) fn body(
     (Value::Object(body), betas)
 }
 
-/// Tokens of reasoning.
+/// Returns the budget of a level, in tokens of reasoning.
 fn budget(level: ThinkingLevel) -> u64 {
     match level {
         ThinkingLevel::Off => 0,
@@ -91,7 +97,7 @@ fn effort(level: ThinkingLevel) -> &'static str {
     }
 }
 
-/// Ends what the provider keeps in its cache.
+/// Returns the mark that ends the part of a request that the provider keeps in its cache.
 fn mark() -> Value {
     json!({"type": "ephemeral"})
 }
@@ -120,11 +126,14 @@ fn messages(turns: &[Turn<'_>]) -> Value {
             _ => messages.push((role, blocks)),
         }
     }
+
+    // The next request begins with everything up to here.
     let last = messages.iter_mut().rev().find(|(role, _)| *role == "user");
     let last = last.and_then(|(_, blocks)| blocks.last_mut()?.as_object_mut());
     if let Some(block) = last {
         block.insert("cache_control".to_owned(), mark());
     }
+
     let message = |(role, blocks)| json!({"role": role, "content": Value::Array(blocks)});
     messages.into_iter().map(message).collect()
 }

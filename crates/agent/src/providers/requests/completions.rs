@@ -20,17 +20,22 @@ pub(super) fn body(
     let quirks = Quirks::of(model);
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
+
     set("model", json!(model.id));
     set("messages", messages(model, turns, options, quirks));
     set("stream", json!(true));
+
     if quirks.usage_in_stream {
         set("stream_options", json!({"include_usage": true}));
     }
+    // Otherwise OpenAI keeps the conversation.
     if quirks.store {
         set("store", json!(false));
     }
+
     let limit = if quirks.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
     set(limit, json!(max_tokens));
+
     if !options.tools.is_empty() {
         let tool = |tool: &super::ToolSpec| {
             json!({"type": "function", "function": {
@@ -41,11 +46,13 @@ pub(super) fn body(
         };
         set("tools", options.tools.iter().map(tool).collect());
     }
+
     if let Some(schema) = options.schema {
         let strict = is_strict(schema);
         let schema = json!({"name": SCHEMA_NAME, "schema": schema, "strict": strict});
         set("response_format", json!({"type": "json_schema", "json_schema": schema}));
     }
+
     if model.reasoning {
         thinking(&mut body, model, options.thinking, quirks);
     }
@@ -62,6 +69,7 @@ fn thinking(
     let is_on = level != ThinkingLevel::Off;
     let mut set = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
     let kind = if is_on { "enabled" } else { "disabled" };
+
     match quirks.thinking_format {
         ThinkingFormat::Zai | ThinkingFormat::DeepSeek => set("thinking", json!({"type": kind})),
         ThinkingFormat::Together => set("reasoning", json!({"enabled": is_on})),
@@ -72,6 +80,7 @@ fn thinking(
         ThinkingFormat::QwenTemplate => {
             set("chat_template_kwargs", json!({"enable_thinking": is_on}));
         }
+        // Only OpenAI's own models are known to accept the lowest effort.
         ThinkingFormat::OpenAi if !is_on => {
             if let Some(effort) = lowest_effort(model).filter(|_| quirks.is_openai) {
                 set("reasoning_effort", json!(effort));
@@ -79,6 +88,7 @@ fn thinking(
         }
         ThinkingFormat::OpenAi => {}
     }
+
     let takes_effort = matches!(
         quirks.thinking_format,
         ThinkingFormat::OpenAi | ThinkingFormat::DeepSeek | ThinkingFormat::Together
@@ -100,8 +110,10 @@ fn messages(
         let role = if is_developer { "developer" } else { "system" };
         messages.push(json!({"role": role, "content": options.system}));
     }
+
     // Results cannot have images, so that they follow in a message of the user.
     let mut images: Vec<Part<'_>> = Vec::new();
+
     let mut turns = turns.iter().peekable();
     while let Some(turn) = turns.next() {
         match turn {
@@ -117,6 +129,7 @@ fn messages(
                     _ => "(no output)".to_owned(),
                 };
                 let mut message = json!({"role": "tool", "tool_call_id": call_id, "content": text});
+
                 if quirks.tool_result_name
                     && let Some(message) = message.as_object_mut()
                 {
@@ -128,10 +141,13 @@ fn messages(
                     let is_image = |part: &&Part<'_>| matches!(part, Part::Image { .. });
                     images.extend(parts.iter().filter(is_image).cloned());
                 }
+
                 let next = turns.peek();
+                // The results of one message follow directly after each other.
                 if matches!(next, Some(Turn::ToolResult { .. })) {
                     continue;
                 }
+
                 let has_user = !images.is_empty() || matches!(next, Some(Turn::User(_)));
                 if quirks.assistant_after_tool_result && has_user {
                     let text = "I have received the results of the tools.";
@@ -143,17 +159,20 @@ fn messages(
             }
         }
     }
+
     if quirks.cache_marks {
         mark_last_text(&mut messages);
     }
     Value::Array(messages)
 }
 
-/// A message of the user: a string, which every server accepts, unless it has images.
+/// Returns a message of the user. Its content is a string, which every server accepts, unless it
+/// has images.
 fn user(parts: &[Part<'_>]) -> Value {
     if !has_image(parts) {
         return json!({"role": "user", "content": text_of(parts)});
     }
+
     let part = |part: &Part<'_>| match part {
         Part::Text(text) => json!({"type": "text", "text": text}),
         Part::Image { data, mime_type } => {
@@ -201,24 +220,28 @@ fn assistant(said: &[Said<'_>], quirks: Quirks, model: &ModelInfo) -> Value {
             }
         }
     }
+
     texts.retain(|text| !text.trim().is_empty());
     let no_text = if quirks.assistant_after_tool_result { json!("") } else { Value::Null };
     let content = if texts.is_empty() { no_text } else { json!(texts.join("\n\n")) };
+
     message.insert("role".to_owned(), json!("assistant"));
     message.insert("content".to_owned(), content);
     if quirks.reasoning_content && model.reasoning && !calls.is_empty() {
         message.entry("reasoning_content").or_insert_with(|| json!(""));
     }
+
     if !calls.is_empty() {
         message.insert("tool_calls".to_owned(), Value::Array(calls));
     }
     Value::Object(message)
 }
 
-/// Marks the end of the conversation as the end of what the provider may cache.
+/// Marks the last text of the conversation as the end of what the provider may cache.
 fn mark_last_text(messages: &mut [Value]) {
-    for content in messages.iter_mut().rev().filter_map(|it| it.get_mut("content")) {
+    for content in messages.iter_mut().rev().filter_map(|message| message.get_mut("content")) {
         let mark = json!({"type": "ephemeral"});
+
         match content {
             Value::String(text) => {
                 *content = json!([{"type": "text", "text": text, "cache_control": mark}]);

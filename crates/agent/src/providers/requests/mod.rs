@@ -1,4 +1,5 @@
-//! Bodies of requests to models.
+//! Bodies of requests to models: selects the API of the model, and the limit of the answer. Called
+//! by the engine for answers and summaries.
 
 mod anthropic;
 mod completions;
@@ -13,7 +14,7 @@ use quackd_protocol::model::{ModelApi, ModelInfo};
 use serde_json::value::{RawValue, to_raw_value};
 use std::borrow::Borrow;
 
-/// Most tokens of an answer, unless a request asks for more.
+/// Limit of an answer in tokens, unless a request asks for another one.
 const MAX_TOKENS: u64 = 32_000;
 
 /// The body of a request, and values for the header `anthropic-beta`.
@@ -25,7 +26,7 @@ pub struct ProviderRequest {
     pub betas: Vec<String>,
 }
 
-/// Returns the request for these messages.
+/// Returns the request that asks the model to continue these messages, in the form of its API.
 #[must_use]
 pub fn request<M: Borrow<Message>>(
     model: &ModelInfo,
@@ -34,6 +35,7 @@ pub fn request<M: Borrow<Message>>(
 ) -> ProviderRequest {
     let turns = history::prepare(messages.iter().map(M::borrow), model);
     let limit = options.max_tokens.unwrap_or(MAX_TOKENS).min(model.max_tokens).max(1);
+
     let (body, betas) = match model.api {
         ModelApi::OpenAiCompletions => {
             (completions::body(model, &turns, options, limit), Vec::new())

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// A tool as the model sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
-    /// Unique name.
+    /// Unique in a request. At most 64 characters, which every provider accepts.
     pub name: String,
     /// Purpose and use.
     pub description: String,
@@ -20,7 +20,7 @@ pub struct ToolSpec {
 pub struct RequestOptions<'a> {
     /// The system prompt. May be empty.
     pub system: &'a str,
-    /// The tools.
+    /// Tools that the model may call. None for a summary.
     pub tools: &'a [ToolSpec],
     /// A level that the model has. See [`clamp`](crate::providers::clamp).
     pub thinking: ThinkingLevel,
@@ -44,8 +44,11 @@ pub(super) fn is_strict(schema: &Value) -> bool {
             let is_whole = members.is_none_or(|members| {
                 let required = fields.get("required").and_then(Value::as_array);
                 let has = |name: &String| {
-                    required.is_some_and(|names| names.iter().any(|it| it == name.as_str()))
+                    required.is_some_and(|names| {
+                        names.iter().any(|required_name| required_name == name.as_str())
+                    })
                 };
+
                 fields.get("additionalProperties") == Some(&Value::Bool(false))
                     && members.keys().all(has)
             });

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 /// The API accepts no smaller limit of an answer.
 const MIN_OUTPUT: u64 = 16;
 
-/// Most characters of a cache key and of an item's id.
+/// Maximum length of a cache key and of an item's id, in characters.
 const MAX_KEY: usize = 64;
 
 pub(super) fn body(
@@ -23,12 +23,15 @@ pub(super) fn body(
     set("model", json!(model.id));
     set("input", input(model, turns, options));
     set("stream", json!(true));
+    // The session file has the conversation: the provider need not keep it.
     set("store", json!(false));
     set("max_output_tokens", json!(max_tokens.max(MIN_OUTPUT)));
+
     let cache_key: String = options.cache_key.chars().take(MAX_KEY).collect();
     if !cache_key.is_empty() {
         set("prompt_cache_key", json!(cache_key));
     }
+
     if !options.tools.is_empty() {
         let tool = |tool: &super::ToolSpec| {
             json!({
@@ -41,12 +44,14 @@ pub(super) fn body(
         };
         set("tools", options.tools.iter().map(tool).collect());
     }
+
     if let Some(schema) = options.schema {
         let strict = is_strict(schema);
         let format =
             json!({"type": "json_schema", "name": SCHEMA_NAME, "schema": schema, "strict": strict});
         set("text", json!({"format": format}));
     }
+
     if model.reasoning {
         match options.thinking {
             ThinkingLevel::Off => {
@@ -69,6 +74,7 @@ fn input(model: &ModelInfo, turns: &[Turn<'_>], options: &RequestOptions<'_>) ->
         let role = if is_developer { "developer" } else { "system" };
         items.push(json!({"role": role, "content": options.system}));
     }
+
     for turn in turns {
         match turn {
             Turn::User(parts) => items.push(json!({"role": "user", "content": content(parts)})),
@@ -100,8 +106,9 @@ fn content(parts: &[Part<'_>]) -> Value {
     parts.iter().map(part).collect()
 }
 
-/// The items of a message of the model. Reasoning without its encrypted content is left out, because a provider that stores
-/// nothing does not know its id. Then the items after it lose theirs too, which would refer to it.
+/// Returns the items of a message of the model. Reasoning without its encrypted content is left
+/// out, because a provider that stores nothing does not know its id. Then the items after it lose
+/// theirs too, which would refer to it.
 fn said_items(said: &[Said<'_>]) -> Vec<Value> {
     let mut items: Vec<Value> = said.iter().filter_map(item).collect();
     let is_reasoning = |item: &Value| item.get("type") == Some(&json!("reasoning"));
@@ -109,6 +116,7 @@ fn said_items(said: &[Said<'_>]) -> Vec<Value> {
         let content = item.get("encrypted_content").and_then(Value::as_str);
         !is_reasoning(item) || content.is_some_and(|content| !content.is_empty())
     };
+
     if !items.iter().all(is_known) {
         items.retain(is_known);
         items
@@ -142,6 +150,7 @@ fn item(said: &Said<'_>) -> Option<Value> {
                 "name": name,
                 "arguments": arguments,
             });
+            // The API refuses ids that another provider has made.
             let item_id = item_id.filter(|id| id.starts_with("fc") && id.len() <= MAX_KEY);
             insert_id(&mut item, item_id);
             item

@@ -9,22 +9,22 @@ use quackd_protocol::model::{ModelInfo, Price};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Most bytes of text, reasoning, signatures and calls of one answer.
+/// Maximum size of text, reasoning, signatures and calls of one answer, in bytes.
 pub(super) const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
 
-/// Most blocks of one answer.
+/// Maximum number of blocks of one answer.
 pub(super) const MAX_BLOCKS: usize = 256;
 
-/// Most bytes of the provider's id of an answer. A longer one is ignored.
+/// Maximum length of the provider's id of an answer, in bytes. A longer one is ignored.
 const MAX_RESPONSE_ID: usize = 256;
 
-/// Most bytes of the provider's id of a call. A longer one is replaced.
+/// Maximum length of the provider's id of a call, in bytes. A longer one is replaced.
 const MAX_CALL_ID: usize = 256;
 
-/// Most bytes of the provider's reason of the end. A longer one is only in the text of the error.
+/// Maximum length of the provider's reason of the end, in bytes. The text of the error has all.
 const MAX_RAW_STOP: usize = 64;
 
-/// Kind of a block.
+/// Kind of content in a block of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -66,6 +66,7 @@ impl Part {
             },
             Kind::Call => {
                 let mut call = self.call();
+                // The arguments may be cut, also if they are valid JSON.
                 if let Some(why) = cut {
                     call.invalid = Some(why.to_owned());
                 }
@@ -148,7 +149,7 @@ impl Answer {
         self.parts.iter().any(|part| part.kind == Kind::Call)
     }
 
-    /// Index of the open block, if it is of this kind.
+    /// Returns the index of the open block, if it is of this kind.
     pub(super) fn open_of(&self, kind: Kind) -> Option<usize> {
         self.open.filter(|index| self.parts.get(*index).is_some_and(|part| part.kind == kind))
     }
@@ -183,6 +184,7 @@ impl Answer {
         if self.parts.len() >= MAX_BLOCKS {
             self.fail_fatally(&format!("the answer has more than {MAX_BLOCKS} blocks"));
         }
+
         if self.has_failed() || !self.count(id.len() + name.len()) {
             return None;
         }
@@ -248,6 +250,7 @@ impl Answer {
         let Some(part) = self.parts.get(index) else { return };
         if let Some(rest) = text.strip_prefix(&*part.text) {
             self.append(index, rest);
+        // The clients have another text, so that the block ends once more.
         } else if self.count(text.len())
             && let Some(part) = self.parts.get_mut(index)
         {
@@ -280,11 +283,13 @@ impl Answer {
         let is_same = |known: &&mut Value| {
             ["index", "type"].iter().all(|name| known.get(name) == detail.get(name))
         };
+
         let known = self.details.iter_mut().rev().find(is_same).and_then(Value::as_object_mut);
         let Some(known) = known.filter(|_| detail.get("index").is_some()) else {
             self.details.push(detail.clone());
             return;
         };
+
         for (name, value) in detail.as_object().into_iter().flatten() {
             match (known.get_mut(name), value) {
                 (Some(Value::String(before)), Value::String(more))
@@ -308,8 +313,10 @@ impl Answer {
             signature = surrogates::joined(&signature);
         }
         let signature = Some(signature);
+
         match self.parts.iter_mut().find(|part| part.kind == Kind::Thinking) {
             Some(part) => part.signature = signature,
+            // Some models hide the reasoning and send only its details.
             None => self.parts.push(Part {
                 kind: Kind::Thinking,
                 text: String::new(),
@@ -346,7 +353,7 @@ impl Answer {
         self.parts.get(index).map_or("", |part| &part.call_name)
     }
 
-    /// The text of a block so far.
+    /// Returns the text of a block so far.
     pub(super) fn text_of(&self, index: usize) -> &str {
         self.parts.get(index).map_or("", |part| &part.text)
     }
@@ -376,14 +383,17 @@ impl Answer {
 
     /// Ends the answer. It was aborted if it has neither failed nor reached the provider's end marker.
     pub(super) fn finish(mut self, model: &ModelInfo) -> (Vec<Delta>, Finished) {
+        // The stream has ended, so no second half of a character comes.
         (0..self.parts.len()).for_each(|index| self.end_pending(index));
         self.end_open();
         self.sign_with_details();
+
         for index in 0..self.parts.len() {
             if self.parts.get(index).is_some_and(|part| part.is_stale) {
                 self.push_end(index);
             }
         }
+
         let has_failed = self.has_failed();
         let stop_reason = match self.stop {
             _ if has_failed => StopReason::Error,
@@ -392,16 +402,19 @@ impl Answer {
             Some(StopReason::ToolUse) if !self.has_calls() => StopReason::Stop,
             Some(stop) => stop,
         };
+
         let cut = match stop_reason {
             StopReason::Stop | StopReason::ToolUse => None,
             StopReason::Length => Some(errors::cut_call(self.usage.output, model)),
             _ => Some("the answer ended before they were complete".to_owned()),
         };
+
         let is_empty = self.parts.iter().all(|part| match part.kind {
             Kind::Text => part.text.trim().is_empty(),
             Kind::Thinking => true,
             Kind::Call => false,
         });
+
         let silent = silent_overflow(&self.usage, stop_reason, model);
         let has_nothing = is_empty && self.stop.is_some() && !has_failed && silent.is_none();
         let empty = has_nothing.then(|| errors::empty(stop_reason, &self.usage, model));
@@ -409,6 +422,7 @@ impl Answer {
         let is_blank = |part: &Part| part.text.is_empty() && part.kind != Kind::Call;
         let has_refused = self.is_reported && self.parts.iter().all(is_blank);
         let cut = cut.as_deref();
+
         let mut usage = self.usage;
         let is_counted = usage.total_tokens != 0 || self.reported_cost.is_some();
         usage.cost.unknown |= self.stop.is_some() && !is_counted && model.price != Price::Free;
@@ -447,6 +461,7 @@ impl Answer {
         if self.parts.get(content_index).is_some_and(|part| part.kind != Kind::Call) {
             self.end_pending(content_index);
         }
+
         let Some(part) = self.parts.get_mut(content_index) else { return };
         (part.is_ended, part.is_stale) = (true, false);
         self.deltas.push(match part.kind {

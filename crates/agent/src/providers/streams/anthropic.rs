@@ -10,7 +10,8 @@ use serde_json::Value;
 pub(super) struct Reader {
     /// The provider's index and ours of each block.
     blocks: Vec<(u64, usize)>,
-    /// Inputs of calls at the start of their blocks. Some servers repeat them in the deltas, which then count.
+    /// Inputs of calls at the start of their blocks. If a server repeats them in the deltas, the
+    /// deltas count.
     inputs: Vec<(usize, String)>,
 }
 
@@ -94,15 +95,18 @@ impl Reader {
             "tool_use" => answer.start_call(json::text(block, "/id"), json::text(block, "/name")),
             _ => None,
         };
+
         let (Some(ours), Some(index)) = (ours, index) else { return };
         self.blocks.push((index, ours));
         answer.append(ours, json::text(block, "/text"));
         answer.append(ours, json::text(block, "/thinking"));
         answer.sign(ours, json::text(block, "/signature"));
+        // Hidden reasoning has its encrypted content in place of a signature.
         if kind == "redacted_thinking" {
             answer.redact(ours);
             answer.sign(ours, json::text(block, "/data"));
         }
+
         // Empty, unless the server does not stream the arguments.
         let input = block.get("input").filter(|it| it.as_object().is_some_and(|it| !it.is_empty()));
         if let Some(input) = input {
@@ -126,6 +130,7 @@ fn set_usage(usage: Option<&Value>, answer: &mut Answer, model: &ModelInfo) {
     let Some(usage) = usage else { return };
     let count = |at: &str, earlier: u64| json::count(usage, at).unwrap_or(earlier);
     let earlier = answer.usage;
+
     let counted = Usage {
         input: count("/input_tokens", earlier.input),
         output: count("/output_tokens", earlier.output),

@@ -7,7 +7,8 @@ use quackd_protocol::model::ModelInfo;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Names of the field with the reasoning. The first one that is not empty counts.
+/// Names of the field with the reasoning. A server uses one of them; the first that is not empty
+/// counts.
 pub(in crate::providers) const REASONING_FIELDS: [&str; 3] =
     ["reasoning_content", "reasoning", "reasoning_text"];
 
@@ -35,14 +36,17 @@ impl Reader {
                 answer.set_usage(tokens(usage, answer.usage), model);
             }
         }
+
         let choices = chunk.get("choices").and_then(Value::as_array);
         let is_first = |choice: &&Value| json::count(choice, "/index").unwrap_or_default() == 0;
         let Some(choice) = choices.and_then(|choices| choices.iter().find(is_first)) else {
             return;
         };
+
         if let Some(delta) = choice.get("delta").or_else(|| choice.get("message")) {
             self.read_delta(delta, answer);
         }
+
         let reason = json::text(choice, "/finish_reason");
         // Gateways pass on the words of Gemini (`STOP`), Bedrock and Cohere as they are.
         match reason.to_ascii_lowercase().replace('-', "_").as_str() {
@@ -69,12 +73,15 @@ impl Reader {
         if let Some((field, text)) = reasoning {
             let is_new = answer.open_of(Kind::Thinking).is_none();
             let block = answer.continue_with(Kind::Thinking, text);
+            // The next request must have the reasoning in the same field.
             if let Some(block) = block.filter(|_| is_new) {
                 answer.sign(block, field);
             }
         }
+
         let details = delta.get("reasoning_details").and_then(Value::as_array);
         details.into_iter().flatten().for_each(|detail| answer.add_detail(detail));
+
         match delta.get("content") {
             Some(Value::String(text)) => {
                 answer.continue_with(Kind::Text, text);
@@ -86,9 +93,11 @@ impl Reader {
             }
             _ => {}
         }
+
         let refusal = json::text(delta, "/refusal");
         answer.is_refusal |= !refusal.trim().is_empty();
         answer.continue_with(Kind::Text, refusal);
+
         let calls = delta.get("tool_calls").and_then(Value::as_array);
         for call in calls.into_iter().flatten() {
             self.read_call(call, answer);
@@ -101,11 +110,13 @@ impl Reader {
             Some(object @ Value::Object(_)) => Cow::Owned(object.to_string()),
             _ => Cow::Borrowed(""),
         };
+
         let signature = json::text(call, "/extra_content/google/thought_signature");
         if let Some(known) = self.repeated(call, &arguments, answer) {
             answer.sign(known, signature);
             return;
         }
+
         let Some(block) = self.block_of(call, answer) else { return };
         answer.name_call(block, json::text(call, "/function/name"));
         answer.sign(block, signature);
@@ -117,6 +128,7 @@ impl Reader {
     fn repeated(&self, call: &Value, arguments: &str, answer: &Answer) -> Option<usize> {
         let (id, name) = (json::text(call, "/id"), json::text(call, "/function/name"));
         let index = json::count(call, "/index");
+
         let is_same = |known: &&Call| {
             let has_id = !known.id.is_empty() && (id.is_empty() || known.id == id);
             let has_index = index.is_none() || known.index == index;
@@ -125,6 +137,7 @@ impl Reader {
                 || has_id && arguments.trim() == answer.text_of(known.block).trim();
             is_known && has_index && is_repeated && answer.has_arguments(known.block)
         };
+
         let last = self.calls.iter().rev().find(is_same)?;
         let known_name = answer.call_name(last.block);
         (name.is_empty() || name == known_name).then_some(last.block)
@@ -137,39 +150,43 @@ impl Reader {
     fn block_of(&mut self, call: &Value, answer: &mut Answer) -> Option<usize> {
         let (id, name) = (json::text(call, "/id"), json::text(call, "/function/name"));
         let index = json::count(call, "/index");
+
         let continues = |known: &&mut Call| {
             let known_name = answer.call_name(known.block);
             name.is_empty()
                 || known_name.is_empty()
                 || known_name == name && !answer.has_arguments(known.block)
         };
+
         let mut calls = self.calls.iter_mut().rev();
         let known = match (id, index) {
-            ("", Some(_)) => calls.find(|it| it.index == index).filter(|it| continues(it)),
+            ("", Some(_)) => calls.find(|call| call.index == index).filter(|call| continues(call)),
             ("", None) => {
                 let last = calls.next();
-                last.filter(|it| name.is_empty() || answer.call_name(it.block).is_empty())
+                last.filter(|call| name.is_empty() || answer.call_name(call.block).is_empty())
             }
             (id, Some(_)) => {
-                let is_it = |it: &&mut Call| it.index == index || it.index.is_none();
+                let has_index = |it: &&mut Call| it.index == index || it.index.is_none();
                 calls
-                    .find(|it| (it.id == id || it.id.is_empty()) && is_it(it))
+                    .find(|it| (it.id == id || it.id.is_empty()) && has_index(it))
                     .filter(|it| continues(it))
             }
             (id, None) => calls.find(|it| it.id == id).filter(|it| continues(it)),
         };
+
         if let Some(known) = known {
             id.clone_into(&mut known.id);
             return Some(known.block);
         }
+
         let block = answer.start_call(id, name)?;
         self.calls.push(Call { id: id.to_owned(), index, block });
         Some(block)
     }
 }
 
-/// The cost in US dollars, of providers that send it. OpenRouter has the cost of a key of the user's own at another
-/// provider next to its own fee.
+/// Returns the cost in US dollars, of providers that send it. OpenRouter has the cost of a key of
+/// the user's own at another provider next to its own fee.
 fn reported_cost(usage: &Value) -> Option<f64> {
     let number = |at: &str| usage.pointer(at).and_then(Value::as_f64);
     let is_own_key = usage.get("is_byok").and_then(Value::as_bool).unwrap_or_default();
@@ -178,7 +195,7 @@ fn reported_cost(usage: &Value) -> Option<f64> {
     (cost.is_finite() && 0.0 <= cost).then_some(cost)
 }
 
-/// Counts of tokens. Missing ones keep the earlier value.
+/// Returns the counts of tokens. Missing ones keep the earlier value.
 fn tokens(usage: &Value, earlier: Usage) -> Usage {
     let count = |at: &str| json::count(usage, at);
     let cache_read = count("/prompt_tokens_details/cached_tokens")
@@ -186,8 +203,11 @@ fn tokens(usage: &Value, earlier: Usage) -> Usage {
         .unwrap_or(earlier.cache_read);
     let cache_write =
         count("/prompt_tokens_details/cache_write_tokens").unwrap_or(earlier.cache_write);
+
+    // The count of the prompt contains the cached tokens.
     let input = count("/prompt_tokens")
         .map_or(earlier.input, |all| all.saturating_sub(cache_read).saturating_sub(cache_write));
+
     Usage {
         input,
         output: count("/completion_tokens").unwrap_or(earlier.output),

@@ -56,14 +56,14 @@ enum Body {
     Other(Vec<u8>),
 }
 
-/// Bytes of a body that is no answer, in which its title is searched.
+/// Maximum size of the start of a body that is no answer, in bytes. Its title is searched in it.
 const MAX_OTHER_BYTES: usize = 8 * 1024;
 
 /// Whether a line can be one of server-sent events. A prefix of such a line can.
 fn is_event_line(line: &[u8]) -> bool {
     // Old versions of llama.cpp report errors in `error`.
     const STARTS: [&[u8]; 6] = [b":", b"data", b"event", b"id", b"retry", b"error"];
-    STARTS.iter().any(|start| line.iter().zip(*start).all(|(one, other)| one == other))
+    STARTS.iter().any(|start| line.iter().zip(*start).all(|(byte, other)| byte == other))
 }
 
 impl Stream {
@@ -85,16 +85,17 @@ impl Stream {
         }
     }
 
-    /// The model that answers.
+    /// Returns the model that answers, which can differ from the session's current one.
     #[must_use]
     pub fn model(&self) -> &ModelInfo {
         &self.model
     }
 
-    /// Reads bytes of the body.
+    /// Reads the next bytes of the body. Returns the deltas that they complete.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Delta> {
         self.any_bytes |= !bytes.is_empty();
         let mut rest = bytes;
+
         if let Body::Empty = self.body {
             let is_blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xef\xbb\xbf".contains(byte);
             let start = rest.iter().position(|byte| !is_blank(byte)).unwrap_or(rest.len());
@@ -106,6 +107,7 @@ impl Stream {
                 Some(_) => Body::Other(Vec::new()),
             };
         }
+
         while !self.is_over() {
             let next = match &mut self.body {
                 Body::Events(reader) => reader.next(&mut rest),
@@ -128,6 +130,7 @@ impl Stream {
                 }
                 Body::Empty => break,
             };
+
             match next {
                 Ok(Some(record)) => self.read(&record, false),
                 Ok(None) => break,
@@ -152,6 +155,7 @@ impl Stream {
         if how == StreamEnd::Complete && !self.is_over() {
             self.read_rest();
         }
+
         if self.answer.stop.is_none() {
             match how {
                 StreamEnd::Complete => {
@@ -164,9 +168,11 @@ impl Stream {
                     self.answer.fail(errors::transport_error(&text));
                 }
                 StreamEnd::Broken(text) => self.answer.fail(errors::transport_error(&text)),
+                // An aborted answer is no failure.
                 StreamEnd::Aborted => {}
             }
         }
+
         let (deltas, finished) = self.answer.finish(&self.model);
         (deltas, Finished { any_bytes: self.any_bytes, ..finished })
     }
@@ -187,9 +193,11 @@ impl Stream {
                 let text = String::from_utf8_lossy(&document);
                 let Some((value, has_halves)) = json::record(&text) else { return };
                 self.answer.begin_record(has_halves);
+
                 if let Some(error) = errors::in_band(value.get(0).unwrap_or(&value), "") {
                     return self.answer.fail_as_reported(error);
                 }
+
                 match &mut self.dialect {
                     Dialect::Completions(reader) if value.get("choices").is_some() => {
                         reader.read(&value, &mut self.answer, &self.model);
@@ -215,13 +223,16 @@ impl Stream {
             }
             return;
         };
+
         if let Some(error) = errors::in_band(&value, &record.event) {
             self.answer.fail_as_reported(error);
             return;
         }
+
         self.answer.begin_record(has_halves);
         let event = json::text(&value, "/type");
         let event = if event.is_empty() { &record.event } else { event };
+
         let (answer, model) = (&mut self.answer, &self.model);
         match &mut self.dialect {
             Dialect::Completions(reader) => reader.read(&value, answer, model),

@@ -116,6 +116,7 @@ impl Reader {
             }
             kind => answer.start(kind),
         }?;
+
         let call_id = json::text(item, "/call_id").to_owned();
         self.items.push(Item { output_index, id: id.to_owned(), call_id, kind, block });
         Some(block)
@@ -133,8 +134,8 @@ impl Reader {
         }
     }
 
-    /// Whether an item of the whole output was sent before. Servers may number it differently there or give it another id,
-    /// so that a text or a reasoning counts as known if there was any.
+    /// Whether an item of the whole output was sent before. Servers may number it differently there
+    /// or give it another id, so that a text or a reasoning counts as known if there was any.
     fn is_known(sent: &[Item], item: &Value, index: u64) -> bool {
         let Some(kind) = kind_of(item) else { return true };
         let (id, call_id) = (json::text(item, "/id"), json::text(item, "/call_id"));
@@ -151,6 +152,7 @@ impl Reader {
         if let Some(usage) = response.get("usage").filter(|usage| usage.is_object()) {
             answer.set_usage(tokens(usage, answer.usage), model);
         }
+
         // Some servers send the output, or a part of it, only at the end.
         let output = response.get("output").and_then(Value::as_array);
         let n_sent = self.items.len();
@@ -162,6 +164,7 @@ impl Reader {
                 finish(item, block, answer);
             }
         }
+
         let status = json::text(response, "/status");
         match if status.is_empty() { event } else { status } {
             "completed" => answer.stop = Some(StopReason::Stop),
@@ -185,7 +188,7 @@ fn kind_of(item: &Value) -> Option<Kind> {
     }
 }
 
-/// Takes the final state of an item into its block.
+/// Takes the final state of an item into its block, and ends it.
 fn finish(item: &Value, block: usize, answer: &mut Answer) {
     match json::text(item, "/type") {
         "reasoning" => {
@@ -203,10 +206,11 @@ fn finish(item: &Value, block: usize, answer: &mut Answer) {
         "function_call" => answer.settle(block, json::text(item, "/arguments")),
         _ => {}
     }
+
     answer.end(block);
 }
 
-/// Joins the texts of parts.
+/// Joins the texts of the parts of an item.
 fn joined(item: &Value, at: &str, separator: &str) -> String {
     joined_of(item, at, &["/text", "/refusal"], separator)
 }
@@ -218,7 +222,7 @@ fn joined_of(item: &Value, at: &str, names: &[&str], separator: &str) -> String 
     texts.join(separator)
 }
 
-/// Counts of tokens. Missing ones keep the earlier value.
+/// Returns the counts of tokens. Missing ones keep the earlier value.
 fn tokens(usage: &Value, earlier: Usage) -> Usage {
     let count = |at: &str| json::count(usage, at);
     let cached = count("/input_tokens_details/cached_tokens").unwrap_or(earlier.cache_read);

@@ -1,8 +1,8 @@
 //! Server-sent events: bytes, cut anywhere, to records. Shared by the streams of all APIs.
 //! The caller removes a byte order mark.
 
-/// Most bytes of a line, and of the data of a record: a whole answer, and the instructions and tools of the request, which
-/// some APIs repeat at its end.
+/// Maximum size of a line, and of the data of a record, in bytes: a whole answer, and the
+/// instructions and tools of the request, which some APIs repeat at its end.
 pub(super) const MAX_LINE: usize = 16 * 1024 * 1024;
 
 /// A record that is complete.
@@ -31,19 +31,23 @@ impl Reader {
     pub(super) fn next(&mut self, input: &mut &[u8]) -> Result<Option<Record>, TooLong> {
         loop {
             if self.is_after_cr && !input.is_empty() {
+                // The line feed of a CRLF may come with the next bytes.
                 *input = input.strip_prefix(b"\n").unwrap_or(input);
                 self.is_after_cr = false;
             }
+
             let end = input.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             let (part, rest) = input.split_at(end.unwrap_or(input.len()));
             if self.line.len() + part.len() > MAX_LINE {
                 return Err(TooLong);
             }
+
             self.line.extend_from_slice(part);
             let Some((terminator, rest)) = rest.split_first() else {
                 *input = rest;
                 return Ok(None);
             };
+
             self.is_after_cr = *terminator == b'\r';
             *input = rest;
             if let Some(record) = self.end_line()? {
@@ -64,9 +68,11 @@ impl Reader {
             let record = std::mem::take(&mut self.record);
             return Ok(Some(record).filter(|record| !record.data.is_empty()));
         }
+
         let line = String::from_utf8_lossy(&bytes);
         let (name, value) = line.split_once(':').unwrap_or((&line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
+
         match name {
             // Old versions of llama.cpp report errors in a field of this name.
             "data" | "error" => {
@@ -81,6 +87,7 @@ impl Reader {
             "event" => self.record.event = value.to_owned(),
             _ => {}
         }
+
         if name == "error" {
             self.record.event = "error".to_owned();
         }

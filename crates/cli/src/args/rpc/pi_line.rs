@@ -82,17 +82,22 @@ pub(crate) fn rewritten(line: Vec<OsString>) -> Vec<OsString> {
     let Some(at) = verb.map(|at| at + 1).filter(|at| line.get(*at).is_some_and(is_rpc)) else {
         return line;
     };
+
     let (begin, words) = line.split_at(at + 1);
     let mut rest = words.iter().peekable();
     let (mut known, mut ignored) = (Vec::new(), Vec::new());
+
     while let Some(word) = rest.next() {
         let text = word.to_string_lossy();
         let named = |table: &[(&'static str, &str)]| {
-            let is_it = |(long, short): &&(&str, &str)| *long == text || *short == text;
-            table.iter().find(is_it).map(|(long, _)| *long)
+            let has_name = |(long, short): &&(&str, &str)| *long == text || *short == text;
+            table.iter().find(has_name).map(|(long, _)| *long)
         };
+
         let next = rest.peek().map(|next| next.to_string_lossy().into_owned());
+        // A value of an unknown option looks like a word.
         let has_word = next.is_some_and(|next| !next.starts_with(['-', '@']));
+
         if text == "--" {
             ignored.extend(rest.by_ref().map(|word| word.to_string_lossy().into_owned()));
         } else if let Some(name) = named(VALUES) {
@@ -123,15 +128,19 @@ pub(crate) fn rewritten(line: Vec<OsString>) -> Vec<OsString> {
             }
         }
     }
+
+    // A long list would fill the screen.
     let more = ignored.len().saturating_sub(MAX_IGNORED);
     let mut ignored: Vec<String> = ignored.into_iter().take(MAX_IGNORED).collect();
     if more != 0 {
         ignored.push(format!("{more} more"));
     }
+
     let named = ignored.into_iter().map(|name| {
         let name: String = name.chars().take(MAX_NAME).collect();
         OsString::from(format!("{IGNORED}{name}"))
     });
+
     begin.iter().cloned().chain(known).chain(named).collect()
 }
 

@@ -143,6 +143,7 @@ fn moment_at(text: &str, now: &jiff::Zoned) -> Result<String, String> {
     let zone = now.time_zone();
     let local = |time: DateTime| time.to_zoned(zone.clone()).ok().map(|time| time.timestamp());
     let ago = |span: jiff::Span| now.checked_sub(span.abs()).ok().map(|time| time.timestamp());
+
     let exact = text.parse::<jiff::Timestamp>().ok();
     let found = exact
         .or_else(|| text.parse::<DateTime>().ok().and_then(local))

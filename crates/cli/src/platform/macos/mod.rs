@@ -16,7 +16,7 @@ pub(crate) const CLAUDE_DESKTOP: Places =
 /// Servers of Visual Studio Code.
 pub(crate) const VSCODE: Places = &[("HOME", &["Library/Application Support/Code/User/mcp.json"])];
 
-/// Settings of Zed.
+/// Files with the settings of Zed, relative to the directory of a variable.
 pub(crate) const ZED: Places = &[("HOME", &[".config/zed/settings.json"])];
 
 /// Command line that shows a notification.

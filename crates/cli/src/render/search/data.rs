@@ -11,7 +11,7 @@ const MAX_NUMBER: u64 = 1 << 60;
 /// Line, or the lines of one match.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Hit<'a> {
-    /// Line number, from 1.
+    /// Number of the line in the file, from 1.
     pub(crate) line: u64,
     /// Number of the last line.
     pub(crate) end_line: u64,
@@ -26,10 +26,11 @@ pub(crate) struct Hit<'a> {
 }
 
 impl<'a> Hit<'a> {
-    /// Reads a row.
+    /// Reads a row of the reply. Numbers above a limit are replaced by it.
     pub(crate) fn of(LineRow(line, text, places, rest): &'a LineRow<'_>) -> Self {
         let line = (*line).min(MAX_NUMBER);
         let (end_line, before, after) = rest.unwrap_or((line, 0, 0));
+
         Self {
             line,
             end_line: end_line.clamp(line, MAX_NUMBER),

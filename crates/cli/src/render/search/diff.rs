@@ -13,6 +13,7 @@ pub(crate) fn diff(patch: &str, audience: StdoutProperties) -> String {
     let mut out = String::with_capacity(patch.len());
     // Remaining old and new lines of the hunk. Inside of a hunk, `--- a` may be a removed line.
     let (mut n_old, mut n_new) = (0_u64, 0_u64);
+
     for line in patch.split_inclusive('\n') {
         let (text, end) = line.strip_suffix('\n').map_or((line, ""), |text| (text, "\n"));
         let style = if n_old == 0 && n_new == 0 {
@@ -42,7 +43,9 @@ pub(crate) fn diff(patch: &str, audience: StdoutProperties) -> String {
                 }
             }
         };
+
         let shown =
+            // A terminal would move to the start of the line.
             if audience.is_terminal { text.strip_suffix('\r').unwrap_or(text) } else { text };
         push(&mut out, &fit(shown, audience), style, audience);
         out.push_str(end);

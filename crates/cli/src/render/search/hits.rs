@@ -8,7 +8,7 @@ use anstyle::Style;
 /// Format of the lines.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
-    /// Properties of stdout.
+    /// Properties of stdout, which decide styles and sanitizing.
     pub(crate) audience: StdoutProperties,
     /// Print each file name once, above its lines.
     pub(crate) heading: bool,
@@ -38,7 +38,7 @@ impl Printer {
         Self { layout, last: None }
     }
 
-    /// Appends hits of one file.
+    /// Appends hits of one file, with its heading if it is another file than before.
     pub(crate) fn print<'a>(
         &mut self,
         path: &str,
@@ -49,7 +49,9 @@ impl Printer {
         let heading = layout.heading && layout.with_name;
         let mut shown_name = String::new();
         name(path, layout, &mut shown_name);
+
         let mut last_line = self.last.as_ref().map(|(last, line)| (last == path).then_some(*line));
+
         for hit in hits {
             match last_line {
                 Some(Some(line)) => {
@@ -70,9 +72,11 @@ impl Printer {
                     }
                 }
             }
+
             last_line = Some(Some(hit.end_line));
             self.lines(&hit, &shown_name, out);
         }
+
         if let Some(Some(line)) = last_line {
             self.last = Some((path.to_owned(), line));
         }
@@ -99,14 +103,17 @@ impl Printer {
         let layout = self.layout;
         let audience = layout.audience;
         let mark = if hit.is_match() { ":" } else { "-" };
+
         if layout.with_name && !layout.heading {
             out.push_str(shown_name);
             push(out, if layout.null { "" } else { mark }, DIM, audience);
         }
+
         if layout.with_line {
             push_number(out, number, LINE, audience);
             push(out, mark, DIM, audience);
         }
+
         if let Some(column) = hit.column.filter(|_| layout.with_column) {
             push_number(out, column, LINE, audience);
             push(out, mark, DIM, audience);
@@ -119,10 +126,12 @@ impl Printer {
         // Drop the CR of a CR LF, which a terminal does not show.
         let shown =
             if audience.is_terminal { text.strip_suffix('\r').unwrap_or(text) } else { text };
+
         if !audience.is_colored {
             out.push_str(&fit(shown, audience));
             return;
         }
+
         let mut at = 0;
         for span in hit.spans() {
             let within = |byte: usize| byte.saturating_sub(begin).clamp(at, shown.len());
@@ -131,10 +140,12 @@ impl Printer {
             let (Some(plain), Some(matched)) = (shown.get(at..from), shown.get(from..to)) else {
                 continue;
             };
+
             out.push_str(&fit(plain, audience));
             push(out, &fit(matched, audience), MATCH, audience);
             at = to;
         }
+
         out.push_str(&fit(shown.get(at..).unwrap_or_default(), audience));
     }
 }
@@ -164,9 +175,11 @@ pub(crate) fn name_line(path: &str, count: Option<u64>, layout: Layout) -> Strin
             push(&mut line, ":", DIM, layout.audience);
         }
     }
+
     if let Some(count) = count {
         line.push_str(&count.to_string());
     }
+
     if count.is_some() || !layout.null {
         line.push('\n');
     }

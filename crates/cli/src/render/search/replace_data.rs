@@ -11,7 +11,7 @@ pub(crate) struct Changes {
     pub(crate) files: Vec<FileChange>,
     /// Written changes.
     totals: Totals,
-    /// Planned changes.
+    /// Totals of the planned changes, also of a dry run.
     planned: Totals,
     /// Files that could not be planned.
     pub(crate) skipped: Vec<Skipped>,
@@ -42,7 +42,7 @@ pub(crate) struct Totals {
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct FileChange {
-    /// Path from the tool.
+    /// Path of the file, as the tool names it.
     pub(crate) path: String,
     pub(crate) lines_changed: usize,
     pub(crate) replacements: usize,
@@ -50,7 +50,7 @@ pub(crate) struct FileChange {
     pub(crate) diff: Option<String>,
     /// Whether the patch can be applied. Absent means true.
     diff_exact: Option<bool>,
-    /// Encoding of the file.
+    /// Encoding in which the file was read and written.
     pub(crate) encoding: String,
     pub(crate) written: bool,
     /// Whether the file had other hard links, which keep the old content.

@@ -17,7 +17,7 @@ pub(crate) struct Undone {
     pub(crate) restored: usize,
     /// Reason for an early stop.
     pub(crate) stopped: Option<String>,
-    /// Ids of older replacements.
+    /// Ids of older replacements that can be taken back after this one.
     pub(crate) older_undo_ids: Vec<String>,
     /// Notes about hard links that keep the undone content.
     pub(crate) notes: Vec<String>,
@@ -27,7 +27,7 @@ pub(crate) struct Undone {
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct File {
-    /// Path from the tool.
+    /// Path of the file, as the tool names it.
     pub(crate) path: String,
     pub(crate) restored: bool,
     /// Reason why the file was not restored.

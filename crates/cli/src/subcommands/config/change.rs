@@ -32,9 +32,12 @@ impl ConfigFile {
     pub(super) fn set(&self, key: &str, text: &str, output: CliOutput) -> anyhow::Result<ExitCode> {
         let path = known(key)?;
         let before = self.read_blocking()?;
+
         let typed = text.trim().parse::<Value>().ok().filter(|value| !value.is_inline_table());
+        // First the typed value, then the text as it is.
         let candidates = typed.into_iter().chain([Value::from(text)]);
         let mut refusal = None;
+
         for value in candidates {
             let mut document = self.parse(&before)?;
             put(&mut document, &path, value)?;
@@ -66,14 +69,17 @@ impl ConfigFile {
     /// Lets the user edit a copy, until it is accepted.
     pub(super) fn edit(&self, output: CliOutput) -> anyhow::Result<ExitCode> {
         let before = self.read_blocking()?;
+
         let copy = tempfile::Builder::new().suffix(".toml").tempfile()?;
         std::fs::write(copy.path(), &before)?;
         // Ctrl-C is for the editor. Without this, it would end this program, and leave the copy behind.
         let _interrupts = Interrupts::catch()?;
+
         loop {
             if let Some(failure) = run_editor(copy.path())? {
                 // Keep the text that the user has changed.
-                let is_changed = std::fs::read(copy.path()).is_ok_and(|it| it != before.as_bytes());
+                let is_changed =
+                    std::fs::read(copy.path()).is_ok_and(|content| content != before.as_bytes());
                 let kept = is_changed.then(|| copy.keep()).transpose()?;
                 let kept = kept.map_or_else(String::new, |(_, path)| {
                     format!("; your text is in {}", path.display())
@@ -85,11 +91,13 @@ impl ConfigFile {
                 output.failure(&text);
                 return Ok(failure.exit);
             }
+
             let text = std::fs::read_to_string(copy.path()).context("cannot read the copy")?;
             if text == before {
                 output.note("nothing was changed");
                 return Ok(ExitCode::Ok);
             }
+
             match self.check_blocking(&text) {
                 Ok(checked) => {
                     self.replace_blocking(checked)?;
@@ -135,23 +143,33 @@ impl ConfigFile {
     fn check_blocking(&self, text: &str) -> anyhow::Result<NamedTempFile> {
         // A link stays: it may lead to the user's collection of such files.
         let target = self.path.canonicalize().unwrap_or_else(|_missing| self.path.clone());
+
         let directory = target.parent().unwrap_or_else(|| Path::new("/"));
         let above = directory.ancestors();
-        let created: Vec<_> = above.take_while(|it| it.symlink_metadata().is_err()).collect();
+        let created: Vec<_> =
+            above.take_while(|directory| directory.symlink_metadata().is_err()).collect();
+
         let mut create = std::fs::DirBuilder::new();
         create.recursive(true).mode(0o700).create(directory)?;
+
         let mut new = NamedTempFile::new_in(directory)
             .with_context(|| format!("cannot write into {}", directory.display()))?;
         new.write_all(text.as_bytes())?;
+
+        // The new file takes the place of the old one, so it keeps the mode.
         if let Ok(old) = target.metadata() {
             let mode = old.permissions().mode() & 0o777;
             new.as_file().set_permissions(std::fs::Permissions::from_mode(mode))?;
         }
+
+        // The content must be on the disk before the file takes the place of the old one.
         new.as_file().sync_all()?;
         let checked = quackd_supervisor::check_new_config_blocking(&self.home, new.path());
         let Err(error) = checked else { return Ok(new) };
+
         let (shown, own) = (new.path().display().to_string(), self.path.display().to_string());
         drop(new);
+        // Only directories that this check has made are removed.
         for directory in created {
             // Another program may have put something in it since.
             let _kept = std::fs::remove_dir(directory);
@@ -168,12 +186,15 @@ impl ConfigFile {
     /// Reports a change, and how it comes into force.
     fn tell(&self, done: &str, key: &str, output: CliOutput) -> anyhow::Result<ExitCode> {
         let path = self.path.display().to_string();
+
         let is_running = is_held_blocking(&self.home);
         if output.is_json() {
             output.document(&json!({ "path": path, "key": key, "restart": is_running }))?;
             return Ok(ExitCode::Ok);
         }
+
         output.text(&format!("{done}  ({})\n", plain(&path)))?;
+        // With a variable, this file may not be the daemon's.
         if std::env::var_os("QUACKD_CONFIG").is_none() && is_running {
             output.warning("the running daemon has the earlier configuration; `quack restart` puts this one in force");
         }
@@ -185,9 +206,10 @@ impl ConfigFile {
 fn known(key: &str) -> anyhow::Result<Vec<String>> {
     let parts = || key.split('.').map(str::to_owned).collect();
     let is_free = key.strip_prefix(FREE_TABLE).is_some_and(|rest| rest.contains('.'));
-    if is_free || keys().iter().any(|it| it.name() == key) {
+    if is_free || keys().iter().any(|known_key| known_key.name() == key) {
         return Ok(parts());
     }
+
     let near = nearest(key, keys().iter().map(quackd_config::Key::name));
     let near =
         near.first().map_or_else(|| "; ".to_owned(), |near| format!("; did you mean {near}? "));
@@ -199,6 +221,7 @@ fn known(key: &str) -> anyhow::Result<Vec<String>> {
 fn put(document: &mut DocumentMut, path: &[String], mut value: Value) -> anyhow::Result<()> {
     let Some((last, tables)) = path.split_last() else { return Ok(()) };
     let mut table = document.as_table_mut();
+
     for part in tables {
         let found = table.entry(part).or_insert_with(|| Item::Table(Table::new()));
         table = found.as_table_mut().with_context(|| {
@@ -209,6 +232,7 @@ fn put(document: &mut DocumentMut, path: &[String], mut value: Value) -> anyhow:
     if let Some(old) = table.get(last).and_then(Item::as_value) {
         *value.decor_mut() = old.decor().clone();
     }
+
     table.insert(last, Item::Value(value));
     Ok(())
 }
@@ -238,11 +262,13 @@ fn run_editor(path: &Path) -> anyhow::Result<Option<EditorFailure>> {
     let named = ["VISUAL", "EDITOR"].into_iter().filter_map(|name| std::env::var(name).ok());
     let editor = named.into_iter().find(|editor| !editor.trim().is_empty());
     let editor = editor.unwrap_or_else(|| "vi".to_owned());
+
     // The variable may have options, such as `code --wait`.
     let script = format!("{editor} \"$1\"");
     let ended =
         std::process::Command::new("/bin/sh").args(["-c", &script, "sh"]).arg(path).status();
     let ended = ended.context("cannot start the shell")?;
+
     if ended.success() {
         return Ok(None);
     }
@@ -250,13 +276,14 @@ fn run_editor(path: &Path) -> anyhow::Result<Option<EditorFailure>> {
     let interrupt = Signal::INT.as_raw();
     let is_interrupted = ended.signal() == Some(interrupt) || ended.code() == Some(128 + interrupt);
     let exit = if is_interrupted { ExitCode::Interrupted } else { ExitCode::Failed };
-    let how = match (ended.code(), ended.signal()) {
+
+    let end = match (ended.code(), ended.signal()) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("signal {signal}"),
         (None, None) => "unknown end".to_owned(),
     };
     Ok(Some(EditorFailure {
-        text: format!("the editor `{}` failed ({how})", plain(&editor)),
+        text: format!("the editor `{}` failed ({end})", plain(&editor)),
         exit,
     }))
 }

@@ -38,17 +38,21 @@ pub(crate) async fn run(
         let calls = display::count(others, "call");
         return Err(CliError::busy(format!("{calls} of other clients in flight, which a kill would end\ntry again later, or in another directory")).into());
     }
+
     let witness_pid = witness.pid().await?;
 
-    let told = async {
+    let doomed_call = async {
         let call = session.bash(DOOMED).await?;
         anyhow::Ok((call, Instant::now()))
     };
+
+    // The call that dies, the kill, and a call of the other session run at the same time.
     let kill = kill_once_running(session, witness, supervisor, report);
     let ((answer, told_at), victim, testimony) =
-        tokio::try_join!(told, kill, witness.bash(WITNESS))?;
+        tokio::try_join!(doomed_call, kill, witness.bash(WITNESS))?;
 
     show_death(&answer, told_at.duration_since(victim.killed_at), report)?;
+
     report.figures.killed_pid = Some(victim.pid);
     recover(session, &victim, report).await?;
 
@@ -57,6 +61,7 @@ pub(crate) async fn run(
     let now = witness.pid().await?;
     ensure!(now == witness_pid, "the other session has another worker: {witness_pid}, now {now}");
     report.figures.neighbour_undisturbed = true;
+
     let summary = format!(
         "`{WITNESS}` ran through it in {}, worker {now}",
         display::plain(&witness.workspace)
@@ -78,11 +83,14 @@ async fn kill_once_running(
     report: &Report,
 ) -> anyhow::Result<KilledWorker> {
     let begun = Instant::now();
+
+    // Both sessions must be at work, and no call of another client may be hit.
     let worker = loop {
         let worker = session.worker().await?;
         if worker.calls.len() == 1 && !witness.worker().await?.calls.is_empty() {
             break worker;
         }
+        // Another client's call would be lost.
         ensure!(
             worker.calls.len() <= 1,
             "other clients began to use the session; nothing was killed"
@@ -90,12 +98,14 @@ async fn kill_once_running(
         ensure!(begun.elapsed() < RUNNING_DEADLINE, "`{DOOMED}` did not start in time");
         tokio::time::sleep(POLL_INTERVAL).await;
     };
+
     let (pid, target) = target(&worker, supervisor)?;
     report.say(&format!(
         "\nNow a worker dies: `{DOOMED}` runs in worker {pid} of {}, and gets SIGKILL.\n\
          Only this session can notice; nothing of yours is touched.\n\n",
         display::name(&session.name)
     ))?;
+
     let killed_at = Instant::now();
     kill_process(target, Signal::KILL).context("cannot kill the worker")?;
     Ok(KilledWorker { pid, killed_at })
@@ -121,6 +131,7 @@ fn show_death(answer: &Timed, after: Duration, report: &mut Report) -> anyhow::R
         "the caller did not get the crash error, but: {}",
         display::first_line(&result.text, 200)
     );
+
     report.figures.death_told_ms = Some(ms(after));
     let summary = format!("the caller knew {} after the kill:", span(after));
     report.step("kill -9", None, summary, quoted(&result.text, 2))?;
@@ -135,10 +146,12 @@ async fn recover(
     let call = session.bash("echo back").await?;
     let text = call.text().context("the next call failed")?;
     ensure!(text.starts_with("back"), "the next call gave: {}", display::first_line(text, 200));
+
     let pid = session.pid().await?;
     ensure!(pid != victim.pid, "the next call ran in the dead worker {pid}");
     report.figures.recovery_ms = Some(ms(call.took));
     report.figures.new_pid = Some(pid);
+
     let summary = format!("the next call ran in worker {pid}, its start included");
     report.step("recover", Some(call.took), summary, Vec::new())?;
     Ok(())

@@ -33,11 +33,12 @@ const TRY_NEXT: &str = "\nTry next\n  \
     quack ps                        the tree above, now\n  \
     quack stop                      end it all\n";
 
-/// Runs the subcommand.
+/// Runs the subcommand. A failed step ends the demo with the step's name.
 pub(crate) async fn run(args: &DemoArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let workspace = directory::workspace(args.dir.as_deref(), args.force)?;
     let mut report = Report::new(output);
     let mut stage = "daemon";
+
     let exit = match perform(workspace, output, &mut report, &mut stage).await {
         Ok(()) => ExitCode::Ok,
         Err(error) => {
@@ -45,6 +46,7 @@ pub(crate) async fn run(args: &DemoArgs, output: CliOutput) -> anyhow::Result<Ex
             exit::of_error(&error)
         }
     };
+
     report.finish()?;
     Ok(exit)
 }
@@ -61,12 +63,12 @@ async fn perform(
     report.say(&format!("{BOLD}quack demo{BOLD:#}  {shown}\n\n"))?;
 
     let daemon = start_and_connect(output).await?;
-    let (took, how) = match daemon.started {
+    let (took, state_words) = match daemon.started {
         Started::Started { took } => (Some(took), "started"),
         Started::AlreadyRunning => (None, "was running"),
     };
     report.figures.daemon_start_ms = took.map(ms);
-    let summary = format!("supervisor {how}, process {}", daemon.daemon.pid);
+    let summary = format!("supervisor {state_words}, process {}", daemon.daemon.pid);
     report.step("daemon", took, summary, Vec::new())?;
 
     *stage = "session";
@@ -74,8 +76,10 @@ async fn perform(
 
     *stage = "search";
     tour::search(&session, report).await?;
+
     *stage = "read";
     tour::read(&session, report).await?;
+
     *stage = "run";
     tour::run(&session, report).await?;
 
@@ -83,6 +87,7 @@ async fn perform(
     let dir = ScratchDir::create_blocking(&std::env::temp_dir())?;
     let path = dir.path().to_str().context("the temporary directory's path is not UTF-8")?;
     let neighbour = DemoSession::open(&daemon.client, path).await?;
+
     let rest = async {
         neighbour.bash("true").await?.text()?;
         crash::run(&neighbour, &session, daemon.daemon.pid, report).await?;
@@ -91,6 +96,7 @@ async fn perform(
         report.say(&format!("\n{}{TRY_NEXT}", ps::tree(&data, home_dir.as_deref())))?;
         anyhow::Ok(())
     };
+
     let done = rest.await;
     // Delete the session before its directory, which is removed when this function returns.
     let deleted = neighbour.delete().await;
@@ -108,9 +114,11 @@ async fn open<'a>(
     report.figures.session.clone_from(&session.id);
     let call = session.bash("true").await?;
     call.text()?;
+
     let worker = session.worker().await?;
     let pid = worker.pid.context("the worker has no process id")?;
     let confinement = worker.tier.map_or(tiers::UNKNOWN, Tier::in_words);
+
     let name = display::name(&session.name);
     let summary = format!("{name}, worker process {pid}, {confinement}");
     report.step("session", Some(call.took), summary, Vec::new())?;

@@ -116,8 +116,10 @@ fn render(step: &DemoStep, took: Option<Duration>) -> String {
     let width = if step.ok { QUOTE_WIDTH } else { usize::MAX };
     let summary = display::cut(&step.summary, width);
     let time = took.map(|took| format!("  {DIM}{}{DIM:#}", span(took))).unwrap_or_default();
+
     let mut text =
         format!("{color}{mark}{color:#} {BOLD}{name:<NAME_WIDTH$}{BOLD:#}{summary}{time}\n");
+
     for line in &step.lines {
         let line = display::cut(line, width);
         text.push_str(&format!("  {:NAME_WIDTH$}{DIM}{line}{DIM:#}\n", ""));

@@ -64,12 +64,15 @@ fn claim(path: &Path) -> io::Result<Option<File>> {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
         _ => {}
     }
+
     let seen = std::fs::symlink_metadata(path)?;
     if !seen.is_dir() || seen.uid() != geteuid().as_raw() || seen.mode() & 0o077 != 0 {
         return Ok(None);
     }
+
     let dir = File::open(path)?;
     let opened = dir.metadata()?;
+    // The name may lead to another directory since it was checked.
     if (opened.dev(), opened.ino()) != (seen.dev(), seen.ino()) || dir.try_lock().is_err() {
         return Ok(None);
     }

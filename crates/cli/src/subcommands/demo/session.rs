@@ -55,6 +55,7 @@ impl<'a> DemoSession<'a> {
             activate: Some(false),
             ..AttachParams::default()
         };
+
         let data = client.call(params).await?;
         Ok(Self {
             client,
@@ -87,6 +88,7 @@ impl<'a> DemoSession<'a> {
             timeout_ms: Some(u64::try_from(CALL_DEADLINE.as_millis())?),
             ..ToolParams::default()
         };
+
         let begun = Instant::now();
         let result = self.client.call_within(params, patience(CALL_DEADLINE)).await?;
         Ok(Timed { result, took: begun.elapsed() })

@@ -50,6 +50,7 @@ pub(crate) async fn search(session: &DemoSession<'_>, report: &mut Report) -> an
             report.step("search", Some(call.took), summary, lines)?;
             return Ok(());
         }
+
         call.text()?;
         last = Some(call.took);
     }
@@ -70,13 +71,16 @@ fn is_hit(line: &str) -> bool {
 /// If the file cannot be read. An empty directory is not a failure.
 pub(crate) async fn read(session: &DemoSession<'_>, report: &mut Report) -> anyhow::Result<()> {
     // Neither ignored nor hidden files: they may contain secrets that should not appear on a screen.
-    let wanted = json!({"kind": ["file"], "max_depth": 1, "limit": MAX_ENTRIES});
-    let listed = session.call(FIND.name, wanted).await?;
+    let files = json!({"kind": ["file"], "max_depth": 1, "limit": MAX_ENTRIES});
+    let listed = session.call(FIND.name, files).await?;
+
     let names: Vec<&str> = listed.text()?.lines().collect();
+    // The daemon's worker reads it; this program only chooses the name.
     let Some(name) = introduction_blocking(Path::new(&session.workspace), &names) else {
         report.step("read", None, "no file to read here".to_owned(), Vec::new())?;
         return Ok(());
     };
+
     let call = session.call(READ_FILE.name, json!({"path": name})).await?;
     let text = call.text()?;
     let size = display::bytes(u64::try_from(text.len())?);
@@ -92,6 +96,7 @@ fn introduction_blocking(dir: &Path, names: &[&str]) -> Option<String> {
         kind.is_some_and(|file| file.is_file() && (1..=MAX_FILE_BYTES).contains(&file.len()))
             && fs::File::open(dir.join(name)).is_ok()
     };
+
     let mut known = FILES.into_iter().filter(|name| names.contains(name));
     let found = known.find(|name| readable(name));
     let found = found.or_else(|| {

@@ -46,8 +46,10 @@ fn socket(home: &Home) -> Check {
     };
     // Another user may have created it.
     let is_foreign = |at: &PathBuf| {
-        at.symlink_metadata().is_ok_and(|it| it.uid() != rustix::process::geteuid().as_raw())
+        at.symlink_metadata()
+            .is_ok_and(|status| status.uid() != rustix::process::geteuid().as_raw())
     };
+
     match socket.path.symlink_metadata() {
         Ok(status) if status.file_type().is_socket() => match socket.alias.filter(is_foreign) {
             None => ok("socket", place),
@@ -78,6 +80,7 @@ fn config(home: &Home, env: &dyn Fn(&str) -> Option<String>) -> Check {
         load_blocking(&path, is_named, env)?;
         Ok(path)
     });
+
     match found {
         Ok(path) if path != home.config_in_state() && home.config_in_state().exists() => warn(
             "config",
@@ -105,6 +108,7 @@ fn config(home: &Home, env: &dyn Fn(&str) -> Option<String>) -> Check {
 
 fn log(home: &Home) -> Check {
     let path = home.log_file();
+
     let place = shown(&path);
     match path.metadata() {
         Ok(status) if status.is_file() => {
@@ -122,6 +126,7 @@ fn log(home: &Home) -> Check {
 
 fn metadata(home: &Home) -> Check {
     let path = home.metadata();
+
     let place = shown(&path);
     match path.metadata() {
         Ok(status) if status.is_file() && status.len() <= MAX_METADATA_BYTES => {
@@ -152,6 +157,8 @@ fn state(home: &Home) -> Check {
         Err(error) if is_missing(&error) => return absent_state(path, &place),
         Err(error) => return fail("state", format!("{place}: {error}"), "check its permissions"),
     };
+
+    // The user's own rights are checked first: the other checks need them.
     let entered = entered_by(&status, us);
     if let (Ok(_), Err(error)) = (&entered, may_change(path)) {
         return fail(
@@ -160,9 +167,11 @@ fn state(home: &Home) -> Check {
             way_to_write(error, path),
         );
     }
+
     if let (Ok(_), Err(error)) = (&entered, home.check_blocking()) {
         return fail("state", error.to_string(), "nothing was changed; check what it is");
     }
+
     match (entered, home.rival()) {
         (Err(problem), _) => {
             let hint = "move it away, or name another one in RUBBER_DUCK_APP_SUPPORT";
@@ -186,11 +195,13 @@ fn absent_state(path: &Path, place: &str) -> Check {
     // A dangling link counts as existing: the daemon would not create a directory in its place.
     let above = path.ancestors().skip(1).find(|above| above.symlink_metadata().is_ok());
     let Some(above) = above else { return ok("state", format!("{place} does not exist")) };
+
     let message = format!("{place} does not exist and cannot be created in {}", shown(above));
     let hint = "name another one in RUBBER_DUCK_APP_SUPPORT";
     if !above.is_dir() {
         return fail("state", format!("{message}, which is not a directory"), hint);
     }
+
     match may_change(above) {
         Ok(()) => {
             ok("state", format!("{place} does not exist; the daemon's first start creates it"))

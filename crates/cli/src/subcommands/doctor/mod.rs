@@ -61,15 +61,18 @@ pub(crate) async fn run(args: DoctorArgs, output: CliOutput) -> anyhow::Result<E
             vec![local::fail("state", problem, "without it no daemon can be found or started")]
         }
     };
+
     for check in &mut checks {
         check.message = without_numbers(&check.message);
     }
+
     let data = DoctorData { checks };
     if output.is_json() {
         output.document(&data)?;
     } else {
         output.text(&render(&data.checks))?;
     }
+
     let has_failed = data.checks.iter().any(|check| check.status == CheckStatus::Fail);
     Ok(if has_failed { ExitCode::Failed } else { ExitCode::Ok })
 }
@@ -83,6 +86,7 @@ async fn ask(home: &Home, args: DoctorArgs, output: CliOutput) -> Vec<Check> {
     let uptime = Duration::from_millis(daemon.daemon.uptime).as_secs();
     let running =
         local::ok("daemon", format!("Running (pid {}, uptime {uptime}s)", daemon.daemon.pid));
+
     let params = DoctorParams { refresh_environment: args.refresh_environment };
     match daemon.client.call(params).await {
         Ok(data) => merge(vec![running], data.checks),
@@ -96,6 +100,7 @@ async fn ask(home: &Home, args: DoctorArgs, output: CliOutput) -> Vec<Check> {
 fn without_daemon(home: &Home, error: &anyhow::Error) -> Check {
     let socket = home.socket().path;
     let way_out = || lock_holder::way_out(lock_holder::find_blocking(home), &socket);
+
     match error.downcast_ref() {
         Some(ClientError::NotRunning { .. }) if lock_holder::is_held_blocking(home) => {
             unheard(lock_holder::find_blocking(home), &socket)
@@ -123,14 +128,16 @@ fn unheard(holder: Option<LockHolder>, socket: &Path) -> Check {
     };
     let place = display::plain(&socket.display().to_string());
     let way_out = lock_holder::way_out(holder, socket);
-    let (why, first) = match socket.symlink_metadata() {
+
+    let (problem, first) = match socket.symlink_metadata() {
         Err(_) => ("does not exist", "it creates its socket again within 5 s"),
         Ok(found) if found.file_type().is_socket() => {
             ("has no listener", "it may be starting or stopping: try again in a few seconds")
         }
         Ok(_) => ("is something else", "move that away, and it creates its socket again"),
     };
-    let message = format!("Runs{process}, but cannot be reached: {place} {why}");
+
+    let message = format!("Runs{process}, but cannot be reached: {place} {problem}");
     local::fail(
         "daemon",
         message,
@@ -149,6 +156,7 @@ fn merge(ours: Vec<Check>, theirs: Vec<Check>) -> Vec<Check> {
             None => checks.push(check),
         }
     }
+
     let place = |check: &Check| ORDER.iter().position(|name| *name == check.name);
     checks.sort_by_key(|check| place(check).unwrap_or(ORDER.len()));
     checks
@@ -157,6 +165,7 @@ fn merge(ours: Vec<Check>, theirs: Vec<Check>) -> Vec<Check> {
 fn render(checks: &[Check]) -> String {
     let name = |check: &Check| display::cut(shown_name(&check.name), 24);
     let width = checks.iter().map(|check| display::width(&name(check))).max().unwrap_or(0);
+
     let mut text = String::new();
     for check in checks {
         let (style, word) = match check.status {
@@ -164,6 +173,7 @@ fn render(checks: &[Check]) -> String {
             CheckStatus::Warn => (YELLOW, "warn"),
             CheckStatus::Fail => (RED, "fail"),
         };
+
         let (message, path) = parts(check);
         // On the wire, the choices that nothing sets have the name that the Rubber Duck daemon gives them.
         let message = message.replace("Pi default", "not set");
@@ -173,12 +183,14 @@ fn render(checks: &[Check]) -> String {
             let path = display::cut(path, MAX_MESSAGE);
             text.push_str(&format!("{:width$}        {DIM}{path}{DIM:#}\n", ""));
         }
+
         let hint = check.hint.as_deref().filter(|_| check.status != CheckStatus::Ok);
         if let Some(hint) = hint {
             let hint = display::cut(hint, MAX_MESSAGE);
             text.push_str(&format!("{:width$}        {DIM}→ {hint}{DIM:#}\n", ""));
         }
     }
+
     let worst = checks.iter().map(|check| check.status).max().unwrap_or(CheckStatus::Ok);
     text.push_str(match worst {
         CheckStatus::Ok => "\nAll checks passed.\n",

@@ -40,6 +40,7 @@ fn render(data: &TreeData, zone: &TimeZone) -> String {
         span(Duration::from_micros(lag.p99_us)),
         span(Duration::from_micros(lag.max_us)),
     );
+
     let last = data.children.len().saturating_sub(1);
     for (i, child) in data.children.iter().enumerate() {
         let (branch, rail) = if i == last { ("└─", "   ") } else { ("├─", "│  ") };
@@ -56,9 +57,11 @@ fn render(data: &TreeData, zone: &TimeZone) -> String {
             }
         }
     }
+
     for pause in &data.pauses {
         text.push_str(&format!("{}\n", pause_line(pause, zone)));
     }
+
     let skipped = data.deaths.len().saturating_sub(SHOWN_DEATHS);
     if data.deaths_total != 0 {
         text.push_str(&format!("{BOLD}deaths{BOLD:#} {}\n", data.deaths_total));
@@ -76,10 +79,11 @@ fn headline(child: &TreeChild) -> String {
         (Some(false), _) => "not started".to_owned(),
         (None, Some(errand)) => errand_words(errand),
         (None, None) => {
-            let alive = child.workers.iter().filter(|one| one.monitor_pid.is_some()).count();
+            let alive = child.workers.iter().filter(|worker| worker.monitor_pid.is_some()).count();
             format!("{alive} running")
         }
     };
+
     let (name, about) = (display::process_kind(&spec.name), plain(&spec.about));
     format!("{BOLD}{name}{BOLD:#}  {}, {}: {about}  {now}", plain(&spec.form), plain(&spec.restart))
 }
@@ -91,6 +95,7 @@ fn errand_words(errand: &ErrandInfo) -> String {
         None if errand.runs == 1 => "ran once".to_owned(),
         None => format!("ran {} times", errand.runs),
     };
+
     if let Some(ms) = errand.took_ms {
         words.push_str(&format!(", the last took {}", time(ms)));
     }
@@ -110,9 +115,11 @@ fn promise(spec: &SpecInfo) -> String {
         words.push(format!("after {min} to {max} ± {} %", spec.jitter_percent));
         words.push(format!("forgiven after {}", time(spec.forgiveness_ms)));
     }
+
     if spec.start_ms != 0 {
         words.push(format!("start within {}", time(spec.start_ms)));
     }
+
     if let Some(beat) = spec.heartbeat {
         words.push(format!(
             "asked every {}, idle {}; {} missed: no new work; killed after {}",
@@ -122,9 +129,11 @@ fn promise(spec: &SpecInfo) -> String {
             time(beat.kill_ms)
         ));
     }
+
     if spec.form != "thread" {
         words.push(format!("{} to end", time(spec.shutdown_ms)));
     }
+
     if !spec.terminal.is_empty() {
         words.push(format!("final: {}", plain(&spec.terminal.join(", "))));
     }
@@ -138,16 +147,19 @@ fn worker_line(worker: &TreeWorker, spec: &SpecInfo) -> String {
         display::name_cell(display::label(&worker.label, &worker.session_name)),
         life.state.name()
     );
+
     if let Some(ms) = life.state_ms {
         line.push_str(&format!(" for {}", time(ms)));
     }
     if let Some(pid) = worker.pid.or(worker.monitor_pid) {
         line.push_str(&format!("  pid {pid}"));
     }
+
     line.push_str(&memory(worker.rss_kb));
     if let Some(ms) = life.heartbeat_age_ms {
         line.push_str(&format!("  heard {} ago", time(ms)));
     }
+
     if life.restarts_in_window != 0 {
         line.push_str(&format!("  {} of {} restarts", life.restarts_in_window, spec.intensity));
     }
@@ -157,6 +169,7 @@ fn worker_line(worker: &TreeWorker, spec: &SpecInfo) -> String {
     if let Some(ms) = life.forgiven_ms {
         line.push_str(&format!("  forgiven in {}", time(ms)));
     }
+
     if !worker.why.is_empty() {
         line.push_str(&format!("  {}", display::first_line(&worker.why, MAX_CAUSE)));
     }
@@ -165,7 +178,7 @@ fn worker_line(worker: &TreeWorker, spec: &SpecInfo) -> String {
 
 fn pause_line(pause: &PauseInfo, zone: &TimeZone) -> String {
     let length = time(pause.ms.unsigned_abs());
-    let what = match pause.kind {
+    let description = match pause.kind {
         PauseKind::Suspended => format!("the machine slept for {length}"),
         PauseKind::Stopped => format!("the daemon was stopped for {length}"),
         PauseKind::Clock => {
@@ -173,7 +186,8 @@ fn pause_line(pause: &PauseInfo, zone: &TimeZone) -> String {
             format!("the clock was set {way} by {length}")
         }
     };
-    format!("{BOLD}pause{BOLD:#} {what}  {}", local(&pause.at, zone))
+
+    format!("{BOLD}pause{BOLD:#} {description}  {}", local(&pause.at, zone))
 }
 
 fn death_line(death: &DeathInfo, zone: &TimeZone) -> String {

@@ -97,12 +97,15 @@ impl Asking {
     /// answered here.
     pub(crate) fn closed(&mut self, data: &Value) -> Option<&'static str> {
         let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
+
         let was_asked = self.queue.current().is_some_and(|question| question.is(text("id")));
         if !self.queue.close(text("id")) {
             return None;
         }
+
         if was_asked {
             self.next_question();
+            // Typing for it may still arrive.
             self.ended = Some(Instant::now());
         }
         Some(ended_because(data))
@@ -129,11 +132,13 @@ impl Asking {
     pub(crate) async fn next(&mut self) -> Typed {
         loop {
             if self.has_question() && !self.is_shown {
+                // The question waits until another output has ended.
                 if self.open.is_none() {
                     self.open = Some(OpenQuestion::begin(self.output).await);
                 }
                 self.show();
             }
+
             tokio::select! {
                 Some(typed) = next_line(&mut self.typed) => {
                     if let Some(typed) = self.line(typed) {
@@ -159,12 +164,14 @@ impl Asking {
             let is_late = self.ended.is_some_and(|ended| at < ended + SETTLE);
             return (!is_late).then_some(Typed::Line(line));
         };
+
         let target = question.target();
         // A question that is not shown yet, and typing that began before it was shown.
         if !self.is_shown || at < self.shown || target.is_some() && self.settles.is_some() {
             self.print_prompt();
             return None;
         }
+
         match self.queue.take(&line) {
             InputResult::Answer(answer) => {
                 let option = answer.value.as_ref().and_then(Value::as_str).unwrap_or("Deny");
@@ -185,13 +192,14 @@ impl Asking {
         self.is_shown = false;
     }
 
-    /// Goes on with the next question, or lets others print.
+    /// Continues with the next question, or lets other output be printed.
     fn next_question(&mut self) {
         self.is_shown = false;
         self.settles = None;
         if self.has_question() {
             return;
         }
+
         if let Some(open) = self.open.take() {
             // Typed for the question that has ended.
             stdin_lines::forget();
@@ -204,16 +212,19 @@ impl Asking {
     /// Prints the current question.
     fn show(&mut self) {
         let (Some(question), Some(open)) = (self.queue.current(), &self.open) else { return };
+
         // The confirmation of an answer may be typed at once: it has to name the target.
         let is_new = question.chosen().is_none();
         if is_new {
             stdin_lines::forget();
             self.shown = Instant::now();
         }
+
         self.typed.get_or_insert_with(stdin_lines::read);
         let hint = self.hint.take().map(|hint| format!("{DIM}-- {hint} --{DIM:#}\n"));
         let text = text(question, window());
         open.print(&format!("\n{}{text}{}", hint.unwrap_or_default(), question.prompt()));
+
         let settles = is_new && question.is_about_permission();
         self.settles = settles.then(|| Instant::now() + SETTLE);
         (self.is_shown, self.is_at_prompt) = (true, true);
@@ -224,6 +235,7 @@ impl Asking {
         self.settles = None;
         stdin_lines::forget();
         self.shown = Instant::now();
+
         let (Some(question), Some(open)) = (self.queue.current(), &self.open) else { return };
         let prompt = question.prompt();
         let erasing = match width(&prompt) < window().0 {
@@ -231,6 +243,7 @@ impl Asking {
             true => "\r",
             false => "\n",
         };
+
         open.print(&format!("{erasing}{prompt}"));
         self.is_at_prompt = true;
     }
@@ -263,12 +276,13 @@ pub(super) fn question_rows(
     columns: usize,
     rows: Option<usize>,
 ) -> Vec<String> {
-    let (title, said) = question.head();
+    let (title, details) = question.head();
     let mut head = if question.is_about_permission() {
         wrapped("", title, columns)
     } else {
         wrapped("[ui] ", title, columns)
     };
+
     if let Some(first) = head.first_mut() {
         *first = if question.is_about_permission() {
             format!("{BOLD}{first}{BOLD:#}")
@@ -276,9 +290,11 @@ pub(super) fn question_rows(
             first.replacen("[ui]", &format!("{YELLOW}[ui]{YELLOW:#}"), 1)
         };
     }
-    head.extend(said.iter().flat_map(|line| wrapped("  ", line, columns)));
+
+    head.extend(details.iter().flat_map(|line| wrapped("  ", line, columns)));
     let mut options: Vec<String> =
         question.options().iter().flat_map(|line| wrapped("", line, columns)).collect();
+
     let is_small = rows.is_some_and(|rows| rows < head.len() + options.len() + 2);
     if is_small && question.is_about_permission() {
         options.extend(head);
@@ -304,6 +320,7 @@ fn wrapped(first: &str, line: &str, columns: usize) -> Vec<String> {
             rows.push(GUTTER.to_owned());
             used = GUTTER.len();
         }
+
         used += wide;
         if let Some(row) = rows.last_mut() {
             row.push(c);

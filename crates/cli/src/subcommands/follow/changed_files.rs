@@ -63,14 +63,16 @@ impl FileState {
         let is_same = (self.device, self.inode) == (other.device, other.inode);
         is_same
             && match (self.created, other.created) {
-                (Some(one), Some(other)) => one == other,
+                (Some(created), Some(other)) => created == other,
                 _ => (self.size, self.modified) == (other.size, other.modified),
             }
     }
 
     /// Whether the file was created, renamed or changed since then.
     fn is_new_since(&self, since: SystemTime) -> bool {
-        let since = since.checked_sub(CLOCK_STEP).and_then(|it| it.duration_since(UNIX_EPOCH).ok());
+        let since =
+            since.checked_sub(CLOCK_STEP).and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+
         let (seconds, nanoseconds) = self.changed;
         let changed = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());
         let changed = changed.map(|(seconds, rest)| Duration::new(seconds, rest));
@@ -118,8 +120,10 @@ impl FilesBefore {
     pub(super) async fn changes(&self, client: Arc<Client>, session: String) -> FileChanges {
         let before = match &self.files {
             Ok(before) => before,
+            // Without a list from before, only the times of files can tell.
             Err(reason) => return self.only_written(client, session, reason).await,
         };
+
         match listed(Arc::clone(&client), session.clone(), None).await {
             Ok(rows) => {
                 let after = with_states(rows, self.workspace.clone()).await;
@@ -162,6 +166,7 @@ async fn listed(
         let since = Timestamp::try_from(since).map_err(|error| error.to_string())?;
         set(&mut arguments, "modified_after", since.to_string());
     }
+
     let mut rows = Vec::new();
     for _ in 0..PAGES {
         let params = ToolParams {
@@ -170,17 +175,21 @@ async fn listed(
             session_id: Some(session.clone()),
             ..ToolParams::default()
         };
+
         let found = client.call_within(params, SEARCH_LIMIT).await;
         let found = found.map_err(|error| error.to_string())?;
         let (false, Some(data)) = (found.info.is_error, found.data) else { return Err(found.text) };
         let page = SearchPage::deserialize(&data).map_err(|error| error.to_string())?;
         rows.extend(page.entries.into_iter().flatten());
+
         match page.cursor {
             _ if page.timed_out || page.too_many_files => break,
             Some(cursor) => set(&mut arguments, "cursor", cursor),
             None => return Ok(rows),
         }
     }
+
+    // A partial list still has new times, but cannot show that a file is gone.
     match since {
         Some(_) => Ok(rows),
         None => Err(format!("the workspace has more than {} files", rows.len())),
@@ -193,7 +202,7 @@ fn set(arguments: &mut Value, name: &str, value: String) {
     }
 }
 
-/// Reads the states of the files.
+/// Adds to each file its state on disk. Runs on another thread, because there may be thousands.
 async fn with_states(rows: Vec<FindRow>, workspace: PathBuf) -> Files {
     let read = move || rows.into_iter().map(|row| with_state_blocking(row, &workspace)).collect();
     tokio::task::spawn_blocking(read).await.unwrap_or_default()
@@ -212,6 +221,7 @@ fn compared_blocking(before: &Files, after: &Files, since: SystemTime) -> FileCh
     let mut gone: HashMap<(u64, u64), (&String, &FileState)> = HashMap::new();
     // Files that exist, and whether they were changed for sure.
     let mut found: Vec<(&String, FileState, bool)> = Vec::new();
+
     for (name, (path, state)) in before {
         let Some(old) = state else { continue };
         let now = match after.get(name) {
@@ -225,10 +235,12 @@ fn compared_blocking(before: &Files, after: &Files, since: SystemTime) -> FileCh
             Ok(None) => drop(gone.insert((old.device, old.inode), (name, old))),
         }
     }
+
     for (name, (_, state)) in after.iter().filter(|(name, _)| !before.contains_key(*name)) {
         // A file that was ignored before is not new.
         found.extend(state.as_ref().map(|now| (name, now.clone(), now.is_new_since(since))));
     }
+
     let mut changes = FileChanges::default();
     for (name, now, is_changed) in found {
         let key = (now.device, now.inode);

@@ -66,6 +66,7 @@ impl FollowConnection {
             }
             sleep(SETTLE_INTERVAL).await;
             let params = StateParams::of(self.followed.session_id.as_str());
+
             let state = self.client.call_within(params, SETTLE_INTERVAL);
             // Do not wait for a request that fails. The events report the worker's state.
             let Ok(StateData { worker, .. }) = state.await else { return };
@@ -139,6 +140,7 @@ impl FollowConnection {
     pub(crate) async fn again(&self, only_same: bool) -> anyhow::Result<Self> {
         let socket = Home::from_process_env_blocking()?.socket().path;
         let deadline = Instant::now() + RECONNECT_LIMIT;
+
         loop {
             sleep(RECONNECT_INTERVAL).await;
             let params = FollowParams {
@@ -147,10 +149,12 @@ impl FollowConnection {
                 epoch: Some(self.followed.epoch.clone()),
                 answers: self.answers.then_some(true),
             };
+
             let attempt = async {
                 let client = Client::connect(&socket, CONNECT_TIMEOUT).await?;
                 Self::follow(Arc::new(client), params).await
             };
+
             let error = match attempt.await {
                 Ok(watch) if only_same && watch.followed.epoch != self.followed.epoch => {
                     return Err(gone());
@@ -165,6 +169,7 @@ impl FollowConnection {
                 }
                 Err(error) => error,
             };
+
             let is_gone =
                 matches!(error, ClientError::NotRunning { .. } | ClientError::Disconnected);
             if deadline < Instant::now() || only_same && is_gone {

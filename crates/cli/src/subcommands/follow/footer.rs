@@ -25,7 +25,7 @@ impl Footer {
         Self { rows: vec![format!("{DIM}{row}{DIM:#}")], cursor: None }
     }
 
-    /// Appends a row.
+    /// Appends a row, which may contain styles.
     pub(super) fn push(&mut self, row: impl Into<String>) {
         self.rows.push(row.into());
     }
@@ -51,10 +51,12 @@ impl Footer {
     pub(super) fn text(&self) -> String {
         let mut text = self.rows.join("\n");
         let Some((row, column)) = self.cursor else { return text };
+
         let below = self.rows.len().saturating_sub(row + 1);
         if below != 0 {
             text.push_str(&format!("\u{1b}[{below}A"));
         }
+
         text.push('\r');
         if column != 0 {
             text.push_str(&format!("\u{1b}[{column}C"));
@@ -67,12 +69,14 @@ impl Footer {
         if self.rows.is_empty() {
             return String::new();
         }
+
         let cursor = self.cursor.map_or(self.rows.len() - 1, |(row, _)| row);
         let above: usize = self.rows.iter().take(cursor).map(|row| height(row, columns)).sum();
         let within = match self.cursor {
             Some((_, column)) => column / columns.max(1),
             None => self.rows.last().map_or(0, |row| height(row, columns) - 1),
         };
+
         match above + within {
             0 => "\r\u{1b}[J".to_owned(),
             up => format!("\u{1b}[{up}A\r\u{1b}[J"),
@@ -108,6 +112,7 @@ pub(super) fn wrapped(
     let mut rows = vec![first.to_owned()];
     let mut used = crate::display::width(first);
     let mut at_cursor = None;
+
     for (at, c) in text.char_indices() {
         let shown = if c == '\t' { ' ' } else { c };
         let wide = shown.width().unwrap_or(0);
@@ -115,6 +120,7 @@ pub(super) fn wrapped(
             rows.push(next.to_owned());
             used = crate::display::width(next);
         }
+
         if at == cursor {
             at_cursor = Some((rows.len() - 1, used));
         }
@@ -126,6 +132,7 @@ pub(super) fn wrapped(
             used += wide;
         }
     }
+
     let end = (rows.len() - 1, used);
     (rows, at_cursor.unwrap_or(end))
 }

@@ -63,8 +63,10 @@ async fn run(mut tail: HistoryTail, sender: mpsc::Sender<Vec<Value>>) {
             let found = tail.look_blocking().unwrap_or_default();
             (tail, found)
         });
+
         let Ok((back, found)) = looked.await else { return };
         tail = back;
+        // The receiver is gone if the view has ended.
         if sender.is_closed() || !found.is_empty() && sender.send(found).await.is_err() {
             return;
         }
@@ -81,20 +83,25 @@ impl HistoryTail {
         // Without NONBLOCK, opening a FIFO would block until a writer opens it.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let mut file = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
+
         let found = file.metadata()?;
         if !found.is_file() {
             return Ok(Vec::new());
         }
+
         let identity = (found.dev(), found.ino());
         let is_another = self.identity.is_some_and(|known| known != identity);
         self.identity = Some(identity);
+        // The app has started a new file.
         if is_another || found.len() < self.offset {
             (self.offset, self.skips) = (0, false);
             self.rest.clear();
         }
+
         if found.len() == self.offset {
             return Ok(Vec::new());
         }
+
         file.seek(SeekFrom::Start(self.offset))?;
         let mut new = Vec::new();
         self.offset += u64::try_from(file.take(MAX_READ).read_to_end(&mut new)?).unwrap_or(0);
@@ -107,10 +114,13 @@ impl HistoryTail {
             if !self.skips {
                 self.rest.extend_from_slice(piece);
             }
+
+            // A line that is too long is skipped up to its end.
             if MAX_LINE < self.rest.len() {
                 self.skips = true;
                 self.rest.clear();
             }
+
             if piece.last() == Some(&b'\n') {
                 let entry = serde_json::from_slice::<Value>(&self.rest).ok();
                 entries.extend(entry.filter(|entry| self.is_ours(entry)));

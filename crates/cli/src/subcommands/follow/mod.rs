@@ -60,7 +60,7 @@ const MAX_STATE: usize = 160;
 /// Number of earlier calls that `quack follow` shows first.
 const EARLIER_CALLS: usize = 5;
 
-/// Runs the subcommand.
+/// Runs the subcommand until the user ends it, or the session is deleted.
 pub(crate) async fn run(args: FollowArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let mut interrupts = Interrupts::catch()?;
     let begun = tokio::select! {
@@ -72,26 +72,30 @@ pub(crate) async fn run(args: FollowArgs, output: CliOutput) -> anyhow::Result<E
 }
 
 async fn begin(args: FollowArgs, output: CliOutput) -> anyhow::Result<SessionView> {
-    let wanted = Wanted::of(&args.which.into_which())?;
+    let reference = Wanted::of(&args.which.into_which())?;
     let daemon = start_and_connect(output).await?;
-    let found = wanted.one(&daemon.client, Missing::Refuse).await?;
+    let found = reference.one(&daemon.client, Missing::Refuse).await?;
     let session = found.session_id.0;
+
     let client = Arc::new(daemon.client);
     let (seq, since) = match args.since {
         Some(FollowSince::Event(seq)) => (Some(seq), None),
         Some(FollowSince::Time(since)) => (None, Some(since)),
         None => (None, None),
     };
+
     let mut watch =
         FollowConnection::begin(client, session.clone(), seq, is_person(output)).await?;
     // After the follow has begun, so that no call is between the journal and the events.
     let begun = Timestamp::now();
     let earlier = earlier_calls(&session, &found.label, since, begun, seq.is_some(), output)?;
+
     if !output.is_json() {
         watch.settle().await;
         let home_dir = std::env::var("HOME").ok();
         output.text(&header(&found.label, watch.followed(), home_dir.as_deref()))?;
     }
+
     output.piece(earlier).await?;
     Ok(SessionView::new(watch, look(args.look), InputMode::Answers, output))
 }
@@ -110,17 +114,21 @@ fn earlier_calls(
     if since.is_none() && (has_seq || output.is_json()) {
         return Ok(String::new());
     }
+
     let home = Home::from_process_env_blocking()?;
     let of_session = Some(SessionFilter::Id(session.to_owned()));
     let filter = CallFilter { session: of_session, since, ..CallFilter::default() };
     let max = if since.is_some() { usize::MAX } else { EARLIER_CALLS };
     let reader = CallReader::new(home.journal_dir(), filter);
     let (mut calls, _) = reader.last_blocking(max).context("cannot read the journal")?;
+    // Later calls are events of the follow.
     calls.retain(|call| has_ended_by(call, begun));
+
     if output.is_json() {
         let event = |call| json!({"event": "quack_call", "sessionId": session, "data": call});
         return Ok(calls.iter().map(|call| format!("{}\n", event(call))).collect());
     }
+
     let labels = HashMap::from([(session.to_owned(), label.to_owned())]);
     let format = CallFormat::new(TimeZone::system(), Timestamp::now(), Some(labels));
     Ok(calls.iter().map(|call| format.row(call)).collect())
@@ -142,6 +150,7 @@ pub(crate) fn look(args: DisplayArgs) -> DisplayOptions {
 pub(crate) fn header(label: &str, followed: &FollowData, home_dir: Option<&str>) -> String {
     let name = display::name(label);
     let path = display::path(&followed.workspace_path, home_dir);
+
     let worker = &followed.worker;
     let words: Vec<&str> = [worker.tier.map(Tier::in_words), worker.policy.map(Profile::name)]
         .into_iter()
@@ -152,6 +161,7 @@ pub(crate) fn header(label: &str, followed: &FollowData, home_dir: Option<&str>)
         (true, ProcessState::Absent) => "its worker starts with the first call".to_owned(),
         (true, state) => state.name().to_owned(),
     };
+
     if let Some(pi) = &followed.session_state {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         let model = pi.get("model");
@@ -161,6 +171,7 @@ pub(crate) fn header(label: &str, followed: &FollowData, home_dir: Option<&str>)
             state.push_str(&format!(" · thinking:{thinking}"));
         }
     }
+
     format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}[{}]{DIM:#}\n", display::cut(&state, MAX_STATE))
 }
 

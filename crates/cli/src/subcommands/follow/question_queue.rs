@@ -107,17 +107,21 @@ impl Question {
             }
             _ => return None,
         };
+
+        // Only quackd's own questions are about permissions. An extension cannot forge one.
         let is_own = id.starts_with(REQUEST_PREFIX);
         let permission = data.get("permission").filter(|_| is_own).map(AskedPermission::read);
         let mut lines = match permission {
             Some(_) => text("message").split('\n').take(MAX_SAID).collect(),
             None => vec![text("message")],
         };
+
         let title: Vec<String> = [text("title"), lines.remove(0)]
             .into_iter()
             .filter(|text| !text.trim().is_empty())
             .map(|text| one_line(text, MAX_TEXT))
             .collect();
+
         let said = lines.into_iter().map(|line| one_line(line, MAX_TEXT)).collect();
         Some(Self { id: id.to_owned(), title: title.join(" "), said, kind, permission })
     }
@@ -190,6 +194,7 @@ impl Question {
                 None => "[number, Enter denies] ".to_owned(),
             };
         }
+
         let prompt = match self.kind {
             QuestionKind::Confirm => "[y/n, Ctrl-D cancels] ",
             QuestionKind::Select(_) => "[number, Ctrl-D cancels] ",
@@ -222,6 +227,7 @@ impl Question {
         if let Some(result) = self.confirm(line) {
             return result;
         }
+
         let value = match &mut self.kind {
             QuestionKind::Confirm => {
                 let is_so = match line.trim().to_lowercase().as_str() {
@@ -239,6 +245,7 @@ impl Question {
                 let Some(option) = by_number.or_else(by_name).cloned() else {
                     return InputResult::Again("answer with one of these numbers");
                 };
+                // Nothing else may be allowed with one line.
                 let is_free =
                     option == DENY_OPTION || option == AnswerScope::Once.option() && !confirms_all;
                 if let Some(permission) = self.permission.as_mut().filter(|_| !is_free) {
@@ -263,6 +270,7 @@ impl Question {
                 text.trim_end_matches('\n').to_owned()
             }
         };
+
         self.answer_with(value)
     }
 
@@ -280,7 +288,7 @@ impl Question {
 impl AskedPermission {
     fn read(data: &Value) -> Self {
         let permission = serde_json::from_value::<Permission>(data.clone()).ok();
-        let target = permission.as_ref().map(|it| it.target.clone()).unwrap_or_default();
+        let target = permission.as_ref().map(|known| known.target.clone()).unwrap_or_default();
         // Without the kind, a code.
         let kind = permission.map_or(ApprovalKind::Command, |permission| permission.kind);
         let confirmation = Confirmation::new(kind, &target);
@@ -302,13 +310,16 @@ impl QuestionQueue {
             return changed.is_some_and(|known| std::mem::replace(known, question) != *known)
                 && at == 0;
         }
+
+        // Further ones are not shown here; another client can answer them.
         if self.waiting.len() < MAX_WAITING {
             self.waiting.push_back(question);
         }
+
         self.waiting.len() == 1
     }
 
-    /// Returns the current question.
+    /// Returns the question that is shown, the oldest one.
     pub(crate) fn current(&self) -> Option<&Question> {
         self.waiting.front()
     }
@@ -323,6 +334,7 @@ impl QuestionQueue {
                 question.answer(UiResponseParams { cancelled, ..UiResponseParams::default() })
             }
         };
+
         if matches!(means, InputResult::Answer(_)) {
             self.waiting.pop_front();
         }

@@ -43,7 +43,7 @@ pub(super) enum RequestResult {
     Aborted,
     /// State of Pi: `busy` as reported by the daemon, `streams` as reported by Pi.
     Looked { busy: Option<bool>, streams: Option<bool> },
-    /// State of the session.
+    /// State of the session, for the last row of the prompt.
     State(Box<StateData>),
     /// Prompts that the agent had not read when the turn ended.
     Unread(Vec<String>),
@@ -97,17 +97,19 @@ async fn say_more(
         ("streamingBehavior", joins.map(Value::from)),
         ("cwd", cwd.map(Value::from)),
     ];
+
     let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     let command = Value::Object(fields.collect());
+
     match ask_agent(&client, session, command, limit).await {
         Ok(data) if data.get("disposition").and_then(Value::as_str) == Some("queued") => {
             RequestResult::Queued
         }
-        said => RequestResult::Said(said.map(|data| data.get("turn").and_then(Value::as_u64))),
+        reply => RequestResult::Said(reply.map(|data| data.get("turn").and_then(Value::as_u64))),
     }
 }
 
-/// Sends a prompt to the session's Pi.
+/// Sends a prompt to the session's agent, and waits until the agent accepts or refuses it.
 pub(super) async fn say(
     client: Arc<Client>,
     session: String,
@@ -118,6 +120,7 @@ pub(super) async fn say(
     if !prompt.is_plain() {
         return say_more(client, session, cwd, prompt, limit).await;
     }
+
     let message = prompt.message;
     let params = SayParams {
         cwd,
@@ -125,8 +128,9 @@ pub(super) async fn say(
         session_id: Value::from(session),
         prefer_pi: Value::Bool(true),
     };
-    let said = client.call_within(params, limit).await;
-    RequestResult::Said(said.map(|data| data.turn))
+
+    let reply = client.call_within(params, limit).await;
+    RequestResult::Said(reply.map(|data| data.turn))
 }
 
 /// Sends a prompt while a turn runs: the agent reads it before its next step. If the turn has just ended, it begins one.
@@ -143,15 +147,15 @@ pub(super) async fn steer(
     RequestResult::Said(ask_agent(&client, session, command, SAY_LIMIT).await.map(|_data| None))
 }
 
-/// Sends a command to the session's agent.
+/// Sends a command to the session's agent. `purpose` decides what is done with the reply.
 pub(super) async fn agent(
     client: Arc<Client>,
     session: String,
     command: Value,
-    asked: Asked,
+    purpose: Asked,
 ) -> RequestResult {
-    let limit = if asked == Asked::Compact { COMPACT_LIMIT } else { REPLY_TIMEOUT };
-    RequestResult::Agent(asked, ask_agent(&client, session, command, limit).await)
+    let limit = if purpose == Asked::Compact { COMPACT_LIMIT } else { REPLY_TIMEOUT };
+    RequestResult::Agent(purpose, ask_agent(&client, session, command, limit).await)
 }
 
 pub(crate) async fn ask_agent(
@@ -186,7 +190,7 @@ pub(super) async fn shell(
     RequestResult::Ran(ran.map(drop).map_err(|error| error.to_string()))
 }
 
-/// Asks for the state of the session.
+/// Requests the state of the session. `None` if the request fails.
 pub(super) async fn state(client: Arc<Client>, session: String) -> Option<Box<StateData>> {
     client.call(StateParams::of(session)).await.ok().map(Box::new)
 }
@@ -208,8 +212,8 @@ pub(super) async fn answer(
     record: Option<String>,
 ) -> RequestResult {
     let params = UiResponseParams { session_id: Value::from(session), ..answer };
-    let told = client.call(params).await;
-    RequestResult::Answered(told.map(|_data| record))
+    let reply = client.call(params).await;
+    RequestResult::Answered(reply.map(|_data| record))
 }
 
 /// Aborts the session's running work.

@@ -16,7 +16,7 @@ use std::io;
 /// Maximum length of a remark, in characters.
 const MAX_REMARK: usize = 300;
 
-/// Most bytes that wait for the end of a question.
+/// Maximum size of the text that waits for the end of a question, in bytes.
 const MAX_HELD: usize = 1024 * 1024;
 
 /// Output of one subcommand.
@@ -44,12 +44,13 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Creates an output.
+    /// Creates an output without a prompt. On a terminal, the renderer gets its width.
     pub(super) fn new(output: CliOutput, mut renderer: Renderer) -> Self {
         let can_move = can_move(output);
         if can_move {
             renderer.set_columns(screen_size().0);
         }
+
         Self {
             output,
             renderer,
@@ -76,6 +77,7 @@ impl Screen {
             // The question begins a line.
             self.piece.push_str(&self.renderer.close());
         }
+
         self.is_held = is_held;
         let omitted = if is_held { 0 } else { std::mem::take(&mut self.omitted) };
         if omitted != 0 {
@@ -186,7 +188,7 @@ impl Screen {
         self.renderer.is_open()
     }
 
-    /// Ends the unfinished line.
+    /// Ends the unfinished line, so that the next text begins a line.
     pub(super) fn end_line(&mut self) {
         let text = self.renderer.close();
         self.push(&text);
@@ -211,15 +213,18 @@ impl Screen {
         if self.is_held && !self.has_prompt {
             return Ok(self.reader);
         }
+
         let footer = self.wanted();
         let is_waiting = self.is_held || self.piece.is_empty();
         if self.reader == StdoutState::There && !(is_waiting && footer == self.shown) {
+            // Another output of this process may be at work.
             let turn = terminal::turn().await;
             let mut text = self.erasing();
             // Take the text first, so that a canceled flush does not print it twice.
             if !self.is_held {
                 text.push_str(&std::mem::take(&mut self.piece));
             }
+
             text.push_str(&footer.text());
             self.shown = footer;
             self.reader = if self.can_move {
@@ -228,6 +233,7 @@ impl Screen {
                 self.output.piece_in_turn(text, turn).await?
             };
         }
+
         if self.reader == StdoutState::Gone {
             self.piece.clear();
         }
@@ -239,14 +245,17 @@ impl Screen {
         if !self.can_move {
             return if self.renderer.is_open() { Footer::default() } else { self.footer.clone() };
         }
+
         let (columns, rows) = screen_size();
-        let mut wanted = self.footer.clone();
+        let mut footer = self.footer.clone();
         if !self.is_held && !self.is_asked {
-            let room = rows.saturating_sub(wanted.rows.len() + 1).min(rows / 2).max(1);
-            wanted.prepend(self.renderer.open_rows(columns, room));
+            // The unfinished line takes at most half of the terminal.
+            let room = rows.saturating_sub(footer.rows.len() + 1).min(rows / 2).max(1);
+            footer.prepend(self.renderer.open_rows(columns, room));
         }
-        wanted.fit(rows.saturating_sub(1).max(1));
-        wanted
+
+        footer.fit(rows.saturating_sub(1).max(1));
+        footer
     }
 
     /// Closes the open line and prints the pending text.
@@ -272,6 +281,7 @@ impl Screen {
         if self.can_move {
             return self.shown.erasing(screen_size().0);
         }
+
         match self.shown.rows.last() {
             None => String::new(),
             // Without escape sequences, spaces overwrite the line.

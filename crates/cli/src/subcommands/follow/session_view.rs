@@ -132,6 +132,7 @@ impl SessionView {
         if let Some(asking) = asking.as_mut().filter(|_| reads_lines) {
             asking.read_lines();
         }
+
         let screen = Screen::new(output, Renderer::new(look));
         Self {
             is_at_work: streams == Some(true),
@@ -214,6 +215,7 @@ impl SessionView {
                     TurnOutcome::Because(error) => Err(error),
                 };
             }
+
             let due = self.tracker.as_ref().map(TurnTracker::due);
             let happened = tokio::select! {
                 is_key = interrupts.next() => ViewInput::Interrupted { is_key },
@@ -228,6 +230,7 @@ impl SessionView {
                 () = until(due) => ViewInput::Time,
                 _ = ticks.tick() => ViewInput::Time,
             };
+
             if let Some(exit) = self.take(happened, interrupts).await? {
                 return Ok(exit);
             }
@@ -313,10 +316,12 @@ impl SessionView {
                 return Ok(());
             }
         }
+
         let data = event.data.as_deref().map_or("null", RawValue::get);
         // Too deeply nested JSON is not displayed.
         let data: Value = serde_json::from_str(data).unwrap_or(Value::Null);
         let name = event.name.as_str();
+
         if let Some(tracker) = &mut self.tracker {
             tracker.happened(name, &data, Instant::now());
         }
@@ -341,6 +346,7 @@ impl SessionView {
                 _ => {}
             }
         }
+
         if let Some(text) = notice(name, &data) {
             let is_line =
                 self.screen.is_json() && !self.result.as_ref().is_some_and(TurnResult::is_alone);
@@ -352,6 +358,7 @@ impl SessionView {
         if self.screen.is_json() || self.handle_question_event(name, &data) {
             return Ok(());
         }
+
         let before = self.screen.len();
         self.screen.event(name, &data);
         self.is_thinking &= self.screen.len() == before && !self.screen.has_open_line();
@@ -447,6 +454,7 @@ impl SessionView {
         if let Some(speaker) = &mut self.speaker {
             speaker.prompt.clear_questions();
         }
+
         self.screen.hold(false);
         self.screen.flush().await?;
         let again = self.connection.again(self.tracker.is_some()).await?;

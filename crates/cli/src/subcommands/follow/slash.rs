@@ -47,7 +47,7 @@ const KEYS: [(&str, &str); 8] = [
 /// A line of the prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Line {
-    /// A prompt for the agent.
+    /// A prompt for the agent: every line that is no command.
     Prompt(String),
     /// A command for the session's shell.
     Shell(String),
@@ -81,6 +81,7 @@ impl Line {
                 command => Self::Shell(command.to_owned()),
             };
         }
+
         // A path is no command.
         let name = line.strip_prefix('/').and_then(|rest| rest.split(char::is_whitespace).next());
         let is_name =
@@ -92,6 +93,7 @@ impl Line {
             let text = format!("there is no /{name}; /help lists the commands");
             return Self::Wrong(text);
         };
+
         let rest = line.get(1 + name.len()..).unwrap_or_default().trim();
         match (known.argument, rest) {
             ("", "") => {}
@@ -99,12 +101,15 @@ impl Line {
             (argument, "") if !argument.starts_with('[') => {
                 return Self::Wrong(format!("/{name} needs {argument}"));
             }
+            // An option would change what the subcommand does.
             (_, rest) if rest.contains(char::is_whitespace) || rest.starts_with('-') => {
                 return Self::Wrong(format!("/{name} takes one {}", known.argument));
             }
             _ => {}
         }
-        let verb = |words: &[&str]| Self::Verb(words.iter().map(|it| (*it).to_owned()).collect());
+
+        let verb =
+            |words: &[&str]| Self::Verb(words.iter().map(|word| (*word).to_owned()).collect());
         match (name, rest) {
             ("help", _) => Self::Help,
             ("quit", _) => Self::Quit,
@@ -133,19 +138,20 @@ impl Line {
 
 /// Returns the rows of `/help`.
 pub(super) fn help() -> Vec<String> {
-    let commands = COMMANDS.iter().map(|it| {
-        let name = format!("/{} {}", it.name, it.argument);
-        format!("  {name:<24} {}", it.about)
+    let commands = COMMANDS.iter().map(|command| {
+        let name = format!("/{} {}", command.name, command.argument);
+        format!("  {name:<24} {}", command.about)
     });
     let keys = KEYS.iter().map(|(keys, about)| format!("  {keys:<24} {about}"));
     commands.chain(keys).collect()
 }
 
 /// Returns the text about the answer of an agent's command.
-pub(super) fn told(asked: Asked, data: &Value) -> String {
+pub(super) fn told(purpose: Asked, data: &Value) -> String {
     let field = |key: &str| data.get(key).unwrap_or(&Value::Null);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    match asked {
+
+    match purpose {
         Asked::Thinking => "the thinking level is set".to_owned(),
         Asked::Levels => {
             let levels = field("levels").as_array().into_iter().flatten().map(text);

@@ -51,12 +51,15 @@ impl Speaker {
     pub(super) fn footer(&self, is_thinking: bool, waiting: &[String], now: Instant) -> Footer {
         let (columns, rows) = screen_size();
         let mut footer = self.prompt.rows(columns, rows);
+
         let mut above = Vec::new();
         if is_thinking && !self.prompt.has_question() {
             above.push(format!("{DIM}{THINKING}{DIM:#}"));
         }
+
         above.extend(self.status.queued(waiting, columns));
         footer.prepend(above);
+
         let state = self.status.row(columns, now);
         if !state.is_empty() {
             footer.push(state);

@@ -33,6 +33,7 @@ impl Status {
             Some(false) => "network: off",
             None => "",
         };
+
         if let Some(agent) = &state.pi_state {
             self.agent(agent);
         }
@@ -98,6 +99,7 @@ impl Status {
         let mut words = Vec::new();
         words.extend(self.model.clone());
         words.extend(self.thinking.as_ref().map(|level| format!("thinking: {level}")));
+
         if let Some((percent, window)) = self.window {
             words.push(format!("{percent:.0}% of {}", tokens(window)));
         }
@@ -105,6 +107,7 @@ impl Status {
         if !self.network.is_empty() {
             words.push(self.network.to_owned());
         }
+
         if let Some(began) = self.began {
             let seconds = now.saturating_duration_since(began).as_secs();
             let time = match seconds {
@@ -113,6 +116,7 @@ impl Status {
             };
             words.push(format!("{time}, Esc aborts"));
         }
+
         let text = display::cut(&words.join(" · "), columns.saturating_sub(1));
         if text.is_empty() { text } else { format!("{DIM}{text}{DIM:#}") }
     }

@@ -38,6 +38,7 @@ pub(crate) struct TypedLine {
 pub(crate) fn read() -> mpsc::Receiver<TypedLine> {
     let (sender, typed) = mpsc::channel(WAITING);
     let reading = std::thread::Builder::new().name("typed".to_owned());
+
     // Without a thread, only typing does not work.
     let _unread = reading.spawn(move || {
         let mut ends = 0;
@@ -47,7 +48,10 @@ pub(crate) fn read() -> mpsc::Receiver<TypedLine> {
                 Ok(0) => StdinLine::End,
                 Ok(_) => StdinLine::Line(String::from_utf8_lossy(&line).trim_end().to_owned()),
                 Err(_) => return,
+                // Ctrl-D ends a terminal's input only once; after many, the terminal is gone.
             };
+
+            // Ctrl-D is an end too, so only several in a row mean that the terminal is gone.
             ends = if typed == StdinLine::End { ends + 1 } else { 0 };
             let typed = TypedLine { line: typed, at: Instant::now() };
             if sender.blocking_send(typed).is_err() {

@@ -48,6 +48,8 @@ impl TurnFilter {
             "extension_ui_request" | "extension_ui_closed" => event.turn.is_none(),
             _ => false,
         };
+
+        // Only the reply tells whether the event is one of this turn.
         if self.stage == PromptStage::Asking && !is_early {
             self.hold(event);
             return None;
@@ -81,20 +83,23 @@ impl TurnFilter {
     }
 
     fn select(&mut self, event: Event) -> Option<Event> {
-        let is_ours = match (self.stage, event.turn) {
+        let is_of_turn = match (self.stage, event.turn) {
             (PromptStage::Over | PromptStage::Refused, _) => false,
             (PromptStage::Lost | PromptStage::Asking, _) => true,
             // Tool calls without a turn are those of other clients.
             (PromptStage::Accepted(_), None) => !event.name.starts_with("tool_execution_"),
             (PromptStage::Accepted(ours), turn) => turn == ours,
         };
+
+        // Such events are shown whatever turn they have.
         if self.stage != PromptStage::Over && concerns_all(&event) {
             return Some(event);
         }
-        if is_ours && event.name == "agent_end" {
+
+        if is_of_turn && event.name == "agent_end" {
             self.stage = PromptStage::Over;
         }
-        is_ours.then_some(event)
+        is_of_turn.then_some(event)
     }
 
     fn hold(&mut self, event: Event) {

@@ -12,11 +12,11 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// Most files that are listed, and most calls that are remembered.
+/// Limits of the result: the files that are listed, and the calls that are remembered.
 const MAX_FILES: usize = 10_000;
 const MAX_CALLS: usize = 1_000;
 
-/// Most violations of a schema that are reported, and the longest one in characters.
+/// Limits of reported violations of a schema: their number, and the characters of one.
 const MAX_VIOLATIONS: usize = 10;
 const MAX_VIOLATION: usize = 300;
 
@@ -108,13 +108,14 @@ impl TurnResult {
                 let none = Map::new();
                 let arguments = data.get("args").and_then(Value::as_object).unwrap_or(&none);
                 let tool = text("toolName").unwrap_or_default();
-                let writes = route(&tool, arguments).and_then(|it| it.writes);
+                let writes = route(&tool, arguments).and_then(|known| known.writes);
                 if let (Some(path), Some(id)) = (writes, text("toolCallId")) {
                     self.writing.insert(id, path);
                 }
             }
             "tool_execution_end" => {
                 let path = self.writing.remove(&text("toolCallId").unwrap_or_default());
+                // A call that has failed may have written nothing.
                 let has_failed = data.get("isError") == Some(&Value::Bool(true));
                 let path = path.filter(|_| !has_failed && self.changed.len() < MAX_FILES);
                 self.changed.extend(path.map(|path| self.place.in_workspace(&path)));
@@ -131,15 +132,20 @@ impl TurnResult {
         if text("role").as_deref() != Some("assistant") {
             return;
         }
+
         let blocks = message.get("content").and_then(Value::as_array);
         let texts = blocks.into_iter().flatten().filter_map(|block| block.get("text")?.as_str());
+        // The last answer of the model is that of the turn.
         self.text = texts.collect();
         (self.stop_reason, self.error) = (text("stopReason"), text("errorMessage"));
+
         let cost = message.pointer("/usage/cost");
         let total = cost.and_then(|cost| cost.get("total")?.as_f64());
         self.cost += total.unwrap_or_default();
         let unknown = cost.and_then(|cost| cost.get("unknown")?.as_bool());
+        // Without a total, the sum would be too small.
         self.is_cost_unknown |= unknown == Some(true) || total.is_none();
+
         let tokens = message.pointer("/usage/totalTokens").and_then(Value::as_u64);
         self.tokens = self.tokens.saturating_add(tokens.unwrap_or_default());
     }
@@ -155,10 +161,12 @@ impl TurnResult {
                     .to_owned(),
             ],
         });
+
         let is_wrong = exit == ExitCode::Ok && !violations.is_empty();
         if is_wrong {
             output.failure(&violations.join("\n"));
         }
+
         if self.is_alone {
             let cost = (!self.is_cost_unknown).then_some(self.cost);
             let renamed = |(from, to)| json!({ "from": from, "to": to });
@@ -169,6 +177,7 @@ impl TurnResult {
                 "cost": cost, "tokens": self.tokens, "stopReason": self.stop_reason,
                 "reason": self.reason, "error": self.error,
             });
+
             if let Some(fields) = object.as_object_mut() {
                 if schema.is_some() {
                     fields.insert("output".to_owned(), answer.unwrap_or_default());
@@ -189,15 +198,19 @@ impl TurnPlace {
     fn in_workspace(&self, path: &str) -> String {
         let workspace = Path::new(&self.workspace);
         let directory = self.directory.as_ref().map_or(workspace, Path::new);
+
         let mut absolute = PathBuf::new();
         for part in directory.join(path).components() {
+            // Without the file system: the file may be deleted by now.
             match part {
                 Component::CurDir => {}
                 Component::ParentDir => drop(absolute.pop()),
                 part => absolute.push(part),
             }
         }
-        let below = absolute.strip_prefix(workspace).ok().filter(|it| !it.as_os_str().is_empty());
+
+        let below =
+            absolute.strip_prefix(workspace).ok().filter(|path| !path.as_os_str().is_empty());
         below.map_or_else(|| path.to_owned(), |below| below.display().to_string())
     }
 }

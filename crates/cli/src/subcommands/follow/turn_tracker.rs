@@ -52,14 +52,14 @@ pub(super) enum InterruptAction {
     /// The turn has not begun, and another client's turn may be running. Wait briefly for the turn to begin, then abort
     /// it.
     Wait,
-    /// Exit.
+    /// Exit without waiting for the end of the turn.
     Now,
 }
 
 /// State of a turn from its prompt to its end.
 #[derive(Debug)]
 pub(super) struct TurnTracker {
-    /// The session as hints name it.
+    /// The session as hints name it, quoted for a shell.
     session: String,
     deadline: Instant,
     /// Time when Pi accepted the prompt.
@@ -141,6 +141,7 @@ impl TurnTracker {
     pub(super) fn happened(&mut self, name: &str, data: &Value, now: Instant) {
         let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
         self.active = now;
+
         match name {
             "agent_start" => {
                 self.aborts |= self.interrupted && !self.began;
@@ -205,9 +206,12 @@ impl TurnTracker {
     pub(super) fn looked(&mut self, busy: Option<bool>, streams: Option<bool>, now: Instant) {
         self.idle = if busy == Some(false) { self.idle + 1 } else { 0 };
         let was_quiet = self.active.max(self.accepted.unwrap_or(now)) + QUIET_TIMEOUT <= now;
+
         if self.began {
             return;
         }
+
+        // One check may fall between the acceptance of the prompt and the start of the turn.
         if 2 <= self.idle || was_quiet && streams != Some(true) {
             self.quiet = true;
             return self.end_by(now);
@@ -221,6 +225,7 @@ impl TurnTracker {
             self.end_at = Some(now);
             return InterruptAction::Now;
         }
+
         self.interrupted = true;
         self.end_by(now + AFTER_INTERRUPT);
         // Abort only our own turn: the daemon aborts all work of the session, including that of other clients.
@@ -271,14 +276,18 @@ impl TurnTracker {
         if !is_over && now < self.deadline {
             return None;
         }
+
         let session = &self.session;
         let ways = format!(
             "`quack follow --session {session}` shows it, `quack abort --session {session}` ends it"
         );
+
         let is_settled = self.began || self.failed || self.quiet || self.refused.is_some();
         let may_begin = format!("the agent has not begun this turn and may still do so: {ways}");
+
         let because = |text: String| TurnOutcome::Because(CliError::busy(text).into());
         let is_busy = || because(format!("the agent is busy with something else: {ways}"));
+
         Some(match self.refused.take() {
             _ if self.interrupted && is_settled => TurnOutcome::Interrupted,
             _ if self.interrupted => TurnOutcome::Left(may_begin),

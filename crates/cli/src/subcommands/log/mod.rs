@@ -39,13 +39,15 @@ const DAEMON_LIMIT: Duration = Duration::from_secs(1);
 /// Default number of calls.
 const CALLS: usize = 50;
 
-/// Runs the subcommand.
+/// Prints the calls of the chosen session or workspace. With `-f`, prints further ones until
+/// Ctrl-C.
 pub(crate) async fn run(args: LogArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let home = Home::from_process_env_blocking()?;
     let format = CallFormat::new(TimeZone::system(), Timestamp::now(), labels(&home).await);
     if let Some(LogVerb::Show(args)) = &args.verb {
         return show(args, &home, &format, output).await;
     }
+
     let filter = filter(&args, &home).await?;
     let all_if_since = if filter.since.is_some() { usize::MAX } else { CALLS };
     let max = args.lines.unwrap_or(all_if_since);
@@ -59,6 +61,7 @@ pub(crate) async fn run(args: LogArgs, output: CliOutput) -> anyhow::Result<Exit
         } => Some(name.clone()),
         _ => None,
     };
+
     // Without a call, a directory without a session is probably the wrong one.
     let is_every_call = filter.since.is_none() && filter.agent.is_none() && max != 0;
     let directory = filter.workspace.clone().filter(|_| is_every_call && !args.follow);
@@ -70,6 +73,7 @@ pub(crate) async fn run(args: LogArgs, output: CliOutput) -> anyhow::Result<Exit
         let text = format!("{} has no session, and no call in the journal", plain(&path));
         return Err(session_ref::advised(&anyhow::anyhow!(text)).into());
     }
+
     if !args.follow {
         return list(&reader, max, unknown, &format, output).await;
     }
@@ -95,6 +99,7 @@ async fn filter(args: &LogArgs, home: &Home) -> anyhow::Result<CallFilter> {
         None if args.all || session.is_some() => None,
         None => Some(here()?),
     };
+
     let since = since.transpose().map_err(CliError::usage)?;
     Ok(CallFilter { session, workspace, agent: args.agent.clone(), since })
 }
@@ -116,11 +121,13 @@ fn here() -> Result<String, CliError> {
 async fn session(home: &Home, reference: &str) -> Result<SessionFilter, ClientError> {
     let by_name = SessionFilter::Reference(reference.to_owned());
     let Ok(client) = connect(home).await else { return Ok(by_name) };
+
     let params = FindParams { session_id: Some(reference.to_owned()), path: None, own: None };
     match client.call_within(params, DAEMON_LIMIT).await {
         Ok(FindData { session: Some(found) }) if found.by == FindBy::Reference => {
             Ok(SessionFilter::Id(found.session_id.0))
         }
+        // Without a code, the reference matches several sessions.
         Err(error @ ClientError::Refused { code: None, .. }) => Err(error),
         _ => Ok(by_name),
     }
@@ -131,7 +138,8 @@ async fn has_session(home: &Home, workspace: &str) -> bool {
     let Ok(client) = connect(home).await else { return false };
     let params = FindParams { session_id: None, path: Some(workspace.to_owned()), own: None };
     let found = client.call_within(params, DAEMON_LIMIT).await;
-    found.is_ok_and(|found| found.session.is_some_and(|it| it.workspace_path == workspace))
+    found
+        .is_ok_and(|found| found.session.is_some_and(|session| session.workspace_path == workspace))
 }
 
 /// Labels by session id. `None` if no daemon replies in time.
@@ -156,10 +164,12 @@ async fn list(
     let (mut calls, _) = reader.last_blocking(max).context("cannot read the journal")?;
     // The journal has them in the order of their ends.
     calls.sort_by_key(|call| call.at_ms);
+
     if let Some(name) = unknown.filter(|_| calls.is_empty() && max != 0) {
         let text = format!("no session and no call in the journal is called {name}");
         return Err(CliError::failed(text).into());
     }
+
     if calls.is_empty() {
         output.note("no calls");
     }
@@ -183,6 +193,7 @@ async fn follow(
         if is_gone {
             return Ok(ExitCode::Ok);
         }
+
         tokio::time::sleep(POLL_INTERVAL).await;
         calls = reader.next_blocking(&mut position).context("cannot read the journal")?;
     }
@@ -216,6 +227,7 @@ async fn show(
     let call = call.ok_or_else(|| {
         CliError::failed("the journal has no call with this id; `quack log --all` lists them")
     })?;
+
     let whole = full_output(&call, home);
     if output.is_json() {
         let mut document = serde_json::to_value(&call)?;
@@ -225,8 +237,10 @@ async fn show(
         output.document(&document)?;
         return Ok(ExitCode::Ok);
     }
+
     let home_dir = std::env::var("HOME").ok();
     output.text(&format.details(&call, home_dir.as_deref()))?;
+    // The record has the start of the text only.
     if let Some(text) = whole.or_else(|| call.text.clone()) {
         output.text("\n")?;
         output.answer_lines(&with_signal(&text, call.signal))?;

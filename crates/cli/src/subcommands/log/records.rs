@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct CallFilter {
     /// Sessions that a reference means. `None` for all.
     pub(crate) session: Option<SessionFilter>,
-    /// Path of a workspace.
+    /// Canonical path of a workspace.
     pub(crate) workspace: Option<String>,
     /// Beginning of the client's name.
     pub(crate) agent: Option<String>,
@@ -55,6 +55,7 @@ impl CallFilter {
             let end_ms = i64::try_from(call.duration_ms).map_or(i64::MAX, |ms| call.at_ms + ms);
             return self.since.is_none_or(|since| since.as_millisecond() <= end_ms);
         }
+
         let client = call.client.as_deref().unwrap_or_default();
         self.session.as_ref().is_none_or(|session| session.lets(call))
             && self.workspace.as_ref().is_none_or(|path| *path == call.workspace_path)
@@ -93,11 +94,14 @@ impl CallReader {
         let files = files_blocking(&self.dir)?;
         let mut position = JournalPosition::default();
         let (mut found, mut ended) = (Vec::new(), HashSet::new());
+
         for (at, file) in files.iter().enumerate().rev() {
             let bytes = read_file_blocking(file)?;
             if at + 1 == files.len() {
+                // Taken from the newest file: later calls are behind it.
                 position = JournalPosition { file_ms: file.start_ms, offset: whole(&bytes).len() };
             }
+
             let newest_first = whole(&bytes).rsplit(|byte| *byte == b'\n');
             let calls = newest_first.filter_map(parse).filter(|call| self.filter.lets(call));
             // A long call also has a record of its beginning.
@@ -108,6 +112,7 @@ impl CallReader {
                     true
                 }
             });
+
             found.extend(calls.take(max - found.len()));
             // Older files have older calls only.
             let since = self.filter.since.map_or(i64::MIN, Timestamp::as_millisecond);
@@ -133,10 +138,12 @@ impl CallReader {
             position.file_ms < file.start_ms
                 || position.file_ms == file.start_ms && n_read < file.n_bytes
         };
+
         for file in files_blocking(&self.dir)? {
             if !is_new(&file, position) {
                 continue;
             }
+
             let bytes = read_file_blocking(&file)?;
             let offset = if position.file_ms == file.start_ms { position.offset } else { 0 };
             let complete = whole(&bytes);

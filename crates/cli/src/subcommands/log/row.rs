@@ -41,14 +41,17 @@ impl CallFormat {
         if is_gap(call) {
             return self.gap(call);
         }
+
         let who = match &call.client {
             Some(client) => format!("{}: ", name_cell(client)),
             None => String::new(),
         };
-        let what = main_argument(call);
-        let what = if what.is_empty() { what } else { format!(" {}", cut(&what, MAX_CALL)) };
+        let argument = main_argument(call);
+        let argument =
+            if argument.is_empty() { argument } else { format!(" {}", cut(&argument, MAX_CALL)) };
+
         format!(
-            "{DIM}{}{DIM:#}  {}  {who}{BOLD}{}{BOLD:#}{what}  {}  {DIM}{}{DIM:#}\n",
+            "{DIM}{}{DIM:#}  {}  {who}{BOLD}{}{BOLD:#}{argument}  {}  {DIM}{}{DIM:#}\n",
             self.time(call),
             name_cell(&self.label(call)),
             name_cell(&call.tool),
@@ -64,19 +67,25 @@ impl CallFormat {
             ("call", format!("{}  {}", plain(&call.id), self.time(call))),
             ("session", format!("{}  {}", name_cell(&label), path(&call.workspace_path, home_dir))),
         ];
+
         lines.extend(call.client.as_deref().map(|client| ("client", name_cell(client))));
         lines.push(("tool", name_cell(&call.tool)));
         for (name, value) in arguments(call) {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             lines.push(("", format!("{}: {}", name_cell(&name), cut(&text, MAX_DETAIL))));
         }
+
         lines.push(("end", self.end(call)));
-        lines.extend(call.denials.iter().map(|it| ("denied", cut(&it.to_string(), MAX_DETAIL))));
+        lines.extend(
+            call.denials.iter().map(|denial| ("denied", cut(&denial.to_string(), MAX_DETAIL))),
+        );
         lines.extend(call.files.iter().map(|file| ("wrote", cut(file, MAX_DETAIL))));
+
         let n_listed = u32::try_from(call.files.len()).unwrap_or(u32::MAX);
         if n_listed < call.n_files {
             lines.push(("", format!("and {} more files", call.n_files - n_listed)));
         }
+
         let line = |(name, text): (&str, String)| format!("{DIM}{name:8}{DIM:#}{text}\n");
         lines.into_iter().map(line).collect()
     }
@@ -85,13 +94,14 @@ impl CallFormat {
     fn gap(&self, call: &CallRecord) -> String {
         let arguments = arguments(call);
         let n_calls = arguments.get("calls").and_then(Value::as_u64).unwrap_or_default();
-        let why = arguments.get("reason").and_then(Value::as_str).unwrap_or_default();
+        let reason = arguments.get("reason").and_then(Value::as_str).unwrap_or_default();
         let took = span(Duration::from_millis(call.duration_ms));
         let missing = count(usize::try_from(n_calls).unwrap_or(usize::MAX), "call");
+
         format!(
             "{DIM}{}{DIM:#}  {RED}{missing} of all sessions not recorded{RED:#}: {}, {DIM}within {took}{DIM:#}\n",
             self.time(call),
-            cut(why, MAX_CALL),
+            cut(reason, MAX_CALL),
         )
     }
 
@@ -120,21 +130,25 @@ impl CallFormat {
             CallEnd::Running if self.labels.is_none() => CallEnd::DaemonDied,
             end => end,
         };
+
         let outcome = match (end, call.signal, call.exit_code) {
             (CallEnd::Failed, Some(signal), _) => format!("killed by signal {signal}"),
             (CallEnd::Failed, None, Some(code)) => format!("exit {code}"),
             (outcome, Some(signal), _) => format!("{}, killed by signal {signal}", outcome.name()),
             (outcome, ..) => outcome.name().to_owned(),
         };
+
         let outcome = match end {
             CallEnd::Ok | CallEnd::Running => outcome,
             _ => format!("{RED}{outcome}{RED:#}"),
         };
+
         let n_denied = call.denials.len();
         let denied = match n_denied {
             0 => String::new(),
             n => format!(", {YELLOW}{n} denied{YELLOW:#}"),
         };
+
         // The time at which a daemon was killed is not known.
         if matches!(end, CallEnd::Running | CallEnd::DaemonDied) {
             return outcome;
@@ -144,7 +158,8 @@ impl CallFormat {
     }
 }
 
-/// Returns the arguments of a call.
+/// Returns the arguments of a call. Empty for a text that is not a JSON object, such as one that
+/// was cut.
 pub(crate) fn arguments(call: &CallRecord) -> Map<String, Value> {
     let read = |raw: &serde_json::value::RawValue| serde_json::from_str(raw.get()).ok();
     call.arguments.as_deref().and_then(read).unwrap_or_default()
@@ -157,6 +172,7 @@ pub(crate) fn main_argument(call: &CallRecord) -> String {
         let word = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
         return format!("{} {}", word("job"), word("command"));
     }
+
     main_words(&call.tool, &arguments).unwrap_or_else(|| {
         let words = arguments.iter().map(|(name, value)| {
             format!("{name}={}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 /// Conditions of the filter. Without any, every line passes, even one that is not in log format.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Filter {
-    /// Id of a session.
+    /// Id of a session. Lines without a session do not pass then.
     pub(super) session: Option<String>,
     /// Minimum severity.
     pub(super) level: Option<LogLevel>,
@@ -38,6 +38,7 @@ impl Filter {
         if !self.is_any() {
             return true;
         }
+
         let Ok(facts) = serde_json::from_slice::<LineFields<'_>>(&line.bytes) else { return false };
         let session = self.session.as_deref();
         session.is_none_or(|session| facts.session.as_deref() == Some(session))

@@ -50,6 +50,7 @@ impl Format {
             let time = object.get("timestamp")?.as_str()?.parse::<Timestamp>().ok()?;
             Some((object, time))
         });
+
         let Some((object, time)) = parsed else {
             let omitted = match line.omitted {
                 0 => String::new(),
@@ -57,16 +58,19 @@ impl Format {
             };
             return format!("{}{omitted}", display::plain(&text));
         };
+
         let time = time.to_zoned(self.zone.clone());
         let mut shown = String::new();
         if time.date() != self.day {
             self.day = time.date();
             shown.push_str(&format!("{BOLD}{}{BOLD:#}\n", self.day));
         }
+
         let word = |key| object.get(key).and_then(Value::as_str).unwrap_or_default();
         shown.push_str(&format!("{DIM}{}{DIM:#} ", time.strftime("%H:%M:%S")));
         shown.push_str(&level(word("level")));
         shown.push_str(&display::cut(word("message"), MAX_MESSAGE));
+
         for (key, value) in object.iter().filter(|(key, _)| !HIDDEN.contains(&key.as_str())) {
             let label = value.as_str().filter(|_| key == "session");
             let label = label.and_then(|id| self.labels.get(id)).map(|it| Value::from(it.as_str()));
@@ -85,6 +89,7 @@ pub(super) fn json(line: &LogLine) -> String {
     if line.omitted == 0 && is_object && serde_json::from_str::<&RawValue>(&text).is_ok() {
         return text.into_owned();
     }
+
     match line.omitted {
         0 => json!({"raw": text}),
         n => json!({"raw": text, "omittedBytes": n}),

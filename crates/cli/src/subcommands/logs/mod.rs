@@ -40,7 +40,7 @@ const LABELS_LIMIT: Duration = Duration::from_secs(1);
 /// Default number of lines.
 const LINES: usize = 50;
 
-/// Runs the subcommand.
+/// Prints lines until the end of the log, or with `-f` until Ctrl-C or until the reader is gone.
 pub(crate) async fn run(args: LogsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let home = Home::from_process_env_blocking()?;
     let path = home.log_file();
@@ -53,8 +53,11 @@ pub(crate) async fn run(args: LogsArgs, output: CliOutput) -> anyhow::Result<Exi
             None => None,
         },
     };
+
+    // Only the text has labels.
     let labels = if output.is_json() { HashMap::new() } else { labels(&home).await };
     let format = Format::new(TimeZone::system(), Timestamp::now()).with_labels(labels);
+
     if !args.follow {
         return show(&args, &filter, &path, format, output).await;
     }
@@ -79,18 +82,21 @@ async fn session(
     path: &Path,
     output: CliOutput,
 ) -> anyhow::Result<String> {
-    let wanted = Wanted::reference(Some(reference.to_owned()));
+    let choice = Wanted::reference(Some(reference.to_owned()));
+
     let error = match connect(home).await {
-        Ok(client) => match wanted.one(&client, Missing::Refuse).await {
+        Ok(client) => match choice.one(&client, Missing::Refuse).await {
             Ok(found) => return Ok(found.session_id.0),
             Err(error) => error,
         },
         Err(error) => error.into(),
     };
+
     if is_in_log_blocking(reference, path).with_context(|| cannot_read(path))? {
         output.note(&format!("{error}; looking for lines with the id {}", plain(reference)));
         return Ok(reference.to_owned());
     }
+
     Err(match error.downcast_ref() {
         Some(ClientError::Refused { .. }) => error,
         _ => CliError::failed(format!(
@@ -142,32 +148,39 @@ async fn show(
 ) -> anyhow::Result<ExitCode> {
     let cannot_read = || cannot_read(path);
     let all_if_since = if filter.since.is_some() { usize::MAX } else { LINES };
-    let wanted = args.lines.unwrap_or(all_if_since);
+    let n_lines = args.lines.unwrap_or(all_if_since);
+
     // With a filter, all lines must be read to find the last matching ones.
-    let from = if filter.is_any() { usize::MAX } else { wanted };
+    let from = if filter.is_any() { usize::MAX } else { n_lines };
     let mut tail = LogTail::begin_blocking(path, from).with_context(cannot_read)?;
-    let mut last = (from != wanted).then(VecDeque::new);
+
+    let mut last = (from != n_lines).then(VecDeque::new);
     if tail.is_empty() {
-        let what = if args.follow { "waiting for the log" } else { "there is no log yet" };
-        output.note(&format!("{what}: {}", path.display()));
+        let state_text = if args.follow { "waiting for the log" } else { "there is no log yet" };
+        output.note(&format!("{state_text}: {}", path.display()));
     }
+
     loop {
         let mut lines = tail.read_blocking().with_context(cannot_read)?;
         let is_end = lines.is_empty();
         if is_end && !args.follow {
             lines.extend(tail.rest());
         }
+
         lines.retain(|line| filter.lets(line));
+
         if let Some(kept) = &mut last {
             kept.extend(lines.drain(..));
-            kept.drain(..kept.len().saturating_sub(wanted));
+            kept.drain(..kept.len().saturating_sub(n_lines));
             if is_end {
                 lines.extend(last.take().unwrap_or_default());
             }
         }
+
         if !lines.is_empty() && print(&lines, &mut format, output).await? == StdoutState::Gone {
             return Ok(ExitCode::Ok);
         }
+
         match (is_end, args.follow) {
             (false, _) => {}
             (true, false) => return Ok(ExitCode::Ok),

@@ -54,18 +54,20 @@ impl LogTail {
     pub(super) fn begin_blocking(path: &Path, max_lines: usize) -> io::Result<Self> {
         let mut tail =
             Self { path: path.to_owned(), files: VecDeque::new(), begun: LogLine::default() };
-        let mut wanted = max_lines;
+
+        let mut n_missing = max_lines;
         for n in 0..=LOG_FILES_KEPT {
             let Some(mut open) = open_blocking(&tail.generation(n))? else { continue };
             // The file was renamed during the search and is already open.
             if tail.files.iter().any(|known| known.id == open.id) {
                 continue;
             }
-            let (at, n_lines) = last_lines_blocking(&open.file, wanted)?;
+
+            let (at, n_lines) = last_lines_blocking(&open.file, n_missing)?;
             open.at = at;
             tail.files.push_front(open);
-            wanted = wanted.saturating_sub(n_lines);
-            if wanted == 0 {
+            n_missing = n_missing.saturating_sub(n_lines);
+            if n_missing == 0 {
                 break;
             }
         }
@@ -93,12 +95,14 @@ impl LogTail {
                 }
                 continue;
             };
+
             let mut chunk = vec![0; CHUNK_BYTES];
             let n = first.read_blocking(&mut chunk)?;
             if n != 0 {
                 split(chunk.get(..n).unwrap_or_default(), &mut self.begun, &mut lines);
                 continue;
             }
+
             if n_files == 1 {
                 let successors = self.successors_blocking()?;
                 if successors.is_empty() {
@@ -108,7 +112,9 @@ impl LogTail {
                 self.files.extend(successors);
                 continue;
             }
+
             self.files.pop_front();
+            // The last line of a rotated file may lack its line end.
             lines.extend(self.rest());
         }
         Ok(lines)
@@ -123,6 +129,7 @@ impl LogTail {
     /// Opens the files that are newer than the last open one, oldest first.
     fn successors_blocking(&self) -> io::Result<Vec<OpenLog>> {
         let Some(current) = self.files.back() else { return Ok(Vec::new()) };
+
         let mut successors: Vec<OpenLog> = Vec::new();
         for n in 0..=LOG_FILES_KEPT {
             match open_blocking(&self.generation(n))? {
@@ -135,6 +142,7 @@ impl LogTail {
                 None => break,
             }
         }
+
         successors.reverse();
         Ok(successors)
     }
@@ -168,6 +176,7 @@ fn open_blocking(path: &Path) -> io::Result<Option<OpenLog>> {
         }
         Err(error) => return Err(error),
     };
+
     let status = file.metadata()?;
     if !status.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file"));
@@ -182,17 +191,19 @@ fn last_lines_blocking(file: &File, max_lines: usize) -> io::Result<(u64, usize)
     if max_lines == 0 {
         return Ok((length, 0));
     }
+
     let mut chunk = vec![0; CHUNK_BYTES];
     while end != 0 {
         let begin = end.saturating_sub(u64::try_from(CHUNK_BYTES).unwrap_or(1));
-        let wanted = usize::try_from(end - begin).unwrap_or(CHUNK_BYTES);
-        let block = chunk.get_mut(..wanted).unwrap_or_default();
+        let n_bytes = usize::try_from(end - begin).unwrap_or(CHUNK_BYTES);
+        let block = chunk.get_mut(..n_bytes).unwrap_or_default();
         match file.read_exact_at(block, begin) {
             Ok(()) => {}
             // The file was truncated during the search, so its content is new.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok((0, n_lines)),
             Err(error) => return Err(error),
         }
+
         for (at, _) in block.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n') {
             let after = begin + u64::try_from(at).unwrap_or(0) + 1;
             // The line end of the last line starts no further line.
@@ -206,6 +217,7 @@ fn last_lines_blocking(file: &File, max_lines: usize) -> io::Result<(u64, usize)
         }
         end = begin;
     }
+
     // The text before the first line end is a line too.
     Ok((0, n_lines + usize::from(length != 0)))
 }

@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 /// Characters of a line up to which a diff shows it.
 const MAX_SHOWN_CHARS: usize = 400;
 
-/// Name of the entry.
+/// Name of quackd's entry in the configuration of every client.
 const NAME: &str = "quackd";
 
 /// A file of the client and its changes.
@@ -59,15 +59,18 @@ pub(super) fn install(args: &McpInstallArgs, output: CliOutput) -> anyhow::Resul
         )
         .into());
     }
+
     let client = McpClient::of(args.host);
     let mut notes = Vec::new();
     let words = words(&args.serve, &client, &mut notes)?;
+
     let program = program().context("cannot find this program's own file")?;
     let program =
         program.to_str().ok_or_else(|| CliError::failed("the program's path is not UTF-8"))?;
     if let Some(complaint) = quackd_service::complaint_about(Path::new(program)) {
         notes.push(format!("{complaint}: first install the program in a permanent place"));
     }
+
     let project = args.project.as_deref().map(project_blocking).transpose()?;
     if args.exclusive && !client.exclusive.is_empty() {
         notes.push(exclusive_note(&client, project.is_some()));
@@ -75,11 +78,13 @@ pub(super) fn install(args: &McpInstallArgs, output: CliOutput) -> anyhow::Resul
     if args.exclusive {
         notes.extend(client.exclusive_note.map(str::to_owned));
     }
+
     let entry = client.entry(program, &words);
     let home = Home::from_process_env_blocking()?;
     let receipts = Receipts::read_blocking(&home)?;
     let entry_change = Change::Entry(entry_path(&client), entry.clone());
     let targets = targets(&client, project.as_deref(), entry_change, args.exclusive)?;
+
     let mut files = Vec::new();
     for (file, changes) in targets {
         let old = receipts.of(&file.path);
@@ -93,6 +98,7 @@ pub(super) fn install(args: &McpInstallArgs, output: CliOutput) -> anyhow::Resul
             .with_context(|| unusable(&file))?;
         files.push((file, planned));
     }
+
     let entry = json!({"name": NAME, "path": entry_path(&client), "value": entry.to_json()});
     Edit { client, receipts, home, files, notes, entry }.finish(args.print, true, output)
 }
@@ -120,6 +126,7 @@ fn exclusive_note(client: &McpClient, is_project: bool) -> String {
              `quack mcp uninstall {id} --project` brings them back"
         );
     }
+
     format!(
         "{label} has no shell and edit tools of its own in any project, and none at all where quackd refuses the \
          directory, such as your home and /tmp; `quack mcp uninstall {id}` brings them back"
@@ -128,11 +135,11 @@ fn exclusive_note(client: &McpClient, is_project: bool) -> String {
 
 /// The removal of quackd from the configuration of one agent, as part of the removal of quackd itself.
 pub(crate) struct AgentRemoval {
-    /// Name of the agent.
+    /// Name of the agent, for texts.
     pub(crate) label: &'static str,
     /// Files that change.
     pub(crate) paths: Vec<PathBuf>,
-    /// The changes.
+    /// Patch of all changed files, for display.
     pub(crate) patch: String,
     host: McpHost,
     /// The project whose configuration changes. `None`: that of the user.
@@ -179,10 +186,12 @@ fn is_involved_blocking(host: McpHost) -> bool {
     let client = McpClient::of(host);
     let receipts =
         Home::from_process_env_blocking().ok().map(|home| Receipts::read_blocking(&home));
+
     let Ok((file, settings)) = client.files_blocking(None) else { return false };
     [file].into_iter().chain(settings).any(|path| {
         let has_receipt = match &receipts {
             Some(Ok(receipts)) => receipts.of(&path).is_some(),
+            // When the receipts cannot be read, a change cannot be ruled out.
             _ => true,
         };
         let file = ConfigFile::read_blocking(path);
@@ -207,12 +216,15 @@ fn removal_blocking(host: McpHost, project: Option<&Path>) -> anyhow::Result<Edi
     let home = Home::from_process_env_blocking()?;
     let receipts = Receipts::read_blocking(&home)?;
     let path = entry_path(&client);
+
     let mut files = Vec::new();
     let (file, settings) = client.files_blocking(project)?;
     let mut paths = vec![(file, Some(path.as_slice()))];
     paths.extend(settings.map(|path| (path, None)));
+
     for (file, entry) in paths {
         let old = receipts.of(&file);
+        // The settings were never changed by quackd.
         if entry.is_none() && old.is_none() {
             continue;
         }
@@ -234,6 +246,7 @@ fn targets(
 ) -> anyhow::Result<Vec<Target>> {
     let off = || client.exclusive.iter().copied().map(Change::from);
     let off: Vec<Change> = if exclusive { off().collect() } else { Vec::new() };
+
     let (file, settings) = client.files_blocking(project)?;
     let file = ConfigFile::read_blocking(file)?;
     Ok(match settings {
@@ -257,11 +270,14 @@ fn words(
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Vec<String>> {
     Selection::parse(&args.tools, args.safe).map_err(|error| CliError::usage(error.to_string()))?;
+
     let mut words = vec!["mcp".to_owned()];
     let is_anywhere = args.any_workspace
         || client.is_projectless && args.workspace.is_none() && args.session.is_none();
+
     if let Some(workspace) = &args.workspace {
         let path = std::fs::canonicalize(workspace)
+            // Absolute, because the client starts the server in its own directory.
             .with_context(|| format!("cannot find the workspace {}", workspace.display()))?;
         let path = path
             .to_str()
@@ -270,6 +286,7 @@ fn words(
     } else if is_anywhere {
         words.push("--any-workspace".to_owned());
     }
+
     if is_anywhere && !args.any_workspace {
         notes.push(format!(
             "{} starts servers outside of any project, so each call chooses its directory (--any-workspace); \
@@ -277,7 +294,9 @@ fn words(
             client.label
         ));
     }
+
     words.extend(args.session.iter().map(|session| format!("--session={session}")));
+
     if args.safe {
         words.push("--safe".to_owned());
     }
@@ -303,10 +322,12 @@ impl Edit {
     ) -> anyhow::Result<ExitCode> {
         let patch = self.patch();
         let is_changed = self.changed().next().is_some();
+        // Before the change, because later there is no difference.
         let was_changed = self.changed_paths();
         if !is_dry {
             self.apply_blocking()?;
         }
+
         let path = self.files.first().map(|(file, _)| file.path.clone()).unwrap_or_default();
         if output.is_json() {
             output.document(&json!({
@@ -315,6 +336,7 @@ impl Edit {
             }))?;
             return Ok(ExitCode::Ok);
         }
+
         let shown = display::path(&path.to_string_lossy(), std::env::var("HOME").ok().as_deref());
         let label = self.client.label;
         let done = match (is_changed, is_install, is_dry) {
@@ -328,6 +350,7 @@ impl Edit {
                 format!("Removed {NAME} from {was_changed}. Restart {label}.\n")
             }
         };
+
         let mut text = diff(&patch, output.audience());
         text.push_str(&done);
         for note in &self.notes {
@@ -372,9 +395,11 @@ impl Edit {
                 self.receipts.put(&file.path, receipt);
             }
         }
+
         if self.changed().next().is_some() {
             self.receipts.write_blocking(&self.home)?;
         }
+
         for (file, planned) in self.changed() {
             file.write_blocking(planned.text.as_deref())?;
         }
@@ -391,10 +416,12 @@ fn unified(file: &ConfigFile, new: Option<&str>) -> String {
     if file.text.as_deref() == new {
         return String::new();
     }
+
     let path = file.path.display().to_string();
     let name =
         |text: Option<&str>| if text.is_some() { path.clone() } else { "/dev/null".to_owned() };
     let (old_name, new_name) = (name(file.text.as_deref()), name(new));
+
     let diff =
         TextDiff::from_lines(file.text.as_deref().unwrap_or_default(), new.unwrap_or_default());
     // Lines of other servers may contain keys.

@@ -32,7 +32,9 @@ pub(super) async fn run(args: McpServeArgs, output: CliOutput) -> anyhow::Result
         keep_jobs: args.keep,
         isolated: args.isolated,
     };
+
     let gateways = Gateways::new(options, connector(ShellKeys::Keep, output));
+
     match args.http {
         Some(address) => serve_http(address, gateways, output).await?,
         None => {
@@ -75,13 +77,16 @@ async fn serve_http(
         );
         return Err(CliError::usage(text).into());
     }
+
     let home = Home::from_process_env_blocking()?;
     home.prepare_blocking()?;
     let token = token_blocking(&home)?;
+
     let tcp =
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
     let url = format!("http://{}{}", tcp.local_addr()?, http::PATH);
     let token_file = home.mcp_token();
+
     if output.is_json() {
         output.document(&json!({"url": url, "tokenFile": token_file}))?;
     } else {
@@ -90,6 +95,7 @@ async fn serve_http(
             "Listening on {url}\nThe token is in {file}: send `Authorization: Bearer TOKEN`\n"
         ))?;
     }
+
     let make = move || AgentServer::new(Arc::clone(&gateways));
     http::serve(tcp, token, make, CancellationToken::new()).await;
     Ok(())
@@ -98,21 +104,23 @@ async fn serve_http(
 /// Returns the token. Creates it if there is none.
 fn token_blocking(home: &Home) -> anyhow::Result<SecretString> {
     let path = home.mcp_token();
-    let why = || format!("cannot read the token in {}", path.display());
+    let context = || format!("cannot read the token in {}", path.display());
     loop {
         match own_file::read_blocking(&path, MAX_TOKEN_FILE) {
             Ok(text) => {
-                let text = String::from_utf8(text).with_context(why)?;
+                let text = String::from_utf8(text).with_context(context)?;
                 let text = text.trim();
                 return if text.is_empty() {
-                    Err(anyhow::anyhow!("it is empty: delete it")).with_context(why)
+                    Err(anyhow::anyhow!("it is empty: delete it")).with_context(context)
                 } else {
                     Ok(SecretString::from(text))
                 };
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).with_context(why),
+            Err(error) => return Err(error).with_context(context),
         }
+
+        // Written elsewhere and then renamed, so that no other server reads a part of it.
         let mut file = tempfile::NamedTempFile::new_in(home.dir())?;
         writeln!(file, "{}", new_token()?.expose_secret())?;
         file.as_file().sync_all()?;

@@ -17,28 +17,32 @@ pub(super) enum Created {
 /// quackd's state directory, and found again by the same path.
 pub(super) async fn find_path(
     client: &Client,
-    wanted: &str,
+    reference: &str,
     workspace: &str,
 ) -> Result<Created, ClientError> {
-    let refused = match find(client, wanted).await {
+    let refused = match find(client, reference).await {
         Ok(found) => return Ok(Created::Known(found)),
         Err(error) => error,
     };
-    let is_path = wanted.contains('/') || wanted.ends_with(".jsonl");
+
+    let is_path = reference.contains('/') || reference.ends_with(".jsonl");
     if !is_path {
         return Err(refused);
     }
-    let path = std::path::absolute(wanted).unwrap_or_else(|_| wanted.into());
+
+    let path = std::path::absolute(reference).unwrap_or_else(|_| reference.into());
     let id = conversation_of(&path);
+    // A new file has no conversation, but its name may contain the id of one.
     if let Some(id) = id.clone()
         && let Some(known) = of_conversation(Wanted::Id { id, path: workspace.to_owned() }).await
     {
         return Ok(Created::Known(known));
     }
+
     let exists = tokio::task::spawn_blocking(move || path.exists()).await;
     match exists {
         Ok(true) => {
-            let text = format!("{wanted} is not the file of a session of quackd");
+            let text = format!("{reference} is not the file of a session of quackd");
             Err(ClientError::Refused { text, code: None })
         }
         Ok(false) | Err(_) => Ok(Created::Missing(id)),
@@ -50,6 +54,7 @@ pub(super) async fn find_path(
 fn conversation_of(path: &Path) -> Option<String> {
     let stem = path.file_stem()?.to_string_lossy().into_owned();
     let is_time = |text: &str| text.starts_with("20") && text.contains('T') && text.ends_with('Z');
+
     let named = stem.split_once('_').filter(|(time, _)| is_time(time)).map(|(_, id)| id.to_owned());
     let own = || {
         // FNV-1a: the same path has the same id in every version.
@@ -59,6 +64,7 @@ fn conversation_of(path: &Path) -> Option<String> {
         });
         format!("{stem}-{hash:016x}")
     };
+
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
     let id: String = named.unwrap_or_else(own).chars().map(plain).collect();
     let id = id.trim_matches(|c: char| !c.is_ascii_alphanumeric());
@@ -75,6 +81,7 @@ pub(super) async fn find(client: &Client, wanted: &str) -> Result<String, Client
     } else {
         None
     };
+
     let reference = of_file.unwrap_or_else(|| wanted.to_owned());
     match client.call(StateParams::of(reference)).await {
         Ok(state) => Ok(state.session_id.0),
@@ -90,22 +97,25 @@ pub(super) enum Wanted {
 }
 
 /// Returns the session with this conversation, according to the daemon's state.
-pub(super) async fn of_conversation(wanted: Wanted) -> Option<String> {
-    tokio::task::spawn_blocking(move || of_conversation_blocking(&wanted)).await.ok().flatten()
+pub(super) async fn of_conversation(choice: Wanted) -> Option<String> {
+    tokio::task::spawn_blocking(move || of_conversation_blocking(&choice)).await.ok().flatten()
 }
 
-fn of_conversation_blocking(wanted: &Wanted) -> Option<String> {
+fn of_conversation_blocking(choice: &Wanted) -> Option<String> {
     let home = Home::from_process_env_blocking().ok()?;
     let state = own_metadata_blocking(&home.state_file()).ok()?;
+
     let mut sessions = state.sessions.iter().filter(|session| {
         let file = session.pi_session_file.as_str();
         let name = file.rsplit('/').next().unwrap_or_default().strip_suffix(".jsonl");
         let id_of_file = name.and_then(|name| name.split_once('_')).map(|(_, id)| id);
-        match (wanted, id_of_file) {
+        match (choice, id_of_file) {
             (Wanted::File(wanted), _) => file == wanted,
             (Wanted::Id { id, path }, Some(known)) => {
                 let mut all = state.workspaces.iter();
-                let is_here = all.any(|it| it.id == session.workspace_id && it.path == *path);
+                let is_here = all.any(|workspace| {
+                    workspace.id == session.workspace_id && workspace.path == *path
+                });
                 is_here && known == id
             }
             (Wanted::Begin(begin), Some(known)) => !begin.is_empty() && known.starts_with(begin),

@@ -13,20 +13,23 @@ pub(super) type Command = (Option<Value>, String, Map<String, Value>);
 
 /// Reads a command. The error is the response.
 pub(super) fn parse(line: &Line) -> Result<Command, String> {
-    let refuse = |why: String| {
+    let refuse = |reason: String| {
         json!({
             "type": "response", "command": "parse", "success": false,
-            "error": format!("Failed to parse command: {why}"),
+            "error": format!("Failed to parse command: {reason}"),
         })
         .to_string()
     };
+
     let Line::Text(text) = line else {
         return Err(refuse(format!("the line is longer than {MAX_LINE_BYTES} bytes")));
     };
+
     let read: Result<Map<String, Value>, _> = surrogates::parse(text);
     let mut fields = read.map_err(|error| refuse(error.to_string()))?;
     let name = fields.get("type").and_then(Value::as_str).map(str::to_owned);
     let name = name.ok_or_else(|| refuse("it has no type".to_owned()))?;
+
     let id = match name.as_str() {
         "extension_ui_response" => None,
         _ => fields.remove("id"),
@@ -73,6 +76,7 @@ pub(super) fn response(
         Err(ClientError::Refused { text, .. }) => (None, Some(text)),
         Err(error) => (None, Some(error.to_string())),
     };
+
     let response = Response {
         id,
         r#type: "response",
@@ -92,14 +96,18 @@ pub(super) fn event_line(event: Event, dialect: Dialect) -> Option<String> {
         ("auto_compaction_end", Dialect::Newest) => Some("compaction_end"),
         _ => None,
     };
+
+    // Without a change, the daemon's text is passed on: parsing it costs time.
     if newer.is_none() && data.get().contains("\"type\"") {
         return Some(data.get().to_owned());
     }
+
     let mut fields: Map<String, Value> = serde_json::from_str(data.get()).ok()?;
     if newer.is_some() {
         // Absent without a summary.
         fields.retain(|name, value| name != "result" || !value.is_null());
     }
+
     let name = newer.map_or(event.name, str::to_owned);
     fields.insert("type".to_owned(), name.into());
     to_raw_value(&fields).ok().map(|data| data.get().to_owned())

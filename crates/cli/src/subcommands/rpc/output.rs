@@ -67,7 +67,7 @@ impl<W: Write> Output<W> {
         self.in_turn
     }
 
-    /// Writes lines.
+    /// Writes lines and flushes them, so that a client sees each one at once.
     pub(super) fn write(&mut self, lines: &[String]) -> std::io::Result<()> {
         lines.iter().try_for_each(|line| writeln!(self.stdout, "{line}"))?;
         self.stdout.flush()
@@ -86,10 +86,13 @@ impl<W: Write> Output<W> {
         } else {
             self.write(&[done.line])?;
         }
+
         if order == Order::First {
             self.prompts = self.prompts.saturating_sub(1);
         }
+
         if self.prompts == 0 {
+            // The last open prompt has its response, so its events may follow.
             let held = std::mem::take(&mut self.held);
             self.write(&held)?;
         }
@@ -126,6 +129,7 @@ impl<W: Write> Output<W> {
             "auto_compaction_end" => self.is_summarizing = false,
             _ => {}
         }
+
         // The response of a prompt precedes the events of its turn.
         match (event_line(event, self.dialect), self.prompts) {
             (Some(line), 0) => self.write(&[line])?,

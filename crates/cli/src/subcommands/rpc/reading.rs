@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Most bytes of the entries of a tree.
+/// Maximum size of the entries of a tree, in bytes.
 const MAX_TREE_BYTES: usize = 64 * 1024 * 1024;
 
 /// A page of the entries.
@@ -51,22 +51,27 @@ pub(super) async fn tree(client: &Client, session: &str) -> Result<Box<RawValue>
             None => json!({ "type": "get_entries" }),
             Some(id) => json!({ "type": "get_entries", "since": id }),
         };
+
         let data = send(client, session, command).await?.data;
         let page = data.as_ref().and_then(|data| serde_json::from_str::<Page>(data.get()).ok());
         let page = page.ok_or_else(|| refused("the agent did not list its entries"))?;
+
         let is_last = page.entries.is_empty();
         for entry in page.entries {
             bytes += entry.get().len();
             let link = serde_json::from_str::<Link>(entry.get());
             entries.push((link.map_err(|error| refused(error.to_string()))?, entry));
         }
+
         if MAX_TREE_BYTES < bytes {
             return Err(refused(format!("the conversation has more than {MAX_TREE_BYTES} bytes")));
         }
+
         if is_last || entries.last().map(|(link, _)| &link.id) == page.leaf_id.as_ref() {
             break page.leaf_id;
         }
     };
+
     let text = nested(&entries, leaf.as_deref());
     RawValue::from_string(text).map_err(|error| refused(error.to_string()))
 }
@@ -77,10 +82,11 @@ enum Step {
     Close(usize),
 }
 
-/// Writes `{tree, leafId}`.
+/// Writes `{tree, leafId}`, without recursion: a conversation may be as deep as it is long.
 fn nested(entries: &[(Link, Box<RawValue>)], leaf: Option<&str>) -> String {
     let at: HashMap<&str, usize> =
         entries.iter().enumerate().map(|(index, (link, _))| (link.id.as_str(), index)).collect();
+
     let mut labels: HashMap<&str, &str> = HashMap::new();
     for (link, _) in entries.iter().filter(|(link, _)| link.r#type == "label") {
         match (&link.target_id, &link.label) {
@@ -89,6 +95,7 @@ fn nested(entries: &[(Link, Box<RawValue>)], leaf: Option<&str>) -> String {
             (None, _) => {}
         }
     }
+
     let mut children: Vec<Vec<usize>> = entries.iter().map(|_| Vec::new()).collect();
     let mut roots = Vec::new();
     for (index, (link, _)) in entries.iter().enumerate() {
@@ -99,11 +106,13 @@ fn nested(entries: &[(Link, Box<RawValue>)], leaf: Option<&str>) -> String {
             None => roots.push(index),
         }
     }
+
     let mut text = String::from("{\"tree\":[");
     let steps = |list: &[usize]| {
         let steps = list.iter().enumerate().rev();
         steps.map(|(n, entry)| Step::Open { entry: *entry, is_first: n == 0 }).collect::<Vec<_>>()
     };
+
     let mut stack = steps(&roots);
     while let Some(step) = stack.pop() {
         match step {
@@ -125,6 +134,7 @@ fn nested(entries: &[(Link, Box<RawValue>)], leaf: Option<&str>) -> String {
             }
         }
     }
+
     text.push_str(&format!("],\"leafId\":{}}}", leaf.map_or(Value::Null, Value::from)));
     text
 }

@@ -41,9 +41,9 @@ const SETTINGS: [&str; 8] = [
 #[derive(Debug, Default, Clone)]
 pub(super) struct ForNew {
     pub(super) engine: Option<String>,
-    /// Model, as `provider/model` or as a name.
+    /// Model of new sessions, as `provider/model` or as a name.
     pub(super) model: Option<String>,
-    /// Name of the thinking level.
+    /// Name of the thinking level of new sessions.
     pub(super) thinking: Option<String>,
 }
 
@@ -62,6 +62,7 @@ impl Kept {
         };
         let level =
             |level: Option<Value>| Some(json!({ "type": "set_thinking_level", "level": level? }));
+
         let (name, command) = match name {
             "set_model" => ("set_model", model("")),
             "cycle_model" => ("set_model", model("/model")),
@@ -72,6 +73,8 @@ impl Kept {
                 (known.copied().unwrap_or("other"), Some(Value::Object(fields.clone())))
             }
         };
+
+        // Only a setting that can be repeated is kept.
         if let Some(command) = command {
             self.0.insert(name, command);
         }
@@ -159,10 +162,12 @@ impl Session {
     /// Follows another session.
     async fn follow(&mut self, id: String, is_created: bool) -> Result<(), ClientError> {
         let begin = |id| FollowConnection::begin(Arc::clone(&self.client), id, None, true);
+
         let begun = match self.limit(&id).await {
             Ok(()) => begin(id.clone()).await,
             Err(error) => Err(error),
         };
+
         let next = match begun {
             Ok(next) => next,
             Err(error) => {
@@ -177,6 +182,7 @@ impl Session {
                 return Err(error);
             }
         };
+
         let old = std::mem::replace(&mut self.follow, next);
         self.has_worked = false;
         let was_created = std::mem::replace(&mut self.is_created, is_created);
@@ -195,11 +201,13 @@ impl Session {
         let ForNew { model, thinking, .. } = &self.for_new;
         let level = thinking.as_ref().filter(|_| is_new);
         let level = level.map(|level| json!({ "type": "set_thinking_level", "level": level }));
+
         let kept = self.kept.0.iter().filter(|(name, _)| match **name {
             "set_model" => is_new && model.is_none(),
             "set_thinking_level" => is_new && thinking.is_none(),
             _ => true,
         });
+
         let mut commands: Vec<Value> = kept.map(|(_, command)| command.clone()).collect();
         commands.extend(level);
         for command in commands {
@@ -221,6 +229,7 @@ impl Session {
             conversation_id,
             ..SessionNewParams::default()
         };
+
         let made = self.client.call(params).await?;
         self.follow(made.session.id.0, true).await?;
         self.settle(true).await;
@@ -235,6 +244,7 @@ impl Session {
     ) -> Result<Value, ClientError> {
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
         let cancelled = json!({ "cancelled": false });
+
         match name {
             "switch_session" => {
                 let path = text("sessionPath");

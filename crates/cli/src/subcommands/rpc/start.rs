@@ -26,12 +26,14 @@ pub(super) fn check(args: &RpcArgs) -> anyhow::Result<()> {
         ("--continue", args.continues),
         ("--resume", args.resume),
     ];
+
     let given = others.iter().filter(|(_, is_given)| *is_given).map(|(name, _)| *name);
     let given: Vec<_> = given.collect();
     let with = |name: &str| {
         let text = format!("{name} cannot be combined with {}", given.join(", "));
         anyhow::Error::from(CliError::failed(text))
     };
+
     match (&args.fork, &args.session_id) {
         (Some(_), _) if !given.is_empty() => Err(with("--fork")),
         (_, Some(_)) if !given.is_empty() => Err(with("--session-id")),
@@ -54,14 +56,17 @@ pub(super) async fn options(args: &RpcArgs) -> anyhow::Result<AgentOptions> {
         let names = text.as_deref()?.split(',').map(str::trim).filter(|name| !name.is_empty());
         Some(names.map(str::to_owned).collect())
     };
+
     let none = (args.no_tools || args.no_builtin_tools).then(Vec::new);
     let texts = (args.system_prompt.clone(), args.append_system_prompt.clone());
+    // The files may be on a slow disk.
     let read = tokio::task::spawn_blocking(move || {
         let (system, append) = texts;
         let append = append.iter().map(|text| text_of_blocking(text));
         (system.map(|text| text_of_blocking(&text)), append.collect::<Vec<_>>())
     });
     let (system_prompt, append_system_prompt) = read.await?;
+
     let options = AgentOptions {
         tools: list(&args.tools).or(none),
         exclude_tools: list(&args.exclude_tools).unwrap_or_default(),
@@ -71,6 +76,7 @@ pub(super) async fn options(args: &RpcArgs) -> anyhow::Result<AgentOptions> {
         no_context_files: args.no_context_files,
         models: list(&args.models).unwrap_or_default(),
     };
+
     options.check().map_err(|error| CliError::failed(error.to_string()))?;
     Ok(options)
 }
@@ -80,10 +86,12 @@ fn text_of_blocking(text: &str) -> String {
     if !Path::new(text).is_file() {
         return text.to_owned();
     }
+
     // A longer one is refused with its length.
     let most = u64::try_from(MAX_PROMPT_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     let mut content = Vec::new();
     let read = std::fs::File::open(text).and_then(|file| file.take(most).read_to_end(&mut content));
+
     match read {
         Ok(_) => String::from_utf8_lossy(&content).into_owned(),
         Err(error) => {
@@ -122,7 +130,7 @@ pub(super) async fn give_key(args: &RpcArgs, client: &Client) {
     }
 }
 
-/// Creates or finds the session.
+/// Creates or finds the session, as the command line asks, and follows it.
 pub(super) async fn begin(
     args: &RpcArgs,
     options: AgentOptions,
@@ -134,8 +142,8 @@ pub(super) async fn begin(
         let params = ForkParams { session_id, ..ForkParams::default() };
         let made = client.call(params).await?;
         (made.session_id.0, true)
-    } else if let Some(wanted) = &args.session {
-        match find_path(&client, wanted, &path).await? {
+    } else if let Some(reference) = &args.session {
+        match find_path(&client, reference, &path).await? {
             Created::Known(id) => (id, false),
             Created::Missing(id) => (create(args, path, id, &client).await?, true),
         }
@@ -158,11 +166,14 @@ pub(super) async fn begin(
             None => (create(args, path, conversation_id, &client).await?, true),
         }
     };
+
     let follow = FollowConnection::begin(Arc::clone(&client), id.clone(), None, true).await;
+    // Without the follow, nothing else would delete the temporary session.
     if follow.is_err() && args.no_session && is_created {
         delete(&client, id).await;
     }
     let follow = follow?;
+
     let (model, level) = wanted_model(args);
     let named = args.thinking.as_deref().and_then(ThinkingLevel::named).or(level);
     let thinking = named.map(|level| level.name().to_owned());
@@ -190,19 +201,24 @@ async fn create(
 /// Sets the options of the agent, the model of a session that exists, the thinking level and the name.
 pub(super) async fn choose(args: &RpcArgs, session: &Session) -> Result<(), ClientError> {
     session.limit(&session.id()).await?;
+
     let (model, level) = wanted_model(args);
+    // Such a session was created with it.
     let has_model = session.is_created && args.fork.is_none();
+
     if let Some(model) = model.filter(|_| !has_model) {
         // The agent finds a name without a provider if only one provider has it.
         let (provider, name) = model.split_once('/').unwrap_or(("", &model));
         let command = json!({ "type": "set_model", "provider": provider, "modelId": name });
         send(&session.client, &session.id(), command).await?;
     }
+
     let given = args.thinking.as_deref();
     let named = given.and_then(ThinkingLevel::named);
     if let (Some(given), None) = (given, named) {
         note(&format!("no thinking level has the name {given}; --thinking has no effect"));
     }
+
     if let Some(level) = named.or(level) {
         let command = json!({ "type": "set_thinking_level", "level": level.name() });
         send(&session.client, &session.id(), command).await?;

@@ -24,31 +24,37 @@ use std::time::Duration;
 /// Time between two requests of `--follow`.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Lists the requests, and with `--follow` also new ones until the user interrupts it.
+/// Lists the requests, and with `--follow` also new ones until the user interrupts it. Polls the
+/// daemon.
 pub(super) async fn network(
     args: SandboxNetworkArgs,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let wanted = Wanted::of(&args.which.into_which())?;
+    let choice = Wanted::of(&args.which.into_which())?;
     let params = SandboxParams::default();
     let mut data =
-        ask::<SandboxNetwork>(wanted, Missing::Refuse, params, REPLY_TIMEOUT, output).await?;
+        ask::<SandboxNetwork>(choice, Missing::Refuse, params, REPLY_TIMEOUT, output).await?;
+
     if args.denied {
         data.requests.retain(is_denied);
         data.hosts.retain(|host| host.denied != 0);
     }
+
     let zone = TimeZone::system();
     if output.is_json() && !args.follow {
         output.document(&data)?;
     } else if !args.follow {
         output.text(&totals(&data, &zone))?;
     }
+
     if args.follow || args.requests {
         print(&data.requests, &zone, output, args.follow)?;
     }
+
     if !args.follow {
         return Ok(ExitCode::Ok);
     }
+
     let daemon = start_and_connect(output).await?;
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
@@ -58,8 +64,12 @@ pub(super) async fn network(
             ..SandboxParams::default()
         };
         let next = daemon.client.call(SandboxNetwork::from(params)).await?;
-        let shown: Vec<_> =
-            next.requests.into_iter().filter(|one| !args.denied || is_denied(one)).collect();
+
+        let shown: Vec<_> = next
+            .requests
+            .into_iter()
+            .filter(|request| !args.denied || is_denied(request))
+            .collect();
         print(&shown, &zone, output, true)?;
         data.last = next.last;
     }
@@ -93,21 +103,23 @@ fn line(request: &NetworkRequest, zone: &TimeZone) -> String {
         port => format!("{}:{port}", plain(&entry.host)),
     };
     let rule = entry.rule.as_deref().map(|rule| format!("  {DIM}{}{DIM:#}", plain(rule)));
-    let what = match entry.verdict {
+
+    let result = match entry.verdict {
         Verdict::Allowed => format!(
             "allowed  sent {}, received {} in {} ms",
             bytes(entry.sent),
             bytes(entry.received),
             entry.took_ms
         ),
-        Verdict::Denied(why) => format!("{BOLD}denied{BOLD:#}  {why}"),
-        Verdict::Failed(why) => format!("failed  {}", word(&why)),
+        Verdict::Denied(reason) => format!("{BOLD}denied{BOLD:#}  {reason}"),
+        Verdict::Failed(reason) => format!("failed  {}", word(&reason)),
     };
+
     let path = word(&entry.path);
-    format!("{DIM}{at}{DIM:#}  {target}  {path}  {what}{}\n", rule.unwrap_or_default())
+    format!("{DIM}{at}{DIM:#}  {target}  {path}  {result}{}\n", rule.unwrap_or_default())
 }
 
-/// Name of a value on the wire.
+/// Returns the name of a value on the wire.
 fn word(value: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
     value.as_str().unwrap_or_default().to_owned()
@@ -123,6 +135,7 @@ fn totals(data: &NetworkData, zone: &TimeZone) -> String {
     if data.hosts.is_empty() {
         return format!("network {}; no requests since the daemon started\n", data.mode);
     }
+
     let head = ["HOST", "ALLOWED", "DENIED", "FAILED", "SENT", "RECEIVED", "LAST"];
     let row = |host: &HostTotals| {
         [
@@ -135,6 +148,7 @@ fn totals(data: &NetworkData, zone: &TimeZone) -> String {
             local(&host.last_at, zone),
         ]
     };
+
     let rows: Vec<_> = data.hosts.iter().map(row).collect();
     let more = match data.dropped {
         0 => String::new(),
@@ -143,7 +157,7 @@ fn totals(data: &NetworkData, zone: &TimeZone) -> String {
     format!("network {}\n{}{more}", data.mode, table(head, [0; 7], &rows))
 }
 
-/// Lists the presets.
+/// Lists the presets with their hosts, or those with the given names.
 pub(super) async fn presets(
     args: SandboxPresetsArgs,
     output: CliOutput,
@@ -152,6 +166,7 @@ pub(super) async fn presets(
     let params = SandboxParams { rules: Some(args.names), ..SandboxParams::default() };
     // A preset may ask the user's tools.
     let data = daemon.client.call_within(SandboxPresets::from(params), WORKER_TIMEOUT).await?;
+
     if output.is_json() {
         output.document(&data)?;
     } else {
@@ -166,9 +181,11 @@ fn preset(preset: &PresetInfo) -> String {
         Some(date) => format!("  {DIM}tested {}{DIM:#}", plain(date)),
         None => String::new(),
     };
+
     let (name, about) = (plain(&preset.name), plain(&preset.about));
     let mut text = format!("{BOLD}@{name}{BOLD:#}  {about}{tested}\n");
     let mut line = |line: String| text.push_str(&format!("  {line}\n"));
+
     if preset.derived {
         for FoundHost { rule, source } in &preset.found {
             line(format!("{}  {DIM}{}{DIM:#}", plain(rule), plain(source)));
@@ -180,20 +197,22 @@ fn preset(preset: &PresetInfo) -> String {
     } else {
         preset.hosts.iter().for_each(|host| line(plain(host)));
     }
+
     preset.problems.iter().for_each(|problem| line(format!("note: {}", plain(problem))));
     preset.warning.iter().for_each(|warning| line(format!("warning: {}", plain(warning))));
     text
 }
 
-/// Says what happens to a connection to `host`.
+/// Prints the verdict about a connection to `host`, and the command that changes it.
 pub(super) async fn explain_host(
     host: String,
-    wanted: Wanted,
+    choice: Wanted,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let params = SandboxParams { host: Some(host), ..SandboxParams::default() };
     let data =
-        ask::<SandboxExplainHost>(wanted, Missing::Create, params, REPLY_TIMEOUT, output).await?;
+        ask::<SandboxExplainHost>(choice, Missing::Create, params, REPLY_TIMEOUT, output).await?;
+
     if output.is_json() {
         output.document(&data)?;
     } else {
@@ -221,6 +240,7 @@ pub(super) fn is_host(text: &str) -> bool {
     if is_path {
         return false;
     }
+
     let has_port = text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     match Host::read(text) {
         _ if has_port => true,

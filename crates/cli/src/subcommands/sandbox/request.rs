@@ -18,17 +18,19 @@ pub(super) fn is_change(params: &SandboxParams) -> bool {
 /// Sends a request about the selected session. A change and a request to the worker create the session of a directory, so
 /// that its policy is in force, and a workspace is audited, before anything runs.
 pub(super) async fn ask<M: Method + From<SandboxParams>>(
-    wanted: Wanted,
+    choice: Wanted,
     missing: Missing,
     params: SandboxParams,
     limit: Duration,
     output: CliOutput,
 ) -> anyhow::Result<M::Reply> {
     let daemon = start_and_connect(output).await?;
-    let found = wanted.one(&daemon.client, missing).await?;
+    let found = choice.one(&daemon.client, missing).await?;
+
     if is_change(&params) {
         session_ref::tell(&found, output);
     }
+
     let params = SandboxParams { session_id: Some(found.session_id.0), ..params };
     Ok(daemon.client.call_within(M::from(params), limit).await?)
 }

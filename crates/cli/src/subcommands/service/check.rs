@@ -49,6 +49,7 @@ async fn enabled(here: &ServiceContext) -> Enabled {
             vec!["launchctl".to_owned(), "print".to_owned(), format!("gui/{uid}/{}", place::LABEL)]
         }
     };
+
     match (here.manager, ask(&words).await) {
         (_, Err(_not_there)) => Enabled::Unknown,
         (Manager::Launchd, Ok(answer)) if answer.succeeded => Enabled::Yes,
@@ -69,6 +70,7 @@ fn tell(manager: Manager, enabled: Enabled, lingers: Option<bool>) -> Check {
         message,
         hint: hint.map(str::to_owned),
     };
+
     match enabled {
         Enabled::Unknown => of(
             CheckStatus::Warn,

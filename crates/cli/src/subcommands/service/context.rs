@@ -55,6 +55,7 @@ impl ServiceContext {
             }
             Manager::Launchd => vec![launchd::agent(&self.service)?],
         };
+
         let paths = place::files(self.manager, &self.directory);
         Ok(paths.into_iter().zip(texts).map(|(path, text)| ServiceFile { path, text }).collect())
     }
@@ -75,11 +76,13 @@ impl ServiceContext {
             }
             Manager::Launchd => vec!["launchctl".into(), "print".into(), format!("gui/{uid}")],
         };
-        let why = match ask(&question).await {
+
+        let reason = match ask(&question).await {
             Ok(answer) if answer.succeeded => return None,
             Ok(answer) => answer.complaint(),
             Err(error) => format!("{error:#}"),
         };
+
         let need = match self.manager {
             Manager::Systemd => {
                 "a login session with `systemd --user` is needed (XDG_RUNTIME_DIR and a bus; \
@@ -87,7 +90,8 @@ impl ServiceContext {
             }
             Manager::Launchd => "a graphical login session is needed",
         };
-        Some(format!("{} cannot be reached: {}; {need}", self.manager.name(), plain(&why)))
+
+        Some(format!("{} cannot be reached: {}; {need}", self.manager.name(), plain(&reason)))
     }
 }
 

@@ -24,35 +24,40 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Runs the subcommand.
+/// Writes the files, and starts the service unless `--no-start` is given.
 pub(super) async fn run(
     here: &ServiceContext,
     args: &ServiceInstallArgs,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let wanted = here.wanted()?;
+    let files = here.wanted()?;
+
     if let Some(complaint) = here.service.complaint() {
         output.warning(&format!(
             "{}: first install the program in a permanent place",
             plain(&complaint)
         ));
     }
-    let changes = changes(&wanted, args.force)?;
+
+    let changes = changes(&files, args.force)?;
     if args.dry_run {
-        return show(here, &wanted, &changes, output);
+        return show(here, &files, &changes, output);
     }
     if args.no_start {
-        write(&wanted, &changes)?;
+        write(&files, &changes)?;
         return report(here, &changes, None, output).await;
     }
-    if let Some(why) = here.unreachable().await {
+
+    if let Some(reason) = here.unreachable().await {
         return Err(CliError::failed(format!(
-            "{why}. `--no-start` only writes the files; `quack daemon` needs no service"
+            "{reason}. `--no-start` only writes the files; `quack daemon` needs no service"
         ))
         .into());
     }
+
+    // The daemon that runs now holds the lock and the socket.
     make_room(here, args, changes.is_empty(), output).await?;
-    write(&wanted, &changes)?;
+    write(&files, &changes)?;
     load(here, changes.is_empty()).await?;
     let daemon = served(here).await?;
     report(here, &changes, Some(&daemon), output).await
@@ -71,6 +76,7 @@ async fn load(here: &ServiceContext, is_unchanged: bool) -> anyhow::Result<()> {
         }
         return launchd::load(here).await;
     }
+
     for words in here.commands(Step::Load) {
         must(&words).await?;
     }
@@ -78,9 +84,10 @@ async fn load(here: &ServiceContext, is_unchanged: bool) -> anyhow::Result<()> {
 }
 
 /// Returns the files that must be written.
-fn changes(wanted: &[ServiceFile], force: bool) -> anyhow::Result<Vec<PathBuf>> {
+fn changes(expected: &[ServiceFile], force: bool) -> anyhow::Result<Vec<PathBuf>> {
     let mut changes = Vec::new();
-    for file in wanted {
+
+    for file in expected {
         let path = plain(&file.path.display().to_string());
         let standing = look_blocking(&file.path, &file.text);
         match standing.with_context(|| format!("cannot look at {path}"))? {
@@ -93,13 +100,14 @@ fn changes(wanted: &[ServiceFile], force: bool) -> anyhow::Result<Vec<PathBuf>> 
             }
             Standing::Absent | Standing::Ours | Standing::Foreign => {}
         }
+
         changes.push(file.path.clone());
     }
     Ok(changes)
 }
 
-fn write(wanted: &[ServiceFile], changes: &[PathBuf]) -> anyhow::Result<()> {
-    for file in wanted.iter().filter(|file| changes.contains(&file.path)) {
+fn write(expected: &[ServiceFile], changes: &[PathBuf]) -> anyhow::Result<()> {
+    for file in expected.iter().filter(|file| changes.contains(&file.path)) {
         write_blocking(&file.path, &file.text)
             .with_context(|| format!("cannot write {}", file.path.display()))?;
     }
@@ -118,18 +126,21 @@ async fn make_room(
         Err(ClientError::NotRunning { .. }) => return Ok(()),
         other => other?,
     };
+
     let daemon = look(&client).await?;
     let is_managed = daemon.managed_by.as_deref() == Some(here.manager.name());
     if is_managed && is_unchanged && daemon.executable.state == ExecutableState::Current {
         return Ok(());
     }
+
     if !args.yes && !args.force && CliOutput::can_ask() {
         let question = format!("Restart the running daemon (process {})?", daemon.pid);
-        let asked = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
-        if !asked.await?? {
+        let confirmed = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
+        if !confirmed.await?? {
             anyhow::bail!("nothing was changed");
         }
     }
+
     if !is_managed {
         return end(&client, &daemon, args.force).await;
     }
@@ -165,10 +176,11 @@ fn refuse_busy(daemon: &DaemonData, force: bool) -> anyhow::Result<()> {
 /// Stops a daemon that no manager supervises.
 async fn end(client: &Client, daemon: &DaemonData, force: bool) -> anyhow::Result<()> {
     let params = RestartParams { force: force.then_some(true), config_checked: None };
-    let asked = client.call(params).await?;
-    if !asked.restarting {
-        refuse_busy(&DaemonData { waits_for: asked.waits_for, ..daemon.clone() }, false)?;
+    let reply = client.call(params).await?;
+    if !reply.restarting {
+        refuse_busy(&DaemonData { waits_for: reply.waits_for, ..daemon.clone() }, false)?;
     }
+
     let process = DaemonProcess::find(u64::from(daemon.pid));
     let until = Instant::now() + LIMIT;
     while !process.as_ref().is_none_or(DaemonProcess::has_ended) {
@@ -180,7 +192,7 @@ async fn end(client: &Client, daemon: &DaemonData, force: bool) -> anyhow::Resul
     Ok(())
 }
 
-/// Waits for the reply of the service's daemon.
+/// Waits until the service's daemon answers. Another daemon may answer first.
 async fn served(here: &ServiceContext) -> anyhow::Result<DaemonData> {
     let until = Instant::now() + LIMIT;
     loop {
@@ -203,14 +215,15 @@ async fn served(here: &ServiceContext) -> anyhow::Result<DaemonData> {
 
 fn show(
     here: &ServiceContext,
-    wanted: &[ServiceFile],
+    expected: &[ServiceFile],
     changes: &[PathBuf],
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let commands: Vec<String> =
         here.commands(Step::Load).iter().map(|words| words.join(" ")).collect();
+
     if output.is_json() {
-        let files: Vec<_> = wanted
+        let files: Vec<_> = expected
             .iter()
             .map(|file| {
                 let is_changed = changes.contains(&file.path);
@@ -223,14 +236,16 @@ fn show(
         }))?;
         return Ok(ExitCode::Ok);
     }
+
     let mut text = String::new();
-    for file in wanted {
+    for file in expected {
         let verb = if changes.contains(&file.path) { "Would write" } else { "Would keep" };
         text.push_str(&format!("{verb} {}:\n\n{}\n", file.path.display(), file.text));
     }
     for command in commands {
         text.push_str(&format!("Would run: {command}\n"));
     }
+
     output.answer(&text)?;
     Ok(ExitCode::Ok)
 }
@@ -242,6 +257,7 @@ async fn report(
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let lingers = lingers(here, daemon.is_some()).await;
+
     if output.is_json() {
         output.document(&json!({
             "manager": here.manager.name(),
@@ -252,6 +268,7 @@ async fn report(
         }))?;
         return Ok(ExitCode::Ok);
     }
+
     let mut text = path_lines("Wrote", changes, "The files are up to date.\n");
     match daemon {
         Some(daemon) => text.push_str(&format!(
@@ -267,6 +284,7 @@ async fn report(
             }
         }
     }
+
     text.push_str(logout(here.manager, lingers));
     output.text(&text)?;
     Ok(ExitCode::Ok)

@@ -30,6 +30,7 @@ pub(super) async fn unload(here: &ServiceContext) -> anyhow::Result<()> {
     if state().await?.is_none() {
         return Ok(());
     }
+
     let mut complaint = String::new();
     for words in here.commands(Step::Unload) {
         // The agent may have gone in between, and some versions report that the end is still in progress.
@@ -38,6 +39,7 @@ pub(super) async fn unload(here: &ServiceContext) -> anyhow::Result<()> {
             complaint = format!("`{}`: {}; ", words.join(" "), answer.complaint());
         }
     }
+
     let until = Instant::now() + UNLOAD_LIMIT;
     while state().await?.is_some() {
         if until <= Instant::now() {
@@ -55,11 +57,13 @@ pub(super) async fn unload(here: &ServiceContext) -> anyhow::Result<()> {
 pub(super) async fn load(here: &ServiceContext) -> anyhow::Result<()> {
     // launchd keeps the list with which an agent was loaded.
     unload(here).await?;
+
     let commands = here.commands(Step::Load);
     let [enable, bootstrap, kickstart] = commands.as_slice() else {
         anyhow::bail!("launchd has other commands");
     };
     must(enable).await?;
+
     let until = Instant::now() + LOAD_LIMIT;
     while let Err(error) = must(bootstrap).await {
         // A failed answer may come after a success.
@@ -72,6 +76,7 @@ pub(super) async fn load(here: &ServiceContext) -> anyhow::Result<()> {
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
+
     // Fails if the agent runs already, as it should.
     drop(ask(kickstart).await?);
     Ok(())

@@ -18,24 +18,28 @@ use serde_json::{Map, Value, json};
 const PROPERTIES: &str = "--property=ActiveState,SubState,UnitFileState,MainPID,NRestarts,Result,\
                           ExecMainStatus,StatusText";
 
-/// Runs the subcommand.
+/// Prints the state. Exits with 1 unless the service is installed and its daemon answers.
 pub(super) async fn run(here: &ServiceContext, output: CliOutput) -> anyhow::Result<ExitCode> {
     let mut files = Vec::new();
     for file in here.wanted()? {
         let standing = look_blocking(&file.path, &file.text)?;
         files.push((file.path, standing));
     }
+
     let is_installed = files.iter().all(|(_, standing)| *standing != Standing::Absent);
     let unreachable = here.unreachable().await;
     let told = if unreachable.is_none() { properties(here).await } else { Map::new() };
+
     // Ask only a running daemon: a connection to systemd's socket would start one.
     let is_active = told.get("ActiveState").and_then(Value::as_str) == Some("active");
     let may_ask = is_active || here.manager == Manager::Launchd || unreachable.is_some();
     let daemon = if may_ask { asked(here).await } else { None };
-    let is_ours =
+    let is_of_service =
         daemon.as_ref().is_some_and(|d| d.managed_by.as_deref() == Some(here.manager.name()));
-    let exit = if is_installed && is_ours { ExitCode::Ok } else { ExitCode::Failed };
+    let exit = if is_installed && is_of_service { ExitCode::Ok } else { ExitCode::Failed };
+
     let lingers = install::lingers(here, unreachable.is_none()).await;
+
     if output.is_json() {
         let files: Vec<_> = files
             .iter()
@@ -52,22 +56,26 @@ pub(super) async fn run(here: &ServiceContext, output: CliOutput) -> anyhow::Res
         }))?;
         return Ok(exit);
     }
+
     let mut text = format!("{BOLD}service{BOLD:#}  of {}\n", here.manager.name());
     for (path, standing) in &files {
         let path = plain(&path.display().to_string());
         text.push_str(&format!("  {path}: {}\n", name(*standing)));
     }
+
     match &unreachable {
-        Some(why) => text.push_str(&format!("  {why}\n")),
+        Some(reason) => text.push_str(&format!("  {reason}\n")),
         None if here.manager == Manager::Systemd => text.push_str(&unit_line(&told)),
         None => text.push_str(&agent_line(&told)),
     }
+
     text.push_str(&daemon_line(here.manager, daemon.as_ref()));
     if is_installed {
         text.push_str(&format!("  {}", install::logout(here.manager, lingers)));
     } else {
         text.push_str("  `quack service install` installs it\n");
     }
+
     output.text(&text)?;
     Ok(exit)
 }
@@ -94,6 +102,7 @@ async fn properties(here: &ServiceContext) -> Map<String, Value> {
             .into_iter()
             .collect();
     }
+
     let words = ["systemctl", "--user", "show", place::UNIT, PROPERTIES].map(str::to_owned);
     let Ok(answer) = ask(&words).await else { return Map::new() };
     let pairs = answer.stdout.lines().filter_map(|line| line.split_once('='));
@@ -104,10 +113,11 @@ async fn asked(here: &ServiceContext) -> Option<DaemonData> {
     look(&connect(&here.home).await.ok()?).await.ok()
 }
 
-fn unit_line(told: &Map<String, Value>) -> String {
-    let of = |name: &str| plain(told.get(name).and_then(Value::as_str).unwrap_or("unknown"));
+fn unit_line(properties: &Map<String, Value>) -> String {
+    let of = |name: &str| plain(properties.get(name).and_then(Value::as_str).unwrap_or("unknown"));
     // systemd reports an empty state for an unknown unit.
     let file_state = Some(of("UnitFileState")).filter(|state| !state.is_empty());
+
     let mut text = format!(
         "  unit: {} ({}), {}, restarted {} times\n",
         of("ActiveState"),
@@ -115,6 +125,7 @@ fn unit_line(told: &Map<String, Value>) -> String {
         file_state.as_deref().unwrap_or("not known to systemd"),
         of("NRestarts")
     );
+
     if of("Result") != "success" {
         let (result, status) = (of("Result"), of("ExecMainStatus"));
         text.push_str(&format!(
@@ -124,15 +135,17 @@ fn unit_line(told: &Map<String, Value>) -> String {
     text
 }
 
-fn agent_line(told: &Map<String, Value>) -> String {
-    if told.is_empty() {
+fn agent_line(properties: &Map<String, Value>) -> String {
+    if properties.is_empty() {
         return "  agent: not loaded; `quack service restart` loads it\n".to_owned();
     }
-    let of = |name: &str| plain(told.get(name).and_then(Value::as_str).unwrap_or_default());
+
+    let of = |name: &str| plain(properties.get(name).and_then(Value::as_str).unwrap_or_default());
     let part = |words: &str, name: &str| match of(name) {
         value if value.is_empty() => String::new(),
         value => format!(", {words} {value}"),
     };
+
     let state = Some(of("state")).filter(|state| !state.is_empty());
     format!(
         "  agent: {}{}{}{}\n",

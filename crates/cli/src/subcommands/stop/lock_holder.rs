@@ -41,11 +41,13 @@ pub(crate) fn find_blocking(home: &Home) -> Option<LockHolder> {
     // Process ids 0 and 1 are no daemon. A process that may not be signaled belongs to another user.
     let process = Pid::from_raw(Some(pid).filter(|pid| 1 < *pid)?)?;
     test_kill_process(process).ok()?;
+
     let folder = Path::new("/proc").join(pid.to_string());
     let state = std::fs::read_to_string(folder.join("stat")).ok().and_then(|stat| state_of(&stat));
     if state == Some('Z') {
         return None;
     }
+
     let is_likely = match std::fs::read(folder.join("cmdline")) {
         Ok(line) => is_named(&line),
         // macOS has no `/proc`, so only the lock is checked.

@@ -44,13 +44,16 @@ pub(super) async fn make(
         _ => None,
     };
     let call_id = params.call_id.clone().unwrap_or_default();
+
     let answered = CancellationToken::new();
+    // Created before the call, so that no output is missed.
     let feeding =
         feed(client, (params.stdin == Some(true)).then(|| call_id.clone()), patience, output);
     let cancelling = cancel_when(cancel, client, call_id, output);
     let calling = client.call_within(params, patience);
     let printing = print_until(&answered, events, printer);
     tokio::pin!(feeding, cancelling, calling, printing);
+
     let (mut result, mut reader) = (None, None);
     let mut is_interrupted = false;
     while result.is_none() || reader.is_none() {
@@ -81,6 +84,7 @@ pub(super) async fn make(
             never = &mut feeding => match never {},
         }
     }
+
     let result = result.transpose()?.map(Box::new);
     Ok(match (is_interrupted, reader, result) {
         (false, Some(StdoutState::There), Some(result)) => Ended::Answered(result),
@@ -97,10 +101,11 @@ async fn cancel_when(
 ) -> Infallible {
     cancel.cancelled().await;
     let params = CancelParams { call_id };
-    let asked = client.call(params).await;
-    if let Err(ClientError::Refused { text: why, .. }) = asked {
+    let reply = client.call(params).await;
+
+    if let Err(ClientError::Refused { text: reason, .. }) = reply {
         output.warning(&format!(
-            "the call continues ({why}); `quack abort` cancels all calls of a session"
+            "the call continues ({reason}); `quack abort` cancels all calls of a session"
         ));
     }
     std::future::pending().await
@@ -124,6 +129,7 @@ async fn feed(
             }
             None => (Vec::new(), true),
         };
+
         let sent = send_piece(client, &call_id, &bytes, end, patience).await;
         if end || !sent.is_ok_and(|is_open| is_open) {
             // An error of the connection is also one of the call.

@@ -110,13 +110,14 @@ impl Model {
                 self.at = Some(at);
                 self.problem = None;
             }
-            Update::NoDaemon(why) => self.problem = Some(why),
-            Update::Done(what) => self.note = what,
+            Update::NoDaemon(reason) => self.problem = Some(reason),
+            Update::Done(text) => self.note = text,
         }
     }
 
     fn rates_to(&self, data: &PsData, at: Instant) -> Rates {
         let (Some(before), Some(then)) = (&self.data, self.at) else { return Rates::default() };
+
         let seconds = at.saturating_duration_since(then).as_secs_f64();
         // A new daemon restarts its counters.
         if seconds < MIN_SECONDS || before.supervisor.pid != data.supervisor.pid {
@@ -125,12 +126,14 @@ impl Model {
         let rate = |before: u64, now: u64| to_f64(now.saturating_sub(before)) / seconds;
         // Milliseconds in a second are tenths of a percent.
         let percent = |before: Option<u64>, now: Option<u64>| Some(rate(before?, now?) / 10.0);
+
         let old: HashMap<_, _> = before.workers.iter().map(|w| (&w.session_id, w)).collect();
         let of_session = |worker: &WorkerInfo| {
             let before = old.get(&worker.session_id)?.usage.map(|usage| usage.cpu_ms);
             let cpu = percent(before, worker.usage.map(|usage| usage.cpu_ms))?;
             Some((worker.session_id.clone(), cpu))
         };
+
         Rates {
             events: Some(rate(before.supervisor.events, data.supervisor.events)),
             cpu: percent(before.supervisor.cpu_ms, data.supervisor.cpu_ms),
@@ -140,8 +143,8 @@ impl Model {
 
     /// Returns the displayed sessions in their order.
     pub(super) fn rows(&self) -> Vec<&WorkerInfo> {
-        let wanted = self.filter.to_lowercase();
-        let is_wanted = |worker: &&WorkerInfo| {
+        let part = self.filter.to_lowercase();
+        let is_shown = |worker: &&WorkerInfo| {
             [
                 worker.label.as_str(),
                 &worker.session_name,
@@ -149,16 +152,20 @@ impl Model {
                 worker.status.status.name(),
             ]
             .iter()
-            .any(|text| text.to_lowercase().contains(&wanted))
+            .any(|text| text.to_lowercase().contains(&part))
         };
+
         let all = self.data.iter().flat_map(|data| &data.workers);
-        let mut rows: Vec<&WorkerInfo> = all.filter(is_wanted).collect();
+        let mut rows: Vec<&WorkerInfo> = all.filter(is_shown).collect();
+
         let name = |worker: &WorkerInfo| {
             display::label(&worker.label, &worker.session_name).to_lowercase()
         };
+
         match self.order {
             SortOrder::Name => rows.sort_by_key(|worker| name(worker)),
             SortOrder::Memory => {
+                // The name decides between equals, so that the rows do not jump.
                 rows.sort_by_key(|w| (Reverse(w.usage.map_or(0, |u| u.rss_kb)), name(w)));
             }
             SortOrder::Cpu => rows.sort_by(|a, b| {
@@ -186,6 +193,8 @@ impl Model {
                 _ => KeyAction::Nothing,
             };
         }
+
+        // Every key ends the prompt, whatever it was.
         match std::mem::take(&mut self.prompt) {
             Prompt::None => self.command(key.code),
             Prompt::Help => KeyAction::Nothing,
@@ -247,6 +256,7 @@ impl Model {
             chosen.session_id.0.clone(),
             display::name(display::label(&chosen.label, &chosen.session_name)),
         );
+
         let pin = !chosen.status.pinned;
         let (question, deed) = match code {
             KeyCode::Enter | KeyCode::Char('f') => return Some(KeyAction::Follow(id)),
@@ -258,6 +268,8 @@ impl Model {
             ),
             _ => return None,
         };
+
+        // The selection must not move to another session while the user answers.
         self.selected = Some(SessionId::from(deed.session()));
         self.prompt = Prompt::Sure(question, deed);
         Some(KeyAction::Nothing)

@@ -164,7 +164,7 @@ impl SignalListener {
     pub(super) fn open() -> io::Result<Self> {
         let [interrupt, term, hangup] =
             [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
-        let other = |which: Signal| signal(SignalKind::from_raw(which.as_raw()));
+        let other = |number: Signal| signal(SignalKind::from_raw(number.as_raw()));
         Ok(Self {
             end: [interrupt?, term?, hangup?],
             stop: other(Signal::TSTP)?,

@@ -20,7 +20,7 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(super) enum SessionAction {
     /// Cancel its calls.
     Abort(String),
-    /// Kill its worker.
+    /// Kill its worker, and with it the calls and jobs.
     Kill(String),
     /// Pin its processes, or unpin them.
     Pin(String, bool),
@@ -76,6 +76,7 @@ async fn look(home: &Home, client: &mut Option<Client>) -> Update {
         }
         Err(error) => Err(error),
     };
+
     match looked {
         Ok((connected, data)) => {
             *client = Some(connected);
@@ -107,9 +108,10 @@ async fn done(client: &Client, deed: SessionAction) -> Result<String, ClientErro
         SessionAction::Pin(session, pinned) => {
             let params = PinParams { session_id: Some(session), pinned: Some(pinned) };
             let data = client.call(params).await?;
-            let what = if data.pinned { "stays" } else { "is ended again when nobody uses it" };
+            let state_text =
+                if data.pinned { "stays" } else { "is ended again when nobody uses it" };
             Ok(format!(
-                "{} {what}.",
+                "{} {state_text}.",
                 display::name(display::label(&data.label, &data.session_name))
             ))
         }

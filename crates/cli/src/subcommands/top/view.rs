@@ -37,7 +37,7 @@ const HELP: [&str; 12] = [
 /// Display options besides the model.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ViewOptions<'a> {
-    /// Whether color is on.
+    /// Whether styles are printed.
     pub(super) is_colored: bool,
     /// Home directory, shown as `~`.
     pub(super) home_dir: Option<&'a str>,
@@ -82,10 +82,11 @@ const COLUMNS: &[Column] = &[
     column("WORKSPACE", 12, false, 8, |w, _| w.workspace_path.clone()),
 ];
 
-/// Draws the model.
+/// Draws the model into the buffer. Leaves out rows for which there is no room.
 pub(super) fn draw(model: &Model, look: ViewOptions<'_>, area: Rect, buffer: &mut Buffer) {
     let mut page = Region { buffer, area, look, y: area.y };
     page.head(model);
+
     let foot = area.bottom().saturating_sub(1);
     if model.prompt == Prompt::Help {
         for line in HELP {
@@ -109,6 +110,7 @@ pub(super) fn draw(model: &Model, look: ViewOptions<'_>, area: Rect, buffer: &mu
             page.deaths(deaths, total, n_deaths, foot);
         }
     }
+
     page.y = foot.max(page.y);
     page.foot(model);
 }
@@ -141,27 +143,32 @@ impl Region<'_> {
         let Some(data) = &model.data else {
             return self.line(end, "quack top", bold);
         };
+
         let supervisor = &data.supervisor;
         let up = span(Duration::from_millis(supervisor.uptime));
         let version = display::plain(&supervisor.version);
         let first = format!("quackd {version}  pid {}  up {up}", supervisor.pid);
         self.line(end, &first, bold);
+
         if 8 <= self.area.height {
             let used = used(supervisor, model);
             self.line(end, &used, Style::new());
             let at_work = at_work(supervisor, model);
             self.line(end, &at_work, Style::new());
         }
+
         if let Some(pressure) = &supervisor.memory_pressure {
             let text = format!("memory is short: {}", display::plain(pressure));
             let style = self.color(Color::Yellow);
             self.line(end, &text, style);
         }
+
         if let Some(problem) = &model.problem {
             let text = format!("no daemon, waiting for one: {}", display::first_line(problem, 200));
             let style = self.color(Color::Red).add_modifier(Modifier::BOLD);
             self.line(end, &text, style);
         }
+
         if ROOMY <= self.area.height {
             self.y += 1;
         }
@@ -171,9 +178,12 @@ impl Region<'_> {
         let columns = columns_for(self.area.width);
         let title = self.color(Color::Cyan).add_modifier(Modifier::BOLD);
         self.row(&columns, |column| column.title.to_owned(), title, end);
+
         let rows = model.rows();
         let chosen = model.chosen(&rows);
         let room = usize::from(end.saturating_sub(self.y)).max(1);
+
+        // Pages instead of scrolling: the selected row moves less.
         for (at, worker) in rows.iter().enumerate().skip(chosen / room * room).take(room) {
             let mut style = match worker.status.status {
                 SessionStatus::Failed => self.color(Color::Red),
@@ -184,6 +194,7 @@ impl Region<'_> {
             if at == chosen {
                 style = style.add_modifier(Modifier::REVERSED);
             }
+
             let home_dir = self.look.home_dir;
             let cell = |column: &Column| match column.title {
                 "WORKSPACE" => display::path_cell(&worker.workspace_path, home_dir),
@@ -191,13 +202,14 @@ impl Region<'_> {
             };
             self.row(&columns, cell, style, end);
         }
+
         if rows.is_empty() && model.data.is_some() {
-            let why = if model.filter.is_empty() {
+            let text = if model.filter.is_empty() {
                 "No session was used since the daemon started."
             } else {
                 "No session matches the filter."
             };
-            self.line(end, why, Style::new());
+            self.line(end, text, Style::new());
         }
     }
 
@@ -211,14 +223,17 @@ impl Region<'_> {
         if end <= self.y {
             return;
         }
+
         let line = Rect { y: self.y, height: 1, ..self.area };
         self.buffer.set_style(line, style);
+
         let mut x = self.area.x;
         for (i, column) in columns.iter().enumerate() {
             let rest = self.area.right().saturating_sub(x);
             // The last column gets the remaining width.
             let is_wide = i + 1 == columns.len() && !column.is_number;
             let width = if is_wide { rest } else { column.width.min(rest) };
+
             let text = cell(column);
             let shown = display::cut(&text, usize::from(width));
             let n = u16::try_from(display::width(&shown)).unwrap_or(width);
@@ -235,24 +250,29 @@ impl Region<'_> {
         let Some(worker) = rows.get(model.chosen(&rows)) else {
             return self.line(end, "", Style::new());
         };
+
         let path = display::path_cell(&worker.workspace_path, self.look.home_dir);
         let mut text = format!(
             "{}  {path}",
             display::name_cell(display::label(&worker.label, &worker.session_name))
         );
-        let why = if worker.status.status_why.is_empty() {
+
+        let reason = if worker.status.status_why.is_empty() {
             worker.state.name()
         } else {
             &worker.status.status_why
         };
-        text.push_str(&format!("  {}", display::first_line(why, 80)));
+        text.push_str(&format!("  {}", display::first_line(reason, 80)));
+
         let confinement = worker.tier.map(Tier::in_words);
         for word in [confinement, worker.policy.map(Profile::name)].into_iter().flatten() {
             text.push_str(&format!("  {word}"));
         }
+
         if let Some(client) = client(worker, model) {
             text.push_str(&format!("  client {}", display::name_cell(client)));
         }
+
         let style = self.color(Color::Cyan);
         self.line(end, &text, style);
     }
@@ -285,6 +305,7 @@ impl Region<'_> {
                 (format!("{KEYS}  [{}]{filter}", model.order.name()), Style::new())
             }
         };
+
         self.line(end, &text, style);
     }
 }
@@ -323,6 +344,7 @@ fn used(supervisor: &SupervisorInfo, model: &Model) -> String {
     if let Some(files) = supervisor.open_files {
         words.push(format!("fds {files}"));
     }
+
     let lag = supervisor.loop_lag;
     let late = |us| span(Duration::from_micros(us));
     words.push(format!("loop lag {} (most {})", late(lag.p99_us), late(lag.max_us)));
@@ -340,6 +362,7 @@ fn at_work(supervisor: &SupervisorInfo, model: &Model) -> String {
     if let Some(events) = model.rates.events {
         words.push(format!("{events:.1} events/s"));
     }
+
     let places = supervisor.places;
     words.push(format!("places {}/{}", places.running, places.max));
     if places.waiting != 0 {
@@ -403,6 +426,7 @@ fn death_line(death: &DeathInfo) -> String {
         display::process_kind(&death.child),
         display::name_cell(name)
     );
+
     if let Some(pid) = death.pid {
         line.push_str(&format!("  {pid}"));
     }

@@ -76,10 +76,12 @@ impl UninstallPlan {
         let home_dir = std::env::var_os("HOME").map(PathBuf::from);
         let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
         let data = data.filter(|path| path.is_absolute());
+
         if let Some(home_dir) = home_dir.filter(|path| path.is_absolute()) {
             let data = data.unwrap_or_else(|| home_dir.join(".local/share"));
             plan.find_programs(&data, &home_dir.join(".config"));
         }
+
         if purge {
             plan.find_state(&here.home)?;
             plan.find_config(&here.home);
@@ -102,6 +104,7 @@ impl UninstallPlan {
             // The scripts of version 0.1.0 contain the second sign.
             (config.join("fish/completions/quack.fish"), &["--command quack", "complete -c quack"]),
         ];
+
         let pages = fs::read_dir(data.join("man/man1")).into_iter().flatten().flatten();
         let is_page = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -110,6 +113,7 @@ impl UninstallPlan {
         let mut pages: Vec<PathBuf> = pages.map(|entry| entry.path()).filter(is_page).collect();
         pages.sort();
         let pages = pages.into_iter().map(|path| (path, &[".TH quack"][..]));
+
         for (path, signs) in completions.into_iter().chain(pages) {
             match begins_with_sign(&path, signs) {
                 Some(true) => self.programs.push(path),
@@ -126,11 +130,13 @@ impl UninstallPlan {
         if !path.symlink_metadata().is_ok_and(|found| found.is_file()) {
             return;
         }
+
         if !home.is_by_rule() {
-            let why = "the configuration, which the usual state directory shares";
-            self.kept.push(KeptPath { path, why });
+            let reason = "the configuration, which the usual state directory shares";
+            self.kept.push(KeptPath { path, why: reason });
             return;
         }
+
         let directory = path.parent().unwrap_or(&path);
         let mut entries = fs::read_dir(directory).into_iter().flatten().flatten();
         let is_alone = entries.all(|entry| entry.path() == path);
@@ -146,14 +152,19 @@ impl UninstallPlan {
         if !found.is_dir() || found.uid() != us {
             anyhow::bail!("{} is not your directory; its content is not removed", dir.display());
         }
+
         // Compare inodes, because the same directory may have several paths.
         let is_here = |other: &Path| {
-            other.metadata().is_ok_and(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
+            other.metadata().is_ok_and(|metadata| {
+                (metadata.dev(), metadata.ino()) == (found.dev(), found.ino())
+            })
         };
         let is_another = is_here(Path::new("/")) || home_dir.is_some_and(|home| is_here(&home));
+
         if !is_another && fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none()) {
             return Ok(());
         }
+
         // Files that every daemon leaves in its state directory. Without a daemon so far, it has the mark of what other
         // subcommands make, such as `mcp install`.
         let has_served = [home.lock_file(), home.state_file(), home.log_file()];
@@ -162,6 +173,7 @@ impl UninstallPlan {
         if is_another || !is_known {
             anyhow::bail!("{} is not a state directory; its content is not removed", dir.display());
         }
+
         let entries =
             fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
         for entry in entries {
@@ -169,9 +181,10 @@ impl UninstallPlan {
             let (path, name) = (entry.path(), entry.file_name());
             let name = name.to_string_lossy();
             let is_dir = entry.file_type()?.is_dir();
+
             if name == "placeholders" && fs::read_dir(&path)?.next().is_some() {
-                let why = "lists repositories that must still be cleaned: start the daemon once and stop it";
-                self.kept.push(KeptPath { path, why });
+                let reason = "lists repositories that must still be cleaned: start the daemon once and stop it";
+                self.kept.push(KeptPath { path, why: reason });
             } else if (name == "run" && home.check_run_blocking().is_err())
                 || (name == "caches" && !home.owns_caches_blocking())
                 || (name.starts_with("run.old-") && !home.is_retired_blocking(&name))
@@ -180,30 +193,34 @@ impl UninstallPlan {
             } else if is_ours(&name, is_dir) {
                 self.state.push(path);
             } else {
-                let why =
+                let reason =
                     if name == "sessions" { "the macOS app's" } else { "not known to be ours" };
-                self.kept.push(KeptPath { path, why });
+                self.kept.push(KeptPath { path, why: reason });
             }
         }
+
         self.state.sort();
         Ok(())
     }
 }
 
-/// Whether a name in the state directory belongs to the daemon.
+/// Whether a name in the state directory belongs to the daemon. Other files are kept.
 fn is_ours(name: &str, is_dir: bool) -> bool {
     if is_dir {
         return DIRECTORIES.contains(&name) || name.starts_with("run.old-");
     }
+
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let rotated = ["duck-daemon.log.", "approvals.jsonl.", "network.jsonl."];
     let is_log = rotated.iter().any(|base| name.strip_prefix(base).is_some_and(is_number));
+
     let is_generation = GENERATIONS.iter().any(|base| match name.strip_prefix(base) {
         Some("" | ".bak" | ".tmp" | ".bak.tmp") => true,
         Some(".ours" | ".ours.tmp" | ".ours.bak.tmp" | ".theirs") => true,
         Some(rest) => rest.strip_prefix(".corrupt-").is_some_and(is_number),
         None => false,
     });
+
     let is_temporary = FILES.iter().any(|base| name.strip_prefix(base) == Some(".tmp"));
     FILES.contains(&name) || is_log || is_generation || is_temporary
 }

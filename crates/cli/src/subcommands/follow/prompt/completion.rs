@@ -4,7 +4,8 @@ use super::super::slash::COMMANDS;
 use crate::display::plain;
 use std::path::Path;
 
-/// Most entries of a directory that are read, and most completions.
+/// Limits of a completion: the entries of a directory that are read, and the completions that are
+/// kept.
 const MAX_ENTRIES: usize = 20_000;
 const MAX_FOUND: usize = 200;
 
@@ -24,6 +25,7 @@ impl Completions {
         if let Some(path) = word.strip_prefix('@') {
             return Self { old: path.len(), found: files_blocking(path, directory) };
         }
+
         if word.len() == before.len() && word.starts_with('/') {
             let names = COMMANDS.iter().map(|command| format!("/{}", command.name));
             let found = names.filter(|name| name.starts_with(word)).collect();
@@ -51,6 +53,7 @@ fn files_blocking(path: &str, directory: &Path) -> Vec<String> {
         Some(at) => path.split_at(at + 1),
         None => ("", path),
     };
+
     let Ok(entries) = std::fs::read_dir(directory.join(parent)) else { return Vec::new() };
     let mut found = Vec::new();
     for entry in entries.take(MAX_ENTRIES).flatten() {
@@ -62,6 +65,7 @@ fn files_blocking(path: &str, directory: &Path) -> Vec<String> {
         let slash = if entry.path().is_dir() { "/" } else { "" };
         found.push(format!("{parent}{found_name}{slash}"));
     }
+
     found.sort_unstable();
     found.truncate(MAX_FOUND);
     found

@@ -9,10 +9,11 @@ use quackd_protocol::foreign_text::{is_unsafe, stripped_lines};
 use reedline::{EditCommand, EditMode, Emacs, Reedline, ReedlineEvent, ReedlineRawEvent};
 use std::fmt;
 
-/// Most bytes of a prompt with its pastes. A larger one does not fit into a request.
+/// Maximum size of a prompt with its pastes, in bytes. A larger one does not fit into a request.
 const MAX_PROMPT: usize = 1024 * 1024;
 
-/// Most lines and bytes of a paste that is shown as it is. A larger one is shown as a mark.
+/// Limits of a paste that is shown as it is: its lines and its bytes. A larger one is shown as a
+/// mark.
 const MAX_SHOWN_LINES: usize = 5;
 const MAX_SHOWN_BYTES: usize = 800;
 
@@ -106,6 +107,8 @@ impl Editor {
                 return Edited::Nothing;
             }
         }
+
+        // The letters that were collected are inserted at once: a fast paste needs one edit.
         let typed = std::mem::take(&mut self.pending);
         if let refused @ Edited::Refused(_) = self.insert(&typed) {
             return refused;
@@ -113,6 +116,7 @@ impl Editor {
         if letter(&event).is_some() {
             return Edited::Nothing;
         }
+
         match event {
             Event::Paste(text) => return self.paste(&text),
             Event::Key(key) if key.kind == KeyEventKind::Release => return Edited::Nothing,
@@ -138,10 +142,11 @@ impl Editor {
             }
             _ => {}
         }
+
         match ReedlineRawEvent::try_from(event) {
             Ok(event) => {
-                let wanted = self.keys.parse_event(event);
-                self.apply(wanted).unwrap_or(Edited::Nothing)
+                let library_event = self.keys.parse_event(event);
+                self.apply(library_event).unwrap_or(Edited::Nothing)
             }
             Err(()) => Edited::Nothing,
         }
@@ -214,11 +219,14 @@ impl Editor {
             self.run(&[EditCommand::Backspace, EditCommand::InsertNewline]);
             return Edited::Nothing;
         }
+
         let kept = stripped_lines(text);
         if kept != *text {
+            // The text without them is shown, so that the user sees what is sent.
             self.show(&kept);
             return Edited::Refused(LEFT_OUT.to_owned());
         }
+
         let text = self.whole().trim().to_owned();
         self.clear();
         if !text.is_empty() {
@@ -255,14 +263,15 @@ impl Editor {
             self.run(&[EditCommand::InsertString(text.to_owned())]);
             return;
         }
-        let what = match lines {
+
+        let label = match lines {
             1 => format!("{} characters pasted", grouped(text.chars().count())),
             lines => format!("{} lines pasted", grouped(lines)),
         };
         // A mark stands for one paste only.
         let shown = self.shown().0.to_owned();
         let mark = (1..)
-            .map(|n: usize| if n == 1 { format!("[{what}]") } else { format!("[{what} #{n}]") })
+            .map(|n: usize| if n == 1 { format!("[{label}]") } else { format!("[{label} #{n}]") })
             .find(|mark| !shown.contains(mark.as_str()));
         if let Some(mark) = mark {
             self.pastes.retain(|(known, _)| shown.contains(known.as_str()));
@@ -316,12 +325,14 @@ impl Editor {
             }
             (Walk::Newer, None) => None,
         };
+
         let Some(next) = next else { return };
         let Some(text) = self.past.get(next).map(str::to_owned) else { return };
         let typed = match self.shown_past.take() {
             Some((_, typed)) => typed,
             None => self.whole(),
         };
+
         self.show(&text);
         self.shown_past = Some((next, typed));
     }
@@ -345,6 +356,7 @@ impl Editor {
             }
             _ => return Edited::Nothing,
         };
+
         let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
             KeyCode::Char('r') if has_control => {

@@ -32,7 +32,7 @@ use std::time::Instant;
 const MARK: &str = "> ";
 const NEXT: &str = "  ";
 
-/// Most completions that are shown.
+/// Maximum number of completions that are shown.
 const MAX_SHOWN: usize = 12;
 
 /// The terminal delivers single keys, marks pastes, and tells Shift-Enter from Enter if it can. Undone on drop.
@@ -71,9 +71,9 @@ pub(super) enum Wish {
     Abort,
     /// Ctrl-C.
     Interrupt,
-    /// To suspend the program.
+    /// To suspend the program, as Ctrl-Z does.
     Suspend,
-    /// To clear the screen.
+    /// To clear the screen, as Ctrl-L does.
     Clear,
 }
 
@@ -92,7 +92,7 @@ pub(super) struct Prompt {
     /// Message about the last key.
     remark: Option<String>,
     completions: Vec<String>,
-    /// Directory of `@files`.
+    /// Directory to which the paths of `@files` are relative.
     directory: PathBuf,
 }
 
@@ -152,15 +152,18 @@ impl Prompt {
             self.remark = None;
             self.completions.clear();
         }
+
+        // Keys from before the question belong to the prompt.
         let is_answer = self.counts_from().is_some_and(|from| from <= at);
         let editor = if is_answer { &mut self.answer } else { &mut self.draft };
         let is_return = matches!(&event, Event::Key(key) if key.code == KeyCode::Enter);
         // Return was meant for a question that has just ended, or that is not readable yet.
-        let is_asked = self.questions.current().is_some();
+        let has_question = self.questions.current().is_some();
         let is_late = self.quiet_until.is_some_and(|until| at < until);
-        if is_return && !is_answer && (is_asked || is_late) {
+        if is_return && !is_answer && (has_question || is_late) {
             return Wish::Redraw;
         }
+
         match editor.event(event, has_more) {
             Edited::Nothing => Wish::Redraw,
             Edited::Submit(text) if is_answer => self.answered(&StdinLine::Line(text)),
@@ -180,8 +183,8 @@ impl Prompt {
                 }
                 Wish::Redraw
             }
-            Edited::Refused(why) => {
-                self.remark = Some(why);
+            Edited::Refused(reason) => {
+                self.remark = Some(reason);
                 Wish::Redraw
             }
         }
@@ -190,6 +193,7 @@ impl Prompt {
     fn complete(&mut self) {
         let (text, cursor) = self.draft.shown();
         let before = text.get(..cursor).unwrap_or_default();
+
         let found = Completions::find_blocking(before, &self.directory);
         if let Some(common) = found.common() {
             let gap = if found.found.len() == 1 && !common.ends_with('/') { " " } else { "" };
@@ -203,6 +207,7 @@ impl Prompt {
     fn answered(&mut self, line: &StdinLine) -> Wish {
         let Some(question) = self.questions.current() else { return Wish::Redraw };
         let target = question.target();
+
         match self.questions.take(line) {
             InputResult::Answer(answer) => {
                 let option = answer.value.as_ref().and_then(Value::as_str).unwrap_or("Deny");
@@ -311,12 +316,14 @@ impl Prompt {
         let mut footer = Footer::default();
         let half = (rows / 2).max(1);
         let small = columns.saturating_sub(1);
+
         if let Some(remark) = &self.remark {
             footer.push(format!(
                 "{DIM}-- {} --{DIM:#}",
                 crate::display::cut(remark, small.saturating_sub(6))
             ));
         }
+
         for name in self.completions.iter().take(MAX_SHOWN.min(half)) {
             footer.push(format!(
                 "{DIM}  {}{DIM:#}",
@@ -327,6 +334,7 @@ impl Prompt {
             let more = self.completions.len() - MAX_SHOWN.min(half);
             footer.push(format!("{DIM}  … {more} more{DIM:#}"));
         }
+
         let counts = self.counts_from().is_some_and(|from| from <= Instant::now());
         let (text, cursor, first) = match self.questions.current() {
             Some(question) => {
@@ -341,8 +349,10 @@ impl Prompt {
             }
             None => self.draft_row(),
         };
+
         let (first_row, rest_of_mark) = first_rows(&first, columns);
         footer.rows.extend(first_row);
+
         let (text_rows, at) = wrapped(&text, cursor, &rest_of_mark, NEXT, columns);
         let (mut text_rows, (row, column)) = scrolled(text_rows, at, half);
         if let Some(first) = text_rows.first_mut().filter(|row| row.starts_with(&rest_of_mark)) {
@@ -351,6 +361,7 @@ impl Prompt {
                 first.get(rest_of_mark.len()..).unwrap_or_default()
             );
         }
+
         footer.cursor = Some((footer.rows.len() + row, column));
         footer.rows.extend(text_rows);
         footer

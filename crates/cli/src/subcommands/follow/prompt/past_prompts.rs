@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-/// Most prompts that are kept, and most bytes of one. A larger one is not kept.
+/// Limits of the kept prompts: their number, and the bytes of one. A larger one is not kept.
 const MAX_PROMPTS: usize = 1000;
 const MAX_BYTES: usize = 64 * 1024;
 
@@ -27,12 +27,14 @@ impl PastPrompts {
     /// Reads the prompts of a file, which is created with mode 0600. Without it, the prompts are kept in memory.
     pub(crate) fn read_blocking(path: PathBuf) -> Self {
         let read = || -> anyhow::Result<(FileBackedHistory, Vec<String>)> {
+            // Created here, because the library would create it readable for all.
             OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
             let file = FileBackedHistory::with_file(MAX_PROMPTS, path)?;
             let all = file.search(SearchQuery::everything(SearchDirection::Forward, None))?;
             let texts = all.into_iter().map(|item| stripped_lines(&item.command_line)).collect();
             Ok((file, texts))
         };
+
         match read() {
             Ok((file, texts)) => Self { texts, file: Some(file), problem: None },
             Err(error) => {
@@ -47,11 +49,14 @@ impl PastPrompts {
         if MAX_BYTES < text.len() || self.texts.last().is_some_and(|last| last == text) {
             return;
         }
+
+        // Kept in memory also if the file cannot be written.
         self.texts.push(text.to_owned());
         let Some(file) = &mut self.file else { return };
         let saved = file.save(HistoryItem::from_command_line(text)).map(drop);
         let saved = saved.map_err(|error| error.to_string());
         let synced = saved.and_then(|()| file.sync().map_err(|error| error.to_string()));
+
         if let Err(error) = synced {
             self.problem = Some(format!("this prompt is not kept for later: {error}"));
         }

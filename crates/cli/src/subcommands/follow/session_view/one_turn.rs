@@ -21,6 +21,7 @@ impl SessionView {
         result: Option<TurnResult>,
     ) {
         let now = Instant::now();
+
         // The app's history does not contain prompts of other clients.
         self.history = None;
         let session = quoted(&display::name(&self.connection.label));
@@ -30,7 +31,7 @@ impl SessionView {
         self.send(prompt, deadline.saturating_duration_since(now));
     }
 
-    /// Sends a message.
+    /// Sends a message. The reply arrives as a result of the request.
     pub(super) fn say(&mut self, message: String, limit: Duration) {
         self.send(Prompt::plain(message), limit);
     }
@@ -56,14 +57,17 @@ impl SessionView {
         result.compared(changes);
     }
 
-    /// The running turn of another client has the prompt, so that there is no turn to wait for.
+    /// Ends the wait, because the running turn of another client has the prompt: there is no turn
+    /// to wait for.
     pub(super) fn was_queued(&mut self, now: Instant) -> io::Result<()> {
         if let Some(filter) = &mut self.filter {
             filter.refused();
         }
+
         if let Some(tracker) = &mut self.tracker {
             tracker.queued(now);
         }
+
         if self.output.is_json() {
             let session = self.connection.session();
             self.output.first_line(&json!({"sessionId": session, "disposition": "queued"}))?;

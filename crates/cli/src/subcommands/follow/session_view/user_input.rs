@@ -36,10 +36,12 @@ impl SessionView {
         if self.asking.is_none() || !screen::can_move(self.output) {
             return Ok(());
         }
+
         let mut speaker = Speaker::begin(past, directory)?;
         if let Some(agent) = &self.connection.followed().session_state {
             speaker.status.agent(agent);
         }
+
         self.asking = None;
         self.speaker = Some(speaker);
         self.screen.show_prompt();
@@ -62,6 +64,7 @@ impl SessionView {
         if !is_new && name != "extension_ui_closed" {
             return false;
         }
+
         let id = data.get("id").and_then(Value::as_str).unwrap_or_default();
         let (is_known, remark) = match (&mut self.asking, &mut self.speaker) {
             (Some(asking), _) if is_new => (asking.opened(data), None),
@@ -70,9 +73,11 @@ impl SessionView {
             (_, Some(speaker)) => (true, speaker.prompt.closed(id).then(|| ended_because(data))),
             _ => (false, None),
         };
+
         if !is_known {
             return false;
         }
+
         self.is_thinking &= !is_new;
         if let Some(remark) = remark {
             self.screen.remark(remark);
@@ -91,10 +96,13 @@ impl SessionView {
             Err(error) if keyboard::is_gone(&error) => return Ok(Some(ExitCode::Ok)),
             Err(error) => return Err(error),
         };
+
         let Some(speaker) = &mut self.speaker else { return Ok(None) };
+        // A second Ctrl-C counts only directly after the first.
         if !matches!(wish, Wish::Interrupt) {
             speaker.other_key();
         }
+
         match wish {
             Wish::Redraw => {}
             Wish::Typed(typed) => return self.was_typed(typed).await,
@@ -104,6 +112,7 @@ impl SessionView {
             Wish::Abort => {}
             Wish::Interrupt => return Ok(self.interrupted(true, now)),
             Wish::Clear => self.screen.clear(),
+            // The last rows are erased first, because the shell prints there.
             Wish::Suspend => {
                 self.screen.set_footer(Footer::default());
                 self.screen.flush().await?;
@@ -122,14 +131,16 @@ impl SessionView {
             if !has_prompt || !is_key {
                 return Some(ExitCode::Ok);
             }
+
             self.screen.footer_ended_by_terminal();
             let is_busy = self.is_at_work || self.is_thinking;
-            let wanted = match &mut self.speaker {
+            let action = match &mut self.speaker {
                 Some(speaker) => speaker.ctrl_c(is_busy, now),
                 None if is_busy => CtrlC::Abort,
                 None => CtrlC::Nothing,
             };
-            match wanted {
+
+            match action {
                 CtrlC::Leave => return Some(ExitCode::Ok),
                 CtrlC::Abort => self.abort(),
                 CtrlC::Discarded => {}
@@ -137,6 +148,7 @@ impl SessionView {
             }
             return None;
         };
+
         match tracker.interrupt(now) {
             InterruptAction::Abort => self.abort(),
             InterruptAction::Wait | InterruptAction::Now => {}
@@ -165,9 +177,11 @@ impl SessionView {
             }
             Typed::Line(line) => line,
         };
+
         if matches!(line, StdinLine::Line(_)) {
             self.screen.footer_ended_by_terminal();
         }
+
         let (line, run_verb) = match (line, self.typing) {
             (StdinLine::End, InputMode::Leaves | InputMode::Speaks(_)) => {
                 return Ok(Some(ExitCode::Ok));
@@ -177,13 +191,16 @@ impl SessionView {
             }
             _ => return Ok(None),
         };
+
         let session = self.connection.session().to_owned();
         let cwd = self.connection.directory.clone();
         let client = self.connection.client();
+
         match Line::read(line.trim(), &session) {
             Line::Prompt(_) if MAX_WAITING <= self.waiting.len() => {
                 self.screen.failure("too many prompts wait for the end of the turn");
             }
+            // Sent after the aborted turn has ended: the turn would take it.
             Line::Prompt(text) if self.is_aborting => self.waiting.push(text),
             Line::Prompt(text) if self.is_at_work || self.is_thinking => {
                 self.requests.spawn(requests::steer(client, session, cwd, text));
@@ -239,16 +256,20 @@ impl SessionView {
         self.screen.end_line();
         self.screen.flush().await?;
         if let Some(speaker) = &mut self.speaker {
+            // The subcommand may read the keyboard.
             speaker.prompt.rest().await;
         }
+
         let line = std::iter::once("quack".to_owned()).chain(words);
         let ran = match Cli::read(line) {
             Ok(cli) => run_verb(cli, self.output).await,
             Err(error) => Err(CliError::usage(error.to_string()).into()),
         };
+
         if let Some(speaker) = &mut self.speaker {
             speaker.prompt.resume()?;
         }
+
         if let Err(error) = ran {
             self.screen.failure(&explain(&error));
         }
@@ -263,6 +284,7 @@ impl SessionView {
         let params = SessionNewParams { path, ..SessionNewParams::default() };
         let client = self.connection.client();
         let made = client.call(params).await;
+
         let made = match made {
             Ok(made) => made,
             Err(error) => {
@@ -270,6 +292,7 @@ impl SessionView {
                 return Ok(());
             }
         };
+
         self.connection = self.connection.switch(made.session.id.0.clone()).await?;
         (self.is_at_work, self.is_thinking) = (false, false);
         self.screen.forget();
@@ -281,11 +304,13 @@ impl SessionView {
 
     /// Sets the last rows of the terminal, and whether other text waits.
     pub(super) fn prepare_screen(&mut self) {
-        let is_asked = self.speaker.as_ref().is_some_and(|it| it.prompt.has_question());
-        let holds = self.asking.as_ref().is_some_and(Asking::holds_terminal) || is_asked;
+        let has_question =
+            self.speaker.as_ref().is_some_and(|speaker| speaker.prompt.has_question());
+        let holds = self.asking.as_ref().is_some_and(Asking::holds_terminal) || has_question;
         let is_expected = self.asking.as_ref().is_some_and(Asking::has_question);
         self.screen.expect_question(is_expected);
         self.screen.hold(holds);
+
         let footer = match (&self.speaker, &self.asking) {
             (Some(speaker), _) => speaker.footer(self.is_thinking, &self.waiting, Instant::now()),
             (None, Some(asking)) if asking.has_question() => Footer::default(),

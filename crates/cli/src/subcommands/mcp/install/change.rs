@@ -12,7 +12,7 @@ use serde_json::Value;
 pub(super) enum Change {
     /// quackd's entry. An entry of the same name is replaced.
     Entry(Vec<&'static str>, Setting),
-    /// A setting of the client.
+    /// A setting of the client that takes its own shell or edit tools away.
     Setting(&'static [&'static str], Setting),
     /// Texts in a list of the client.
     Items(&'static [&'static str], &'static [&'static str]),
@@ -80,7 +80,7 @@ impl Change {
         let mut replaced = false;
         let new = edit(format, text, |document| {
             let before = document.get(self.path());
-            let what = match self {
+            let action = match self {
                 Self::Entry(path, value) if before.as_ref() != Some(&value.to_json()) => {
                     replaced = before.is_some();
                     let existing = existing(document, self.path());
@@ -112,10 +112,12 @@ impl Change {
                 }
                 Self::Entry(..) | Self::Setting(..) => None,
             };
+
             let path = self.path().iter().map(|key| (*key).to_owned()).collect();
-            made = what.map(|(existing, what)| Made { path, existing, what });
+            made = action.map(|(existing, action)| Made { path, existing, what: action });
             Ok(())
         })?;
+
         Ok(match made {
             None => Applied { text: text.to_owned(), made: None, replaced: false },
             Some(made) => {
@@ -132,7 +134,7 @@ impl Made {
         self.what != What::Entry
     }
 
-    /// The record of an entry that no install recorded.
+    /// Returns the record of an entry that no install recorded.
     pub(super) fn entry(path: &[&str]) -> Self {
         let path: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();
         Self { existing: path.len(), path, what: What::Entry }
@@ -163,6 +165,8 @@ impl Made {
                 }
                 What::Items { added } => document.remove_items(&path, added)?,
             }
+
+            // The innermost table first: its parent may be empty without it.
             let mut rest = path.as_slice();
             while self.existing < rest.len()
                 && document.get(rest).is_none_or(|value| is_empty(&value))
@@ -184,6 +188,7 @@ impl Step {
             }
             begin += a.len_utf8();
         }
+
         let rest = |text: &str| text.get(begin..).unwrap_or_default().to_owned();
         let (old, new) = (rest(before), rest(after));
         for (a, b) in old.chars().rev().zip(new.chars().rev()) {
@@ -192,6 +197,7 @@ impl Step {
             }
             end += a.len_utf8();
         }
+
         let cut = |text: &str| text.get(..text.len() - end).unwrap_or_default().to_owned();
         Self { at: begin, old: cut(&old), new: cut(&new) }
     }

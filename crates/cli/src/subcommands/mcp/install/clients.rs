@@ -44,7 +44,7 @@ pub(super) struct McpClient {
     settings: Places,
     /// The same two files of a project. Empty if the client has none.
     project: &'static [&'static str],
-    /// Printed with `--exclusive`.
+    /// Note about limits of `--exclusive` for this client, printed with it.
     pub(super) exclusive_note: Option<&'static str>,
     /// Whether the client starts servers outside of any project.
     pub(super) is_projectless: bool,
@@ -241,6 +241,7 @@ impl McpClient {
             };
             return Ok((find_blocking(self.places)?, settings));
         };
+
         let mut files = self.project.iter().map(|name| in_project_blocking(project, name));
         let Some(file) = files.next() else {
             let text = format!(
@@ -327,6 +328,7 @@ fn find_blocking(places: Places) -> anyhow::Result<PathBuf> {
         let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) else {
             continue;
         };
+
         let base = PathBuf::from(value);
         if !base.is_absolute() {
             // The XDG specification asks to ignore these. For the others, the client's directory is unknown.
@@ -335,8 +337,10 @@ fn find_blocking(places: Places) -> anyhow::Result<PathBuf> {
             }
             return Err(CliError::failed(format!("{name} is not an absolute path")).into());
         }
+
         let path = |file: &&str| if file.is_empty() { base.clone() } else { base.join(file) };
         let mut paths = files.iter().map(path);
+        // Without an existing file, the first place gets a new one.
         let first = paths.clone().next();
         if let Some(path) = paths.find(|path| path.symlink_metadata().is_ok()).or(first) {
             return Ok(path);

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Parsed file. A path consists of keys; all but the last one name tables.
 pub(super) trait Document {
-    /// Returns the value at `path`.
+    /// Returns the value at `path`. `None` if a part of the path does not exist.
     fn get(&self, path: &[&str]) -> Option<Value>;
 
     /// Sets the value at `path` and creates missing tables.
@@ -38,8 +38,9 @@ pub(super) trait Document {
     /// Removes `items` from the list at `path`.
     fn remove_items(&mut self, path: &[&str], items: &[String]) -> anyhow::Result<()> {
         let Some(Value::Array(all)) = self.get(path) else { return Ok(()) };
-        let is_kept =
-            |item: &Value| item.as_str().is_none_or(|text| !items.iter().any(|it| it == text));
+        let is_kept = |item: &Value| {
+            item.as_str().is_none_or(|text| !items.iter().any(|removed| removed == text))
+        };
         self.set(path, &Value::Array(all.into_iter().filter(is_kept).collect()).into())
     }
 }

@@ -40,11 +40,12 @@ impl ConfigFile {
             Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
             // The owner of a link chooses the file.
             Ok(found) if ![0, rustix::process::geteuid().as_raw()].contains(&found.uid()) => {
-                let why = format!("cannot use {shown}: it belongs to another user");
-                return Err(CliError::failed(why).into());
+                let text = format!("cannot use {shown}: it belongs to another user");
+                return Err(CliError::failed(text).into());
             }
             Ok(_) => {}
         }
+
         let real = fs::canonicalize(&path).with_context(|| format!("cannot follow {shown}"))?;
         let text = read_blocking(&real).with_context(|| format!("cannot use {shown}"))?;
         Ok(Self { path, real, text: Some(text) })
@@ -66,10 +67,13 @@ impl ConfigFile {
             Ok(found) => Some((read_blocking(&self.real)?, found)),
             Err(_) => None,
         };
+
+        // An editor may have saved it since the plan was made.
         if now.as_ref().map(|(text, _)| text) != self.text.as_ref() {
-            let why = format!("another program just changed {shown}; run the command again");
-            return Err(CliError::failed(why).into());
+            let text = format!("another program just changed {shown}; run the command again");
+            return Err(CliError::failed(text).into());
         }
+
         let old = now.map(|(_, found)| found);
         let done = match text {
             Some(text) => replace_blocking(&self.real, text.as_bytes(), old.as_ref()),
@@ -88,7 +92,9 @@ fn read_blocking(path: &Path) -> anyhow::Result<String> {
     if found.uid() != rustix::process::geteuid().as_raw() {
         return Err(CliError::failed("the file belongs to another user").into());
     }
+
     let mut bytes = Vec::new();
+    // One byte more than the limit shows that the file is larger.
     File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if MAX_BYTES < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
         return Err(CliError::failed("the file is larger than 4 MiB").into());
@@ -100,6 +106,7 @@ fn read_blocking(path: &Path) -> anyhow::Result<String> {
 fn replace_blocking(path: &Path, bytes: &[u8], old: Option<&Metadata>) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::create_dir_all(directory)?;
+
     let mut file = tempfile::Builder::new().prefix(".quackd-").tempfile_in(directory)?;
     file.write_all(bytes)?;
     if let Some(old) = old {
@@ -109,9 +116,11 @@ fn replace_blocking(path: &Path, bytes: &[u8], old: Option<&Metadata>) -> io::Re
             rustix::fs::fchown(file.as_file(), None, Some(group))?;
         }
     }
+
     let mode = old.map_or(NEW_MODE, |old| old.mode() & 0o7777);
     file.as_file().set_permissions(Permissions::from_mode(mode))?;
     file.as_file().sync_all()?;
+
     file.persist(path).map_err(|refused| refused.error)?;
     File::open(directory)?.sync_all()
 }

@@ -29,21 +29,25 @@ pub(super) fn edit(
         Some(rest) => ("\u{feff}", rest),
         None => ("", text),
     };
+
     let is_crlf =
         rest.contains("\r\n") && rest.matches('\n').count() == rest.matches("\r\n").count();
     let body = if is_crlf { rest.replace("\r\n", "\n") } else { rest.to_owned() };
+
     let mut document = parse(format, &body)?;
     let rendered = document.render();
     // toml_edit ends the last line.
     if rendered != body && rendered.strip_suffix('\n') != Some(&body) {
-        let why = "the parser does not reproduce the file, so an edit would change other lines";
-        return Err(CliError::failed(why).into());
+        let text = "the parser does not reproduce the file, so an edit would change other lines";
+        return Err(CliError::failed(text).into());
     }
+
     edit(document.as_mut())?;
     let changed = document.render();
     if changed == rendered {
         return Ok(text.to_owned());
     }
+
     // A parser that cannot read its own output must not damage the file.
     parse(format, &changed)?;
     let changed = if is_crlf { changed.replace('\n', "\r\n") } else { changed };

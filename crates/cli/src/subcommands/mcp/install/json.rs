@@ -23,6 +23,7 @@ impl JsonDocument {
             allow_non_finite_numbers: false,
             allow_extended_string_escapes: false,
         };
+
         match CstRootNode::parse(text, &options) {
             Ok(root) => Ok(Self(root)),
             Err(error) => Err(CliError::failed(error.to_string()).into()),

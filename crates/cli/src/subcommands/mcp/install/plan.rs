@@ -32,19 +32,22 @@ pub(super) fn install(
         (None, Some(text), Some(old)) => {
             // Another program changed the file. Only a semantic uninstall is possible from here on.
             is_exact = false;
-            let is_wanted = |made: &&Made| changes.iter().any(|change| made.is_at(change.path()));
-            kept = old.made.iter().filter(is_wanted).cloned().collect();
+            let is_requested =
+                |made: &&Made| changes.iter().any(|change| made.is_at(change.path()));
+            kept = old.made.iter().filter(is_requested).cloned().collect();
             let mut text = text.to_owned();
-            for made in old.made.iter().rev().filter(|made| !is_wanted(made)) {
+            for made in old.made.iter().rev().filter(|made| !is_requested(made)) {
                 text = made.revert(format, &text)?;
             }
             Some(text)
         }
         (None, text, _) => text.map(str::to_owned),
     };
+
     let existed = before.is_some() || !is_exact;
     let mut new = before.clone().unwrap_or_default();
     let mut steps = Vec::new();
+    // In order: a later change sees the text of the earlier ones.
     for change in changes {
         let applied = change.apply(format, &new)?;
         is_exact &= !applied.replaced;
@@ -56,9 +59,11 @@ pub(super) fn install(
             }
         }
     }
+
     if before.is_none() && changes.is_empty() {
         return Ok(Planned { text: None, receipt: None });
     }
+
     let receipt = (!kept.is_empty()).then(|| Receipt {
         path: path.to_owned(),
         existed,
@@ -84,9 +89,11 @@ pub(super) fn uninstall(
     if let Some(before) = old.and_then(|old| old.restore(text)) {
         return Ok(Planned { text: before, receipt: None });
     }
+
     let unrecorded = entry.map(Made::entry);
     let made = old.map_or(&[][..], |old| &old.made);
     let mut new = text.to_owned();
+    // The last change first, as each one saw the text of those before it.
     for made in made.iter().rev().chain(&unrecorded) {
         new = made.revert(format, &new)?;
     }

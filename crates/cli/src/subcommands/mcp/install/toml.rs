@@ -39,10 +39,13 @@ impl Document for TomlDocument {
                 table.set_implicit(true);
                 Item::Table(table)
             });
+
             let names = tables.get(..=n).unwrap_or_default();
             table = item.as_table_like_mut().ok_or_else(|| wrong_kind(names, "a table"))?;
         }
+
         let mut item = to_item(value);
+        // The user's comments and the place of the table stay.
         if let (Some(Item::Table(old)), Item::Table(new)) = (table.get(key), &mut item) {
             new.set_position(old.position());
             *new.decor_mut() = old.decor().clone();
@@ -70,6 +73,7 @@ fn to_json(item: &Item) -> Value {
     if let Some(table) = item.as_table_like() {
         return table.iter().map(|(key, item)| (key.to_owned(), to_json(item))).collect();
     }
+
     match item.as_value() {
         Some(toml_edit::Value::String(text)) => text.value().clone().into(),
         Some(toml_edit::Value::Boolean(value)) => (*value.value()).into(),

@@ -34,6 +34,7 @@ impl Document for YamlDocument {
         let document = self.0.ensure_document();
         let root = document.as_mapping();
         let mut mapping = root.ok_or_else(|| CliError::failed("the file is not a mapping"))?;
+
         for (n, name) in tables.iter().enumerate() {
             let names = tables.get(..=n).unwrap_or_default();
             let other = || wrong_kind(names, "a mapping");
@@ -48,6 +49,7 @@ impl Document for YamlDocument {
             }
             mapping = mapping.get_mapping(*name).ok_or_else(other)?;
         }
+
         match value {
             Setting::Bool(value) => mapping.set(*key, *value),
             Setting::Text(text) => mapping.set(*key, text.as_str()),
@@ -73,6 +75,7 @@ impl Document for YamlDocument {
 /// Returns the mapping. Values are scalars and lists of texts, because no client's entry needs more.
 fn build(value: &Setting) -> MappingBuilder {
     let mut mapping = MappingBuilder::new();
+
     let Setting::Table(pairs) = value else { return mapping };
     for (key, value) in pairs {
         mapping = match value {
