@@ -66,8 +66,8 @@ impl Serve<SessionNewParams> for Caller {
             conversation_id,
             isolated,
         } = asked;
-        let (engine, model) =
-            (engine.map(known_engine).transpose()?, model.map(known_model).transpose()?);
+        let engine = engine.map(known_engine).transpose()?;
+        let model = model.map(known_model).transpose()?;
         // A model costs money, and an engine runs with other rights.
         if (engine.is_some() || model.is_some()) && self.client.transport != Transport::Socket {
             return Err(MethodError::LocalOnly(LOCAL_AGENT_CHOICE));
@@ -85,7 +85,6 @@ impl Serve<SessionNewParams> for Caller {
             None => None,
         };
         let agent = AgentChange { engine, model, file: file.clone() };
-        let kind = Open::New(name);
         let restrictions = new_restrictions(restrictions_of, self).await?;
         let client = self.client.hello().map(|hello| hello.client.name.clone());
         let fresh = fresh()?;
@@ -100,7 +99,7 @@ impl Serve<SessionNewParams> for Caller {
         let copy_note = copied.as_ref().map(copied_in_words);
         let new = OpenSession {
             path,
-            kind,
+            kind: Open::New(name),
             activate,
             safe_mode,
             agent,
@@ -260,8 +259,8 @@ impl Serve<SessionSetParams> for Caller {
         if let Some(options) = &agent_options {
             options.check().map_err(MethodError::AgentOptions)?;
         }
-        let (engine, model) =
-            (engine.map(known_engine).transpose()?, model.map(known_model).transpose()?);
+        let engine = engine.map(known_engine).transpose()?;
+        let model = model.map(known_model).transpose()?;
         let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
         let found = self.registry.send(find).await??.ok_or(MethodError::NoSession)?;
         let session = found.session_id.clone();
@@ -317,7 +316,6 @@ impl Serve<ForkParams> for Caller {
             model: Some(found.agent.model),
             file: Some(forked.path.clone()),
         };
-        let kind = Open::New(name);
         let of_session = Some(found.session_id.clone());
         let restrictions = match self.client.transport {
             Transport::Socket => Restrictions { of_session, ..Restrictions::default() },
@@ -326,7 +324,7 @@ impl Serve<ForkParams> for Caller {
         let client = self.client.hello().map(|hello| hello.client.name.clone());
         let new = OpenSession {
             path,
-            kind,
+            kind: Open::New(name),
             activate,
             safe_mode,
             agent,

@@ -190,8 +190,8 @@ impl Check for Vec<String> {
 impl Check for Option<Vec<String>> {
     fn check(argument: Argument<'_>) -> Checked<Self> {
         let Some((said, value)) = first(argument) else { return Ok(None) };
-        let texts = match value {
-            Value::Array(values) => values.iter().map(one_text).collect::<Option<Vec<_>>>(),
+        let texts: Self = match value {
+            Value::Array(values) => values.iter().map(one_text).collect(),
             single => one_text(single).map(|text| vec![text]),
         };
         let mut texts = texts.ok_or_else(|| wrong(said, "a text or a list of texts"))?;
