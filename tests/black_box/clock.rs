@@ -2,6 +2,7 @@
 //! into the daemon adds the test's offset to two of its clocks (`tests/fixtures/set_clock.c`).
 //! Workers and the test use the machine's clocks.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Process, Repo, descendants_of, skipped, wait_for, wait_within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -230,6 +231,7 @@ fn freeze(daemon: &Daemon) -> BTreeSet<Process> {
 
 #[test]
 fn a_machine_that_slept_harms_nobody_and_doctor_names_it() {
+    needs!(Monitor);
     let mut daemon = Daemon::absent();
     let Some(clock) = Clock::new(&daemon) else { return };
     clock.boot(&mut daemon);

@@ -294,8 +294,9 @@ fn three_hundred_sessions_that_come_and_go_leave_nothing() {
     let run: Vec<_> = files(&daemon.app().join("run"));
     let run: Vec<_> = run.iter().filter(|path| !path.ends_with("run/.quackd")).collect();
     // The remaining session has its record of read files and, in the tier of macOS, its settings of git.
-    let of_remaining = ["seen.jsonl", "tmp/gitconfig"]
-        .map(|name| daemon.app().join("run").join(&session.id).join(name));
+    let of_remaining =
+        ["seen.jsonl", "tmp/.gitconfig", "tmp/.gitignore_of_user", "tmp/.gitattributes_of_user"]
+            .map(|name| daemon.app().join("run").join(&session.id).join(name));
     assert!(run.iter().all(|path| of_remaining.contains(path)), "{run:?}");
     // The remaining session has a worker, which may have recorded its repository.
     assert!(files(&daemon.app().join("placeholders")).len() <= 1);

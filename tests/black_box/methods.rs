@@ -1,5 +1,6 @@
 //! Tests every method of the client wire against the specification.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, wait_for};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -288,6 +289,7 @@ fn abort_ends_every_call_of_the_session_and_only_there() {
 
 #[test]
 fn ps_shows_the_tree_as_it_is() {
+    needs!(Monitor);
     let daemon = Daemon::start();
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());

@@ -1,5 +1,6 @@
 //! Workers are forks of a template. A template that was killed or stopped fails no call.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Process, is_alive, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -26,6 +27,7 @@ fn address_layout(pid: i32) -> String {
 
 #[test]
 fn workers_after_the_first_are_forks_of_the_template_and_children_of_the_daemon() {
+    needs!(Monitor);
     let daemon = Daemon::start();
     let wire = daemon.wire();
     let first = wire.attach(daemon.repo("a").path());

@@ -5,14 +5,15 @@
 //! pattern of the other spellings of the path ([`spelling`]). The last matching rule wins, so the exceptions that forbid
 //! access come last.
 
+mod repositories;
 mod spelling;
 
 use crate::git::GitDirectories;
-use crate::git::protected_names::{NAMES, PARENTS, WORKTREE_NAMES};
 use crate::pin::Pin;
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
+pub use repositories::MANY_REPOSITORIES;
+use repositories::{MAX_REPOSITORIES, Repositories};
 use spelling::Extent;
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -48,27 +49,6 @@ pub struct MacPaths {
     pub proxy: Option<u16>,
 }
 
-impl MacPaths {
-    /// Whether every repository has rules of its own. Otherwise commands cannot make another one in the workspace, which the
-    /// session is told by [`MANY_REPOSITORIES`].
-    #[must_use]
-    pub fn has_rules_for_each_repository(&self) -> bool {
-        self.n_with_own_rules() == self.git.repositories.len()
-    }
-
-    /// Returns the number of repositories that get rules of their own.
-    fn n_with_own_rules(&self) -> usize {
-        let mut left = MAX_REPOSITORY_PATHS;
-        let fits = |path: &&PathBuf| {
-            let beneath = path.strip_prefix(&self.workspace).unwrap_or(path);
-            let length = beneath.as_os_str().len();
-            left = left.saturating_sub(length);
-            0 < left
-        };
-        self.git.repositories.iter().take(MAX_REPOSITORIES).take_while(fits).count()
-    }
-}
-
 /// A profile with its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seatbelt {
@@ -78,6 +58,7 @@ pub struct Seatbelt {
     pub parameters: Vec<(String, PathBuf)>,
     /// Trees whose content the profile allows or forbids to read. The last one with a path decides.
     readable: Vec<(PathBuf, bool)>,
+    repositories: Repositories,
 }
 
 /// Rules that every program needs, with any policy. The order matters.
@@ -137,21 +118,12 @@ const NETWORK: &str = "\
   (global-name \"com.apple.SystemConfiguration.DNSConfiguration\"))
 ";
 
-/// Forbids creating, renaming and removing a directory.
-const PIN: &str = "deny file-write-create file-write-unlink";
+/// Maximum length of a profile in bytes. The system limits the length of an argument, of all arguments together, and
+/// each letter of a path becomes about a dozen characters of a pattern.
+const MAX_TEXT: usize = 96 * 1024;
 
-/// Maximum number of repositories with rules of their own.
-const MAX_REPOSITORIES: usize = 128;
-
-/// Maximum length of their paths together, in bytes. The system limits the length of an argument, and each letter of a
-/// path becomes about a dozen characters of a pattern.
-const MAX_REPOSITORY_PATHS: usize = 3_000;
-
-/// Number of paths that a rule names beside its pattern, in case that macOS understands the pattern otherwise.
-const MAX_NAMED: usize = 32;
-
-/// What a session with more repositories than [`MAX_REPOSITORIES`] is told, to be read after the workspace.
-pub const MANY_REPOSITORIES: &str = "has more than 128 git repositories, or long paths to them: commands cannot make another one in it";
+/// Maximum length of the parameters of a profile in bytes.
+const MAX_PARAMETERS: usize = 256 * 1024;
 
 impl Seatbelt {
     /// Creates the profile of a policy. `None` for full access, which has none.
@@ -160,7 +132,36 @@ impl Seatbelt {
         if policy.profile == Profile::FullAccess {
             return None;
         }
-        let mut profile = Self::of_system();
+        let each = Self::with(policy, places, Repositories::Each);
+        if !policy.may_write()
+            || places.git.repositories.len() <= MAX_REPOSITORIES && each.is_short_enough()
+        {
+            return Some(each);
+        }
+        // The fewer repositories have rules of their own, the shorter is the profile.
+        let nearest = |n| Self::with(policy, places, Repositories::Nearest(n));
+        let fitting = [MAX_REPOSITORIES, 16].into_iter().map(nearest).find(Self::is_short_enough);
+        Some(fitting.unwrap_or_else(|| nearest(0)))
+    }
+
+    /// Returns false if macOS would not start a program with this profile: what `.git` files and settings of git name has
+    /// too many or too long paths.
+    #[must_use]
+    pub fn is_short_enough(&self) -> bool {
+        let parameters = self.parameters.iter();
+        let length: usize =
+            parameters.map(|(name, path)| name.len() + path.as_os_str().len() + 8).sum();
+        self.text.len() <= MAX_TEXT && length <= MAX_PARAMETERS
+    }
+
+    /// Returns true if most repositories are read-only as a whole, which the session is told by [`MANY_REPOSITORIES`].
+    #[must_use]
+    pub fn has_read_only_repositories(&self) -> bool {
+        self.repositories != Repositories::Each
+    }
+
+    fn with(policy: &Policy, places: &MacPaths, repositories: Repositories) -> Self {
+        let mut profile = Self { repositories, ..Self::of_system() };
         let is_narrow =
             |directory: &&PathBuf| directory.is_absolute() && !places.home.starts_with(directory);
         for toolchain in places.toolchains.iter().filter(is_narrow) {
@@ -170,6 +171,11 @@ impl Seatbelt {
             if policy.may_write() { "allow file-read* file-write*" } else { "allow file-read*" };
         for root in &policy.writable_roots {
             profile.rule(beside, "subpath", "ROOT", root);
+        }
+        if repositories == Repositories::Each {
+            for repository in &places.git.outside {
+                profile.rule(beside, "subpath", "OUTSIDE", repository);
+            }
         }
         // The copy of an isolated session is in the state directory. Any other workspace may contain it.
         let is_copy = places.workspace.starts_with(&places.state_dir);
@@ -184,19 +190,18 @@ impl Seatbelt {
         if let Some(objects) = &places.objects {
             profile.rule("allow file-read*", "subpath", "OBJECTS", objects);
         }
-        for repository in &places.git.outside {
-            profile.rule(beside, "subpath", "OUTSIDE", repository);
-        }
         if policy.may_write() {
             profile.rule("allow file-write*", "subpath", "WRITE", &places.workspace);
-            profile.protect(policy, places);
         }
         if !is_copy {
             profile.hide_state(places);
         }
+        if policy.may_write() {
+            profile.protect(policy, places);
+        }
         profile.hide(policy, places);
         profile.connect(policy.network_mode(), places.proxy);
-        Some(profile)
+        profile
     }
 
     /// Creates the profile of a process that works on files only: it reads the system's programs and `readable`, and
@@ -246,7 +251,7 @@ impl Seatbelt {
         text.push_str(")\n");
         text.push_str(SYSTEM_SECRETS);
         let readable = SYSTEM.iter().map(|tree| (tree.into(), true)).collect();
-        Self { text, parameters: Vec::new(), readable }
+        Self { text, parameters: Vec::new(), readable, repositories: Repositories::Each }
     }
 
     /// Records a rule about reading, for [`Seatbelt::may_read`].
@@ -267,9 +272,7 @@ impl Seatbelt {
     /// Adds a rule that forbids something about every spelling of a path.
     fn forbid(&mut self, action: &str, extent: Extent, name: &str, path: &Path) {
         let matcher = matcher(extent);
-        let Some(pattern) = spelling::pattern(path, extent) else {
-            return self.rule(action, matcher, name, path);
-        };
+        let pattern = spelling::pattern_of(std::slice::from_ref(&path), &[], extent);
         self.note(action, matcher, path);
         let parameter = self.parameter(name, path);
         let _written = writeln!(
@@ -300,105 +303,6 @@ impl Seatbelt {
         }
     }
 
-    /// Forbids changes of what decides what git runs: the names in each git directory, and the files that its settings
-    /// name. Also forbids creating and unlinking the directories above. Otherwise a rename would bypass the rules.
-    fn protect(&mut self, policy: &Policy, places: &MacPaths) {
-        let (own, others) = places.git.repositories.split_at(places.n_with_own_rules());
-        self.forbid_names("deny file-write*", Extent::Tree, "GIT", own, &NAMES);
-        self.forbid_names(PIN, Extent::Name, "PIN", own, &PARENTS);
-        if !others.is_empty() {
-            self.forbid_at_any_depth(&places.workspace);
-        }
-
-        // Git follows a link when it writes a file of its own.
-        let links = own.iter().chain(&places.git.worktrees).cloned();
-        self.forbid_links(&Vec::from_iter(links));
-
-        let worktrees = &places.git.worktrees;
-        self.forbid_names("deny file-write*", Extent::Tree, "WORKTREE", worktrees, &WORKTREE_NAMES);
-        let read_only = places.pins.iter().filter(|pin| pin.read_only).map(|pin| pin.at.clone());
-        let read_only: Vec<_> = read_only.chain(places.git.read_only.iter().cloned()).collect();
-        self.forbid_names("deny file-write*", Extent::Tree, "FIXED", &read_only, &[]);
-
-        let roots = policy.writable_roots.iter().chain(&places.git.outside);
-        let roots: BTreeSet<&Path> =
-            roots.chain([&places.workspace]).map(PathBuf::as_path).collect();
-        let kept = own.iter().chain(worktrees).chain(&read_only);
-        let kept = kept.chain(places.pins.iter().map(|pin| &pin.at));
-        // A hidden path in a directory that was moved would have no rule.
-        let hidden = policy.hidden.iter().filter(|hidden| {
-            roots.iter().any(|root| hidden.starts_with(root) && hidden.as_path() != *root)
-        });
-        let above = kept.chain(hidden);
-        let above = above.flat_map(|path| path.ancestors().take_while(|at| !roots.contains(at)));
-        let above: BTreeSet<PathBuf> = above.map(Path::to_path_buf).collect();
-        self.forbid_names(PIN, Extent::Name, "PIN", &Vec::from_iter(above), &[]);
-        roots.into_iter().for_each(|root| self.pin(root));
-    }
-
-    /// Forbids something about names in directories; without names, about the directories.
-    fn forbid_names(
-        &mut self,
-        action: &str,
-        extent: Extent,
-        name: &str,
-        directories: &[PathBuf],
-        names: &[&str],
-    ) {
-        if directories.is_empty() {
-            return;
-        }
-        let filters = self.filters_of(extent, name, directories, names);
-        let _written = writeln!(self.text, "({action}{filters})");
-    }
-
-    /// Forbids making a symbolic link in directories.
-    fn forbid_links(&mut self, directories: &[PathBuf]) {
-        if directories.is_empty() {
-            return;
-        }
-        let filters = self.filters_of(Extent::Tree, "LINK", directories, &[]);
-        let _written = writeln!(
-            self.text,
-            "(deny file-write-create (require-all (vnode-type SYMLINK) (require-any{filters})))"
-        );
-    }
-
-    /// Returns the filters of names in directories: their paths as parameters, and a pattern of all spellings.
-    fn filters_of(
-        &mut self,
-        extent: Extent,
-        name: &str,
-        directories: &[PathBuf],
-        names: &[&str],
-    ) -> String {
-        let matcher = matcher(extent);
-        let mut filters = String::new();
-        for directory in directories.iter().take(MAX_NAMED) {
-            let beneath = names.iter().map(|name| directory.join(name));
-            let itself = names.is_empty().then(|| directory.clone());
-            for path in beneath.chain(itself) {
-                let parameter = self.parameter(name, &path);
-                let _written = write!(filters, " ({matcher} (param \"{parameter}\"))");
-            }
-        }
-        let pattern = spelling::pattern_of(directories, names, extent);
-        let _written = write!(filters, " (regex #\"{pattern}\")");
-        filters
-    }
-
-    /// Forbids changes of the names in every `.git` of a directory, and making another `.git`.
-    fn forbid_at_any_depth(&mut self, above: &Path) {
-        for (action, extent, names) in [
-            ("deny file-write*", Extent::Tree, NAMES.as_slice()),
-            (PIN, Extent::Name, PARENTS.as_slice()),
-            (PIN, Extent::Name, &[]),
-        ] {
-            let pattern = spelling::pattern_at_any_depth(above, ".git", names, extent);
-            let _written = writeln!(self.text, "({action} (regex #\"{pattern}\"))");
-        }
-    }
-
     /// Forbids renaming and removing a directory, so that nothing else can take its place.
     fn pin(&mut self, directory: &Path) {
         self.rule("deny file-write-unlink", "literal", "PIN", directory);
@@ -421,7 +325,8 @@ impl Seatbelt {
             self.forbid("deny file-read* file-write*", Extent::Tree, "HIDDEN", hidden);
         }
         for secret in HOME_SECRETS {
-            self.forbid("deny file-read*", Extent::Tree, "SECRET", &places.home.join(secret));
+            let secret = places.home.join(secret);
+            self.forbid("deny file-read* file-write*", Extent::Tree, "SECRET", &secret);
         }
     }
 }

@@ -466,15 +466,18 @@ mod tests {
         let mut places = places();
         let many = (0..200).map(|number| format!("/Users/u/w/many/r{number}/.git").into());
         places.git.repositories = many.collect();
-        assert!(!places.has_rules_for_each_repository());
         let policy = policy(Profile::WorkspaceWrite, NetworkMode::Off);
         let profile = Seatbelt::new(&policy, &places).unwrap();
+        assert!(profile.has_read_only_repositories() && profile.is_short_enough());
         let mut decisions: Vec<Decision> = vec![
-            (CREATE, path("/Users/u/w/many/r199/.git/refs/heads/x"), true),
+            (CREATE, path("/Users/u/w/many/r0/.git/refs/heads/x"), true),
             (CREATE, path("/Users/u/w/new/.gitignore"), true),
         ];
         for denied in [
             "/Users/u/w/many/r0/.git/hooks/x",
+            "/Users/u/w/many/r0/.git/modules/m/config",
+            "/Users/u/w/many/r0",
+            "/Users/u/w/many/r199/.git/refs/heads/x",
             "/Users/u/w/many/r199/.git/hooks/x",
             "/Users/u/w/many/r199/.git/objects/info",
             "/Users/u/w/many/r199/.git",
@@ -485,10 +488,48 @@ mod tests {
             decisions.push((CREATE, path(denied), false));
             decisions.push((CREATE, in_capitals("/Users/u/w/", denied), false));
         }
+        // Moved there, they could be changed and moved back. The repository outside cannot be reached.
+        for elsewhere in [
+            "/private/var/folders/x/T/s1/a/.git/config",
+            "/Users/u/data/a/.git/hooks/x",
+            "/Users/u/main/.git/config",
+        ] {
+            decisions.push((CREATE, path(elsewhere), false));
+        }
         let wrong = wrong(&rules(&profile), &decisions);
         assert!(wrong.is_empty(), "{wrong:?}");
-        // Linux takes arguments of up to 128 KiB.
-        assert!(profile.text.len() < 100_000, "{}", profile.text.len());
+    }
+
+    #[test]
+    fn paths_that_are_too_long_leave_no_rule_out() {
+        let mut places = places();
+        let long = "k".repeat(250);
+        let many = (0..100).map(|number| format!("/Users/u/w/{long}/{long}{number}/.git").into());
+        places.git.repositories = many.collect();
+        let policy = policy(Profile::WorkspaceWrite, NetworkMode::Off);
+        let profile = Seatbelt::new(&policy, &places).unwrap();
+        assert!(profile.has_read_only_repositories() && profile.is_short_enough());
+        let hook: &'static str = format!("/Users/u/w/{long}/{long}99/.git/hooks/x").leak();
+        assert!(wrong(&rules(&profile), &[(CREATE, path(hook), false)]).is_empty());
+
+        // What `.git` files name must have a rule each.
+        let many = (0..100).map(|number| format!("/Users/u/w/{long}/{long}{number}/x").into());
+        places.git.repositories = many.collect();
+        assert!(!Seatbelt::new(&policy, &places).unwrap().is_short_enough());
+    }
+
+    #[test]
+    fn directories_between_two_that_the_session_may_write_cannot_be_moved() {
+        let mut places = places();
+        places.git.repositories = vec!["/Users/u/w/a/b/c/.git".into()];
+        places.git.outside = Vec::new();
+        let mut policy = policy(Profile::WorkspaceWrite, NetworkMode::Off);
+        policy.writable_roots = vec!["/Users/u/w/a/b".into(), "/Users/u/w/x/y".into()];
+        let profile = Seatbelt::new(&policy, &places).unwrap();
+        let decisions = ["/Users/u/w/a", "/Users/u/w/a/b", "/Users/u/w/a/b/c", "/Users/u/w/x"]
+            .map(|denied| (UNLINK, path(denied), false));
+        let wrong = wrong(&rules(&profile), &decisions);
+        assert!(wrong.is_empty(), "{wrong:?}");
     }
 
     #[test]

@@ -91,11 +91,8 @@ impl Serve<SessionNewParams> for Caller {
         let session = fresh.session_id.clone();
         let services = &self.services.sessions;
         // First the copy, then the session: a session that is listed has one.
-        let copied = if is_isolated {
-            Some(new_copy(services, &session, &path).await?)
-        } else {
-            None
-        };
+        let copied =
+            if is_isolated { Some(new_copy(services, &session, &path).await?) } else { None };
         let copy_note = copied.as_ref().map(copied_in_words);
         let new = OpenSession {
             path,

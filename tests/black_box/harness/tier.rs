@@ -41,6 +41,8 @@ pub(crate) enum Reason {
     Namespaces,
     /// It shows that no link can be made in a git directory.
     Links,
+    /// It shows the monitor of a worker.
+    Monitor,
     /// It swaps directories while workers start.
     Race,
     /// It shows ignored directories in a copy of the repository.
@@ -62,6 +64,7 @@ impl Reason {
         match self {
             Self::Namespaces => "shows private mounts and namespaces",
             Self::Links => "the stand-in cannot refuse links in git directories",
+            Self::Monitor => "workers have no monitor on macOS",
             Self::Race => "the stand-in fails if a directory changes while it reads the tree",
             Self::Isolated => "ignored directories of a copy need overlays",
             Self::OwnTier => "chooses the tiers of its daemons itself",

@@ -21,7 +21,6 @@ use quackd_sandbox::git::{self, GitDirectories};
 use quackd_sandbox::{
     MANY_REPOSITORIES, MacPaths, Root, Seatbelt, path_directories_blocking, workspace_refusal,
 };
-use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -33,6 +32,10 @@ const MAX_ALTERNATES: u64 = 1024 * 1024;
 /// Error of an isolated session whose copy was not completed or was deleted.
 pub(crate) const NO_COPY: &str =
     "the session has no complete copy of the workspace; `quack discard` makes a new one";
+
+/// Error of a workspace whose profile would be too long.
+const TOO_MANY_PATHS: &str = "what `.git` files and settings of git in the workspace name has too many or too long paths to protect each; remove some, \
+     or use `quack sandbox set read-only`";
 
 /// Most directories that a note names, and the longest path in it, in characters.
 const MAX_NAMED: usize = 8;
@@ -72,20 +75,20 @@ pub(crate) fn enter(
     private_files::make_directory_blocking(&places.temporary)
         .map_err(|source| WorkerStartError::System { step: "cannot make a directory", source })?;
     let has_proxy = is_limited && policy.network_mode() == NetworkMode::Hosts;
-    let private_network = has_proxy.then(PrivateNetwork::on_the_machine).transpose();
-    let private_network = private_network.map_err(|source| WorkerStartError::System {
-        step: "cannot listen for the network proxy",
-        source,
-    })?;
+    let private_network =
+        has_proxy.then(PrivateNetwork::on_the_machine).transpose().map_err(|source| {
+            WorkerStartError::System { step: "cannot listen for the network proxy", source }
+        })?;
     places.proxy = private_network.as_ref().map(|network| network.port);
     let profile = |policy: &Policy| Seatbelt::new(policy, &places).filter(|_| has_seatbelt);
-    let words = |profile: Option<&Seatbelt>| -> Vec<OsString> {
+    let words = |profile: Option<&Seatbelt>| {
         let words =
             profile.map(|profile| [vec![sandbox_exec.into()], profile.arguments()].concat());
         words.unwrap_or_default()
     };
     let read_only = profile(&Policy { profile: Profile::ReadOnly, ..policy.clone() });
     let profile = profile(&policy);
+    notes.splice(0..0, note_on_length(profile.as_ref(), &places)?);
     let is_confined = profile.is_some();
     let env =
         if is_confined { variables_blocking(&places, &settings, &mut notes) } else { Vec::new() };
@@ -118,6 +121,19 @@ pub(crate) fn enter(
         user_git: of_user(&settings),
         private_network,
     })
+}
+
+/// Returns the note on a profile that protects many repositories as a whole, if it does.
+fn note_on_length(
+    profile: Option<&Seatbelt>,
+    places: &MacPaths,
+) -> Result<Option<String>, WorkerStartError> {
+    let Some(profile) = profile else { return Ok(None) };
+    if !profile.is_short_enough() {
+        return Err(WorkerStartError::Confinement(TOO_MANY_PATHS.to_owned()));
+    }
+    let is_limited = profile.has_read_only_repositories();
+    Ok(is_limited.then(|| format!("{} {MANY_REPOSITORIES}", places.workspace.display())))
 }
 
 /// Returns the reason why the session may not start. `missing` is the path of `sandbox-exec`, if it does not exist.
@@ -231,12 +247,7 @@ fn look_blocking(
     for tree in &trees {
         places.git.add_blocking(&tree.as_writable(), &visible);
     }
-    // Those that are found by their name come last: all of them have a rule, however many there are.
-    places.git.repositories.sort_by_key(|git| git.file_name() == Some(OsStr::new(".git")));
     notes.extend(notes_of(&places.git.troubles));
-    if !places.has_rules_for_each_repository() {
-        notes.push(format!("{} {MANY_REPOSITORIES}", path.display()));
-    }
 
     let settings = git::UserSettings::read_blocking(Path::new(&start.sandbox.home), &start.env);
     let named = named_files(&trees, &settings, until, notes);

@@ -8,9 +8,10 @@ use super::protected_names::{MODULE_MARKS, NAMES, PARENTS};
 use super::protection_gap::ProtectionGap;
 use super::walk::{FoundRepositories, NodeKind};
 use rustix::fs::Dir;
+use rustix::io::Errno;
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,12 @@ const MAX_CHILDREN: usize = 128;
 
 /// Maximum number of git directories of one tree.
 const MAX_DIRECTORIES: usize = 4_096;
+
+/// Maximum number of directories in `modules` and `worktrees` of all repositories of one tree.
+const MAX_ALL_CHILDREN: usize = 10_000;
+
+/// Maximum number of troubles.
+const MAX_TROUBLES: usize = 64;
 
 /// Maximum depth of a submodule's name: `modules/a/b/c`.
 const MAX_MODULE_DEPTH: usize = 4;
@@ -67,19 +74,22 @@ pub struct GitDirectories {
 }
 
 impl GitDirectories {
-    /// Adds the git directories of a tree. `visible` are the directories that the session sees.
+    /// Adds the git directories of a tree. `visible` are the directories that the session sees. What cannot be read, or is
+    /// beyond a limit, is added as read-only as a whole: a session could have made it so.
     pub fn add_blocking(&mut self, tree: &WritableTree<'_>, visible: &[&Path]) {
-        let done = self.repositories.iter().cloned().collect();
-        let mut search = Search { found: self, visible, done };
+        let done = self.repositories.iter().chain(&self.read_only).cloned().collect();
+        let mut search = Search { found: self, visible, done, n_children: 0 };
         let base = Base { handle: tree.handle, path: tree.path };
+        if !tree.found.complete {
+            search.trouble(base, Path::new(""), "is too large to find every repository in it");
+        }
         for (at, kind) in &tree.found.repositories {
             match kind {
                 NodeKind::Directory | NodeKind::File
                     if !openat::is_own_repository(tree.handle, at) =>
                 {
                     // Git refuses such a repository.
-                    search.found.read_only.push(tree.path.join(at));
-                    search.trouble(
+                    search.read_only(
                         base,
                         at,
                         "or its directory belongs to another user and is read-only",
@@ -89,9 +99,6 @@ impl GitDirectories {
                 NodeKind::File => search.file(base, at),
                 NodeKind::Other => search.trouble(base, at, "is a link and cannot be pinned"),
             }
-        }
-        if !tree.found.complete {
-            search.trouble(base, Path::new(""), "is too large to find every repository in it");
         }
     }
 }
@@ -103,42 +110,61 @@ struct Base<'a> {
     path: &'a Path,
 }
 
+impl Base<'_> {
+    fn path_of(self, at: &Path) -> PathBuf {
+        if at.as_os_str().is_empty() { self.path.into() } else { self.path.join(at) }
+    }
+}
+
+/// Directories in a directory of a repository.
+enum Children {
+    All(Vec<PathBuf>),
+    /// There are too many, or they cannot be read.
+    Unknown,
+}
+
 struct Search<'a> {
     found: &'a mut GitDirectories,
     visible: &'a [&'a Path],
     /// Git directories that were added.
     done: BTreeSet<PathBuf>,
+    /// Number of directories that were found in `modules` and `worktrees`.
+    n_children: usize,
 }
 
 impl Search<'_> {
     fn trouble(&mut self, base: Base<'_>, at: &Path, what: &'static str) {
-        let path = if at.as_os_str().is_empty() { base.path.into() } else { base.path.join(at) };
-        self.found.troubles.push(ProtectionGap { path, what });
+        if self.found.troubles.len() < MAX_TROUBLES {
+            self.found.troubles.push(ProtectionGap { path: base.path_of(at), what });
+        }
+    }
+
+    /// Adds a path that is read-only as a whole.
+    fn read_only(&mut self, base: Base<'_>, at: &Path, why: &'static str) {
+        self.found.read_only.push(base.path_of(at));
+        self.trouble(base, at, why);
     }
 
     /// Adds a repository, its submodules and its linked worktrees.
     fn repository(&mut self, base: Base<'_>, at: &Path) {
-        let path = if at.as_os_str().is_empty() { base.path.into() } else { base.path.join(at) };
+        let path = base.path_of(at);
         // A `.git` file often names a directory of a repository that was found before.
-        if MAX_DIRECTORIES <= self.done.len() || !self.done.insert(path.clone()) {
+        if !self.done.insert(path.clone()) {
             return;
         }
-        if has_link(base, at) {
-            self.found.read_only.push(path);
-            self.trouble(base, at, "has links in place of protected names and is read-only");
-            return;
-        }
-        self.found.repositories.push(path);
-
-        self.modules(base, &at.join("modules"), MAX_MODULE_DEPTH);
-        for worktree in children(base, &at.join("worktrees")) {
-            let path = base.path.join(worktree);
-            let file = gitdir::named_by(base.handle, base.path, &path);
-            let sees = |file: &PathBuf| self.visible.iter().any(|root| file.starts_with(root));
-            let is_seen = file.as_ref().is_some_and(sees);
-            let known = &mut self.found;
-            known.has_unseen_worktrees |= !is_seen;
-            if is_seen { &mut known.worktrees } else { &mut known.read_only }.push(path);
+        match has_link(base, at) {
+            _ if MAX_DIRECTORIES <= self.done.len() => {
+                self.read_only(base, at, "is one repository too many and is read-only");
+            }
+            Ok(true) => {
+                self.read_only(base, at, "has links in place of protected names and is read-only");
+            }
+            Err(_) => self.read_only(base, at, "cannot be read and is read-only"),
+            Ok(false) => {
+                self.found.repositories.push(path);
+                self.modules(base, &at.join("modules"), MAX_MODULE_DEPTH);
+                self.worktrees(base, &at.join("worktrees"));
+            }
         }
     }
 
@@ -152,7 +178,8 @@ impl Search<'_> {
             LinkedRepository::Outside(main) => {
                 let outside = Base { handle: main.handle.as_fd(), path: &main.path };
                 self.repository(outside, Path::new(""));
-                if !self.found.outside.contains(&main.path) {
+                let is_protected = self.found.repositories.contains(&main.path);
+                if is_protected && !self.found.outside.contains(&main.path) {
                     self.found.outside.push(main.path.clone());
                 }
             }
@@ -165,39 +192,82 @@ impl Search<'_> {
 
     /// Adds submodules: directories at any depth of `modules` that look like a repository.
     fn modules(&mut self, base: Base<'_>, at: &Path, depth: usize) {
-        for child in children(base, at) {
-            let has = |mark: &&str| {
-                let node = openat::node_at(base.handle, &child.join(mark));
-                node.is_ok_and(|node| node != Node::Missing)
-            };
+        let Children::All(children) = self.children(base, at) else {
+            let why = "has too many directories, or some that cannot be read, and is read-only";
+            return self.read_only(base, at, why);
+        };
+        for child in children {
+            let has =
+                |mark: &&str| openat::node_at(base.handle, &child.join(mark)) != Ok(Node::Missing);
             if MODULE_MARKS.iter().any(has) {
                 self.repository(base, &child);
-            } else if 0 < depth {
-                self.modules(base, &child, depth - 1);
+            } else if let Some(depth) = depth.checked_sub(1) {
+                self.modules(base, &child, depth);
             } else {
-                self.trouble(base, &child, "is too deep for a submodule and is not protected");
+                self.read_only(base, &child, "is too deep for a submodule and is read-only");
             }
+        }
+    }
+
+    /// Adds the git directories of linked worktrees. Those of worktrees that the session does not see are read-only.
+    fn worktrees(&mut self, base: Base<'_>, at: &Path) {
+        let Children::All(children) = self.children(base, at) else {
+            let why = "has too many directories, or some that cannot be read, and is read-only";
+            return self.read_only(base, at, why);
+        };
+        for worktree in children {
+            let path = base.path.join(worktree);
+            let file = gitdir::named_by(base.handle, base.path, &path);
+            let sees = |file: &PathBuf| self.visible.iter().any(|root| file.starts_with(root));
+            if file.as_ref().is_some_and(sees) {
+                self.found.worktrees.push(path);
+            } else {
+                self.found.has_unseen_worktrees = true;
+                self.found.read_only.push(path);
+            }
+        }
+    }
+
+    /// Returns the directories in a directory, which need not exist.
+    fn children(&mut self, base: Base<'_>, at: &Path) -> Children {
+        let names = match openat::open_directory(base.handle, at) {
+            Ok(directory) => names_in(&directory).ok(),
+            Err(Errno::NOENT | Errno::NOTDIR) => Some(Vec::new()),
+            Err(_) => None,
+        };
+        self.n_children += names.as_ref().map_or(0, Vec::len);
+        match names {
+            Some(names) if self.n_children <= MAX_ALL_CHILDREN && names.len() <= MAX_CHILDREN => {
+                Children::All(names.iter().map(|name| at.join(name)).collect())
+            }
+            _ => Children::Unknown,
         }
     }
 }
 
 /// Returns true if a link is in place of a protected name of a git directory.
-fn has_link(base: Base<'_>, at: &Path) -> bool {
-    let mut names = NAMES.into_iter().chain(PARENTS);
-    names.any(|name| openat::node_at(base.handle, &at.join(name)) == Ok(Node::Other))
+fn has_link(base: Base<'_>, at: &Path) -> Result<bool, Errno> {
+    for name in NAMES.into_iter().chain(PARENTS) {
+        if openat::node_at(base.handle, &at.join(name))? == Node::Other {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
-/// Returns the directories in a directory, up to a limit. None if it cannot be read.
-fn children(base: Base<'_>, at: &Path) -> Vec<PathBuf> {
-    let Ok(directory) = openat::open_directory(base.handle, at) else { return Vec::new() };
-    let Ok(entries) = Dir::read_from(&directory) else { return Vec::new() };
-    let names = entries.flatten().filter_map(|entry| {
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+/// Returns the names of the directories in an open directory, one more than [`MAX_CHILDREN`] at most.
+fn names_in(directory: &OwnedFd) -> Result<Vec<OsString>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
         let is_directory =
-            name != "." && name != ".." && openat::node(&directory, name) == Ok(Node::Directory);
-        is_directory.then(|| at.join(name))
-    });
-    names.take(MAX_CHILDREN).collect()
+            name != "." && name != ".." && openat::node(directory, &name)? == Node::Directory;
+        names.extend(is_directory.then_some(name));
+        if MAX_CHILDREN < names.len() {
+            break;
+        }
+    }
+    Ok(names)
 }
 
 #[cfg(test)]
@@ -256,5 +326,21 @@ mod tests {
         assert!(found.repositories.is_empty());
         assert_eq!(found.read_only, [root.join(".git")]);
         assert_eq!(found.troubles.len(), 1);
+    }
+
+    #[test]
+    fn what_a_session_made_unreadable_or_too_large_is_read_only() {
+        let tree = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(tree.path()).unwrap();
+        for number in 0..=MAX_CHILDREN {
+            fs::create_dir_all(root.join(format!("many/.git/modules/x{number}"))).unwrap();
+        }
+        fs::create_dir_all(root.join("deep/.git/modules/a/b/c/d/e/f/hooks")).unwrap();
+        let found = found_in(&root);
+        let mut read_only = found.read_only.clone();
+        read_only.sort();
+        let expected = ["deep/.git/modules/a/b/c/d/e", "many/.git/modules"];
+        assert_eq!(read_only, expected.map(|at| root.join(at)));
+        assert_eq!(found.troubles.len(), 2);
     }
 }

@@ -3,7 +3,8 @@
 
 use super::openat;
 use super::visited::Visited;
-use crate::obeyed::Obeyed;
+use crate::obeyed::{Obeyed, is_same};
+use crate::platform::FOLDS_CASE;
 use rustix::fs::{Dir, FileType};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -152,7 +153,7 @@ impl Walk {
             }
             self.found.entries = self.found.entries.saturating_add(1);
             for (seen, mark) in marks.iter_mut().zip(MARKS) {
-                *seen |= name == mark;
+                *seen |= is_same(name, mark, FOLDS_CASE);
             }
             let kind = match entry.file_type() {
                 FileType::Unknown => kind_of(&handle, name)?,
@@ -161,7 +162,7 @@ impl Walk {
             if !in_packages && Obeyed::reported(directory, name).is_some() {
                 self.add_obeyed(directory.join(name));
             }
-            if name == ".git" {
+            if is_same(name, ".git", FOLDS_CASE) {
                 self.add(directory.join(name), kind);
             } else if kind == FileType::Directory {
                 if depth < MAX_DEPTH && self.pending.len() < MAX_PENDING {

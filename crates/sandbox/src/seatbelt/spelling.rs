@@ -8,7 +8,7 @@
 //! be parsed as a rule.
 
 use std::collections::BTreeMap;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 /// Extent of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,35 +25,26 @@ const FOREIGN: &str = "[^ -~]";
 /// Characters that mean themselves in a pattern.
 const PLAIN: &str = "/-_ ,=@%~";
 
-/// Returns the pattern of an absolute path. `None` if the last name has one spelling only.
+/// Returns the pattern of `names`, relative paths, in each of the directories; without names, of the directories.
 ///
 /// Letters outside of ASCII are not compared: each stands for every other one, with or without a letter of ASCII under
 /// an accent. So a pattern can also match a similar name.
-pub(super) fn pattern(path: &Path, extent: Extent) -> Option<String> {
-    has_other_spellings(path).then(|| pattern_of(&[path.to_path_buf()], &[], extent))
-}
-
-/// Returns the pattern of `names`, relative paths, in each of the directories; without names, of the directories.
-pub(super) fn pattern_of(directories: &[PathBuf], names: &[&str], extent: Extent) -> String {
-    let mut pattern = format!("^{}", any_of(directories.iter().map(PathBuf::as_path)));
+pub(super) fn pattern_of(
+    directories: &[impl AsRef<Path>],
+    names: &[&str],
+    extent: Extent,
+) -> String {
+    let mut pattern = format!("^{}", any_of(directories.iter().map(AsRef::as_ref)));
     if !names.is_empty() {
         pattern.push_str(&any_of(names.iter().map(Path::new)));
     }
     pattern + end(extent)
 }
 
-/// Like [`pattern_of`], for every directory `name` at any depth of `above`.
-pub(super) fn pattern_at_any_depth(
-    above: &Path,
-    name: &str,
-    names: &[&str],
-    extent: Extent,
-) -> String {
-    let mut pattern = format!("^{}(/.*)?", any_of([above]));
-    for paths in [&[name], names].into_iter().filter(|paths| !paths.is_empty()) {
-        pattern.push_str(&any_of(paths.iter().map(Path::new)));
-    }
-    pattern + end(extent)
+/// Returns the pattern of a name at any depth of a directory.
+pub(super) fn pattern_at_any_depth(above: &Path, name: &str, extent: Extent) -> String {
+    let (above, name) = (any_of([above]), any_of([Path::new(name)]));
+    format!("^{above}(/[^/]+)*{name}{}", end(extent))
 }
 
 fn end(extent: Extent) -> &'static str {
@@ -108,12 +99,6 @@ fn spelled(name: &str) -> String {
     pattern
 }
 
-fn has_other_spellings(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // Ideographs have neither case nor accents.
-    name.chars().any(|one| !matches!(one, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'))
-}
-
 /// Adds one character. Invisible characters may follow each.
 fn push(pattern: &mut String, one: char, before: Option<char>, after: Option<char>) {
     match one {
@@ -157,7 +142,7 @@ mod tests {
     use regex::bytes::RegexBuilder;
 
     fn matches(path: &str, extent: Extent, other: &str) -> bool {
-        let pattern = pattern(Path::new(path), extent).unwrap();
+        let pattern = pattern_of(&[path], &[], extent);
         let regex = RegexBuilder::new(&pattern).unicode(false).build().unwrap();
         regex.is_match(other.as_bytes())
     }
@@ -207,23 +192,22 @@ mod tests {
 
     #[test]
     fn a_pattern_of_several_paths_matches_each_of_them_and_no_other() {
-        let directories = ["/w/.git", "/w/a/.git", "/w/a/b/.git", "/w/c"].map(PathBuf::from);
+        let directories = ["/w/.git", "/w/a/.git", "/w/a/b/.git", "/w/c"];
         let regex = |pattern: String| RegexBuilder::new(&pattern).unicode(false).build().unwrap();
         let names = regex(pattern_of(&directories, &["hooks", "objects/info"], Extent::Tree));
         let alone = regex(pattern_of(&directories, &[], Extent::Name));
-        let deep = pattern_at_any_depth(Path::new("/w"), ".git", &["hooks"], Extent::Tree);
+        let deep = pattern_at_any_depth(Path::new("/w"), ".git", Extent::Tree);
         let deep = regex(deep);
         for directory in directories {
-            let directory = directory.to_str().unwrap();
             for (name, is_one) in [("hooks", true), ("Hooks/x", true), ("objects", false)] {
                 let path = format!("{directory}/{name}");
                 assert_eq!(names.is_match(path.as_bytes()), is_one, "{path}");
-                let is_deep = is_one && directory.ends_with(".git");
-                assert_eq!(deep.is_match(path.as_bytes()), is_deep, "{path}");
+                assert_eq!(deep.is_match(path.as_bytes()), directory.ends_with(".git"), "{path}");
                 assert!(!alone.is_match(path.as_bytes()), "{path}");
             }
             assert!(alone.is_match(directory.to_uppercase().as_bytes()), "{directory}");
         }
+        assert!(deep.is_match(b"/w/a\nb/.GIT/config"));
         for other in ["/w/a/hooks", "/w/hooks", "/v/w/.git/hooks", "/w/x.git/hooks"] {
             assert!(!names.is_match(other.as_bytes()), "{other}");
             assert!(!deep.is_match(other.as_bytes()), "{other}");
@@ -231,17 +215,10 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_ideographs_has_one_spelling() {
-        let path = Path::new("/w/\u{79d8}\u{5bc6}");
-        assert_eq!(pattern(path, Extent::Tree), None);
-        assert!(pattern(&path.join("a"), Extent::Tree).is_some());
-    }
-
-    #[test]
     fn no_sign_of_a_name_has_a_meaning_in_a_pattern_or_in_the_profile() {
         let signs: String = (1_u8..0x80).map(char::from).filter(|one| *one != '/').collect();
         let path = format!("/{signs}\u{e9}");
-        let found = pattern(Path::new(&path), Extent::Tree).unwrap();
+        let found = pattern_of(&[&path], &[], Extent::Tree);
         assert!(matches(&path, Extent::Tree, &path));
         let used = "/-_ ,=@%~^$[].()|*?";
         let is_known = |one: char| one.is_ascii_alphanumeric() || used.contains(one);
