@@ -93,7 +93,8 @@ fn copies_that_are_too_large_together_leave_no_room_for_another_one() {
     assert!(another.stderr().contains("more than isolated.total_mb (2)"), "{}", another.stderr());
     // Sessions without a copy are not limited.
     daemon.quack(&["new", "--name", "plain", at]).ok();
-    assert_eq!(write(&daemon, "plain").code(), Some(0));
+    let written = write(&daemon, "plain");
+    assert_eq!(written.code(), Some(0), "{written:?}");
 
     daemon.quack(&["discard", "one", "--yes"]).ok();
     isolated(&daemon, &repo, "two");

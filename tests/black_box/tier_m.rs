@@ -358,8 +358,8 @@ fn check_hidden(root: &Path, call: &dyn Fn(&str, Value) -> String) {
         ("find_files", json!({"pattern": ".*", "include_hidden": true})),
         ("find_files", json!({"pattern": "*"})),
     ] {
-        let text = call(tool, arguments);
-        assert!(tool == "find_files" || text.contains("seen.txt"), "{tool}: {text}");
+        let text = call(tool, arguments.clone());
+        assert!(tool == "find_files" || text.contains("seen.txt"), "{tool} {arguments}: {text}");
         assert!(!text.contains("key") && !text.contains(".env"), "{tool}: {text}");
     }
     let text = call("search", json!({"pattern": "x", "path": "secret"}));

@@ -272,7 +272,10 @@ impl Seatbelt {
     /// Adds a rule that forbids something about every spelling of a path.
     fn forbid(&mut self, action: &str, extent: Extent, name: &str, path: &Path) {
         let matcher = matcher(extent);
-        let pattern = spelling::pattern_of(std::slice::from_ref(&path), &[], extent);
+        if !spelling::has_other_spellings(path) {
+            return self.rule(action, matcher, name, path);
+        }
+        let pattern = spelling::pattern_of(&[path], &[], extent);
         self.note(action, matcher, path);
         let parameter = self.parameter(name, path);
         let _written = writeln!(

@@ -99,6 +99,13 @@ fn spelled(name: &str) -> String {
     pattern
 }
 
+/// Returns false if the last name of a path consists of ideographs, which have neither case nor accents. A pattern would
+/// match every other name of as many of them.
+pub(super) fn has_other_spellings(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.chars().any(|one| !matches!(one, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'))
+}
+
 /// Adds one character. Invisible characters may follow each.
 fn push(pattern: &mut String, one: char, before: Option<char>, after: Option<char>) {
     match one {
@@ -212,6 +219,12 @@ mod tests {
             assert!(!names.is_match(other.as_bytes()), "{other}");
             assert!(!deep.is_match(other.as_bytes()), "{other}");
         }
+    }
+
+    #[test]
+    fn a_name_of_ideographs_has_one_spelling() {
+        let path = Path::new("/w/\u{79d8}\u{5bc6}");
+        assert!(!has_other_spellings(path) && has_other_spellings(&path.join("a")));
     }
 
     #[test]
