@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use unicode_normalization::UnicodeNormalization as _;
 
 /// Hidden paths under one root.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct HiddenPaths {
     /// Each path relative to the root, as folded names. At least one name.
     paths: Vec<Vec<String>>,
