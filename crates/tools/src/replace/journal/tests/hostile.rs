@@ -11,7 +11,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 /// The only entry of a journal.
-fn entry(world: &World) -> std::path::PathBuf {
+fn entry(world: &World) -> PathBuf {
     let mut entries = fs::read_dir(world.base.join("run/journal")).unwrap();
     entries.next().unwrap().unwrap().path()
 }
