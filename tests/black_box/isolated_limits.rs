@@ -98,8 +98,10 @@ fn copies_that_are_too_large_together_leave_no_room_for_another_one() {
 
     daemon.quack(&["discard", "one", "--yes"]).ok();
     isolated(&daemon, &repo, "two");
-    assert_eq!(write(&daemon, "two").code(), Some(0));
-    assert_eq!(write(&daemon, "one").code(), Some(0));
+    for session in ["two", "one"] {
+        let written = write(&daemon, session);
+        assert_eq!(written.code(), Some(0), "{session}: {written:?}");
+    }
 }
 
 #[test]

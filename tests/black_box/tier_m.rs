@@ -385,9 +385,9 @@ fn file_tools_and_searches_do_not_see_hidden_paths() {
     repo.write("seen.txt", "TOPSECRET\n");
     std::os::unix::fs::symlink("secret", repo.path().join("link")).unwrap();
     let base = text(&repo);
-    daemon.quack(&["new", "--isolated", "--name", "one", &base]).ok();
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
+    daemon.quack(&["new", "--isolated", "--name", "one", &base]).ok();
     let secret = format!("{base}/secret");
     for name in ["one", session.id.as_str()] {
         daemon.quack(&["sandbox", "set", "--hide", &secret, "--session", name]).ok();

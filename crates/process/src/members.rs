@@ -250,13 +250,16 @@ impl Members {
     }
 }
 
-/// Kills the running commands of a worker that has exited. Only on systems without a monitor, which does that: elsewhere
-/// nothing is killed. Blocks for at most `limit` plus one pass over the processes. Returns the number of killed processes.
+/// Kills the running commands of a worker that has exited, on macOS. `None` on Linux, where nothing is killed: a monitor
+/// does that, or the supervisor, which orphans have as their parent ([`crate::sweep_strays_blocking`]). Also `None` if the
+/// worker exited before its start time was read, so that it ran no command.
+///
+/// Blocks for at most `limit` plus one pass over the processes. The report is not verified if the processes cannot be
+/// listed or the limit passed.
 #[must_use]
-pub fn end_commands_blocking(worker: &ProcessHandle, limit: Duration) -> u32 {
-    let started = worker.identity().started();
-    let members = started.map(|started| Members::of_worker(worker.pid(), started));
-    members.map_or(0, |members| members.end_blocking(limit).killed)
+pub fn end_commands_blocking(worker: &ProcessHandle, limit: Duration) -> Option<SweepReport> {
+    let started = worker.identity().started()?;
+    Some(Members::of_worker(worker.pid(), started).end_blocking(limit))
 }
 
 /// Signals a process if its number, start time and user are still those of the process that was found. Returns true if it

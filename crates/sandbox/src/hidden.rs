@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use unicode_normalization::UnicodeNormalization as _;
 
 /// Hidden paths under one root.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct HiddenPaths {
     /// Each path relative to the root, as folded names. At least one name.
     paths: Vec<Vec<String>>,
@@ -62,8 +62,9 @@ fn is_same(folded: &str, name: &OsStr) -> bool {
 /// Returns the same text for all spellings of a name.
 fn fold(name: &OsStr) -> String {
     let text = name.to_string_lossy().into_owned();
-    // The upper case also unites ß with ss, and a ligature with its letters.
-    let upper = text.as_str().nfd().flat_map(char::to_uppercase);
+    // The upper case also unites ß with ss, and a ligature with its letters. The lower case before it unites ẞ with ß:
+    // ẞ is an upper case already.
+    let upper = text.as_str().nfd().flat_map(char::to_lowercase).flat_map(char::to_uppercase);
     upper.flat_map(char::to_lowercase).nfd().filter(|one| !is_invisible(*one)).collect()
 }
 
@@ -94,6 +95,9 @@ mod tests {
             ("a/keys", "a/\u{212a}ey\u{17f}"),
             ("office", "O\u{fb03}ce"),
             ("pass", "pa\u{df}"),
+            ("passwords.txt", "pa\u{1e9e}words.txt"),
+            ("pa\u{1e9e}words.txt", "PASSwords.txt"),
+            ("pa\u{df}words.txt", "pa\u{1e9e}words.txt"),
             ("cl\u{e9}s", "cle\u{301}s"),
             ("cle\u{301}s", "CL\u{c9}S"),
             ("\u{304c}", "\u{304b}\u{3099}"),

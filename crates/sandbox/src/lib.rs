@@ -34,6 +34,7 @@ mod version;
 mod workspace_place;
 
 pub use error::{Kind, PathError, WriteError};
+pub use names::canonicalise_existing;
 pub use obeyed::{Held, Obeyed, Rule};
 pub use path_directories::path_directories_blocking;
 pub use pin::Pin;

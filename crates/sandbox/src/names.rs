@@ -28,9 +28,10 @@ pub(crate) fn normalise(path: &Path) -> PathBuf {
     plain
 }
 
-/// Returns the system's spelling of `path`, which is absolute and normalized. Canonicalizes the nearest existing
-/// ancestor and keeps the rest.
-pub(crate) fn canonicalise_existing(path: &Path) -> Option<PathBuf> {
+/// Returns the system's spelling of `path`, which is absolute and without `.` and `..`. Canonicalizes the nearest
+/// existing ancestor and keeps the rest. `None` for a relative path without an existing ancestor.
+#[must_use]
+pub fn canonicalise_existing(path: &Path) -> Option<PathBuf> {
     path.ancestors().find_map(|ancestor| {
         let real = fs::canonicalize(ancestor).ok()?;
         let rest = path.strip_prefix(ancestor).ok()?;

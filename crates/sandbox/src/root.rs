@@ -101,6 +101,11 @@ impl Root {
         self.hidden.contains_in(directory, name)
     }
 
+    /// Paths that count as missing.
+    pub(crate) fn hidden(&self) -> &HiddenPaths {
+        &self.hidden
+    }
+
     fn open_with(path: &Path, access: fn(File) -> Access) -> io::Result<Self> {
         for _ in 0..MAX_OPEN_ATTEMPTS {
             let handle = Access::open_directory(path)?;

@@ -112,6 +112,7 @@ impl WatchedFiles {
         // Without a baseline nothing is reported, and an audit treats every file as new.
         let Ok(handle) = root.open_directory(Path::new("")) else { return };
         let Ok(snapshot) = Snapshot::take_blocking(&handle, root.path(), known) else { return };
+        let snapshot = snapshot.hiding(root);
         let checked = Arc::new(snapshot.unchecked());
         let (path, swept) = (root.path().to_owned(), Vec::new());
         let begun =

@@ -243,12 +243,16 @@ fn sweep(live: &BTreeSet<u32>, workers_from: &WorkerSource, metrics: &Arc<Metric
     sweep.verified_empty
 }
 
-/// Kills the commands of a worker that has exited, on systems where no monitor does that.
+/// Kills the commands of a worker that has exited, on macOS. On Linux, [`sweep`] does.
 fn end_commands(worker: &ProcessHandle, metrics: &Arc<Metrics>) {
-    let killed = end_commands_blocking(worker, SWEEP_LIMIT);
-    if killed != 0 {
-        metrics.strays_killed.add(u64::from(killed));
-        tracing::warn!(killed, "killed commands of a worker that has exited");
+    let Some(sweep) = end_commands_blocking(worker, SWEEP_LIMIT) else { return };
+    metrics.strays_killed.add(u64::from(sweep.killed));
+    if sweep.killed != 0 {
+        tracing::warn!(killed = sweep.killed, "killed commands of a worker that has exited");
+    }
+    if !sweep.verified_empty {
+        let pid = worker.pid();
+        tracing::warn!(pid, "commands of a worker that has exited may still run");
     }
 }
 

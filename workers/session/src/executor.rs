@@ -37,7 +37,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Time limit of the last sweep before the process exits. The monitor sweeps again.
+/// Time limit of the last sweep before the process exits. The monitor sweeps again; in tier M, which has none, the
+/// supervisor.
 const LAST_SWEEP: Duration = Duration::from_millis(500);
 
 /// Runs the worker's actor system until it stops.
@@ -57,7 +58,7 @@ pub(crate) fn serve(started: Stage0Output) -> ExitCode {
         code.set(ExitCode::FAILURE);
     }
     if !sweep_strays_blocking(&BTreeSet::new(), LAST_SWEEP).verified_empty {
-        complain("processes left, the monitor kills them");
+        complain("processes left, the monitor or the daemon kills them");
     }
     code.get()
 }

@@ -6,7 +6,7 @@ use crate::confinement_result::ConfinementResult;
 use crate::private_files;
 use crate::start_error::WorkerStartError;
 use crate::trees::{
-    LOOK_LIMIT, MAX_NOTES, Tree, hold_roots, known_without_limits, named_files, notes_of,
+    LOOK_LIMIT, Tree, cut_notes, hold_roots, known_without_limits, named_files, notes_of,
     repositories, too_many_repositories, trees_of,
 };
 use crate::user_git::{NO_SETTINGS, of_user, user_settings, write_settings_blocking};
@@ -19,7 +19,8 @@ use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::PrivateNetwork;
 use quackd_sandbox::git::{self, GitDirectories};
 use quackd_sandbox::{
-    MANY_REPOSITORIES, MacPaths, Root, Seatbelt, path_directories_blocking, workspace_refusal,
+    MANY_REPOSITORIES, MacPaths, Root, Seatbelt, canonicalise_existing, path_directories_blocking,
+    workspace_refusal,
 };
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
@@ -69,7 +70,7 @@ pub(crate) fn enter(
     } else {
         known_without_limits(start)
     };
-    notes.truncate(MAX_NOTES);
+    cut_notes(&mut notes);
     drop(roots);
     find_processes_by_list();
     private_files::make_directory_blocking(&places.temporary)
@@ -160,16 +161,29 @@ fn refusal(start: &Start, places: &MacPaths, missing: Option<&Path>) -> Option<S
     Some(format!("{} {why}", workspace.display()))
 }
 
-/// Returns the policy for these places. Paths that are hidden in the user's workspace are also hidden in its copy.
+/// Returns the policy for these places. Hidden paths are also hidden at their paths without links, and those in the user's
+/// workspace also in its copy.
 fn policy_of_places(policy: &Policy, places: &MacPaths) -> Policy {
+    let mut policy = policy.clone();
+    // The system compares paths without links with the profile, such as `/private/tmp/x` for `/tmp/x`.
+    let real = policy.hidden.iter().filter_map(|path| canonicalise_existing(path)).collect();
+    add_new(&mut policy.hidden, real);
+
     let in_copy = |hidden: &PathBuf| {
         let beneath = hidden.strip_prefix(places.original.as_ref()?).ok()?;
         Some(places.workspace.join(beneath)).filter(|_| beneath != Path::new(""))
     };
-    let hidden: Vec<PathBuf> = policy.hidden.iter().filter_map(in_copy).collect();
-    let mut policy = policy.clone();
-    policy.hidden.extend(hidden);
+    let copied = policy.hidden.iter().filter_map(in_copy).collect();
+    add_new(&mut policy.hidden, copied);
     policy
+}
+
+fn add_new(paths: &mut Vec<PathBuf>, more: Vec<PathBuf>) {
+    for path in more {
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
 }
 
 /// Lends the copy of an isolated session the objects of the user's repository. There they have the path that they have
@@ -247,12 +261,24 @@ fn look_blocking(
     for tree in &trees {
         places.git.add_blocking(&tree.as_writable(), &visible);
     }
-    notes.extend(notes_of(&places.git.troubles));
+    add_protection_notes(notes, places, &visible);
 
     let settings = git::UserSettings::read_blocking(Path::new(&start.sandbox.home), &start.env);
     let named = named_files(&trees, &settings, until, notes);
     places.pins.clone_from(&named.pins);
     Ok(known.naming(&named))
+}
+
+/// Adds notes on git directories without the usual protection. Those on a whole directory in `trees` come before all other
+/// notes, because each can stand for many repositories.
+fn add_protection_notes(notes: &mut Vec<String>, places: &MacPaths, trees: &[&Path]) {
+    let troubles = places.git.troubles.iter().cloned();
+    let (of_trees, others): (Vec<_>, Vec<_>) =
+        troubles.partition(|trouble| trees.contains(&trouble.path.as_path()));
+    let mut all = notes_of(&of_trees);
+    all.append(notes);
+    all.extend(notes_of(&others));
+    *notes = all;
 }
 
 /// Returns the variables of confined commands.
@@ -306,5 +332,76 @@ fn places(start: &Start) -> MacPaths {
         objects,
         proxy: None,
         workspace,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trees::MAX_NOTES;
+    use quackd_sandbox::git::ProtectionGap;
+    use std::os::unix::fs::symlink;
+
+    fn places_in(base: &Path) -> MacPaths {
+        MacPaths {
+            workspace: base.join("w"),
+            run_dir: base.join("run"),
+            state_dir: base.join("state"),
+            home: base.join("home"),
+            temporary: base.join("run/tmp"),
+            toolchains: Vec::new(),
+            git: GitDirectories::default(),
+            pins: Vec::new(),
+            original: None,
+            objects: None,
+            proxy: None,
+        }
+    }
+
+    #[test]
+    fn hidden_paths_behind_links_are_hidden_at_their_real_paths_and_in_the_copy() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        std::fs::create_dir_all(base.join("private/w/a")).unwrap();
+        symlink("private", base.join("link")).unwrap();
+
+        let given = ["link/w/a/.env", "private/w/a/.env", "link/w/missing/key", "other"];
+        let hidden: Vec<PathBuf> = given.iter().map(|path| base.join(path)).collect();
+        let policy = Policy { hidden: hidden.clone(), ..Policy::default() };
+        let mut places = places_in(&base);
+        places.workspace = base.join("private/w");
+        let expected = [hidden, vec![base.join("private/w/missing/key")]].concat();
+        assert_eq!(policy_of_places(&policy, &places).hidden, expected);
+
+        places.workspace = base.join("copy");
+        places.original = Some(base.join("private/w"));
+        let in_copy = ["copy/a/.env", "copy/missing/key"].map(|path| base.join(path));
+        let expected = [expected, in_copy.to_vec()].concat();
+        assert_eq!(policy_of_places(&policy, &places).hidden, expected);
+    }
+
+    #[test]
+    fn notes_on_many_repositories_come_first_and_the_last_one_counts_the_rest() {
+        let mut places = places_in(Path::new("/"));
+        let gap = |path: &Path, what| ProtectionGap { path: path.to_owned(), what };
+        let link = |n: usize| gap(&places.workspace.join(format!("{n}/.git")), "is a link");
+        let mut troubles: Vec<_> = (0..MAX_NOTES).map(link).collect();
+        troubles.push(gap(&places.workspace, "is too large"));
+        places.git.troubles = troubles;
+
+        let mut notes = vec!["/beside is no directory".to_owned()];
+        add_protection_notes(&mut notes, &places, &[&places.workspace]);
+        assert_eq!(notes.len(), MAX_NOTES + 2);
+        cut_notes(&mut notes);
+        assert_eq!(notes.len(), MAX_NOTES);
+        assert_eq!(
+            notes[..3],
+            ["/w is too large", "/beside is no directory", "/w/0/.git is a link"]
+        );
+        assert_eq!(notes[MAX_NOTES - 1], "and 3 more");
+
+        let mut few = vec!["one".to_owned()];
+        cut_notes(&mut few);
+        assert_eq!(few, ["one"]);
     }
 }

@@ -24,7 +24,7 @@ pub(crate) const LOOK_LIMIT: Duration = Duration::from_secs(7);
 /// Number of entries between two checks of the time.
 const WALK_STEP: u64 = 2_000;
 
-/// Maximum number of notes.
+/// Maximum number of notes, with the number of left out ones.
 pub(crate) const MAX_NOTES: usize = 8;
 
 /// A writable directory and the repositories in it.
@@ -63,7 +63,6 @@ pub(crate) fn hold_roots(
         }
         why.is_none()
     });
-    notes.truncate(MAX_NOTES);
     (policy, held, notes)
 }
 
@@ -157,9 +156,19 @@ pub(crate) fn too_many_repositories() -> WorkerStartError {
     ))
 }
 
-/// Returns notes on incomplete protection, up to a limit.
+/// Returns notes on incomplete protection.
 pub(crate) fn notes_of(troubles: &[git::ProtectionGap]) -> Vec<String> {
     let note =
         |trouble: &git::ProtectionGap| format!("{} {}", trouble.path.display(), trouble.what);
-    troubles.iter().take(MAX_NOTES).map(note).collect()
+    troubles.iter().map(note).collect()
+}
+
+/// Keeps at most [`MAX_NOTES`] notes, the first ones. The last note then is the number of those that are left out.
+pub(crate) fn cut_notes(notes: &mut Vec<String>) {
+    if notes.len() <= MAX_NOTES {
+        return;
+    }
+    let more = notes.len() - (MAX_NOTES - 1);
+    notes.truncate(MAX_NOTES - 1);
+    notes.push(format!("and {more} more"));
 }

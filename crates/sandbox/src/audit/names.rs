@@ -10,6 +10,7 @@ use super::wanted::Wanted;
 use crate::git::open_directory;
 use crate::git::stamp::InodeStamp;
 use crate::git::visited::Visited;
+use crate::hidden::HiddenPaths;
 use crate::obeyed::Obeyed;
 use quackd_protocol::client::AuditChange;
 use quackd_protocol::client::AuditFile as Change;
@@ -240,6 +241,12 @@ impl WatchedNames {
         let mut told = std::collections::BTreeSet::new();
         changes.retain(|one| told.insert(one.path.clone()));
         changes
+    }
+
+    /// Removes the hidden names.
+    pub(super) fn without_hidden(mut self, hidden: &HiddenPaths) -> Self {
+        self.found.retain(|path, _| !hidden.contains(path));
+        self
     }
 
     /// Removes the names that are missing in `now` although `root` has them: the walk stopped before it reached them.

@@ -12,6 +12,7 @@ use crate::git::settings as git_settings;
 use crate::git::stamp::InodeStamp;
 use crate::git::visited::Visited;
 use crate::git_config::{self as config, Entry};
+use crate::hidden::HiddenPaths;
 use quackd_protocol::foreign_text::one_line_cut;
 use rustix::fs::{Mode, RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -67,18 +68,27 @@ pub(super) struct Done {
     pub(super) n_unchecked: usize,
 }
 
-/// Sets aside files in the git directories of `places` that changed since the time `since`, except in the directories
-/// `held`, which mounts protect. Adds the files that it reads to `visited`.
+/// Git directories that are left as they are.
+#[derive(Clone, Copy)]
+pub(super) struct Exempt<'a> {
+    /// Mounts protect them.
+    pub(super) held: &'a [PathBuf],
+    /// The session does not see them.
+    pub(super) hidden: &'a HiddenPaths,
+}
+
+/// Sets aside files in the git directories of `places` that changed since the time `since`, except in those of `exempt`.
+/// Adds the files that it reads to `visited`.
 pub(super) fn set_aside(
     base: Base<'_>,
     places: &BTreeSet<RepositoryLocation>,
-    held: &[PathBuf],
+    exempt: Exempt<'_>,
     since: Duration,
     until: Instant,
     visited: &mut Visited,
 ) -> Done {
     let mut work =
-        Work { base, held, since, visited, seen: BTreeSet::new(), done: Done::default() };
+        Work { base, exempt, since, visited, seen: BTreeSet::new(), done: Done::default() };
     for (n_checked, place) in places.iter().enumerate() {
         if until <= Instant::now() || MAX_DIRECTORIES <= work.seen.len() {
             work.done.n_unchecked += places.len() - n_checked;
@@ -91,7 +101,7 @@ pub(super) fn set_aside(
 
 struct Work<'a> {
     base: Base<'a>,
-    held: &'a [PathBuf],
+    exempt: Exempt<'a>,
     since: Duration,
     visited: &'a mut Visited,
     seen: BTreeSet<PathBuf>,
@@ -123,7 +133,9 @@ impl Work<'_> {
 
     /// Checks a git directory. Returns false if git would run a program there that could not be set aside.
     fn directory(&mut self, at: &Path) -> bool {
-        if self.held.iter().any(|held| held == at) || !self.seen.insert(at.to_owned()) {
+        let is_exempt =
+            self.exempt.hidden.contains(at) || self.exempt.held.iter().any(|held| held == at);
+        if is_exempt || !self.seen.insert(at.to_owned()) {
             return true;
         }
         let before = self.done.files.len();
@@ -171,7 +183,7 @@ impl Work<'_> {
     }
 
     fn is_held(&self, at: &Path) -> bool {
-        self.held.iter().any(|held| at.starts_with(held))
+        self.exempt.held.iter().any(|held| at.starts_with(held))
     }
 
     /// Returns the settings that make git run a program.

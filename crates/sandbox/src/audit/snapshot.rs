@@ -4,9 +4,11 @@ use super::names::WatchedNames;
 use super::planted::{self, Earlier};
 use super::repository::{self, Base, RepositoryLayout, RepositoryLocation};
 use super::wanted::Wanted;
+use crate::Root;
 use crate::git::stamp::InodeStamp;
 use crate::git::visited::{GRANULARITY, Visited};
 use crate::git::{FoundRepositories, NamedFile, NamedFiles, Walk};
+use crate::hidden::HiddenPaths;
 use quackd_protocol::client::AuditChange;
 use quackd_protocol::client::AuditFile as Change;
 use std::collections::BTreeMap;
@@ -80,6 +82,8 @@ pub struct Snapshot {
     is_complete: bool,
     /// Start time since the epoch. No command can have made an earlier change.
     began: Duration,
+    /// Paths that a check after a command leaves out.
+    hidden: HiddenPaths,
 }
 
 impl Snapshot {
@@ -121,7 +125,19 @@ impl Snapshot {
             repositories: known.places.into_iter().map(stamped).collect(),
             is_complete: known.is_complete,
             began: began.saturating_sub(GRANULARITY),
+            hidden: HiddenPaths::default(),
         })
+    }
+
+    /// Makes [`Snapshot::check_blocking`] neither report nor change the paths that `root` hides. The audit, which only the
+    /// user reads, still contains them.
+    #[must_use]
+    pub fn hiding(self, root: &Root) -> Self {
+        Self { hidden: root.hidden().clone(), ..self }
+    }
+
+    pub(super) fn hidden(&self) -> &HiddenPaths {
+        &self.hidden
     }
 
     /// Watched names at that time.

@@ -57,7 +57,8 @@ impl Snapshot {
     /// Returns the state with which the first check compares.
     #[must_use]
     pub fn unchecked(&self) -> Checked {
-        Checked { names: self.names().clone(), visited: Visited::default(), is_complete: true }
+        let names = self.names().clone().without_hidden(self.hidden());
+        Checked { names, visited: Visited::default(), is_complete: true }
     }
 
     /// Checks the workspace after a command. Returns its state, and links and special files in git directories that did
@@ -85,7 +86,7 @@ impl Snapshot {
             return Ok(None);
         }
         let mut visited = Visited::start();
-        let names = self.look(&root, &before.names, &mut visited)?;
+        let names = self.look(&root, &before.names, &mut visited)?.without_hidden(self.hidden());
         let base = Base { handle: root.as_fd(), path };
         let found = self.nearest(&root, &mut visited)?;
         let set_aside = match since {
@@ -107,7 +108,9 @@ impl Snapshot {
         let mut walk = Walk::new(&root)?.noting(std::mem::take(visited));
         walk.step(WALK_ENTRIES);
         *visited = walk.visited();
-        Ok(Known::from(&walk.finish()).into_places().into_iter().collect())
+        let mut found = Known::from(&walk.finish()).into_places();
+        found.retain(|place| !self.hidden().contains(&place.at));
+        Ok(found.into_iter().collect())
     }
 
     /// Sets aside files in the repositories of `found` that did not exist when the worker started, and in directories
@@ -129,7 +132,9 @@ impl Snapshot {
             return set_aside::Done::default();
         }
         let until = Instant::now() + SWEEP_LIMIT;
-        set_aside::set_aside(base, &free, &self.held(base), since, until, visited)
+        let held = self.held(base);
+        let exempt = set_aside::Exempt { held: &held, hidden: self.hidden() };
+        set_aside::set_aside(base, &free, exempt, since, until, visited)
     }
 
     /// Finds links and special files in git directories under `root` that did not exist when the worker started,
@@ -149,7 +154,9 @@ impl Snapshot {
             let is_known = || self.earlier().get(&git.path.join(&one.at)) == Some(&one.stamp);
             // The user created it: the directory became a git directory later, or the worker started after a command.
             let is_older = || one.stamp.changed_before(self.began());
-            if is_special && !is_known() && !is_older() {
+            // A `.git` file can lead to a hidden repository.
+            let is_hidden = || self.hidden().contains(&git.path.join(&one.at));
+            if is_special && !is_known() && !is_older() && !is_hidden() {
                 let removed = removes && planted::remove(git, &one.at);
                 let path = one_line_cut(&planted::shown(git, &one.at).to_string_lossy(), MAX_PATH);
                 told.push(AuditPlanted { path, kind: one.kind, removed });

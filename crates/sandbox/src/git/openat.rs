@@ -86,7 +86,8 @@ pub(crate) fn create(base: impl AsFd, path: &Path, mode: Mode) -> Result<OwnedFd
     platform::open_beneath(base.as_fd(), path, flags, mode)
 }
 
-/// Returns the metadata of `path` under `base`, or [`Errno::LOOP`] if the path contains a link.
+/// Returns the metadata of `path` under `base`. A link on the way is [`Errno::LOOP`]. A link in the last place is returned
+/// as a link on Linux, and is [`Errno::LOOP`] on macOS.
 pub(crate) fn stat(base: impl AsFd, path: &Path) -> Result<Stat, Errno> {
     platform::stat(base.as_fd(), or_dot(path))
 }
@@ -100,7 +101,7 @@ pub(crate) fn node(directory: impl AsFd, name: &OsStr) -> Result<Node, Errno> {
     }
 }
 
-/// Returns the kind of `path` under `base`, or [`Node::Other`] if the path contains a link.
+/// Returns the kind of `path` under `base`, or [`Node::Other`] if the path is or contains a link.
 ///
 /// # Errors
 /// The system call fails for another reason than a missing name.

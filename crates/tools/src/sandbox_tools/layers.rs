@@ -89,8 +89,8 @@ fn protected(policy: &Policy, tier: Option<Tier>) -> ExplainLayer {
              there is audited"
         }
         (_, Some(Tier::M)) => {
-            "commands cannot write the hooks and settings of the repository at the top of the workspace; the file tools \
-             refuse other names that later programs run or obey, and what commands write there is audited"
+            "commands cannot write the hooks and settings of the workspace's repositories; the file tools refuse other \
+             names that later programs run or obey, and what commands write there is audited"
         }
         _ => {
             "git's hooks and settings are mounted read-only; the file tools refuse other names that later programs run or \

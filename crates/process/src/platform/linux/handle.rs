@@ -28,7 +28,7 @@ impl Identity {
     #[expect(clippy::unused_self, reason = "as on macOS")]
     pub(crate) fn note_reaped(&self) {}
 
-    /// `None`: the monitor of a worker ends its commands, and needs no start time.
+    /// `None`: the monitor of a worker or the supervisor ends its commands, and needs no start time.
     #[expect(clippy::unused_self, reason = "as on macOS")]
     pub(crate) fn started(&self) -> Option<u64> {
         None

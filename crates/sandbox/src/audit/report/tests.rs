@@ -554,3 +554,39 @@ fn a_check_is_skipped_only_while_nothing_changed_that_the_last_one_has_read() {
         assert!(!check(&mut last), "something changed");
     }
 }
+
+#[test]
+fn a_check_neither_reports_nor_changes_hidden_paths() {
+    let world = World::new();
+    let root = crate::Root::open(&world.path()).unwrap();
+    let root = root.with_hidden(&[world.path().join("secret")]);
+    let start = world.begin().hiding(&root);
+    let settings = "[core]\n\tfsmonitor = evil\n";
+    for at in ["secret", "shown"] {
+        world.git(&format!("{at}/.git"), settings);
+        world.write(&format!("{at}/.envrc"), "x");
+        symlink("config", world.path().join(at).join(".git/MERGE_MSG")).unwrap();
+    }
+    // This leads to the hidden repository.
+    world.write("lead/.git", "gitdir: ../secret/.git\n");
+
+    let handle = fs::File::open(world.path()).unwrap();
+    let before = start.unchecked();
+    let found = start.check_blocking(&before, &handle, &world.path(), Some(UNIX_EPOCH));
+    let found = found.unwrap().unwrap();
+    let changes = before.changes(&found.checked).into_iter().map(|one| one.path).collect();
+    let planted = found.planted.into_iter().map(|one| one.path).collect();
+    let set_aside = found.set_aside.into_iter().map(|one| one.path).collect();
+    let lists: [(Vec<String>, &str); 3] = [
+        (changes, "shown/.envrc"),
+        (planted, "shown/.git/MERGE_MSG"),
+        (set_aside, "shown/.git/config"),
+    ];
+    for (paths, shown) in lists {
+        assert!(paths.iter().any(|path| path == shown), "{shown}: {paths:?}");
+        assert!(paths.iter().all(|path| !path.contains("secret")), "{paths:?}");
+    }
+    let config = fs::read_to_string(world.path().join("secret/.git/config")).unwrap();
+    assert_eq!(config, settings);
+    assert!(world.path().join("secret/.git/MERGE_MSG").is_symlink());
+}

@@ -65,6 +65,8 @@ impl Toolbox {
         let (confinement, workspace) = (Arc::clone(&self.confinement), self.workspace.clone());
         Some(move || {
             let Ok(root) = Root::open(&workspace) else { return 0 };
+            // A command can write the journal. Its paths must not show whether a hidden file has a certain content.
+            let root = root.with_hidden(confinement.hidden_from_tools());
             let (confinement, seen, journal) = (&*confinement, &*seen, &*journal);
             let author = &ChangeAuthor::default();
             recovery::recover(JournalSession { root: &root, confinement, seen, journal, author })

@@ -20,7 +20,7 @@ use crate::real_paths::HomeLink;
 use crate::seatbelt_confinement::{self, NO_COPY};
 use crate::start_error::WorkerStartError;
 use crate::trees::{
-    LOOK_LIMIT, MAX_NOTES, Tree, hold_roots, known_without_limits, named_files, repositories,
+    LOOK_LIMIT, Tree, cut_notes, hold_roots, known_without_limits, named_files, repositories,
     too_many_repositories, trees_of,
 };
 use crate::user_git::{of_user, user_settings, write_settings_blocking};
@@ -256,7 +256,7 @@ impl ConfinementInputs {
         let places: Vec<_> = places.chain([(plan.workspace.as_path(), &workspace)]).collect();
         let (above, absent) = pins_above_hidden(&policy, &places, &mut notes);
         plan.pin(above);
-        notes.truncate(MAX_NOTES);
+        cut_notes(&mut notes);
         let extra = beyond_the_plan(group, &exe)?;
         // The placeholders in the repositories and the lock of the caches stay until the monitor calls this.
         let at_the_end = caches::at_the_end(placeholders, kept);
@@ -317,6 +317,7 @@ impl ConfinementInputs {
         let path = &facts.places.workspace;
         let tree = Tree { handle: &workspace, path, found };
         let named = named_files(std::slice::from_ref(&tree), &settings, until, &mut notes);
+        cut_notes(&mut notes);
         let found = tree.found;
         let tmp = facts.places.run_dir.join("tmp");
         make_directory_blocking(&tmp).map_err(|source| WorkerStartError::System {

@@ -2,11 +2,16 @@
 
 use super::world::{World, outcomes};
 use crate::replace::journal::UndoError;
+use crate::{Confinement, Toolbox};
+use quackd_protocol::policy::{Policy, Profile};
+use quackd_sandbox::git::GitDirectories;
+use quackd_sandbox::{MacPaths, Seatbelt};
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 
 /// The only entry of a journal.
-fn entry(world: &World) -> std::path::PathBuf {
+fn entry(world: &World) -> PathBuf {
     let mut entries = fs::read_dir(world.base.join("run/journal")).unwrap();
     entries.next().unwrap().unwrap().path()
 }
@@ -103,4 +108,48 @@ fn a_crowd_of_forged_entries_does_not_stop_the_work() {
     fs::write(journal.join("3-00000001"), "a file").unwrap();
     assert_eq!(world.replace("a", "b").n_written(), 1);
     assert_eq!(world.undo_last().unwrap().applied.n_written(), 1);
+}
+
+/// The toolbox of a worker in tier M.
+fn toolbox_hiding(world: &World, hidden: Vec<PathBuf>) -> Toolbox {
+    let at = |name: &str| world.base.join(name);
+    let policy = Policy { profile: Profile::WorkspaceWrite, hidden, ..Policy::default() };
+    let places = MacPaths {
+        workspace: at("ws"),
+        run_dir: at("run"),
+        state_dir: at("state"),
+        home: at("home"),
+        temporary: at("run/tmp"),
+        toolchains: Vec::new(),
+        git: GitDirectories::default(),
+        pins: Vec::new(),
+        original: None,
+        objects: None,
+        proxy: None,
+    };
+    let profile = Seatbelt::new(&policy, &places);
+    assert!(profile.is_some());
+    let confinement = Confinement::new(policy, true, String::new()).with_profile(profile);
+    let toolbox = Toolbox::new(at("ws"), at("run"), Vec::new(), false);
+    toolbox.with_confinement(confinement)
+}
+
+#[test]
+fn a_forged_entry_does_not_show_the_content_of_a_hidden_file() {
+    let world = World::new(&[("a", "a")]);
+    world.replace("a", "b");
+    // Simulates a crash after the file was written: the header and the step are left.
+    let manifest = entry(&world).join("manifest.jsonl");
+    let text = fs::read_to_string(&manifest).unwrap();
+    let lines: Vec<&str> = text.lines().take(2).collect();
+    fs::write(&manifest, format!("{}\n", lines.join("\n"))).unwrap();
+
+    for (hidden, expected) in [(vec![world.ws("a")], (0, 1)), (Vec::new(), (1, 0))] {
+        let toolbox = toolbox_hiding(&world, hidden);
+        let recovery = toolbox.recovery().unwrap();
+        assert_eq!(recovery(), 1);
+        let told = toolbox.journal.untold_blocking();
+        let told: Vec<_> = told.iter().map(|one| (one.n_new, one.n_other)).collect();
+        assert_eq!(told, [expected]);
+    }
 }
