@@ -323,6 +323,23 @@ fn a_single_request_may_speak_for_a_websocket_and_for_nobody_else() {
     });
 }
 
+/// Checks that the daemon reads the parameters of an action before it refuses the action, and answers methods that read.
+#[track_caller]
+fn check_what_is_read(phone: &mut Socket, session: &str) {
+    let wrong = phone.reply("quack.sandbox", json!({"action": "set", "rules": 5}));
+    let text = wrong["error"].as_str().unwrap();
+    assert!(text.starts_with("Invalid parameters for quack.sandbox: invalid type"), "{wrong}");
+    for (method, params) in [
+        ("quack.sandbox", json!({"sessionId": session})),
+        ("quack.gc", json!({"dryRun": true})),
+        ("quack.ps", json!({})),
+        ("quack.daemon", json!({})),
+        ("quack.metrics", json!({})),
+    ] {
+        phone.request(method, params);
+    }
+}
+
 #[test]
 fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
     let daemon = Daemon::start();
@@ -378,20 +395,7 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
             assert_eq!((code, &reply["ok"], &reply["error"]), expected, "{method}");
         }
     }
-    // The daemon reads the parameters of an action before it refuses the action.
-    let wrong = phone.reply("quack.sandbox", json!({"action": "set", "rules": 5}));
-    let text = wrong["error"].as_str().unwrap();
-    assert!(text.starts_with("Invalid parameters for quack.sandbox: invalid type"), "{wrong}");
-    // Read-only methods succeed, and nothing has changed.
-    for (method, params) in [
-        ("quack.sandbox", json!({"sessionId": session.id})),
-        ("quack.gc", json!({"dryRun": true})),
-        ("quack.ps", json!({})),
-        ("quack.daemon", json!({})),
-        ("quack.metrics", json!({})),
-    ] {
-        phone.request(method, params);
-    }
+    check_what_is_read(&mut phone, &session.id);
     // A remote client sees the known hosts, and no program is run for it.
     let presets = json!({"action": "presets", "rules": ["registries"]});
     assert_eq!(phone.request("quack.sandbox", presets)["presets"][0]["hosts"], json!([]));
