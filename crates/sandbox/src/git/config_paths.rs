@@ -1,5 +1,5 @@
-//! Reads the settings of a repository that name files: programs, hooks and further settings. Called by the mounts
-//! that protect repositories, and by `named`.
+//! Reads the settings of a repository that name files: programs, hooks and further settings. Called by `named`,
+//! and by the mounts that protect repositories.
 
 use super::named_path::resolve;
 use super::openat;
@@ -21,20 +21,20 @@ const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 /// A setting that names files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Setting {
+pub(crate) struct Setting {
     /// Name as git writes it.
-    pub(super) name: String,
-    pub(super) value: String,
+    pub(crate) name: String,
+    pub(crate) value: String,
     /// True if the value is one path, false if it is a command line.
-    pub(super) is_path: bool,
+    pub(crate) is_path: bool,
     /// True if git reads the file as further settings.
-    pub(super) is_include: bool,
+    pub(crate) is_include: bool,
     /// Directory of relative paths. `None` for the directory in which git runs programs.
-    pub(super) from: Option<PathBuf>,
+    pub(crate) from: Option<PathBuf>,
 }
 
 /// Returns the setting if it names files. `directory` contains the file with the setting.
-pub(super) fn setting(entry: &Entry, directory: Option<&Path>) -> Option<Setting> {
+pub(crate) fn setting(entry: &Entry, directory: Option<&Path>) -> Option<Setting> {
     let name = git_settings::dangerous(entry)?;
     let is_include =
         (entry.section == "include" || entry.section == "includeif") && entry.key == "path";
@@ -52,7 +52,7 @@ pub(super) fn setting(entry: &Entry, directory: Option<&Path>) -> Option<Setting
 ///
 /// # Errors
 /// Another program holds a lease on a file.
-pub(super) fn settings(
+pub(crate) fn settings(
     base: impl AsFd,
     base_path: &Path,
     git_at: &Path,
@@ -91,51 +91,4 @@ pub(super) fn settings(
         }
     }
     Ok((found, true))
-}
-
-/// Returns the paths under `base` that the configuration in `git_at` includes or names as directories of hooks,
-/// without duplicates. `worktree_at` is the directory in which hooks run.
-///
-/// # Errors
-/// Another program holds a lease on a file.
-pub(crate) fn leads(
-    base: impl AsFd,
-    base_path: &Path,
-    git_at: &Path,
-    worktree_at: &Path,
-) -> io::Result<Vec<PathBuf>> {
-    let (settings, _) = settings(base, base_path, git_at, None)?;
-    let worktree = base_path.join(worktree_at);
-    let mut leads: Vec<PathBuf> = Vec::new();
-    for one in settings.iter().filter(|one| one.is_include || one.name == "core.hooksPath") {
-        let from = one.from.as_deref().unwrap_or(&worktree);
-        let Some(path) = resolve(&one.value, from, None) else { continue };
-        let Ok(lead) = path.strip_prefix(base_path) else { continue };
-        if !lead.as_os_str().is_empty() && !leads.iter().any(|known| known == lead) {
-            leads.push(lead.to_owned());
-        }
-    }
-    Ok(leads)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    #[test]
-    fn includes_and_hooks_are_followed() {
-        let tree = tempfile::tempdir().unwrap();
-        fs::create_dir_all(tree.path().join(".git")).unwrap();
-        let absolute = tree.path().join("abs").display().to_string();
-        let text = format!(
-            "[include]\npath=../shared\npath=~/x\npath=/etc/x\n[includeIf \"gitdir:x\"]\npath={absolute}\n\
-             [core]\nhooksPath=.githooks\n"
-        );
-        fs::write(tree.path().join(".git/config"), text).unwrap();
-        fs::write(tree.path().join("shared"), "[include]\npath=deep/more\npath=shared\n").unwrap();
-        let base = fs::File::open(tree.path()).unwrap();
-        let found = leads(&base, tree.path(), Path::new(".git"), Path::new("")).unwrap();
-        assert_eq!(found, ["shared", "abs", ".githooks", "deep/more"].map(PathBuf::from));
-    }
 }

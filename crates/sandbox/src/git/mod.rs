@@ -8,7 +8,7 @@ pub(crate) mod config_paths;
 mod directories;
 pub(crate) mod gitdir;
 mod named;
-mod named_path;
+pub(crate) mod named_path;
 pub(crate) mod openat;
 mod platform;
 pub(crate) mod protected_names;
@@ -26,8 +26,8 @@ pub use carried::{
 pub use directories::{GitDirectories, KEEP_WORKTREES, git_directories_blocking};
 pub use gitdir::Main;
 pub use named::{NamedFile, NamedFiles, WritableTree, named_blocking};
+pub(crate) use openat::open_directory;
 pub use openat::{Node, hold_directory_blocking, node_at};
-pub(crate) use openat::{normalise, open_directory};
 pub use protection_gap::ProtectionGap;
 pub use user_settings::UserSettings;
 pub use walk::{FoundRepositories, MAX_REPOSITORIES, NodeKind, Walk};

@@ -65,6 +65,7 @@ impl InodeStamp {
     #[allow(
         clippy::useless_conversion,
         clippy::unnecessary_cast,
+        clippy::cast_sign_loss,
         reason = "the types of these fields differ between architectures"
     )]
     fn of(stat: &Stat) -> Self {

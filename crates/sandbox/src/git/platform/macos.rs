@@ -91,7 +91,7 @@ fn parent<'a>(base: BorrowedFd<'_>, path: &'a Path) -> Result<(Option<OwnedFd>, 
         Component::CurDir => Ok(OsStr::new(".")),
         Component::ParentDir | Component::RootDir | Component::Prefix(_) => Err(Errno::XDEV),
     });
-    let mut name = names.next().transpose()?.unwrap_or(OsStr::new("."));
+    let mut name = names.next().transpose()?.unwrap_or_else(|| OsStr::new("."));
     let mut above: Option<OwnedFd> = None;
     for next in names {
         let directory = above.as_ref().map_or(base, AsFd::as_fd);

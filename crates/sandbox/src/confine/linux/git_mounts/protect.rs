@@ -11,12 +11,13 @@
 //!
 //! If one of these is a link, which cannot be a mount point, the whole `.git` is read-only.
 
+use super::leads::leads;
 use super::placeholder::{PlaceholderKind, Placeholders};
 use super::protection::{Protection, ProtectionSettings};
 use crate::git::gitdir::{self, LinkedRepository};
 use crate::git::openat::{self, Node};
 use crate::git::protected_names::{MODULE_MARKS, NAMES, PARENTS};
-use crate::git::{FoundRepositories, NodeKind, ProtectionGap, config_paths};
+use crate::git::{FoundRepositories, NodeKind, ProtectionGap};
 use crate::pin::Pin;
 use quackd_protocol::tiers::GitProtection;
 use rustix::fs::Dir;
@@ -184,7 +185,7 @@ impl Builder<'_> {
             return Ok(());
         }
         let worktree = at.parent().unwrap_or(at);
-        let Ok(leads) = config_paths::leads(base.handle, base.path, at, worktree) else {
+        let Ok(leads) = leads(base.handle, base.path, at, worktree) else {
             self.pin(base, at, true);
             self.trouble(base, at, "has settings that another program holds and is read-only");
             return Ok(());

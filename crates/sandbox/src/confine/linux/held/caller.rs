@@ -106,11 +106,11 @@ impl<'a> Caller<'a> {
         }
         let path = PathBuf::from(std::ffi::OsString::from_vec(path));
         if path.is_absolute() {
-            return Ok(crate::git::normalise(&path));
+            return Ok(crate::git::openat::normalise(&path));
         }
         let start = readlinkat(CWD, self.start(descriptor), Vec::new())?.into_bytes();
         let start = PathBuf::from(std::ffi::OsString::from_vec(start));
-        Ok(crate::git::normalise(&start.join(path)).filter(|path| path.is_absolute()))
+        Ok(crate::git::openat::normalise(&start.join(path)).filter(|path| path.is_absolute()))
     }
 
     /// Reads the umask and the number of filters of the caller.
