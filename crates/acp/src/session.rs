@@ -174,7 +174,7 @@ impl Session {
         lock(&shared.translator).set_workspace(&data.workspace_path);
         lock(&self.places).1 = data.workspace_path;
 
-        // The turns of the connection before cannot end any more.
+        // The turns of the connection before can no longer end.
         shared.turns.clear();
         let (client, ended) = (Arc::new(client), CancellationToken::new());
         let reading = Arc::clone(shared).read(events, Arc::clone(&client));

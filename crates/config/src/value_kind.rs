@@ -74,7 +74,7 @@ pub(crate) enum ValueKind {
     Switch { field: FieldAccessor<bool> },
     /// One of a closed set of words.
     Choice { field: ChoiceAccessor, variable: Option<&'static str> },
-    /// A text with a check of its own.
+    /// A text with its own check.
     Text {
         field: FieldAccessor<String>,
         values: &'static str,

@@ -204,7 +204,7 @@ pub(crate) fn check_run(above: impl AsFd, run: impl AsFd, path: &Path) -> Result
 
     match strange {
         Ok(None) => Ok(()),
-        // The other daemon has created the marker meanwhile.
+        // The other daemon has created the marker since the check.
         Ok(Some(_)) if is_marked(run) => Ok(()),
         Ok(Some(found)) => Err(HomeError::ForeignRun { path: path.to_owned(), found }),
         Err(errno) => Err(HomeError::io("inspect", path, errno)),

@@ -148,7 +148,7 @@ impl HttpBatches {
 }
 
 impl Messages {
-    /// Reads the messages of a batch. Those that cannot be served become refusals.
+    /// Reads the messages of a batch. A message that cannot be served becomes a refusal.
     fn of(batch: Vec<Box<RawValue>>) -> Self {
         let (mut messages, mut ids) = (Self::default(), HashSet::new());
         for message in batch {

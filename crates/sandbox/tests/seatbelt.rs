@@ -512,7 +512,7 @@ mod tests {
         let hook: &'static str = format!("/Users/u/w/{long}/{long}99/.git/hooks/x").leak();
         assert!(wrong(&rules(&profile), &[(CREATE, path(hook), false)]).is_empty());
 
-        // What `.git` files name must have a rule each.
+        // Repositories that `.git` files name must have a rule each.
         let many = (0..100).map(|number| format!("/Users/u/w/{long}/{long}{number}/x").into());
         places.git.repositories = many.collect();
         assert!(!Seatbelt::new(&policy, &places).unwrap().is_short_enough());

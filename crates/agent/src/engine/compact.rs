@@ -227,7 +227,7 @@ impl Agent {
         let entry = self.transcript.entries().last().map(serde_json::to_value);
         let mut data = entry.and_then(Result::ok).unwrap_or_default();
         if let Some(data) = data.as_object_mut() {
-            // The event has these members of its own.
+            // Members of the event itself.
             data.retain(|name, _| !["type", "id", "parentId", "timestamp"].contains(&&**name));
         }
 

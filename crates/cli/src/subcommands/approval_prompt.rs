@@ -51,7 +51,7 @@ impl Prompter {
         by: AskedBy,
         output: CliOutput,
     ) -> anyhow::Result<Self> {
-        // A connection of its own: the caller's one waits for its call.
+        // Its own connection: the caller's one waits for its call.
         let client = start_and_connect(output).await?.client;
         // Before the request, so that no event is missed.
         let events = client.events().await?;

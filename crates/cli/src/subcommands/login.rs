@@ -51,7 +51,7 @@ pub(crate) async fn run(args: LoginArgs, output: CliOutput) -> anyhow::Result<Ex
     let Some(key) = ask(provider).await? else { return Ok(ExitCode::Interrupted) };
     home.prepare_blocking()?;
     keys.0.insert(provider.to_owned(), StoredKey { kind: "api_key".to_owned(), key });
-    // Written before the daemon is told, which reads the file.
+    // Written before the daemon gets the notice, because it reads the file.
     write_blocking(&home, &keys)?;
     apply(&home, output).await;
 

@@ -121,7 +121,7 @@ const fn timeout(default: &'static str) -> Parameter {
 }
 
 group! {
-    /// How the pattern of a search or a replacement is read.
+    /// Meaning of the pattern of a search or a replacement.
     PatternArguments {
         pattern: Checked<Vec<String>>,
         mode: Checked<Option<&'static str>>,
@@ -145,7 +145,7 @@ group! {
 }
 
 group! {
-    /// Which files are looked at. `find` has no `include` and no `max_filesize`.
+    /// The files of the search. `find` has no `include` and no `max_filesize`.
     FileArguments {
         path: Checked<Vec<String>>,
         include: Checked<Vec<String>>,

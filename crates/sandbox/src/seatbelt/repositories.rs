@@ -18,7 +18,7 @@ const MAX_NAMED: usize = 32;
 /// Forbids creating, renaming and removing a directory.
 const PIN: &str = "deny file-write-create file-write-unlink";
 
-/// What a session is told if [`Seatbelt::has_read_only_repositories`], to be read after the workspace.
+/// Note for a session if [`Seatbelt::has_read_only_repositories`], to be read after the workspace.
 pub const MANY_REPOSITORIES: &str = "has more than 128 git repositories, or long paths to them: in those farthest from its top, in submodules and in \
      linked worktrees git cannot write";
 

@@ -217,7 +217,7 @@ impl Screen {
         let footer = self.wanted();
         let is_waiting = self.is_held || self.piece.is_empty();
         if self.reader == StdoutState::There && !(is_waiting && footer == self.shown) {
-            // Another output of this process may be at work.
+            // Another output of this process may be running.
             let turn = terminal::turn().await;
             let mut text = self.erasing();
             // Take the text first, so that a canceled flush does not print it twice.

@@ -47,7 +47,7 @@ const KEYS: [(&str, &str); 8] = [
 /// A line of the prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Line {
-    /// A prompt for the agent: every line that is no command.
+    /// A prompt for the agent: every line that is not a command.
     Prompt(String),
     /// A command for the session's shell.
     Shell(String),
