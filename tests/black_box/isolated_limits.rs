@@ -80,6 +80,28 @@ fn a_full_copy_takes_no_more_until_a_command_frees_space() {
 }
 
 #[test]
+fn a_copy_that_cannot_be_measured_is_full_for_agents_until_the_user_removes_what_is_too_deep() {
+    let (daemon, repo) = limited("max_mb = 100");
+    isolated(&daemon, &repo, "one");
+    bash(&daemon, "one", "for i in {1..300}; do mkdir deep && cd deep || exit 1; done");
+    let refused = refusal(&daemon, "one");
+    assert!(refused.contains("Error: the session's copy cannot be measured: "), "{refused}");
+
+    let id = daemon.quack(&["state", "one", "--json"]).json()["sessionId"].clone();
+    let wire = daemon.wire();
+    wire.request("quack.hello", json!({"name": "agent"}));
+    let call = json!({"sessionId": id, "tool": "bash", "arguments": {"command": "true"}});
+    let refused = wire.request("quack.tool", call);
+    assert!(refused["text"].as_str().unwrap().contains("cannot be measured"), "{refused}");
+    let noted = bash(&daemon, "one", "ls");
+    assert!(noted.contains("[Disk: the session's copy cannot be measured: "), "{noted}");
+
+    let freed = bash(&daemon, "one", "rm -r deep");
+    assert!(!freed.contains("[Disk:"), "{freed}");
+    assert_eq!(write(&daemon, "one").code(), Some(0));
+}
+
+#[test]
 fn copies_that_are_too_large_together_leave_no_room_for_another_one() {
     let (daemon, repo) = limited("total_mb = 2");
     let at = repo.path().to_str().unwrap();

@@ -279,7 +279,7 @@ pub(super) async fn check_room(
     let excesses = services.pool.copies.excesses(session).await;
     let of_all = excesses.into_iter().find_map(|excess| match excess {
         CopyExcess::All { size, max } => Some(MethodError::CopiesFull { size, max }),
-        CopyExcess::Own { .. } => None,
+        CopyExcess::Own { .. } | CopyExcess::Unmeasured => None,
     });
     of_all.map_or(Ok(()), Err)
 }

@@ -9,12 +9,14 @@ use std::path::PathBuf;
 const MAX_DIRECTORIES: usize = 10_000;
 
 /// Disk space of a private copy, in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IsolatedUsage {
     /// The files, the layers over ignored directories, and the originals of the last apply.
     pub files: u64,
     /// The recorded states. They have their own limit.
     pub checkpoints: u64,
+    /// False if `files` is a lower bound: some entries cannot be read, are too deep or too many.
+    pub is_complete: bool,
 }
 
 impl Home {
@@ -60,11 +62,12 @@ impl Home {
     /// Measures the private copy of one session. Zeros without a copy, or for an invalid id. Blocks on the disk.
     #[must_use]
     pub fn session_isolated_usage_blocking(&self, id: &str) -> IsolatedUsage {
-        let measured =
-            |dir: Result<PathBuf, HomeError>| dir.map_or(0, |dir| keep::disk_usage_blocking(&dir));
-        let checkpoints = measured(self.session_checkpoints_dir(id, true));
-        let all = measured(self.session_isolated_dir(id));
-        IsolatedUsage { files: all.saturating_sub(checkpoints), checkpoints }
+        let Ok(directory) = self.session_isolated_dir(id) else {
+            return IsolatedUsage { files: 0, checkpoints: 0, is_complete: true };
+        };
+        let files = keep::disk_usage_blocking(&directory, Some(c"checkpoints"));
+        let checkpoints = keep::disk_usage_blocking(&directory.join("checkpoints"), None).bytes;
+        IsolatedUsage { files: files.bytes, checkpoints, is_complete: files.is_complete }
     }
 
     /// Measures the private copy of each session. Blocks on the disk.
