@@ -49,6 +49,14 @@ fn a_full_copy_takes_no_more_until_a_command_frees_space() {
     let state = daemon.quack(&["state", "one"]).ok();
     assert!(state.contains("a private copy of the workspace, 5 MiB; see quack diff"), "{state}");
 
+    // A dry run writes nothing into the copy.
+    let replaced = |dry_run: bool| {
+        let arguments = json!({"pattern": "small", "replacement": "tiny", "dry_run": dry_run});
+        daemon.quack(&["tool", "replace", &arguments.to_string(), "--session", "one"])
+    };
+    assert_eq!(replaced(true).code(), Some(0));
+    assert_ne!(replaced(false).code(), Some(0));
+
     // A quarter above the limit, commands of agents and background jobs are refused. The user's commands run.
     let id = daemon.quack(&["state", "one", "--json"]).json()["sessionId"].clone();
     let wire = daemon.wire();

@@ -91,6 +91,7 @@ impl Serve<IsolatedParams> for Caller {
         let answer = run(services, &session_id, &found.workspace_path, task).await?;
         let FromIsolate::Compared(report) = answer else { return Err(unusable()) };
         if report.written && action == IsolatedAction::Refresh {
+            services.pool.copies.notify_write(&session_id);
             // A call during the refresh may have started a worker, which knows the earlier repository.
             evict(&found).await?;
         }
@@ -191,7 +192,12 @@ async fn states(
         hidden: hidden_of(caller, &found.session_id).await?,
     };
     match checkpoints::run(services, files, action).await {
-        Ok(FromIsolate::Compared(report)) => Ok((report, Vec::new())),
+        Ok(FromIsolate::Compared(report)) => {
+            if is_isolated && report.written {
+                services.pool.copies.notify_write(&found.session_id);
+            }
+            Ok((report, Vec::new()))
+        }
         Ok(FromIsolate::Listed(listed)) => Ok((IsolatedReport::default(), listed)),
         Ok(_) => Err(unusable()),
         Err(StatesError::Failed(text)) => {
