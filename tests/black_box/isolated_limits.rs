@@ -145,3 +145,24 @@ fn a_workspace_that_is_too_large_is_refused_with_its_size_and_the_key() {
     let left = fs::read_dir(daemon.app().join("isolated")).unwrap().count();
     assert_eq!(left, 0);
 }
+
+#[test]
+fn a_discard_keeps_the_copy_if_the_workspace_has_become_too_large() {
+    let (daemon, repo) = limited("copy_files = 5");
+    isolated(&daemon, &repo, "one");
+    assert_eq!(write(&daemon, "one").code(), Some(0));
+    repo.write("extra.txt", "extra\n");
+    let refused = daemon.quack(&["discard", "one", "--yes"]);
+    assert_eq!(refused.code(), Some(1), "{}", refused.stdout());
+    let expected = "the workspace has 6 files, more than isolated.copy_files (5)";
+    assert!(refused.stderr().contains(expected), "{}", refused.stderr());
+    assert_eq!(bash(&daemon, "one", "cat small.txt").lines().next(), Some("small"));
+    let stat = || daemon.quack(&["diff", "--session", "one", "--stat"]).ok();
+    assert_eq!(stat(), "A  small.txt\n");
+
+    fs::remove_file(repo.path().join("extra.txt")).unwrap();
+    daemon.quack(&["discard", "one", "--yes"]).ok();
+    assert!(!stat().contains("small.txt"), "{}", stat());
+    let left = fs::read_dir(daemon.app().join("isolated")).unwrap().count();
+    assert_eq!(left, 1);
+}

@@ -290,7 +290,8 @@ pub(super) async fn check_room(
     of_all.map_or(Ok(()), Err)
 }
 
-/// Makes the private copy of a session, in place of an earlier one.
+/// Makes the private copy of a session, in place of an earlier one. That one stays if the new one cannot be made, for
+/// example because the workspace is too large.
 pub(super) async fn make_copy(
     services: &Rc<SessionServices>,
     session: &SessionId,
@@ -315,16 +316,40 @@ pub(super) async fn make_copy(
     let task = IsolateTask::Copy { hidden, max_files, max_bytes };
     match run(services, session, workspace, task).await {
         Ok(FromIsolate::Copied(mut copied)) => {
+            remove_replaced(services, session).await;
             services.pool.copies.notify_write(session);
             // The process is not trusted with the paths of mounts.
             copied.outputs.truncate(MAX_OUTPUTS);
             Ok(copied)
         }
-        Ok(_) => Err(unusable()),
+        Ok(_) => {
+            restore_copy(services, session).await;
+            Err(unusable())
+        }
         Err(error) => {
-            remove_copy(services, session).await;
+            restore_copy(services, session).await;
             Err(error)
         }
+    }
+}
+
+/// Deletes the copy that a new one replaced.
+async fn remove_replaced(services: &SessionServices, session: &SessionId) {
+    let (home, id) = (services.daemon.home.clone(), session.clone());
+    let remove = move || home.remove_replaced_isolated_dir_blocking(id.as_str());
+    if let Ok(Err(error)) = services.look(SAVE_LIMIT, remove).await {
+        tracing::warn!(%session, %error, "replaced copy of a session not removed");
+    }
+}
+
+/// Removes a copy that could not be made, and puts back the one that it replaced.
+async fn restore_copy(services: &SessionServices, session: &SessionId) {
+    let (home, id) = (services.daemon.home.clone(), session.clone());
+    let restore = move || home.restore_session_isolated_dir_blocking(id.as_str());
+    // A process that records states would write into the directory that goes.
+    let _paused = services.children.isolation.pause_states().await;
+    if let Ok(Err(error)) = services.look(SAVE_LIMIT, restore).await {
+        tracing::warn!(%session, %error, "earlier copy of a session not restored");
     }
 }
 
