@@ -96,9 +96,19 @@ impl Home {
         let Ok(directory) = self.session_isolated_dir(id) else {
             return IsolatedUsage { files: 0, checkpoints: 0, is_complete: true };
         };
-        let files = keep::disk_usage_blocking(&directory, Some(c"checkpoints"));
-        let checkpoints = keep::disk_usage_blocking(&directory.join("checkpoints"), None).bytes;
-        IsolatedUsage { files: files.bytes, checkpoints, is_complete: files.is_complete }
+        let checkpoints = keep::disk_usage_blocking(&directory.join("checkpoints"), &[]).bytes;
+        let own = keep::disk_usage_blocking(&directory, &[c"checkpoints", c"out"]);
+        let mut usage =
+            IsolatedUsage { files: own.bytes, checkpoints, is_complete: own.is_complete };
+
+        let layers = std::fs::read_dir(directory.join("out")).into_iter().flatten().flatten();
+        for layer in layers.take(MAX_DIRECTORIES) {
+            // The kernel's directories in `work` may be unreadable. The session cannot write there.
+            let layer = keep::disk_usage_blocking(&layer.path(), &[c"work"]);
+            usage.files = usage.files.saturating_add(layer.bytes);
+            usage.is_complete &= layer.is_complete;
+        }
+        usage
     }
 
     /// Measures the private copy of each session. Blocks on the disk.
@@ -206,12 +216,33 @@ mod tests {
     use super::*;
     use std::fs;
 
+    fn home(dir: &Path) -> Home {
+        let var = |name: &str| (name == "RUBBER_DUCK_APP_SUPPORT").then(|| dir.into());
+        let home = Home::resolve_blocking(&var).unwrap();
+        home.prepare_blocking().unwrap();
+        home
+    }
+
+    #[test]
+    fn a_copy_is_measured_with_its_layers_and_without_the_kernels_directories() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = home(dir.path());
+        let copy = home.renew_session_isolated_dir_blocking("one").unwrap();
+        for name in ["tree", "tree/work", "out/target/upper/work", "out/target/work", "checkpoints"]
+        {
+            fs::create_dir_all(copy.join(name)).unwrap();
+            fs::write(copy.join(name).join("file"), vec![b'x'; 400 * 1024]).unwrap();
+        }
+        let usage = home.session_isolated_usage_blocking("one");
+        let (files, checkpoints) = (usage.files / 1024, usage.checkpoints / 1024);
+        assert!((1200..1300).contains(&files) && usage.is_complete, "{usage:?}");
+        assert!((400..500).contains(&checkpoints), "{usage:?}");
+    }
+
     #[test]
     fn a_replaced_copy_is_put_back_or_deleted() {
         let dir = tempfile::tempdir().unwrap();
-        let var = |name: &str| (name == "RUBBER_DUCK_APP_SUPPORT").then(|| dir.path().into());
-        let home = Home::resolve_blocking(&var).unwrap();
-        home.prepare_blocking().unwrap();
+        let home = home(dir.path());
         let copy = home.renew_session_isolated_dir_blocking("one").unwrap();
         fs::write(copy.join("old"), "").unwrap();
 

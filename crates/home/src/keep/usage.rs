@@ -30,10 +30,10 @@ pub struct DiskUsage {
     pub is_complete: bool,
 }
 
-/// Returns the disk space of a directory with everything in it but the entry `left_out`, or 0 bytes if the directory does
-/// not exist. Blocks on the disk.
+/// Returns the disk space of a directory with everything in it but the entries `left_out`, or 0 bytes if the directory
+/// does not exist. Blocks on the disk.
 #[must_use]
-pub fn disk_usage_blocking(path: &Path, left_out: Option<&CStr>) -> DiskUsage {
+pub fn disk_usage_blocking(path: &Path, left_out: &[&CStr]) -> DiskUsage {
     let nothing = DiskUsage { bytes: 0, is_complete: true };
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return nothing };
     let Ok(name) = CString::new(name.as_encoded_bytes()) else { return nothing };
@@ -54,8 +54,8 @@ struct Usage<'a> {
     left: usize,
     /// Device and inode of counted files with several names.
     linked: HashSet<(u64, u64)>,
-    /// Entry of the directory itself that does not count.
-    left_out: Option<&'a CStr>,
+    /// Entries of the directory itself that do not count.
+    left_out: &'a [&'a CStr],
 }
 
 impl Usage<'_> {
@@ -72,7 +72,7 @@ impl Usage<'_> {
                 return self.sum.is_complete = false;
             };
             let name = entry.file_name();
-            let is_left_out = depth == 0 && self.left_out == Some(name);
+            let is_left_out = depth == 0 && self.left_out.contains(&name);
             if is_left_out || matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
@@ -133,7 +133,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (copy, outside) = (dir.path().join("copy"), dir.path().join("outside"));
         let nothing = DiskUsage { bytes: 0, is_complete: true };
-        assert_eq!(disk_usage_blocking(&copy, None), nothing);
+        assert_eq!(disk_usage_blocking(&copy, &[]), nothing);
         fs::create_dir_all(copy.join("tree/deep")).unwrap();
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("file"), vec![b'x'; 1000 * KIB]).unwrap();
@@ -143,20 +143,20 @@ mod tests {
         // The other name of this file is not in the directory.
         fs::write(copy.join("tree/shared"), vec![b'x'; 400 * KIB]).unwrap();
         fs::hard_link(copy.join("tree/shared"), dir.path().join("shared")).unwrap();
-        let usage = disk_usage_blocking(&copy, None);
+        let usage = disk_usage_blocking(&copy, &[]);
         let kib = usage.bytes / 1024;
         assert!((800..900).contains(&kib) && usage.is_complete, "{kib}");
     }
 
     #[test]
-    fn only_an_entry_of_the_directory_itself_is_left_out() {
+    fn only_entries_of_the_directory_itself_are_left_out() {
         let dir = tempfile::tempdir().unwrap();
         let copy = dir.path().join("copy");
         for (name, size) in [("states", 1000 * KIB), ("tree/states", 400 * KIB)] {
             fs::create_dir_all(copy.join(name)).unwrap();
             fs::write(copy.join(name).join("file"), vec![b'x'; size]).unwrap();
         }
-        let kib = disk_usage_blocking(&copy, Some(c"states")).bytes / 1024;
+        let kib = disk_usage_blocking(&copy, &[c"states"]).bytes / 1024;
         assert!((400..500).contains(&kib), "{kib}");
     }
 
@@ -166,9 +166,9 @@ mod tests {
         let copy = dir.path().join("copy");
         fs::create_dir_all(copy.join("d/".repeat(MAX_DEPTH - 1))).unwrap();
         fs::File::create(copy.join("sparse")).unwrap().set_len(1 << 40).unwrap();
-        let usage = disk_usage_blocking(&copy, None);
+        let usage = disk_usage_blocking(&copy, &[]);
         assert!(usage.bytes < 1 << 30 && usage.is_complete, "{usage:?}");
         fs::create_dir(copy.join("d/".repeat(MAX_DEPTH))).unwrap();
-        assert!(!disk_usage_blocking(&copy, None).is_complete);
+        assert!(!disk_usage_blocking(&copy, &[]).is_complete);
     }
 }
