@@ -27,8 +27,7 @@ pub(crate) enum CopyExcess {
 }
 
 /// Reason of [`CopyExcess::Unmeasured`].
-const UNMEASURED: &str =
-    "cannot be measured: it has directories that are not readable or too deep, or too many files";
+const UNMEASURED: &str = "it has directories that are not readable or too deep, or too many files";
 
 impl CopyExcess {
     /// Whether commands of agents are refused too. Up to a quarter above the limit of a copy, and at least 1 MiB, they may
@@ -47,7 +46,9 @@ impl CopyExcess {
                 "[Disk: the session's copy has {size} MiB, more than isolated.max_mb ({max}): delete files, or raise the \
                  limit]"
             ),
-            Self::Unmeasured => format!("[Disk: the session's copy {UNMEASURED}: remove them]"),
+            Self::Unmeasured => {
+                format!("[Disk: the session's copy cannot be measured: {UNMEASURED}; remove them]")
+            }
             Self::All { size, max } => format!(
                 "[Disk: the copies of all isolated sessions have {size} MiB, more than isolated.total_mb ({max}): delete \
                  files, discard copies, or raise the limit]"
@@ -138,7 +139,8 @@ impl CallError {
                  delete files or raise the limit"
             ),
             Self::CopyFull(CopyExcess::Unmeasured) => format!(
-                "Error: the session's copy {UNMEASURED}. It was not run; the user can remove them with a command"
+                "Error: the session's copy cannot be measured: {UNMEASURED}. It was not run; \
+                 the user can remove them with a command"
             ),
             Self::CopyFull(CopyExcess::All { max, .. }) => format!(
                 "Error: the copies of all isolated sessions are full: {max} MiB (isolated.total_mb). \
