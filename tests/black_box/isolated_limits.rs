@@ -49,6 +49,14 @@ fn a_full_copy_takes_no_more_until_a_command_frees_space() {
     let state = daemon.quack(&["state", "one"]).ok();
     assert!(state.contains("a private copy of the workspace, 5 MiB; see quack diff"), "{state}");
 
+    // A dry run writes nothing into the copy.
+    let replaced = |dry_run: bool| {
+        let arguments = json!({"pattern": "small", "replacement": "tiny", "dry_run": dry_run});
+        daemon.quack(&["tool", "replace", &arguments.to_string(), "--session", "one"])
+    };
+    assert_eq!(replaced(true).code(), Some(0));
+    assert_ne!(replaced(false).code(), Some(0));
+
     // A quarter above the limit, commands of agents and background jobs are refused. The user's commands run.
     let id = daemon.quack(&["state", "one", "--json"]).json()["sessionId"].clone();
     let wire = daemon.wire();
@@ -77,6 +85,28 @@ fn a_full_copy_takes_no_more_until_a_command_frees_space() {
     }
     let stat = daemon.quack(&["diff", "--session", "one", "--stat"]).ok();
     assert_eq!(stat, "A  agent.txt\nA  small.txt\n");
+}
+
+#[test]
+fn a_copy_that_cannot_be_measured_is_full_for_agents_until_the_user_removes_what_is_too_deep() {
+    let (daemon, repo) = limited("max_mb = 100");
+    isolated(&daemon, &repo, "one");
+    bash(&daemon, "one", "for i in {1..300}; do mkdir deep && cd deep || exit 1; done");
+    let refused = refusal(&daemon, "one");
+    assert!(refused.contains("Error: the session's copy cannot be measured: "), "{refused}");
+
+    let id = daemon.quack(&["state", "one", "--json"]).json()["sessionId"].clone();
+    let wire = daemon.wire();
+    wire.request("quack.hello", json!({"name": "agent"}));
+    let call = json!({"sessionId": id, "tool": "bash", "arguments": {"command": "true"}});
+    let refused = wire.request("quack.tool", call);
+    assert!(refused["text"].as_str().unwrap().contains("cannot be measured"), "{refused}");
+    let noted = bash(&daemon, "one", "ls");
+    assert!(noted.contains("[Disk: the session's copy cannot be measured: "), "{noted}");
+
+    let freed = bash(&daemon, "one", "rm -r deep");
+    assert!(!freed.contains("[Disk:"), "{freed}");
+    assert_eq!(write(&daemon, "one").code(), Some(0));
 }
 
 #[test]
@@ -114,4 +144,25 @@ fn a_workspace_that_is_too_large_is_refused_with_its_size_and_the_key() {
     assert!(refused.stderr().contains(expected), "{}", refused.stderr());
     let left = fs::read_dir(daemon.app().join("isolated")).unwrap().count();
     assert_eq!(left, 0);
+}
+
+#[test]
+fn a_discard_keeps_the_copy_if_the_workspace_has_become_too_large() {
+    let (daemon, repo) = limited("copy_files = 5");
+    isolated(&daemon, &repo, "one");
+    assert_eq!(write(&daemon, "one").code(), Some(0));
+    repo.write("extra.txt", "extra\n");
+    let refused = daemon.quack(&["discard", "one", "--yes"]);
+    assert_eq!(refused.code(), Some(1), "{}", refused.stdout());
+    let expected = "the workspace has 6 files, more than isolated.copy_files (5)";
+    assert!(refused.stderr().contains(expected), "{}", refused.stderr());
+    assert_eq!(bash(&daemon, "one", "cat small.txt").lines().next(), Some("small"));
+    let stat = || daemon.quack(&["diff", "--session", "one", "--stat"]).ok();
+    assert_eq!(stat(), "A  small.txt\n");
+
+    fs::remove_file(repo.path().join("extra.txt")).unwrap();
+    daemon.quack(&["discard", "one", "--yes"]).ok();
+    assert!(!stat().contains("small.txt"), "{}", stat());
+    let left = fs::read_dir(daemon.app().join("isolated")).unwrap().count();
+    assert_eq!(left, 1);
 }

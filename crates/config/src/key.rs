@@ -253,7 +253,7 @@ static KEYS: &[Key] = &[
     },
     Key {
         name: "isolated.max_mb",
-        description: "Disk space of the copy of one isolated session, in MiB, with its layers and without its checkpoints. Above it, file tools, MCP tools and background jobs are refused; commands run until it is exceeded by a quarter, so that they can delete files.",
+        description: "Disk space of the copy of one isolated session, in MiB, with its layers and without its checkpoints. Above it, file tools, MCP tools and background jobs are refused; commands run, so that they can delete files, but those of agents only until it is exceeded by a quarter (at least 1 MiB).",
         kind: ValueKind::Count { field: field!(isolated.max_mb), min: 1, max: 1_048_576 },
     },
     Key {

@@ -20,17 +20,22 @@ pub(crate) struct SlotUsage {
 pub(crate) enum CopyExcess {
     /// The copy of the session is above `isolated.max_mb`.
     Own { size: u64, max: u64 },
+    /// Parts of the copy of the session do not count, so its size is unknown.
+    Unmeasured,
     /// The copies of all sessions together are above `isolated.total_mb`.
     All { size: u64, max: u64 },
 }
 
+/// Reason of [`CopyExcess::Unmeasured`].
+const UNMEASURED: &str = "it has directories that are not readable or too deep, or too many files";
+
 impl CopyExcess {
-    /// Whether commands of agents are refused too. Up to a quarter above the limit of a copy they may run, so that they can
-    /// delete files.
+    /// Whether commands of agents are refused too. Up to a quarter above the limit of a copy, and at least 1 MiB, they may
+    /// run, so that they can delete files.
     pub(crate) fn refuses_commands(self) -> bool {
         match self {
-            Self::Own { size, max } => max + max / 4 < size,
-            Self::All { .. } => true,
+            Self::Own { size, max } => max.saturating_add((max / 4).max(1)) < size,
+            Self::Unmeasured | Self::All { .. } => true,
         }
     }
 
@@ -41,6 +46,9 @@ impl CopyExcess {
                 "[Disk: the session's copy has {size} MiB, more than isolated.max_mb ({max}): delete files, or raise the \
                  limit]"
             ),
+            Self::Unmeasured => {
+                format!("[Disk: the session's copy cannot be measured: {UNMEASURED}; remove them]")
+            }
             Self::All { size, max } => format!(
                 "[Disk: the copies of all isolated sessions have {size} MiB, more than isolated.total_mb ({max}): delete \
                  files, discard copies, or raise the limit]"
@@ -129,6 +137,10 @@ impl CallError {
             Self::CopyFull(CopyExcess::Own { max, .. }) => format!(
                 "Error: the session's copy is full: {max} MiB (isolated.max_mb). It was not run; \
                  delete files or raise the limit"
+            ),
+            Self::CopyFull(CopyExcess::Unmeasured) => format!(
+                "Error: the session's copy cannot be measured: {UNMEASURED}. It was not run; \
+                 the user can remove them with a command"
             ),
             Self::CopyFull(CopyExcess::All { max, .. }) => format!(
                 "Error: the copies of all isolated sessions are full: {max} MiB (isolated.total_mb). \

@@ -91,6 +91,7 @@ impl Serve<IsolatedParams> for Caller {
         let answer = run(services, &session_id, &found.workspace_path, task).await?;
         let FromIsolate::Compared(report) = answer else { return Err(unusable()) };
         if report.written && action == IsolatedAction::Refresh {
+            services.pool.copies.notify_write(&session_id);
             // A call during the refresh may have started a worker, which knows the earlier repository.
             evict(&found).await?;
         }
@@ -191,7 +192,12 @@ async fn states(
         hidden: hidden_of(caller, &found.session_id).await?,
     };
     match checkpoints::run(services, files, action).await {
-        Ok(FromIsolate::Compared(report)) => Ok((report, Vec::new())),
+        Ok(FromIsolate::Compared(report)) => {
+            if is_isolated && report.written {
+                services.pool.copies.notify_write(&found.session_id);
+            }
+            Ok((report, Vec::new()))
+        }
         Ok(FromIsolate::Listed(listed)) => Ok((IsolatedReport::default(), listed)),
         Ok(_) => Err(unusable()),
         Err(StatesError::Failed(text)) => {
@@ -279,12 +285,13 @@ pub(super) async fn check_room(
     let excesses = services.pool.copies.excesses(session).await;
     let of_all = excesses.into_iter().find_map(|excess| match excess {
         CopyExcess::All { size, max } => Some(MethodError::CopiesFull { size, max }),
-        CopyExcess::Own { .. } => None,
+        CopyExcess::Own { .. } | CopyExcess::Unmeasured => None,
     });
     of_all.map_or(Ok(()), Err)
 }
 
-/// Makes the private copy of a session, in place of an earlier one.
+/// Makes the private copy of a session, in place of an earlier one. That one stays if the new one cannot be made, for
+/// example because the workspace is too large.
 pub(super) async fn make_copy(
     services: &Rc<SessionServices>,
     session: &SessionId,
@@ -309,16 +316,40 @@ pub(super) async fn make_copy(
     let task = IsolateTask::Copy { hidden, max_files, max_bytes };
     match run(services, session, workspace, task).await {
         Ok(FromIsolate::Copied(mut copied)) => {
+            remove_replaced(services, session).await;
             services.pool.copies.notify_write(session);
             // The process is not trusted with the paths of mounts.
             copied.outputs.truncate(MAX_OUTPUTS);
             Ok(copied)
         }
-        Ok(_) => Err(unusable()),
+        Ok(_) => {
+            restore_copy(services, session).await;
+            Err(unusable())
+        }
         Err(error) => {
-            remove_copy(services, session).await;
+            restore_copy(services, session).await;
             Err(error)
         }
+    }
+}
+
+/// Deletes the copy that a new one replaced.
+async fn remove_replaced(services: &SessionServices, session: &SessionId) {
+    let (home, id) = (services.daemon.home.clone(), session.clone());
+    let remove = move || home.remove_replaced_isolated_dir_blocking(id.as_str());
+    if let Ok(Err(error)) = services.look(SAVE_LIMIT, remove).await {
+        tracing::warn!(%session, %error, "replaced copy of a session not removed");
+    }
+}
+
+/// Removes a copy that could not be made, and puts back the one that it replaced.
+async fn restore_copy(services: &SessionServices, session: &SessionId) {
+    let (home, id) = (services.daemon.home.clone(), session.clone());
+    let restore = move || home.restore_session_isolated_dir_blocking(id.as_str());
+    // A process that records states would write into the directory that goes.
+    let _paused = services.children.isolation.pause_states().await;
+    if let Ok(Err(error)) = services.look(SAVE_LIMIT, restore).await {
+        tracing::warn!(%session, %error, "earlier copy of a session not restored");
     }
 }
 

@@ -27,8 +27,7 @@ use quackd_protocol::limits::{
     LOCAL_APP_ANSWER, LOCAL_APP_DEADLINE, MAX_ARGUMENTS_BYTES, MAX_JOB_TIME, MAX_TOOL_DEADLINE,
     MAX_TOOL_NAME_BYTES, MIN_TOOL_DEADLINE,
 };
-use quackd_protocol::tools::{self, is_internal, is_meant_as_json, runs_commands};
-use serde::Deserialize;
+use quackd_protocol::tools::{self, BashArguments, is_internal, is_meant_as_json, runs_commands};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use std::path::PathBuf;
@@ -450,18 +449,12 @@ struct BashOptions {
 }
 
 fn of_bash(wanted: &ToolRequest) -> BashOptions {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Read {
-        timeout_ms: Value,
-        background: Value,
-    }
-    if !runs_commands(&wanted.tool) || !wanted.arguments.trim_start().starts_with('{') {
+    if !runs_commands(&wanted.tool) {
         return BashOptions::default();
     }
-    let Read { timeout_ms, background } =
-        serde_json::from_str(&wanted.arguments).unwrap_or_default();
-    BashOptions { timeout_ms: timeout_ms.as_u64(), background: background == Value::Bool(true) }
+    let Some(object) = worker::object_of(&wanted.arguments) else { return BashOptions::default() };
+    let BashArguments { timeout_ms, background, .. } = BashArguments::of(&object);
+    BashOptions { timeout_ms, background }
 }
 
 /// Returns the default deadline. The caller's default only replaces the built-in one.
@@ -525,6 +518,14 @@ mod tests {
         let job = r#"{"timeout_ms":100,"background":true}"#;
         check("bash", job, None, Duration::from_secs(30));
         check("bash", job, Some(2000), Duration::from_secs(2));
+        let twice = r#"{"timeout_ms":1,"timeout_ms":1500,"background":true,"background":false}"#;
+        check("bash", twice, None, Duration::from_millis(1500));
+        check(
+            "bash",
+            r#"{"command":"\ud800","timeout_ms":1500}"#,
+            None,
+            Duration::from_millis(1500),
+        );
         check("bash", "not json", None, Duration::from_secs(30));
         check("bash", "{}", Some(0), Duration::from_millis(100));
         check("grep_search", r#"{"timeout_ms":1500}"#, None, Duration::from_secs(30));

@@ -162,6 +162,7 @@ pub(super) async fn clear_away(
     services.events.publish(&session.id, NAME, || json!({ "type": NAME }));
     services.events.forget(&session.id);
     services.pool.networks.forget(&session.id);
+    services.pool.copies.forget(&session.id);
     services.table.remove(&session.id);
 
     let home = services.daemon.home.clone();

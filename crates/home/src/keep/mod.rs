@@ -19,7 +19,7 @@ mod usage;
 pub use find::find_blocking;
 pub use removal::{Tally, remove_blocking, trim_service_log_blocking};
 pub use trees::remove_tree;
-pub use usage::disk_usage_blocking;
+pub use usage::{DiskUsage, disk_usage_blocking};
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};

@@ -18,10 +18,11 @@ use quackd_protocol::client::{CallInfo, RunningJob};
 use quackd_protocol::limits::{
     COMMAND_PLACE_WAIT, CREDIT_INTERVAL, DEADLINE_SLACK, WORKER_READY_WAIT,
 };
+use quackd_protocol::surrogates::without_lone_surrogates;
 use quackd_protocol::tools::{BashArguments, is_internal, runs_commands};
 use quackd_protocol::worker::ToWorker;
 use quackd_supervision::{Cause, Demand, Demander, State};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -47,11 +48,24 @@ pub(crate) fn command_text(arguments: &str) -> Option<String> {
     if !arguments.trim_start().starts_with(['{', '"']) {
         return Some(arguments.to_owned());
     }
-    match serde_json::from_str::<Value>(arguments).ok()? {
+    match parsed(arguments)? {
         Value::String(command) => Some(command),
         Value::Object(object) => BashArguments::of(&object).command,
         _ => None,
     }
+}
+
+/// Returns the arguments of a call, as the worker reads them: the last one of equal names counts. `None` if they are no
+/// object, such as a command line as plain text.
+pub(crate) fn object_of(arguments: &str) -> Option<Map<String, Value>> {
+    match parsed(arguments)? {
+        Value::Object(object) => Some(object),
+        _ => None,
+    }
+}
+
+fn parsed(arguments: &str) -> Option<Value> {
+    serde_json::from_str(&without_lone_surrogates(arguments)).ok()
 }
 
 /// Runs a call and returns its result.
