@@ -203,7 +203,9 @@ impl Home {
 
 /// Renames a directory. Does nothing if it does not exist.
 fn rename_blocking(from: &Path, to: &Path) -> Result<(), HomeError> {
-    match std::fs::rename(from, to) {
+    #[expect(clippy::disallowed_methods, reason = "nothing durable: the old copy goes soon")]
+    let renamed = std::fs::rename(from, to);
+    match renamed {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(HomeError::io("rename", from, error))
         }
