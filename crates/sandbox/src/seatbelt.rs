@@ -6,13 +6,14 @@
 //! access come last.
 
 mod repositories;
+mod rules;
 mod spelling;
 
-use crate::git::GitDirectories;
-use crate::pin::Pin;
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 pub use repositories::MANY_REPOSITORIES;
-use repositories::{MAX_REPOSITORIES, Repositories};
+use repositories::MAX_REPOSITORIES;
+use rules::{HOME_SECRETS, Repositories};
+pub use rules::{MacPaths, Seatbelt};
 use spelling::Extent;
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -20,46 +21,6 @@ use std::path::{Path, PathBuf};
 
 /// Program that applies a profile.
 pub const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
-
-/// Absolute paths with every link resolved (`/private/tmp`, not `/tmp`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MacPaths {
-    /// Workspace of the session.
-    pub workspace: PathBuf,
-    /// Run directory of the session.
-    pub run_dir: PathBuf,
-    /// State directory of the daemon.
-    pub state_dir: PathBuf,
-    /// Home directory of the user.
-    pub home: PathBuf,
-    /// Directory for temporary files of the session.
-    pub temporary: PathBuf,
-    /// Directories of `PATH` and toolchains in the home, readable only. A relative one, and one that contains the home, is
-    /// left out.
-    pub toolchains: Vec<PathBuf>,
-    /// Git directories of the workspace and of the directories that the session may write.
-    pub git: GitDirectories,
-    /// Files that git's settings name, and the directories above them.
-    pub pins: Vec<Pin>,
-    /// Workspace of the user, if the session works in a copy of it.
-    pub original: Option<PathBuf>,
-    /// Directory of the user's repository with the objects that the copy of an isolated session borrows, read-only.
-    pub objects: Option<PathBuf>,
-    /// Port of the session's network proxy on 127.0.0.1, which [`NetworkMode::Hosts`] needs. `None` without a proxy.
-    pub proxy: Option<u16>,
-}
-
-/// A profile with its parameters.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seatbelt {
-    /// Text for `-p`.
-    pub text: String,
-    /// Names and values, for `-D NAME=VALUE`.
-    pub parameters: Vec<(String, PathBuf)>,
-    /// Trees whose content the profile allows or forbids to read. The last one with a path decides.
-    readable: Vec<(PathBuf, bool)>,
-    repositories: Repositories,
-}
 
 /// Rules that every program needs, with any policy. The order matters.
 const BASE: &str = "\
@@ -100,10 +61,6 @@ const SYSTEM_SECRETS: &str = "\
 (deny file-read* (literal \"/private/etc/master.passwd\") (subpath \"/private/etc/sudoers.d\")
   (literal \"/private/etc/sudoers\") (regex #\"^/private/etc/ssh/ssh_host_.*_key$\"))
 ";
-
-/// Names in the home in which programs keep keys. No command can read them.
-const HOME_SECRETS: [&str; 7] =
-    [".ssh", ".aws", ".gnupg", ".netrc", "Library/Keychains", ".config/gh", ".docker"];
 
 /// Rules for the network without restriction, with name resolution and the checks of certificates. Sockets of other
 /// programs on this machine stay out of reach.
@@ -254,43 +211,6 @@ impl Seatbelt {
         Self { text, parameters: Vec::new(), readable, repositories: Repositories::Each }
     }
 
-    /// Records a rule about reading, for [`Seatbelt::may_read`].
-    fn note(&mut self, action: &str, matcher: &str, path: &Path) {
-        if action.contains("file-read*") && matcher == "subpath" {
-            self.readable.push((path.to_path_buf(), action.starts_with("allow")));
-        }
-    }
-
-    /// Adds a rule about a path, which becomes a parameter.
-    fn rule(&mut self, action: &str, matcher: &str, name: &str, path: &Path) {
-        self.note(action, matcher, path);
-        let parameter = self.parameter(name, path);
-        // Writing to a string cannot fail.
-        let _written = writeln!(self.text, "({action} ({matcher} (param \"{parameter}\")))");
-    }
-
-    /// Adds a rule that forbids something about every spelling of a path.
-    fn forbid(&mut self, action: &str, extent: Extent, name: &str, path: &Path) {
-        let matcher = matcher(extent);
-        if !spelling::has_other_spellings(path) {
-            return self.rule(action, matcher, name, path);
-        }
-        let pattern = spelling::pattern_of(&[path], &[], extent);
-        self.note(action, matcher, path);
-        let parameter = self.parameter(name, path);
-        let _written = writeln!(
-            self.text,
-            "({action} ({matcher} (param \"{parameter}\")) (regex #\"{pattern}\"))"
-        );
-    }
-
-    /// Adds a parameter. Returns its name.
-    fn parameter(&mut self, name: &str, path: &Path) -> String {
-        let name = format!("{name}_{}", self.parameters.len());
-        self.parameters.push((name.clone(), path.to_path_buf()));
-        name
-    }
-
     /// Allows the network. With hosts, only connections to the session's own proxy: not even name resolution, since a
     /// query carries data out, nor the services that check certificates, since they load what a certificate names.
     fn connect(&mut self, mode: NetworkMode, proxy: Option<u16>) {
@@ -304,11 +224,6 @@ impl Seatbelt {
             }
             (NetworkMode::Hosts, None) | (NetworkMode::Off, _) => {}
         }
-    }
-
-    /// Forbids renaming and removing a directory, so that nothing else can take its place.
-    fn pin(&mut self, directory: &Path) {
-        self.rule("deny file-write-unlink", "literal", "PIN", directory);
     }
 
     /// Hides the state directory, but for the session's own directories in it.
@@ -334,16 +249,10 @@ impl Seatbelt {
     }
 }
 
-fn matcher(extent: Extent) -> &'static str {
-    match extent {
-        Extent::Name => "literal",
-        Extent::Tree => "subpath",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::git::GitDirectories;
 
     fn places() -> MacPaths {
         MacPaths {

@@ -6,7 +6,9 @@ use super::worker::{CallTool, object_of};
 use crate::errors::{CallError, CopyExcess};
 use crate::pool::copy_sizes::{CopySizes, CopyWriter};
 use quackd_protocol::SessionId;
-use quackd_protocol::tools::{ReplaceArguments, ReplaceContentArguments, UNDO, runs_commands};
+use quackd_protocol::tools::{
+    REPLACE, ReplaceArguments, ReplaceContentArguments, UNDO, runs_commands,
+};
 
 /// Permission of a call to run. The copy is sampled while the call runs.
 #[derive(Debug, Default)]
@@ -49,12 +51,13 @@ pub(crate) async fn permit(
 
 /// Whether a call only shows what it would replace.
 fn is_dry_run(tool: &str, arguments: &str) -> bool {
-    let dry_run = match tool {
-        "replace" => object_of(arguments).map(|object| ReplaceArguments::of(&object).dry_run),
-        "replace_content" => {
-            object_of(arguments).map(|object| ReplaceContentArguments::of(&object).dry_run)
-        }
-        _ => None,
+    let object = || object_of(arguments);
+    let dry_run = if tool == REPLACE.name {
+        object().map(|object| ReplaceArguments::of(&object).dry_run)
+    } else if tool == "replace_content" {
+        object().map(|object| ReplaceContentArguments::of(&object).dry_run)
+    } else {
+        None
     };
     matches!(dry_run, Some(Ok(true)))
 }

@@ -1,8 +1,8 @@
 //! Rules of the profile about git: what decides what a later git runs cannot be changed, and no directory above it can be
 //! moved away.
 
+use super::rules::{HOME_SECRETS, MacPaths, Repositories, Seatbelt, matcher};
 use super::spelling::{self, Extent};
-use super::{MacPaths, Seatbelt, matcher};
 use crate::git::protected_names::{NAMES, PARENTS, WORKTREE_NAMES};
 use quackd_protocol::policy::Policy;
 use std::collections::BTreeSet;
@@ -22,16 +22,6 @@ const PIN: &str = "deny file-write-create file-write-unlink";
 pub const MANY_REPOSITORIES: &str = "has more than 128 git repositories, or long paths to them: in those farthest from its top, in submodules and in \
      linked worktrees git cannot write";
 
-/// Repositories in which git can write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repositories {
-    /// Each.
-    Each,
-    /// So many of those that are a `.git` of a directory of the session, without their submodules and linked worktrees. All
-    /// others are read-only as a whole.
-    Nearest(usize),
-}
-
 impl Seatbelt {
     /// Forbids changes of what decides what git runs: the names in each git directory, and the files that its settings
     /// name. Also forbids creating and unlinking the directories above. Otherwise a rename would bypass the rules.
@@ -50,7 +40,7 @@ impl Seatbelt {
         kept.extend(read_only);
         kept.extend(places.pins.iter().map(|pin| pin.at.clone()));
         kept.extend(policy.hidden.iter().chain(&places.original).cloned());
-        kept.extend(super::HOME_SECRETS.iter().map(|secret| places.home.join(secret)));
+        kept.extend(HOME_SECRETS.iter().map(|secret| places.home.join(secret)));
         kept.extend(roots.iter().map(|root| root.to_path_buf()));
         let is_inside = |at: &&Path| roots.iter().any(|root| at.starts_with(root) && at != root);
         let above = kept.iter().flat_map(|path| path.ancestors().filter(is_inside));
