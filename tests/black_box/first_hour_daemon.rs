@@ -9,11 +9,6 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-fn configure(world: &Daemon, text: &str) {
-    std::fs::create_dir_all(world.app()).unwrap();
-    std::fs::write(world.app().join("quackd.toml"), text).unwrap();
-}
-
 fn pid_of_daemon(world: &Daemon) -> u64 {
     world.wire().request("ping", Value::Null)["pid"].as_u64().unwrap()
 }
@@ -32,7 +27,7 @@ fn a_restart_with_a_wrong_configuration_leaves_the_daemon_in_service() {
         ("[worker\n", 1, ""),
         (&*format!("[sandbox]\nwritable = [\"{home}\"]\n"), 2, "sandbox.writable"),
     ] {
-        configure(&daemon, text);
+        daemon.configure(text);
         for args in [&["restart"][..], &["restart", "--force"], &["restart", "--wait", "1m"]] {
             let refused = daemon.quack(args);
             assert_eq!(refused.code(), Some(1), "{args:?} {refused:?}");
@@ -44,7 +39,7 @@ fn a_restart_with_a_wrong_configuration_leaves_the_daemon_in_service() {
         assert!(refused.contains(&format!("quackd.toml:{line}")), "{refused}");
         assert_eq!(pid_of_daemon(&daemon), before);
     }
-    configure(&daemon, "");
+    daemon.configure("");
     let mut wrong = daemon.command(&["restart"]);
     let refused = wrong.env("QUACKD_CONFIG", "/no/such/file.toml").output().unwrap();
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
@@ -65,7 +60,7 @@ fn the_program_that_will_start_decides_whether_the_configuration_is_valid() {
     let (before, starts) = (init.pid(), init.starts);
 
     // The service manager starts the next daemon, so its environment counts, not the client's.
-    configure(&init.world, "[pi]\nnew_key = 1\n");
+    init.world.configure("[pi]\nnew_key = 1\n");
     let (code, _, err) = init.quack(&["restart"]);
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("quackd.toml:2") && err.contains("new_key"), "{err}");
@@ -102,7 +97,7 @@ fn programs_that_wait_for_memory_end_no_worker_while_there_is_enough() {
     if !can.is_ok_and(|done| done.status.success()) {
         return;
     }
-    configure(&daemon, "[worker]\nevict_below_mb = 16\n[sandbox]\nprofile = \"full-access\"\n");
+    daemon.configure("[worker]\nevict_below_mb = 16\n[sandbox]\nprofile = \"full-access\"\n");
     let script = format!("{wanted} && exec {} daemon", env!("CARGO_BIN_EXE_quack"));
     daemon.boot_with("unshare", &["-m", "/bin/sh", "-c", &script]);
     let wire = daemon.wire();

@@ -263,9 +263,8 @@ fn set(daemon: &Daemon, repo: &Path, args: &[&str]) {
 fn variables_are_set_without_a_network_only_and_never_over_those_of_the_user() {
     needs!(Namespaces);
     let mut daemon = Daemon::absent();
-    std::fs::create_dir(daemon.app()).unwrap();
     let settings = "[tools]\nenv = [\"https_proxy\", \"PIP_RETRIES\"]\n";
-    std::fs::write(daemon.app().join("quackd.toml"), settings).unwrap();
+    daemon.configure(settings);
     let quack = env!("CARGO_BIN_EXE_quack");
     daemon
         .boot_with("env", &["https_proxy=http://user.example:1", "PIP_RETRIES=4", quack, "daemon"]);

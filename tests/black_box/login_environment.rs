@@ -26,11 +26,6 @@ fn write_start_files(world: &Daemon, text: &str) {
     }
 }
 
-fn configure(world: &Daemon, text: &str) {
-    std::fs::create_dir_all(world.app()).unwrap();
-    std::fs::write(world.app().join("quackd.toml"), text).unwrap();
-}
-
 /// Starts the daemon like launchd.
 fn boot(world: &mut Daemon) {
     let home = format!("HOME={}", world.home().display());
@@ -148,7 +143,7 @@ fn a_profile_that_is_slow_counts_as_soon_as_it_has_ended() {
 #[test]
 fn names_of_the_configuration_pass_but_for_the_daemons_own_keys() {
     let mut world = world("export DUCK_SOUND=quack OTHER_SOUND=moo EXA_API_KEY=secret\n");
-    configure(&world, "[tools]\nenv = [\"DUCK_SOUND\", \"EXA_API_KEY\"]\n");
+    world.configure("[tools]\nenv = [\"DUCK_SOUND\", \"EXA_API_KEY\"]\n");
     let command = "echo $DUCK_SOUND$OTHER_SOUND$EXA_API_KEY";
     boot_until_the_first_finds(&mut world, command, forget);
 }
@@ -156,7 +151,7 @@ fn names_of_the_configuration_pass_but_for_the_daemons_own_keys() {
 #[test]
 fn a_login_shell_that_is_not_wanted_is_not_asked() {
     let mut world = world("echo ran >>~/ran; PATH=\"$HOME/tools:$PATH\"; export PATH\n");
-    configure(&world, "[environment]\nlogin_shell = false\n");
+    world.configure("[environment]\nlogin_shell = false\n");
     boot(&mut world);
     assert_eq!(bash(&world, "echo $PATH"), "/usr/bin:/bin\n\n[Exit code: 0]");
     assert!(!world.home().join("ran").exists() && !kept(&world).exists());

@@ -13,8 +13,7 @@ const KEY: &str = "sk-hush-hush";
 #[track_caller]
 fn daemon_with(variables: &[&str], config: &str) -> Daemon {
     let mut daemon = Daemon::absent();
-    fs::create_dir(daemon.app()).unwrap();
-    fs::write(daemon.app().join("quackd.toml"), config).unwrap();
+    daemon.configure(config);
     // The process of `env` becomes the daemon.
     daemon.boot_with("env", &[variables, &[QUACK, "daemon"]].concat());
     daemon

@@ -29,10 +29,9 @@ fn daemon(program: &Path, configuration: &str) -> (Daemon, Repo) {
         let mut shell = daemon.program_for_tests("/bin/sh");
         assert!(shell.args(["-ec", script]).current_dir(repo.path()).status().unwrap().success());
     }
-    std::fs::create_dir_all(daemon.app()).unwrap();
     let hidden = repo.path().join(".env");
     let text = format!("[sandbox]\nhidden = [\"{}\"]\n{configuration}\n", hidden.display());
-    std::fs::write(daemon.app().join("quackd.toml"), text).unwrap();
+    daemon.configure(text);
     let variable = format!("{VARIABLE}={}", program.display());
     daemon.boot_with("env", &["QUACKD_SANDBOX_TIER=M", &variable, QUACK, "daemon"]);
     (daemon, repo)

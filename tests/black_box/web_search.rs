@@ -135,9 +135,8 @@ fn without_a_key_nothing_goes_out() {
 fn the_file_names_the_endpoint_and_the_own_variable_the_key() {
     let exa = says("200 OK", r#"{"results":[]}"#);
     let mut daemon = Daemon::absent();
-    std::fs::create_dir(daemon.app()).unwrap();
     let content = format!("web_search.endpoint = '{}'\n", exa.endpoint());
-    std::fs::write(daemon.app().join("quackd.toml"), content).unwrap();
+    daemon.configure(content);
     daemon.boot_with("env", &["RUBBER_DUCK_EXA_API_KEY=own-key", QUACK, "daemon"]);
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());

@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod tests {
     use quackd_protocol::worker::{WebOutcome, WebSearch};
+    use quackd_testkit::block_on;
     use quackd_tools::{Call, Output, Toolbox, Web, execute};
     use serde_json::{Value, json};
     use std::cell::RefCell;
@@ -39,9 +40,8 @@ mod tests {
             let outcome = outcome.clone();
             async move { outcome }
         });
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let toolbox = Rc::new(toolbox(&dir).with_web(web));
-        let output = runtime.block_on(execute(toolbox, call(arguments)));
+        let output = block_on(execute(toolbox, call(arguments)));
         (output, asked.take())
     }
 

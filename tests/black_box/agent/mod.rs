@@ -88,7 +88,7 @@ impl World {
         use std::os::unix::fs::DirBuilderExt as _;
         let mut private = std::fs::DirBuilder::new();
         private.recursive(true).mode(0o700).create(self.daemon.app()).unwrap();
-        std::fs::write(self.daemon.app().join("quackd.toml"), config).unwrap();
+        self.daemon.configure(config);
     }
 
     #[track_caller]

@@ -97,9 +97,8 @@ fn play(block: &Block) -> Result<(), String> {
     let mut daemon = Daemon::absent();
     if block.steps.iter().any(|step| asks_for_link(&step.action)) {
         // Another daemon of this machine may have the usual port.
-        std::fs::create_dir(daemon.app()).expect("a state directory");
         let config = "[forward]\nlisten = \"127.0.0.1:0\"\n";
-        std::fs::write(daemon.app().join("quackd.toml"), config).expect("a configuration");
+        daemon.configure(config);
     }
     match &provider {
         Some(exa) => {
