@@ -48,8 +48,7 @@ impl Clock {
     #[track_caller]
     fn boot(&self, daemon: &mut Daemon) {
         let [preload, offsets] = &self.words;
-        let quack = env!("CARGO_BIN_EXE_quack");
-        daemon.boot_with("/usr/bin/env", &[preload, offsets, quack, "daemon"]);
+        daemon.boot_in(&[preload, offsets]);
     }
 
     /// Sets the clock to `seconds` after the machine's.

@@ -193,8 +193,7 @@ fn talking_to_pi(example: &Example) {
         format!("RUBBER_DUCK_PI_BINARY={FAKE_PI}"),
         format!("FAKE_PI_DIR={}", text(&daemon.home())),
     );
-    let quack = env!("CARGO_BIN_EXE_quack");
-    daemon.boot_with("env", &["OPENAI_API_KEY=x", &binary, &pi_dir, quack, "daemon"]);
+    daemon.boot_in(&["OPENAI_API_KEY=x", &binary, &pi_dir]);
     let repo = daemon.repo("repo");
     let dir = text(repo.path());
     let say = |words: &str, typed: &str| {

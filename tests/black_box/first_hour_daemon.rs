@@ -116,14 +116,6 @@ fn write_start_files(world: &Daemon, text: &str) {
     }
 }
 
-/// Starts the daemon like a service manager: it starts a login shell at once.
-fn boot_bare(world: &mut Daemon) {
-    let home = format!("HOME={}", world.home().display());
-    let app = format!("RUBBER_DUCK_APP_SUPPORT={}", world.app().display());
-    let quack = env!("CARGO_BIN_EXE_quack");
-    world.boot_with("/usr/bin/env", &["-i", "PATH=/usr/bin:/bin", &home, &app, quack, "daemon"]);
-}
-
 #[test]
 fn a_login_shell_that_is_cut_short_leaves_no_lock_and_no_process() {
     // Like `pyenv rehash`. The lock belongs to a child of the start file, or to the shell itself.
@@ -138,7 +130,7 @@ fn a_login_shell_that_is_cut_short_leaves_no_lock_and_no_process() {
     ] {
         let mut world = Daemon::absent();
         write_start_files(&world, text);
-        boot_bare(&mut world);
+        world.boot_bare();
         let lock = world.home().join("lock");
         let processes = wait_for("the start file to run", || {
             let all = world.descendants();
@@ -197,7 +189,7 @@ fn doctor_runs_pi_and_reports_the_last_failure_of_a_sessions_pi() {
     let pi = package.join("pi");
     let binary = format!("RUBBER_DUCK_PI_BINARY={}", pi.display());
     write_program(&pi, "#!/bin/sh\n");
-    daemon.boot_with("/usr/bin/env", &[&binary, env!("CARGO_BIN_EXE_quack"), "daemon"]);
+    daemon.boot_in(&[&binary]);
     for (program, status, part) in [
         ("echo \"Error: Cannot find module 'chalk'\" >&2; exit 1\n", "fail", "Cannot find module"),
         ("kill -9 $$\n", "fail", "signal"),

@@ -47,8 +47,7 @@ pub(crate) fn in_session(test: impl FnOnce(&Daemon, &Session<'_>)) {
     let mut daemon = Daemon::absent();
     let home = std::env::var("HOME").unwrap_or_default();
     let rustup = std::env::var("RUSTUP_HOME").unwrap_or_else(|_| format!("{home}/.rustup"));
-    let quack = env!("CARGO_BIN_EXE_quack");
-    daemon.boot_with("env", &[&format!("RUSTUP_HOME={rustup}"), quack, "daemon"]);
+    daemon.boot_in(&[&format!("RUSTUP_HOME={rustup}")]);
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
@@ -265,9 +264,7 @@ fn variables_are_set_without_a_network_only_and_never_over_those_of_the_user() {
     let mut daemon = Daemon::absent();
     let settings = "[tools]\nenv = [\"https_proxy\", \"PIP_RETRIES\"]\n";
     daemon.configure(settings);
-    let quack = env!("CARGO_BIN_EXE_quack");
-    daemon
-        .boot_with("env", &["https_proxy=http://user.example:1", "PIP_RETRIES=4", quack, "daemon"]);
+    daemon.boot_in(&["https_proxy=http://user.example:1", "PIP_RETRIES=4"]);
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());

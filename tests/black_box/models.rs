@@ -4,8 +4,6 @@ use crate::harness::{Answer, Daemon, FakeExa, answer, wait_for};
 use serde_json::{Value, json};
 use std::fs;
 
-const QUACK: &str = env!("CARGO_BIN_EXE_quack");
-
 /// Key of the model provider.
 const KEY: &str = "sk-hush-hush";
 
@@ -14,8 +12,7 @@ const KEY: &str = "sk-hush-hush";
 fn daemon_with(variables: &[&str], config: &str) -> Daemon {
     let mut daemon = Daemon::absent();
     daemon.configure(config);
-    // The process of `env` becomes the daemon.
-    daemon.boot_with("env", &[variables, &[QUACK, "daemon"]].concat());
+    daemon.boot_in(variables);
     daemon
 }
 

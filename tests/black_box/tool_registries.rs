@@ -26,7 +26,7 @@ fn world(config: &str) -> Daemon {
 
 fn boot(world: &mut Daemon, before: &str) {
     let path = format!("PATH={before}{}:/usr/bin:/bin", world.home().join("tools").display());
-    world.boot_with("/usr/bin/env", &[&path, env!("CARGO_BIN_EXE_quack"), "daemon"]);
+    world.boot_in(&[&path]);
 }
 
 fn restart(world: &mut Daemon) {
@@ -208,10 +208,7 @@ fn a_daemon_of_a_service_manager_finds_the_tools_of_the_login_shell() {
     for name in [".bash_profile", ".zprofile", ".profile"] {
         write(&world, name, "PATH=\"$HOME/tools:$PATH\"; export PATH\n");
     }
-    let home = format!("HOME={}", world.home().display());
-    let app = format!("RUBBER_DUCK_APP_SUPPORT={}", world.app().display());
-    let quack = env!("CARGO_BIN_EXE_quack");
-    world.boot_with("/usr/bin/env", &["-i", "PATH=/usr/bin:/bin", &home, &app, quack, "daemon"]);
+    world.boot_bare();
     let repo = world.repo("a");
     wait_for("the answer of npm", || {
         explained(&world, &repo, "npm.test.example").contains("is allowed by").then_some(())

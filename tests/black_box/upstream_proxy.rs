@@ -52,7 +52,7 @@ fn in_session_with(variables: &[String], config: &str, test: impl FnOnce(&Daemon
     let mut daemon = Daemon::absent();
     daemon.configure(config);
     let args: Vec<&str> = variables.iter().map(String::as_str).collect();
-    daemon.boot_with("env", &[&args[..], &[env!("CARGO_BIN_EXE_quack"), "daemon"]].concat());
+    daemon.boot_in(&args);
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());

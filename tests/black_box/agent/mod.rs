@@ -96,8 +96,7 @@ impl World {
         let dir = format!("PI_CODING_AGENT_DIR={}", self.agent.display());
         let mut args = vec![dir.as_str()];
         args.extend(variables);
-        args.extend([env!("CARGO_BIN_EXE_quack"), "daemon"]);
-        self.daemon.boot_with("/usr/bin/env", &args);
+        self.daemon.boot_in(&args);
     }
 
     /// A client that follows the session.

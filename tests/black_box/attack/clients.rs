@@ -11,8 +11,6 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-const QUACK: &str = env!("CARGO_BIN_EXE_quack");
-
 /// A token of sufficient length.
 const TOKEN: &str = "the-right-token-0123456789";
 
@@ -111,7 +109,7 @@ fn searching(exa: &FakeExa, toml: &str) -> Daemon {
     let mut daemon = Daemon::absent();
     daemon.configure(toml);
     let endpoint = format!("QUACKD_EXA_ENDPOINT={}", exa.endpoint());
-    daemon.boot_with("env", &[&endpoint, QUACK, "daemon"]);
+    daemon.boot_in(&[&endpoint]);
     daemon
 }
 
@@ -186,7 +184,7 @@ fn a_worker_that_asks_by_itself_is_held_by_the_same_policy() {
     let toml = format!("worker.launcher = {}\n[sandbox]\nweb_search = \"off\"\n", json!([worker]));
     daemon.configure(toml);
     let endpoint = format!("QUACKD_EXA_ENDPOINT={}", exa.endpoint());
-    daemon.boot_with("env", &[&endpoint, QUACK, "daemon"]);
+    daemon.boot_in(&[&endpoint]);
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
     assert_eq!(session.call("web_search", json!("x")), "refused");

@@ -58,6 +58,20 @@ impl Daemon {
         self.boot_with(QUACK, &["daemon"]);
     }
 
+    /// Starts the daemon through `env` with these arguments, such as `NAME=VALUE`. The process of `env` becomes the daemon.
+    #[track_caller]
+    pub(crate) fn boot_in(&mut self, args: &[&str]) {
+        self.boot_with("/usr/bin/env", &[args, &[QUACK, "daemon"]].concat());
+    }
+
+    /// Starts the daemon like launchd, without the variables of a shell.
+    #[track_caller]
+    pub(crate) fn boot_bare(&mut self) {
+        let home = format!("HOME={}", self.home().display());
+        let app = format!("RUBBER_DUCK_APP_SUPPORT={}", self.app().display());
+        self.boot_in(&["-i", "PATH=/usr/bin:/bin", &home, &app]);
+    }
+
     /// Starts a program that becomes the daemon.
     #[track_caller]
     pub(crate) fn boot_with(&mut self, program: &str, args: &[&str]) {
