@@ -1,7 +1,6 @@
-//! JavaScript's conversions of texts and numbers, where callers can see them. The tools were first written in
-//! JavaScript, and clients compare their texts.
+//! Conversions of texts and numbers as in JavaScript, for the answers of `web_search`: clients compare them.
 
-pub(crate) use quackd_protocol::white_space::{is_space, trim};
+use quackd_protocol::white_space::is_space;
 
 /// `Number.parseInt(text, 10)`: the integer at the beginning, `None` for `NaN`.
 pub(crate) fn leading_integer(text: &str) -> Option<f64> {
@@ -45,14 +44,6 @@ pub(crate) fn first_units(text: &str, max_units: usize) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn white_space_is_that_of_javascript() {
-        let space = "\t\n\u{b}\u{c}\r \u{a0}\u{1680}\u{2000}\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}\u{feff}";
-        assert!(space.chars().all(is_space));
-        assert!(!"\u{85}\u{200b}\u{180e}x\0".chars().any(is_space));
-        assert_eq!(trim("\u{feff} a b\u{a0}"), "a b");
-    }
 
     #[test]
     fn the_leading_integer_counts() {

@@ -1,12 +1,14 @@
-//! Tests of the tools that search and replace: early ends, refusals, and answers at the size limit.
+//! Tests of all tools that search and replace, also of those in `crates/tools`: early ends, refusals, and answers at the
+//! size limit.
 
 #![cfg(unix)]
 
 #[cfg(test)]
 mod tests {
+    use quackd_facades::execute;
     use quackd_protocol::denial::DenialKind;
     use quackd_protocol::policy::{Policy, Profile};
-    use quackd_tools::{Call, Confinement, Output, Toolbox, execute};
+    use quackd_tools::{Call, Confinement, Output, Toolbox};
     use serde_json::{Value, json};
     use std::fs;
     use std::path::PathBuf;
@@ -40,6 +42,12 @@ mod tests {
     impl Bench {
         fn new() -> Self {
             Self::of(Confinement::default())
+        }
+
+        fn empty() -> Self {
+            let bench = Self::new();
+            fs::remove_file(bench.base.join("ws/f")).unwrap();
+            bench
         }
 
         fn of(confinement: Confinement) -> Self {
@@ -180,6 +188,62 @@ mod tests {
         fs::write(bench.base.join("ws/f"), "x\n".repeat(10_001)).unwrap();
         let output = bench.answer("grep_search", &json!("x")).await;
         assert_eq!((output.text.lines().count(), output.report.truncated), (10_001, false));
+    }
+
+    #[tokio::test]
+    async fn a_search_that_runs_out_of_time_keeps_what_it_found() {
+        let bench = Bench::empty();
+        fs::write(bench.base.join("ws/a"), "needle\n").unwrap();
+        // 8 GB in size, 4 MB on the disk.
+        let big = bench.base.join("ws/b");
+        fs::write(&big, "some line without it\n".repeat(200_000)).unwrap();
+        for n in 0..2000 {
+            fs::hard_link(&big, bench.base.join(format!("ws/b{n}"))).unwrap();
+        }
+        // The longer time is for a machine that is too slow to begin within the first one.
+        for (time, told) in [(100, "0.1s"), (3100, "3.1s")] {
+            let deadline = |call: &mut Call| call.deadline = Duration::from_millis(time);
+            let output = bench.run("grep_search", "\"needle\"", deadline).await;
+            if !output.text.starts_with("a:") && time < 1000 {
+                continue;
+            }
+            let end = format!("[Search timed out after {told}; results are incomplete]");
+            assert_eq!(output.text, format!("a:1:needle\n{end}"));
+            assert!(output.report.timed_out && !output.report.is_error);
+            break;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_result_is_cut_on_a_row_boundary() {
+        let bench = Bench::empty();
+        fs::write(bench.base.join("ws/a"), format!("{}\n", "x".repeat(990)).repeat(200)).unwrap();
+        let output = bench.answer("grep_search", &json!("x")).await;
+        let lines: Vec<&str> = output.text.split('\n').collect();
+        let (last, rows) = lines.split_last().unwrap();
+        assert_eq!(*last, "[Output truncated at 100KB]");
+        assert!(rows.iter().all(|row| row.starts_with("a:") && row.ends_with("xxx")));
+        let n_bytes = output.text.len() - last.len();
+        assert!((102_400 - 1_000..=102_400).contains(&n_bytes), "{n_bytes}");
+        assert!(output.report.truncated);
+
+        fs::write(bench.base.join("ws/a"), "€".repeat(100_000)).unwrap();
+        let text = bench.answer("grep_search", &json!("€")).await.text;
+        let expected = format!("a:1:{}\n[Output truncated at 100KB]", "€".repeat(34_132));
+        assert!(text == expected, "{} bytes", text.len());
+    }
+
+    #[tokio::test]
+    async fn a_search_tells_what_it_saw() {
+        let bench = Bench::empty();
+        fs::write(bench.base.join("ws/a"), "x\n").unwrap();
+        fs::write(bench.base.join("ws/b"), "x\0").unwrap();
+        let output = bench.answer("grep_search", &json!("x")).await;
+        let expected = json!({
+            "matches": 1, "truncated": false, "timedOut": false, "filesSearched": 1, "dialect": "rust",
+            "skipped": {"binary": 1, "unreadable": 0, "tooLong": 0},
+        });
+        assert_eq!(output.data, Some(expected.into()));
     }
 
     /// Control characters take six times their size in JSON. The answer must still fit into a frame.

@@ -3,25 +3,21 @@
 //! The result is an object, which the text contains as compact JSON: the output that ripgrep would print on a
 //! terminal, and its exit code. As in those agents, the end of a long output is kept.
 
-use crate::arguments::Arguments;
-use crate::call_limits::CallLimits;
-use crate::caller_dir::CallerDir;
-use crate::search_common::scope::file_type;
-use crate::search_common::text::{ResultNotes, Style, lines, shown};
-use crate::search_common::{BadStart, Budget, RootTree, SearchToolError, run, starts_blocking};
-use crate::truncate;
-use crate::{Data, Output};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use quackd_protocol::tools::{BadParameter, RipgrepSearchArguments};
 use quackd_sandbox::Root;
 use quackd_search::{
     Case, FileHits, Hidden, Pattern, RowKind, Scope, Search, SearchError, SearchOutcome, Stop,
 };
+use quackd_tools::search_common::text::{ResultNotes, Style, lines, shown};
+use quackd_tools::search_common::{
+    BadStart, RootTree, SearchToolError, file_type, starts_blocking,
+};
+use quackd_tools::{CallerDir, Data, Output, WorkspaceCall};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Directories that are not entered unless the search starts there.
@@ -53,26 +49,19 @@ const FOUND: i32 = 0;
 const NOTHING: i32 = 1;
 const FAILED: i32 = 2;
 
-pub(crate) async fn ripgrep_search(
-    root: Arc<Root>,
-    arguments: &Arguments,
-    bounds: &CallLimits,
-) -> Output {
-    let wanted = match RipgrepParams::read(arguments, bounds) {
-        Ok(wanted) => wanted,
+pub(crate) async fn ripgrep_search(call: WorkspaceCall<'_>) -> Output {
+    let params = match RipgrepParams::read(&call) {
+        Ok(params) => params,
         Err(error) => return failed(&RipgrepError::Parameter(error)),
     };
-    let limit = bounds.limit;
-    let found = run("ripgrep_search", root, bounds, Budget::of(bounds), move |root, stop| {
-        wanted.answer_blocking(root, stop, limit)
-    });
-    match found.await {
+    let limit = call.limit();
+    match call.search(move |root, stop| params.answer_blocking(root, stop, limit)).await {
         Ok(output) => output,
         Err(SearchToolError::Because(error)) => failed(&error),
-        Err(refusal) => {
-            let cut_off = refusal.output(bounds);
-            let told = told(&cut_off.text, FAILED, 0, &[]);
-            Output { text: told.text, data: told.data, ..cut_off }
+        Err(cut_off) => {
+            let cut_off = call.failed(&cut_off);
+            let Output { text, data, .. } = result(&cut_off.text, FAILED, 0, &[]);
+            Output { text, data, ..cut_off }
         }
     }
 }
@@ -131,46 +120,43 @@ struct RipgrepParams {
 }
 
 impl RipgrepParams {
-    fn read(arguments: &Arguments, bounds: &CallLimits) -> Result<Self, BadParameter> {
-        let asked = RipgrepSearchArguments::of(arguments.object());
-        let directory = arguments.directory();
-        let pattern = asked.pattern?;
+    fn read(call: &WorkspaceCall<'_>) -> Result<Self, BadParameter> {
+        let arguments = RipgrepSearchArguments::of(call.arguments());
+        let directory = call.directory();
+        let pattern = arguments.pattern?;
         if pattern.is_empty() {
             return Err(BadParameter::Missing("pattern"));
         }
         let mut exclude_dirs: Vec<String> = EXCLUDED_DIRS.map(str::to_owned).into();
-        exclude_dirs.extend(asked.exclude_dirs?);
-        let file_type = asked.file_type?.map(|name| file_type(&name).to_owned());
-        let paths = match asked.include_paths? {
+        exclude_dirs.extend(arguments.exclude_dirs?);
+        let file_type = arguments.file_type?.map(|name| file_type(&name).to_owned());
+        let paths = match arguments.include_paths? {
             none if none.is_empty() => vec![directory.path(".").into_owned()],
             paths => paths.iter().map(|path| directory.path(path).into_owned()).collect(),
         };
-        let case = match asked.case_sensitive? {
+        let case = match arguments.case_sensitive? {
             Some(false) => Case::Insensitive,
             _ => Case::Sensitive,
         };
-        let literal = asked.fixed_string?;
+        let literal = arguments.fixed_string?;
         let scope = Scope {
             exclude_dirs,
             types: file_type.into_iter().collect(),
-            hidden: match asked.include_hidden? {
+            hidden: match arguments.include_hidden? {
                 Some(true) => Hidden::Show,
                 Some(false) => Hidden::Leave,
                 None => Hidden::Auto,
             },
-            follow: asked.follow_links?,
+            follow: arguments.follow_links?,
             ..Scope::default()
         };
         let request = Search {
             scope,
-            before: asked.before_context_lines?,
-            after: asked.after_context_lines?,
+            before: arguments.before_context_lines?,
+            after: arguments.after_context_lines?,
             max_bytes: PAGE_BYTES,
             explain_empty: true,
-            ..Search::new(
-                Pattern { literal, case, ..Pattern::new(pattern) },
-                Stop::at(bounds.deadline),
-            )
+            ..Search::new(Pattern { literal, case, ..Pattern::new(pattern) }, call.stop())
         };
         Ok(Self { request, paths, directory: directory.clone() })
     }
@@ -317,8 +303,9 @@ impl OutputTail {
 
     /// Returns the text. A single line that is too long is cut at its start.
     fn text(self) -> String {
-        let text: String = self.lines.iter().map(|line| format!("{line}\n")).collect();
-        let text = truncate::tail(text.as_bytes(), MAX_OUTPUT_BYTES).text;
+        let mut text: String = self.lines.iter().map(|line| format!("{line}\n")).collect();
+        let begin = text.len().saturating_sub(MAX_OUTPUT_BYTES);
+        let text = text.split_off(text.ceil_char_boundary(begin));
         match self.n_left_out {
             0 => text,
             n_lines => format!("[{n_lines} lines of output truncated]\n{text}"),
@@ -340,21 +327,20 @@ fn answer(
     // Without the hints that refer to quackd's own tool.
     let mut notes: Vec<String> =
         outcome.notes.iter().map(|note| format!("[Note: {note}]")).collect();
-    let closing = ResultNotes { truncated: false, notes: &[], ..ResultNotes::of_search(outcome) };
-    notes.extend(closing.lines(limit));
+    notes.extend(ResultNotes::of_search(outcome).only_warnings().lines(limit));
     let code = match n_rows {
         _ if !missing.is_empty() => FAILED,
         0 => NOTHING,
         _ => FOUND,
     };
-    let mut output = told(&tail.text(), code, n_rows, &notes);
+    let mut output = result(&tail.text(), code, n_rows, &notes);
     output.report.truncated = is_cut || outcome.truncated;
     output.report.timed_out = outcome.timed_out;
     output
 }
 
 fn failed(error: &RipgrepError) -> Output {
-    told(&error.to_string(), FAILED, 0, &[])
+    result(&error.to_string(), FAILED, 0, &[])
 }
 
 /// The three members that callers expect, and two additional ones, in this order.
@@ -369,7 +355,7 @@ struct RipgrepResult<'a> {
 }
 
 /// Returns the answer of a search with the exit code `return_code`.
-fn told(output: &str, return_code: i32, matches: u64, notes: &[String]) -> Output {
+fn result(output: &str, return_code: i32, matches: u64, notes: &[String]) -> Output {
     let note = (!notes.is_empty()).then(|| notes.join("\n"));
     let found = RipgrepResult { output, return_code, success: return_code == FOUND, matches, note };
     // Texts and numbers always serialize.

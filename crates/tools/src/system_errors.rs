@@ -1,4 +1,4 @@
-//! System errors in the words of the Node daemon, which models recognize.
+//! System errors with their code, such as `EACCES: permission denied`, which models recognize, and with advice.
 
 use rustix::io::Errno;
 use std::io;
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_errors_have_the_words_of_node_and_others_their_own() {
+    fn known_errors_have_a_code_and_others_their_own_words() {
         let words = |error: io::Error| system_words(&error, "open '/a'");
         let denied = words(Errno::ACCESS.into());
         assert_eq!(denied, "EACCES: permission denied, open '/a'");

@@ -7,15 +7,14 @@ pub(crate) mod replace_content;
 pub(crate) mod search_content;
 pub(crate) mod search_glob_files;
 
-use crate::Output;
-use crate::caller_dir::CallerDir;
-use crate::search_common::RootTree;
 use quackd_protocol::tools::BadParameter;
 use quackd_protocol::worker::ToolReport;
 use quackd_sandbox::Root;
 use quackd_search::{
     GlobRule, Hidden, Ignore, Multiline, Pattern, Scope, Search, SearchError, Stop,
 };
+use quackd_tools::search_common::RootTree;
+use quackd_tools::{CallerDir, Output, ReplaceFailure};
 use std::time::Instant;
 
 /// Number of results in one answer.
@@ -49,6 +48,15 @@ impl From<SearchError> for Failure {
             SearchError::BadPattern { full, .. } => Self::BadPattern(full),
             SearchError::BadGlob { reason, .. } => Self::BadGlob(reason),
             other => Self::Other(other.to_string()),
+        }
+    }
+}
+
+impl From<ReplaceFailure> for Failure {
+    fn from(error: ReplaceFailure) -> Self {
+        match error {
+            ReplaceFailure::Search(error) => error.into(),
+            ReplaceFailure::Other(reason) => Self::Other(reason),
         }
     }
 }

@@ -1,45 +1,35 @@
 //! search_glob_files: returns the files and directories that match a glob, 100 at a time.
 
 use super::{Failure, FileSelection, PAGE, trailer};
-use crate::Output;
-use crate::arguments::Arguments;
-use crate::call_limits::CallLimits;
-use crate::search_common::text::{ResultNotes, shown};
-use crate::search_common::{Budget, RootTree, SearchToolError, data, run};
 use quackd_protocol::tools::SearchGlobFilesArguments;
 use quackd_sandbox::Root;
 use quackd_search::{Find, FindOutcome, Kinds, NameRule, Stop};
-use std::sync::Arc;
+use quackd_tools::search_common::text::{ResultNotes, shown};
+use quackd_tools::search_common::{RootTree, SearchToolError, data};
+use quackd_tools::{Output, WorkspaceCall};
 use std::time::Duration;
 
-pub(crate) async fn search_glob_files(
-    root: Arc<Root>,
-    arguments: &Arguments,
-    bounds: &CallLimits,
-) -> Output {
-    let (files, offset) = match read(arguments) {
-        Ok(wanted) => wanted,
+pub(crate) async fn search_glob_files(call: WorkspaceCall<'_>) -> Output {
+    let (files, offset) = match read(&call) {
+        Ok(params) => params,
         Err(failure) => return reworded(&failure).output(),
     };
-    let found = run("search_glob_files", root, bounds, Budget::of(bounds), move |root, stop| {
-        find_blocking(&files, offset, root, stop)
-    });
-    match found.await {
-        Ok(outcome) => answer(&outcome, offset, bounds.limit),
+    match call.search(move |root, stop| find_blocking(&files, offset, root, stop)).await {
+        Ok(outcome) => answer(&outcome, offset, call.limit()),
         Err(SearchToolError::Because(failure)) => reworded(&failure).output(),
-        Err(refusal) => refusal.output(bounds),
+        Err(cut_off) => call.failed(&cut_off),
     }
 }
 
-fn read(arguments: &Arguments) -> Result<(FileSelection, u64), Failure> {
-    let asked = SearchGlobFilesArguments::of(arguments.object());
+fn read(call: &WorkspaceCall<'_>) -> Result<(FileSelection, u64), Failure> {
+    let arguments = SearchGlobFilesArguments::of(call.arguments());
     let files = FileSelection {
-        glob: asked.pattern?,
-        directory: arguments.directory().clone(),
-        is_with_ignored: asked.include_gitignored?,
-        is_with_hidden: asked.include_hidden?,
+        glob: arguments.pattern?,
+        directory: call.directory().clone(),
+        is_with_ignored: arguments.include_gitignored?,
+        is_with_hidden: arguments.include_hidden?,
     };
-    Ok((files, asked.offset?))
+    Ok((files, arguments.offset?))
 }
 
 /// Errors with this tool's wording, which differs from the other two tools.
@@ -93,8 +83,7 @@ fn find_blocking(
 }
 
 fn answer(outcome: &FindOutcome, offset: u64, limit: Duration) -> Output {
-    let closing = ResultNotes { truncated: false, notes: &[], ..ResultNotes::of_find(outcome) };
-    let notes = closing.lines(limit);
+    let notes = ResultNotes::of_find(outcome).only_warnings().lines(limit);
     let mut text = String::new();
     if outcome.entries.is_empty() {
         text.push_str("No files found");

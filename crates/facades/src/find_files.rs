@@ -1,16 +1,13 @@
 //! find_files: lists the files in the workspace that match a pattern, one per line.
 
-use crate::Output;
-use crate::arguments::Arguments;
-use crate::call_limits::CallLimits;
-use crate::facades::grep_search::EXCLUDED_DIRS;
-use crate::search_common::text::{TOO_MANY_FILES, shown, timed_out, unreadable};
-use crate::search_common::{Budget, RootTree, run};
+use crate::grep_search::EXCLUDED_DIRS;
 use quackd_protocol::tools::FindFilesArguments;
 use quackd_sandbox::{Kind, PathError, Root};
-use quackd_search::{Find, FindOutcome, Hidden, Ignore, Kinds, NameRule, Scope, SearchError, Stop};
+use quackd_search::{Find, FindOutcome, Hidden, Ignore, Kinds, NameRule, Scope, SearchError};
+use quackd_tools::search_common::RootTree;
+use quackd_tools::search_common::text::{TOO_MANY_FILES, shown, timed_out, unreadable};
+use quackd_tools::{Output, WorkspaceCall};
 use serde_json::json;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Default pattern.
@@ -19,30 +16,27 @@ const EVERYTHING: &str = "**/*";
 /// Maximum number of paths in one answer.
 const MAX_PATHS: usize = 200;
 
-pub(crate) async fn find_files(
-    root: Arc<Root>,
-    arguments: &Arguments,
-    bounds: &CallLimits,
-) -> Output {
-    let asked = FindFilesArguments::of(arguments.object());
-    let directory = arguments.directory().clone();
-    let pattern = asked.pattern.unwrap_or_else(|| EVERYTHING.to_owned());
-    let path = directory.path_of(asked.path).unwrap_or_else(|| directory.path(".").into_owned());
+pub(crate) async fn find_files(call: WorkspaceCall<'_>) -> Output {
+    let arguments = FindFilesArguments::of(call.arguments());
+    let directory = call.directory().clone();
+    let pattern = arguments.pattern.unwrap_or_else(|| EVERYTHING.to_owned());
+    let path =
+        directory.path_of(arguments.path).unwrap_or_else(|| directory.path(".").into_owned());
     let request = Find {
         name: NameRule::Minimatch(pattern.clone()),
-        kinds: Kinds { files: true, dirs: asked.include_directories, symlinks: true },
+        kinds: Kinds { files: true, dirs: arguments.include_directories, symlinks: true },
         scope: Scope {
             // Entries of any type with such a name.
             exclude: EXCLUDED_DIRS.iter().map(|name| (*name).to_owned()).collect(),
             ignore: Ignore::None,
-            hidden: if asked.include_hidden { Hidden::Show } else { Hidden::Leave },
+            hidden: if arguments.include_hidden { Hidden::Show } else { Hidden::Leave },
             vcs_dirs: true,
             ..Scope::default()
         },
         limit: MAX_PATHS,
-        ..Find::new(Stop::at(bounds.deadline))
+        ..Find::new(call.stop())
     };
-    let found = run("find_files", root, bounds, Budget::of(bounds), move |root, stop| {
+    let found = call.search(move |root, stop| {
         let found = find_blocking(root, &path, Find { stop, ..request });
         found.map(|mut found| {
             directory.show_find(&mut found);
@@ -50,8 +44,8 @@ pub(crate) async fn find_files(
         })
     });
     match found.await {
-        Ok(found) => answer(&found, &pattern, bounds.limit),
-        Err(refusal) => refusal.output(bounds),
+        Ok(found) => answer(&found, &pattern, call.limit()),
+        Err(error) => call.failed(&error),
     }
 }
 

@@ -1,12 +1,5 @@
 //! grep_search: returns matching lines in the workspace as `path:line:text`.
 
-use crate::Output;
-use crate::arguments::Arguments;
-use crate::call_limits::CallLimits;
-use crate::caller_dir::CallerDir;
-use crate::search_common::text::{self, Style};
-use crate::search_common::{BadStart, Budget, RootTree, run, starts_blocking};
-use crate::truncate::{self, TRUNCATED};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use quackd_protocol::tools::{BadParameter, Checked, GrepSearchArguments};
 use quackd_sandbox::Root;
@@ -14,8 +7,10 @@ use quackd_search::{
     Case, Dialect, Hidden, Ignore, Multiline, Note, OutputMode, Pattern, Scope, Search,
     SearchError, SearchOutcome, Stop,
 };
+use quackd_tools::search_common::text::{self, Style};
+use quackd_tools::search_common::{BadStart, RootTree, starts_blocking};
+use quackd_tools::{CallerDir, Output, TRUNCATED, WorkspaceCall};
 use serde_json::json;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Directories that a search does not enter unless it starts there.
@@ -23,22 +18,14 @@ pub(crate) const EXCLUDED_DIRS: &[&str] = &[".git", ".build", "node_modules"];
 
 const NO_MATCHES: &str = "No matches found";
 
-pub(crate) async fn grep_search(
-    respect_ignore_files: bool,
-    root: Arc<Root>,
-    arguments: &Arguments,
-    bounds: &CallLimits,
-) -> Output {
-    let wanted = match GrepParams::read(arguments, respect_ignore_files, bounds) {
-        Ok(wanted) => wanted,
+pub(crate) async fn grep_search(call: WorkspaceCall<'_>) -> Output {
+    let params = match GrepParams::read(&call) {
+        Ok(params) => params,
         Err(error) => return Output::error(error),
     };
-    let found = run("grep_search", root, bounds, Budget::of(bounds), move |root, stop| {
-        wanted.answer_blocking(root, stop)
-    });
-    match found.await {
+    match call.search(move |root, stop| params.answer_blocking(root, stop)).await {
         Ok(output) => output,
-        Err(refusal) => refusal.output(bounds),
+        Err(error) => call.failed(&error),
     }
 }
 
@@ -78,24 +65,20 @@ struct GrepParams {
 }
 
 impl GrepParams {
-    fn read(
-        arguments: &Arguments,
-        respect_ignore_files: bool,
-        bounds: &CallLimits,
-    ) -> Result<Self, BadParameter> {
+    fn read(call: &WorkspaceCall<'_>) -> Result<Self, BadParameter> {
         // A checked argument with another form counts as absent, as clients of this tool expect.
-        let asked = GrepSearchArguments::of(arguments.object());
-        let directory = arguments.directory();
-        let pattern = asked.pattern.ok_or(BadParameter::Missing("pattern"))?;
-        let path = directory.path_of(asked.path);
+        let arguments = GrepSearchArguments::of(call.arguments());
+        let directory = call.directory();
+        let pattern = arguments.pattern.ok_or(BadParameter::Missing("pattern"))?;
+        let path = directory.path_of(arguments.path);
         // An empty glob is valid and matches no file.
-        let include = asked.include.0;
+        let include = arguments.include.0;
         let finds_nothing = include.as_deref() == Some("");
         let scope = Scope {
             include: include.map(|glob| directory.glob(&glob)).into_iter().collect(),
-            exclude: asked.exclude.unwrap_or_default(),
+            exclude: arguments.exclude.unwrap_or_default(),
             exclude_dirs: EXCLUDED_DIRS.iter().map(|name| (*name).to_owned()).collect(),
-            ignore: if respect_ignore_files && !asked.no_ignore.unwrap_or_default() {
+            ignore: if call.respects_ignore_files() && !arguments.no_ignore.unwrap_or_default() {
                 Ignore::All
             } else {
                 Ignore::None
@@ -104,38 +87,38 @@ impl GrepParams {
             vcs_dirs: true,
             ..Scope::default()
         };
-        let context = asked.context.unwrap_or_default();
-        let lines = |asked: Checked<Option<u64>>| {
-            let lines = asked.unwrap_or_default().or(context).unwrap_or_default();
+        let context = arguments.context.unwrap_or_default();
+        let lines = |lines: Checked<Option<u64>>| {
+            let lines = lines.unwrap_or_default().or(context).unwrap_or_default();
             usize::try_from(lines).unwrap_or_default()
         };
-        let max_rows = asked.total_max_matches.unwrap_or_default().unwrap_or_default();
-        let literal = asked.fixed_strings.unwrap_or_default();
-        let case = match asked.case_sensitive {
+        let max_rows = arguments.total_max_matches.unwrap_or_default().unwrap_or_default();
+        let literal = arguments.fixed_strings.unwrap_or_default();
+        let case = match arguments.case_sensitive {
             Ok(Some(false)) => Case::Insensitive,
             _ => Case::Sensitive,
         };
         let request = Search {
             scope,
-            before: lines(asked.before),
-            after: lines(asked.after),
-            output: if asked.names_only.unwrap_or_default() {
+            before: lines(arguments.before),
+            after: lines(arguments.after),
+            output: if arguments.names_only.unwrap_or_default() {
                 OutputMode::Files
             } else {
                 OutputMode::Lines
             },
             limit: usize::try_from(max_rows).unwrap_or_default(),
-            max_per_file: asked.max_matches_per_file.unwrap_or_default(),
+            max_per_file: arguments.max_matches_per_file.unwrap_or_default(),
             // One byte more than the limit, to detect a last row that does not fit.
             max_bytes: MAX_OUTPUT_BYTES + 1,
-            ..Search::new(read_pattern(pattern, literal, case), Stop::at(bounds.deadline))
+            ..Search::new(read_pattern(pattern, literal, case), call.stop())
         };
         Ok(Self {
             request,
             path: path.unwrap_or_else(|| directory.path(".").into_owned()),
             directory: directory.clone(),
             finds_nothing,
-            limit: bounds.limit,
+            limit: call.limit(),
         })
     }
 
@@ -252,7 +235,7 @@ fn push(text: &mut String, row: &str) -> bool {
     if fits {
         text.push_str(row);
     } else if text.is_empty() {
-        *text = truncate::head(row.as_bytes(), MAX_OUTPUT_BYTES).text;
+        text.push_str(row.split_at(row.floor_char_boundary(MAX_OUTPUT_BYTES)).0);
     }
     fits
 }
@@ -264,11 +247,11 @@ fn notes(outcome: &SearchOutcome, truncated: bool, limit: Duration) -> Vec<Strin
         notes.push(TRUNCATED.to_owned());
     }
     let is_across = outcome.notes.contains(&Note::MultilineBecauseOfNewline);
-    let told = [
+    let hints = [
         (outcome.dialect_used == Dialect::Basic).then_some(Note::RetriedAsBasic),
         is_across.then_some(Note::MultilineBecauseOfNewline),
     ];
-    notes.extend(told.into_iter().flatten().map(|note| format!("[Note: {note}]")));
+    notes.extend(hints.into_iter().flatten().map(|note| format!("[Note: {note}]")));
     if outcome.too_many_files {
         notes.push(text::TOO_MANY_FILES.to_owned());
     }

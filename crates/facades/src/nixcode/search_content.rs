@@ -1,35 +1,28 @@
 //! search_content: returns matching lines of the files that match a glob, 100 at a time.
 
 use super::{Failure, FileSelection, PAGE, check_pattern, read_pattern, trailer};
-use crate::Output;
-use crate::arguments::Arguments;
-use crate::call_limits::CallLimits;
-use crate::search_common::text::{self, ResultNotes, Style};
-use crate::search_common::{Budget, RootTree, SearchToolError, data, run};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use quackd_protocol::tools::SearchContentArguments;
 use quackd_sandbox::Root;
 use quackd_search::{OutputMode, Search, SearchOutcome, Stop};
-use std::sync::Arc;
+use quackd_tools::search_common::text::{self, ResultNotes, Style};
+use quackd_tools::search_common::{RootTree, SearchToolError, data};
+use quackd_tools::{Output, WorkspaceCall};
 use std::time::Duration;
 
-pub(crate) async fn search_content(
-    root: Arc<Root>,
-    arguments: &Arguments,
-    bounds: &CallLimits,
-) -> Output {
-    let wanted = match SearchContentParams::read(arguments) {
-        Ok(wanted) => wanted,
+pub(crate) async fn search_content(call: WorkspaceCall<'_>) -> Output {
+    let params = match SearchContentParams::read(&call) {
+        Ok(params) => params,
         Err(failure) => return failure.output(),
     };
-    let limit = bounds.limit;
-    let found = run("search_content", root, bounds, Budget::of(bounds), move |root, stop| {
-        wanted.search_blocking(root, stop).map(|outcome| wanted.output(&outcome, limit))
+    let limit = call.limit();
+    let found = call.search(move |root, stop| {
+        params.search_blocking(root, stop).map(|outcome| params.output(&outcome, limit))
     });
     match found.await {
         Ok(output) => output,
         Err(SearchToolError::Because(failure)) => failure.output(),
-        Err(refusal) => refusal.output(bounds),
+        Err(cut_off) => call.failed(&cut_off),
     }
 }
 
@@ -41,16 +34,16 @@ struct SearchContentParams {
 }
 
 impl SearchContentParams {
-    fn read(arguments: &Arguments) -> Result<Self, Failure> {
-        let asked = SearchContentArguments::of(arguments.object());
-        let pattern = asked.pattern?;
+    fn read(call: &WorkspaceCall<'_>) -> Result<Self, Failure> {
+        let arguments = SearchContentArguments::of(call.arguments());
+        let pattern = arguments.pattern?;
         let files = FileSelection {
-            glob: asked.glob_pattern?,
-            directory: arguments.directory().clone(),
-            is_with_ignored: asked.include_gitignored?,
-            is_with_hidden: asked.include_hidden?,
+            glob: arguments.glob_pattern?,
+            directory: call.directory().clone(),
+            is_with_ignored: arguments.include_gitignored?,
+            is_with_hidden: arguments.include_hidden?,
         };
-        let offset = asked.offset?;
+        let offset = arguments.offset?;
         if pattern.is_empty() {
             return Err(Failure::EmptyPattern);
         }
@@ -96,9 +89,8 @@ impl SearchContentParams {
             }
         }
         // Notes about an incomplete result. No other notes follow the rows.
-        let closing =
-            ResultNotes { truncated: false, notes: &[], ..ResultNotes::of_search(outcome) };
-        let notes = closing.lines(limit).iter().map(|line| format!("\n{line}")).collect::<String>();
+        let notes = ResultNotes::of_search(outcome).only_warnings().lines(limit);
+        let notes = notes.iter().map(|line| format!("\n{line}")).collect::<String>();
         if rows.is_empty() {
             return format!("No matches found{notes}");
         }
