@@ -1,7 +1,7 @@
 //! The tools: parses a call's arguments, checks its permissions, runs it, and writes the exact answer text.
 //!
-//! Owns the order of the checks before a tool runs, and every answer text. Called by `crates/facades`, which has the tools
-//! with the names of other products, once per call.
+//! Owns the order of the checks before a tool runs, and every answer text. Called by `crates/facades`, once per call,
+//! which adds the tools with the names of other products.
 //!
 //! The texts are a promise to clients and to models. The tables in `tests/` check them.
 

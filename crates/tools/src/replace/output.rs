@@ -6,10 +6,10 @@ use quackd_search::replace::{FilePlan, ReplacePlan};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Facts for the answer.
+/// Result of a replacement or of a dry run.
 #[derive(Debug, Clone)]
 pub struct ReplaceOutput {
-    /// The selected files with their new content.
+    /// The planned and the skipped files.
     pub plan: Arc<ReplacePlan>,
     /// `None` for a dry run, or if the plan is incomplete.
     pub(crate) applied: Option<Applied>,
@@ -50,7 +50,7 @@ impl ReplaceOutput {
     /// Returns the number of planned files that were not written and do not have the new content.
     #[must_use]
     pub fn n_failed(&self) -> u64 {
-        let is_failed = |report: &&FileReport| matches!(&report.outcome, WriteOutcome::Left(left) if !matches!(left, LeftReason::Already));
+        let is_failed = |report: &&FileReport| matches!(&report.outcome, WriteOutcome::Left(left) if *left != LeftReason::Already);
         let reports = self.applied.iter().flat_map(|applied| &applied.files);
         reports.filter(is_failed).count() as u64
     }

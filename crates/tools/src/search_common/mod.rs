@@ -1,6 +1,6 @@
 //! Shared parts of the search tools: the tree, the time limit, the start paths, and the error texts.
 //!
-//! [`search`] and [`find`] are quackd's own tools over the engine of `crates/search`. `crates/facades` uses the same
+//! `search` and `find` are quackd's own tools over the engine of `crates/search`. `crates/facades` uses the same
 //! parts with other parameters and texts.
 
 pub mod data;
