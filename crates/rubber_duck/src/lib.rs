@@ -1,6 +1,5 @@
-//! What exists only because of Rubber Duck: `metadata.json`, a view of `quackd-state.json` for its macOS app, which
-//! writes it too, and the rules of voice clients. Imports the app's changes, saves them with quackd's own, and exports
-//! the view.
+//! Compatibility with Rubber Duck: `metadata.json`, a view of `quackd-state.json` for its macOS app, which writes it
+//! too, and the rules of voice clients. Imports the app's changes, saves them with quackd's own, and exports the view.
 //!
 //! Used by the supervisor only, which holds the instance lock. It calls [`open_blocking`] once at start, then starts
 //! one [`Writer`] for both files.

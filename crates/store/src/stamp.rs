@@ -1,4 +1,5 @@
-//! Identity and time of a file, to detect a replacement without reading it. Used by the loader and by `quackd-rubber-duck`.
+//! Identity and time of a file, to detect a replacement without reading it. Used by the loader and by
+//! `quackd-rubber-duck`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
