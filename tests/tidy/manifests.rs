@@ -20,6 +20,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("quackd-remote", 1, &["quackd-protocol", "quackd-supervision"]),
     ("quackd-ipc", 1, &["quackd-protocol", "quackd-supervision"]),
     ("quackd-store", 1, &["quackd-protocol"]),
+    ("quackd-rubber-duck", 2, &["quackd-protocol", "quackd-store"]),
     ("quackd-service", 1, &["quackd-protocol"]),
     (
         "quackd-tools",
@@ -55,6 +56,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
             "quackd-supervision",
             "quackd-ipc",
             "quackd-store",
+            "quackd-rubber-duck",
             "quackd-process",
             "quackd-sandbox",
             "quackd-egress",

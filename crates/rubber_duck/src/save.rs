@@ -8,20 +8,14 @@
 //! A session and its safe mode are in one file, so neither exists without the other. If only the view cannot be
 //! written, the change is kept: memory equals our state, and the view follows.
 
-use crate::StoreError;
-use crate::document::{DurableDocument, StateFile};
-use crate::exchange::{exchange_blocking, ours_name, theirs_name};
 use crate::import::{Gone, Imported, Recent, import, is_equivalent};
-use crate::load::{FileContent, Good, read};
-use crate::quarantine::quarantine_blocking;
-use crate::replace::{
-    Temporary, remove_if_there, rename, replace_with_backup_blocking, with_suffix, write_synced,
-};
-use crate::stamp::FileStamp;
 use quackd_protocol::metadata::Metadata;
-use quackd_protocol::state::DaemonState;
-use serde::Serialize;
-use std::io;
+use quackd_store::{
+    FileContent, FileStamp, Good, Snapshot, StoreError, StoredState, Temporary, exchange_blocking,
+    keep_as_backup_blocking, quarantine_blocking, read_blocking, set_aside_blocking, to_bytes,
+    with_suffix, write_synced_blocking,
+};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -36,15 +30,6 @@ pub struct Paths {
     pub metadata: PathBuf,
     /// `quackd-state.json`.
     pub state: PathBuf,
-}
-
-/// Everything durable at one point in time. Cheap to clone.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Snapshot {
-    /// Workspaces and sessions.
-    pub metadata: Arc<Metadata>,
-    /// Settings that only quackd has.
-    pub state: Arc<DaemonState>,
 }
 
 /// Result of a save.
@@ -79,12 +64,7 @@ pub struct SetAside {
 #[derive(Debug)]
 pub struct Files {
     paths: Paths,
-    /// Content that was opened or saved last.
-    durable: Snapshot,
-    /// Whether `quackd-state.json` contains exactly `durable`, so that it can be skipped.
-    is_state_known: bool,
-    /// Whether `quackd-state.json` says that nothing is under way ([`StateFile::is_settled`]).
-    is_settled: bool,
+    state: StoredState,
     /// Content and stamp of `metadata.json` at the last read or write; empty if it was missing.
     held: Arc<Metadata>,
     stamp: Option<FileStamp>,
@@ -112,10 +92,8 @@ impl Files {
             || leftovers.iter().any(|leftover| leftover.exists());
 
         Self {
+            state: StoredState::new(paths.state.clone(), durable, is_settled),
             paths,
-            durable,
-            is_state_known: false,
-            is_settled,
             held: held.into(),
             stamp,
             recent,
@@ -127,7 +105,7 @@ impl Files {
     }
 
     pub(crate) fn durable(&self) -> Snapshot {
-        self.durable.clone()
+        self.state.durable()
     }
 
     pub(crate) fn paths(&self) -> &Paths {
@@ -162,8 +140,8 @@ impl Files {
         }
         let is_open = self.unread.is_some() || self.has_changed_blocking();
         // Otherwise the next start could take an old copy of the other program for a change.
-        if !self.is_settled && !is_open && !self.recent.is_fresh(Instant::now()) {
-            write_state_blocking(&self.paths.state, &self.durable, true).ok();
+        if !is_open && !self.recent.is_fresh(Instant::now()) {
+            self.state.settle_blocking().ok();
         }
     }
 
@@ -180,7 +158,7 @@ impl Files {
         }
 
         let state = Arc::clone(&ours.state);
-        self.make_durable_blocking(Snapshot { metadata: Arc::clone(&saved.metadata), state })?;
+        self.state.save_blocking(Snapshot { metadata: Arc::clone(&saved.metadata), state })?;
 
         // Only now: a failed save must import the changes again.
         if let Some(theirs) = theirs {
@@ -214,7 +192,7 @@ impl Files {
             return Ok(None);
         }
 
-        match read::<Metadata>(path)? {
+        match read_blocking::<Metadata>(path)? {
             FileContent::Good(Good { document, stamp, .. }) => {
                 if document != *self.held {
                     let metadata = Arc::new(document);
@@ -225,7 +203,7 @@ impl Files {
             }
             FileContent::Missing => self.forget_view(now),
             FileContent::Bad(reason) => {
-                let moved = quarantine_blocking(path, path);
+                let moved = set_aside_blocking(path);
                 let path = moved.map_err(|error| StoreError::write(path, error))?;
                 self.set_aside = Some(SetAside { path, reason });
                 self.forget_view(now);
@@ -240,20 +218,6 @@ impl Files {
         (self.held, self.stamp) = (Arc::default(), None);
     }
 
-    /// Replaces `quackd-state.json` if its content differs.
-    fn make_durable_blocking(&mut self, snapshot: Snapshot) -> Result<(), StoreError> {
-        let is_same = Arc::ptr_eq(&self.durable.metadata, &snapshot.metadata)
-            && Arc::ptr_eq(&self.durable.state, &snapshot.state);
-        if self.is_state_known && (is_same || self.durable == snapshot) {
-            return Ok(());
-        }
-        // After an error, the next save writes the file in any case.
-        self.is_state_known = false;
-        write_state_blocking(&self.paths.state, &snapshot, false)?;
-        (self.durable, self.is_state_known, self.is_settled) = (snapshot, true, false);
-        Ok(())
-    }
-
     /// Records that the changes of another program are durable.
     fn accept_blocking(&mut self, theirs: Theirs, now: Instant) {
         let Theirs { metadata, stamp, is_out } = theirs;
@@ -262,7 +226,8 @@ impl Files {
             // Its next file may be based on this one, although ours replaced it.
             self.recent.note(&metadata, &self.held, now);
             self.unread = None;
-            keep_as_backup_blocking(&self.paths.metadata);
+            let path = &self.paths.metadata;
+            keep_as_backup_blocking(&theirs_name(path), path);
         } else {
             (self.held, self.stamp) = (metadata, stamp);
         }
@@ -275,19 +240,19 @@ impl Files {
         let bytes = to_bytes::<Metadata>(&path, &*view)?;
         let failed = |error| StoreError::write(&path, error);
 
-        let new = Temporary::new(theirs_name(&path)).map_err(failed)?;
-        let written = write_synced(&new.0, &bytes).map_err(failed)?;
-        let had_file = exchange_blocking(&new.0, &path).map_err(failed)?;
+        let new = Temporary::new_blocking(theirs_name(&path)).map_err(failed)?;
+        let written = write_synced_blocking(new.path(), &bytes).map_err(failed)?;
+        let had_file = exchange_blocking(new.path(), &path).map_err(failed)?;
 
         let known = self.stamp;
         let mut out = None;
         // An equal stamp means that the file is the one that was read last, so it has no news.
-        if had_file && (known.is_none() || FileStamp::at_blocking(&new.0) != known) {
-            match read::<Metadata>(&new.0) {
+        if had_file && (known.is_none() || FileStamp::at_blocking(new.path()) != known) {
+            match read_blocking::<Metadata>(new.path()) {
                 Ok(content) => out = Some(content),
                 Err(error) => {
                     // It is newer than we know, or cannot be read now: it belongs where it was.
-                    exchange_blocking(&new.0, &path).map_err(failed)?;
+                    exchange_blocking(new.path(), &path).map_err(failed)?;
                     return Err(error);
                 }
             }
@@ -303,16 +268,17 @@ impl Files {
                 new.keep();
             }
             Some(FileContent::Bad(reason)) => {
-                let aside = quarantine_blocking(&new.0, &path).map_err(failed)?;
+                let aside = quarantine_blocking(new.path(), &path).map_err(failed)?;
                 self.set_aside = Some(SetAside { path: aside, reason });
                 self.recent.doubt(now);
             }
-            _ => keep_as_backup_blocking(&path),
+            // For releases that read the backup.
+            _ => keep_as_backup_blocking(new.path(), &path),
         }
 
         for suffix in OF_OLDER_VERSIONS {
             // A file that stays is tried again by the next save.
-            remove_if_there(&with_suffix(&path, suffix)).ok();
+            fs::remove_file(with_suffix(&path, suffix)).ok();
         }
         Ok(())
     }
@@ -326,45 +292,22 @@ struct Theirs {
     is_out: bool,
 }
 
-/// Makes the file that was taken out of the way the backup, for releases that read it. A failure is no error.
-fn keep_as_backup_blocking(metadata: &Path) {
-    let out = theirs_name(metadata);
-    if rename(&out, &with_suffix(metadata, ".bak")).is_err() {
-        remove_if_there(&out).ok();
-    }
+/// Path of a file of another program that a save took out of the way. It stays until its changes are durable.
+pub(crate) fn theirs_name(metadata: &Path) -> PathBuf {
+    with_suffix(metadata, ".theirs")
 }
 
-fn write_state_blocking(
-    path: &Path,
-    snapshot: &Snapshot,
-    is_settled: bool,
-) -> Result<(), StoreError> {
-    let (state, metadata) = (&*snapshot.state, Some(&*snapshot.metadata));
-    let bytes = to_bytes::<StateFile>(path, &StateFile { state, metadata, is_settled })?;
-    replace_with_backup_blocking(path, &bytes).map_err(|error| StoreError::write(path, error))
-}
-
-fn to_bytes<D: DurableDocument>(
-    path: &Path,
-    document: &impl Serialize,
-) -> Result<Vec<u8>, StoreError> {
-    let bytes = serde_json::to_vec_pretty(document);
-    let bytes = bytes.map_err(|error| StoreError::write(path, io::Error::from(error)))?;
-
-    let limit = D::MAX_BYTES;
-    if limit < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
-        return Err(StoreError::TooLarge { path: path.to_owned(), bytes: bytes.len(), limit });
-    }
-    Ok(bytes)
+/// Path of the last metadata of an older version, if that was killed.
+pub(crate) fn ours_name(metadata: &Path) -> PathBuf {
+    with_suffix(metadata, ".ours")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use quackd_protocol::metadata::Session;
-    use quackd_protocol::state::SessionState;
+    use quackd_protocol::state::{DaemonState, SessionState};
     use serde_json::Map;
-    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     /// A directory with the two files, and the content that two successive starts load.
@@ -517,6 +460,28 @@ mod tests {
     }
 
     #[test]
+    fn leftovers_of_an_interrupted_save_disturb_neither_loading_nor_saving() {
+        let mut world = World::new();
+        let current = snapshot(&["current"], &["current"]);
+        world.files.save_blocking(&current).unwrap();
+        let names = ["metadata.json", "quackd-state.json"];
+        let before = names.map(|name| world.text(name));
+        for name in names {
+            for leftover in ["tmp", "bak.tmp"] {
+                fs::write(world.obstacle(&format!("{name}.{leftover}")), "half a").unwrap();
+            }
+        }
+        assert_eq!(world.on_disk(), current);
+        let mut files = crate::open_blocking(world.files.paths.clone()).files.unwrap();
+        files.save_blocking(&snapshot(&["next"], &["next"])).unwrap();
+        for (name, before) in names.into_iter().zip(before) {
+            assert!(world.text(name).contains("next"));
+            assert_eq!(world.text(&format!("{name}.bak")), before);
+        }
+        assert_eq!(world.names(), ALL_NAMES);
+    }
+
+    #[test]
     fn a_change_is_kept_although_the_view_cannot_be_written_and_the_view_follows() {
         let mut world = World::new();
         world.files.save_blocking(&snapshot(&["s"], &[])).unwrap();
@@ -565,15 +530,5 @@ mod tests {
         export(&mut world, &["s"]).unwrap();
         assert!(world.files.set_aside.is_some() && path.is_file());
         assert!(world.dir.path().join("metadata.json.corrupt-1").is_dir());
-    }
-
-    #[test]
-    fn what_would_be_too_large_to_be_read_is_not_written() {
-        let path = Path::new("/f");
-        let limit = Metadata::MAX_BYTES;
-        let text = "x".repeat(usize::try_from(limit).unwrap() - 2);
-        to_bytes::<Metadata>(path, &text).unwrap();
-        let error = to_bytes::<Metadata>(path, &(text + "x")).unwrap_err().to_string();
-        assert!(error.ends_with(&format!("more than the {limit} allowed")), "{error}");
     }
 }

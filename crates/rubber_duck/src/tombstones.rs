@@ -1,7 +1,7 @@
 //! Restrictions of deleted sessions and workspaces.
 //!
 //! The other program that writes the metadata may restore a session from an old copy. The restored session must not
-//! have more rights than before. Pure. Called at deletions, and by [`crate::service::load_state`] at the start.
+//! have more rights than before. Pure. Called by the registry at deletions, and by the supervisor at the start.
 
 use quackd_protocol::metadata::Metadata;
 use quackd_protocol::state::{DaemonState, SessionState, WorkspaceState};
@@ -9,10 +9,10 @@ use quackd_protocol::{SessionId, WorkspaceId};
 use std::collections::{BTreeMap, HashSet};
 
 /// Maximum number of deleted sessions that are kept, and of workspaces. Beyond it, arbitrary older entries are dropped.
-pub(crate) const MAX_REMEMBERED: usize = 1024;
+const MAX_REMEMBERED: usize = 1024;
 
 /// Records the deletion of a session. Drops older entries only if `metadata` contains every existing session.
-pub(crate) fn session_gone(
+pub fn session_gone(
     state: &mut DaemonState,
     metadata: &Metadata,
     id: &SessionId,
@@ -30,7 +30,7 @@ pub(crate) fn session_gone(
 
 /// Reduces the state of sessions that are not in `metadata` to their restrictions. `is_newest` selects the sessions that
 /// were just deleted.
-pub(crate) fn trim_sessions(
+pub fn trim_sessions(
     state: &mut DaemonState,
     metadata: &Metadata,
     is_newest: impl Fn(&SessionId) -> bool,
@@ -40,7 +40,7 @@ pub(crate) fn trim_sessions(
 }
 
 /// Like [`trim_sessions`], for workspaces.
-pub(crate) fn trim_workspaces(
+pub fn trim_workspaces(
     state: &mut DaemonState,
     metadata: &Metadata,
     is_newest: impl Fn(&WorkspaceId) -> bool,

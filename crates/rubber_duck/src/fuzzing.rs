@@ -3,14 +3,15 @@
 
 use crate::Gone;
 use crate::import::{self, Recent};
-use crate::validate::parse;
 use quackd_protocol::metadata::Metadata;
+use quackd_store::DurableDocument;
 use std::time::{Duration, Instant};
 
 /// Parses a metadata file; `None` if it is invalid. Drops duplicate entries.
 #[must_use]
 pub fn parsed(bytes: &[u8]) -> Option<Metadata> {
-    parse(bytes).ok().map(|(metadata, _duplicates)| metadata)
+    let (metadata, _duplicates) = Metadata::from_json(bytes).ok()?;
+    (metadata.version <= Metadata::VERSION).then_some(metadata)
 }
 
 /// Imports with recent changes and a clock that only [`Importer::wait`] advances.

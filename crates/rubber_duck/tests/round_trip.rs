@@ -8,7 +8,8 @@ mod tests {
     use quackd_protocol::state::{
         DaemonState, FoundHost, FoundPreset, SessionState, WorkspaceState,
     };
-    use quackd_store::{Origin, Paths, Snapshot, StateFile, load_blocking, open_blocking};
+    use quackd_rubber_duck::{Paths, open_blocking};
+    use quackd_store::{Origin, Snapshot, StateFile, load_blocking};
     use serde_json::{Map, Value};
 
     fn value() -> impl Strategy<Value = Value> {

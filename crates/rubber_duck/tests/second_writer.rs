@@ -4,8 +4,8 @@
 #[cfg(test)]
 mod tests {
     use quackd_protocol::metadata::{Metadata, Session, Shared, Workspace};
-    use quackd_store::{Files, Gone, Opened, Origin, Paths, Saved, Snapshot, StoreError, Writer};
-    use quackd_store::{open_blocking, rebase};
+    use quackd_rubber_duck::{Files, Gone, Opened, Paths, Saved, Writer, open_blocking, rebase};
+    use quackd_store::{Origin, Snapshot, StoreError};
     use serde_json::json;
     use std::fs;
     use std::path::{Path, PathBuf};

@@ -6,7 +6,8 @@
 
 #[cfg(test)]
 mod tests {
-    use quackd_store::{Opened, Origin, Paths, open_blocking};
+    use quackd_rubber_duck::{Opened, Paths, open_blocking};
+    use quackd_store::Origin;
     use serde_json::Value;
     use std::fs;
     use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Import of `metadata.json` after another program wrote it. Pure. Called by [`crate::Files`], by the loader,
-//! and by the supervisor through [`rebase`].
+//! Import of `metadata.json` after another program wrote it. Pure. Called by [`crate::Files`], by
+//! [`crate::open_blocking`], and by the supervisor through [`rebase`].
 //!
 //! quackd's own state is the truth, and the file is a view of it. Only changes by the other program
 //! count: the difference between its file and the view that it may have read. That is `base`, the last

@@ -11,7 +11,8 @@
 //! last snapshot is saved.
 
 use crate::watch::FileWatcher;
-use crate::{Files, Saved, Snapshot, StoreError, Watching};
+use crate::{Files, Saved, Watching};
+use quackd_store::{Snapshot, StoreError};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;

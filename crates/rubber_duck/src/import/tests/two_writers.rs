@@ -81,7 +81,7 @@ impl World {
         session(&format!("{who}{}", self.n_made), "w")
     }
 
-    /// Saves like the store: looks at the file, imports, writes.
+    /// Saves like `Files`: looks at the file, imports, writes.
     fn save(&mut self) {
         // Our own file does not show which changes the app has seen.
         if self.file != self.held {

@@ -4,16 +4,12 @@
 //! `quackd-state.json` is the truth. If it is missing, damaged, or of a version that kept no sessions in it, importing
 //! `metadata.json` into an empty state rebuilds it.
 
-use crate::StoreError;
-use crate::document::StateFile;
-use crate::duplicates::Duplicate;
-use crate::exchange::{ours_name, theirs_name};
 use crate::import::{Recent, import};
-use crate::load::{Loaded, MISSING, Origin, load_blocking, read_good};
-use crate::replace::with_suffix;
-use crate::save::{Files, Paths, Snapshot};
+use crate::save::{Files, Paths, ours_name, theirs_name};
 use quackd_protocol::SessionId;
 use quackd_protocol::metadata::Metadata;
+use quackd_store::{Duplicate, FILE_IS_MISSING, Loaded, Origin, Snapshot, StateFile, StoreError};
+use quackd_store::{load_blocking, read_good_blocking, with_suffix};
 use std::collections::HashSet;
 use std::time::Instant;
 
@@ -71,7 +67,7 @@ fn catch_up_blocking(
     let (is_intact, has_file) = (state.origin == Origin::File, file.origin == Origin::File);
     let own = state.document.metadata.as_ref();
 
-    let of_older_version = read_good::<Metadata>(&ours_name(&paths.metadata))?;
+    let of_older_version = read_good_blocking::<Metadata>(&ours_name(&paths.metadata))?;
     let ours = match (own, of_older_version.as_ref()) {
         (Some(own), _) if is_intact => own,
         (_, Some(older)) => older,
@@ -80,7 +76,9 @@ fn catch_up_blocking(
         _ => &file.document,
     };
 
-    if is_intact && let Some(before) = read_good::<StateFile>(&with_suffix(&paths.state, ".bak"))? {
+    if is_intact
+        && let Some(before) = read_good_blocking::<StateFile>(&with_suffix(&paths.state, ".bak"))?
+    {
         // A kill may have left the view of the generation before, or another program an old copy.
         recent.note(&before.metadata.unwrap_or_else(|| ours.clone()), ours, now);
     }
@@ -101,7 +99,7 @@ fn catch_up_blocking(
         add_unknown(&mut metadata, file.document.clone(), &recent, now);
     }
 
-    let theirs = read_good(&theirs_name(&paths.metadata))?;
+    let theirs = read_good_blocking(&theirs_name(&paths.metadata))?;
     for leftover in [theirs, of_older_version].into_iter().flatten() {
         add_unknown(&mut metadata, leftover, &recent, now);
     }
@@ -154,7 +152,7 @@ fn with_ours(origin: Origin, restored: usize) -> Origin {
             Origin::Backup { quarantined: Some(quarantined), reason, saved_at }
         }
         Origin::Fresh if restored != 0 => {
-            Origin::Backup { quarantined: None, reason: MISSING.to_owned(), saved_at }
+            Origin::Backup { quarantined: None, reason: FILE_IS_MISSING.to_owned(), saved_at }
         }
         origin => origin,
     }

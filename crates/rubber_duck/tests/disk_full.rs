@@ -5,7 +5,8 @@
 
 #[cfg(test)]
 mod tests {
-    use quackd_store::{Files, Origin, Paths, Snapshot, StoreError, open_blocking};
+    use quackd_rubber_duck::{Files, Paths, open_blocking};
+    use quackd_store::{Origin, Snapshot, StoreError};
     use serde_json::Map;
     use std::fs;
     use std::path::{Path, PathBuf};
