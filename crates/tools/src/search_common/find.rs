@@ -31,11 +31,10 @@ pub(crate) async fn find(
         Err(error) => return Output::error(error),
     };
     let (budget, is_long) = (wanted.budget, wanted.request.long);
-    let found =
-        run("find", root, bounds, budget, move |root, stop| wanted.find_blocking(root, stop, rows));
+    let found = run(root, bounds, budget, move |root, stop| wanted.find_blocking(root, stop, rows));
     match found.await {
         Ok(outcome) => answer(&outcome, is_long, budget, is_streamed),
-        Err(refusal) => refusal.output(bounds),
+        Err(refusal) => refusal.output("find", bounds),
     }
 }
 

@@ -29,13 +29,13 @@ pub(crate) async fn search(
         Err(error) => return Output::error(error),
     };
     let budget = wanted.budget;
-    let found = run("search", root, bounds, budget, move |root, stop| match rows {
+    let found = run(root, bounds, budget, move |root, stop| match rows {
         Some(rows) => wanted.stream_blocking(root, stop, rows),
         None => wanted.answer_blocking(root, &stop),
     });
     match found.await {
         Ok(output) => output,
-        Err(refusal) => refusal.output(bounds),
+        Err(refusal) => refusal.output("search", bounds),
     }
 }
 
