@@ -9,6 +9,7 @@ use super::presets;
 use super::{Caller, Serve};
 use crate::approvals::words::for_display;
 use crate::errors::MethodError;
+use crate::events::SessionCall;
 use crate::obeyed::HeldFile;
 use crate::registry::{
     ChangeSession, FindSession, FoundPolicy, GrantChange, PolicyChange, Purpose, SessionChange,
@@ -30,7 +31,7 @@ use quackd_protocol::client::{
 use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_HOST_RULES};
 use quackd_protocol::policy::{NetworkMode, WebSearchRule};
 use quackd_protocol::tools::{AUDIT, EXPLAIN};
-use quackd_protocol::worker::SandboxReport;
+use quackd_protocol::worker::{CallSpec, SandboxReport};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use std::path::PathBuf;
@@ -265,22 +266,10 @@ async fn ask_worker(
     caller: &Caller,
 ) -> Result<WorkerSays, MethodError> {
     let session = session(asked, caller).await?;
-    let call = CallTool {
-        tool: tool.to_owned(),
-        client_id: None,
-        caller: None,
-        arguments,
-        safe_mode: session.safe_mode,
-        approved: false,
-        deadline: DEFAULT_TOOL_DEADLINE,
-        background: false,
-        stream: None,
-        stream_rows: false,
-        cwd: String::new(),
-        input: None,
-        cancel: None,
-        agents: None,
-    };
+    let (tool_name, safe_mode) = (tool.to_owned(), session.safe_mode);
+    let mut spec = CallSpec { tool: tool_name, arguments, safe_mode, ..CallSpec::default() };
+    spec.set_deadline(DEFAULT_TOOL_DEADLINE);
+    let call = CallTool { call: SessionCall::new(spec), stream: None, input: None, cancel: None };
     let (text, report) = match worker::call(&session.handle, call).await {
         Ok(CallDone { text, data, .. }) => (text, data),
         // In the format of a tool's text, so that clients show both in the same way.

@@ -164,7 +164,7 @@ impl SessionActor {
         }
         let streamed = is_streamed.then_some((output, closing));
         let tool =
-            self.worker.calls.shown(&call_id).map(|call| call.tool.clone()).unwrap_or_default();
+            self.worker.calls.get(number).map(|call| call.spec.tool.clone()).unwrap_or_default();
         self.note_report(&tool, &mut report);
         if report.not_run && report.workspace_gone && self.send_to_next_worker(number, ctx) {
             return;
@@ -192,7 +192,7 @@ impl SessionActor {
         }
         self.worker.update_credits = credit;
         // The supervisor may have answered the call in the meantime.
-        if let Some(call) = self.worker.calls.shown(&update.call_id) {
+        if let Some(call) = self.worker.calls.sent_call(&update.call_id) {
             self.services.events.tool_printed(&self.session, call, update);
         }
     }
@@ -317,9 +317,9 @@ fn is_update_of(update: &ToolUpdate, call_id: &CallId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::CallPreview;
-    use crate::session::pending_calls::NewCall;
-    use quackd_protocol::worker::CallOrigin;
+    use crate::events::SessionCall;
+    use crate::session::worker::CallTool;
+    use quackd_protocol::worker::CallSpec;
 
     #[test]
     fn a_worker_is_idle_without_a_call_and_without_a_job() {
@@ -334,29 +334,11 @@ mod tests {
         jobs.report(Vec::new(), &[], now).unwrap();
         assert_eq!(idle_deadline(&calls, &jobs, now, limit), Some(now + limit));
 
-        let shown = CallPreview {
-            id: "c".into(),
-            tool: "bash".into(),
-            arguments: None,
-            caller: None,
-            agents: None,
-            origin: CallOrigin::default(),
-            is_begun: false,
-        };
-        let new = NewCall {
-            shown,
-            arguments: String::new(),
-            safe_mode: false,
-            approved: false,
-            told: None,
-            deadline: limit,
-            stream: None,
-            stream_rows: false,
-            cwd: String::new(),
-            input: None,
-        };
+        let spec = CallSpec { tool: "bash".into(), deadline_ms: 60_000, ..CallSpec::default() };
+        let call = SessionCall::new(spec);
+        let call = CallTool { call, stream: None, input: None, cancel: None };
         let number = calls.next_number();
-        drop(calls.insert(number, new, now, now));
+        drop(calls.insert(number, call, None, now, now));
         let until = idle_deadline(&calls, &jobs, now, limit);
         assert_eq!(until, Some(now + limit), "the call waits for another worker");
         calls.send(number, now).unwrap();
