@@ -45,6 +45,7 @@ mod search_common;
 mod similar_text;
 mod strip_ansi;
 mod temporary_files;
+mod tool_state;
 mod truncate;
 mod unsigned_commits;
 mod upstreams;
@@ -65,6 +66,7 @@ pub use jobs::{JobReport, JobReports, Jobs};
 pub use live::{Update, Watch};
 pub use output::{Data, Output};
 pub use strip_ansi::PlainText;
+pub use tool_state::{ToolState, WorkerFiles};
 pub use toolbox::{Toolbox, UserGit};
 pub use web::Web;
 
@@ -72,6 +74,7 @@ use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use crate::caller_dir::CallerDir;
 use quackd_protocol::tools;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -92,16 +95,16 @@ pub async fn execute(toolbox: Rc<Toolbox>, call: Call) -> Output {
 
 /// Runs the checks in their observable order, then the tool. Together with [`in_workspace`] it has all tool names.
 async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
-    let arguments = match Arguments::parse(&call.tool, &call.arguments) {
-        Ok(arguments) => arguments.from(CallerDir::new(&call.cwd)),
+    let arguments = match Arguments::parse(&call.spec.tool, &call.spec.arguments) {
+        Ok(arguments) => arguments.from(CallerDir::new(Path::new(&call.spec.cwd))),
         Err(error) => return Output::error(error),
     };
-    let bounds = CallLimits::new(arrived, call.deadline, call.cancel.clone());
-    if tools::find(&call.tool).is_none_or(|tool| !tool.reads_only) {
-        toolbox.watched.writing();
+    let bounds = CallLimits::new(arrived, call.spec.deadline(), call.cancel.clone());
+    if tools::find(&call.spec.tool).is_none_or(|tool| !tool.reads_only) {
+        toolbox.state.watched.writing();
     }
     // The job tools also work if the workspace was deleted.
-    match call.tool.as_str() {
+    match call.spec.tool.as_str() {
         "jobs" => return jobs::jobs(toolbox),
         "job_output" => return jobs::job_output(toolbox, &arguments, &bounds).await,
         "job_kill" => return jobs::job_kill(toolbox, &arguments, &bounds).await,
@@ -127,11 +130,11 @@ async fn in_workspace(
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
-    let root = match toolbox.in_root(&call.tool, bounds, |root| root).await {
+    let root = match toolbox.in_root(&call.spec.tool, bounds, |root| root).await {
         Ok(root) => root,
         Err(answer) => return answer,
     };
-    match call.tool.as_str() {
+    match call.spec.tool.as_str() {
         "search" => search_common::search::search(call, root, arguments, bounds).await,
         "find" => search_common::find::find(call, root, arguments, bounds).await,
         "replace" => replace::replace(toolbox, call, root, arguments, bounds).await,
