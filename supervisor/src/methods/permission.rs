@@ -10,11 +10,10 @@ use crate::registry::{FoundPolicy, TakeSnapshot};
 use crate::session::FoundSession;
 use crate::session::worker::CallDone;
 use crate::workspaces::Places;
-use quackd_policy::hosts::{Host, askable};
+use quackd_policy::hosts::{Host, SessionRules, askable};
 use quackd_protocol::approval::{ApprovalKind, Decision};
 use quackd_protocol::denial::{DenialKind, of_session};
 use quackd_protocol::limits::MAX_APPROVALS_PER_MINUTE;
-use quackd_protocol::network::Rules;
 use quackd_protocol::places;
 use quackd_protocol::policy::{NetworkMode, Policy};
 use serde::Deserialize;
@@ -397,11 +396,11 @@ async fn requested(call: &EndedCall<'_>, caller: &Caller) -> Result<(Asked, Poli
     Ok((Asked { said: says.into_iter().collect(), ..asked }, policy))
 }
 
-fn requested_host(target: &str, policy: &Policy, rules: &Rules) -> Result<Asked, String> {
+fn requested_host(target: &str, policy: &Policy, rules: &SessionRules) -> Result<Asked, String> {
     if policy.network_mode() == NetworkMode::On {
         return Err("Error: the network is on; the user is not asked about hosts".to_owned());
     }
-    if rules.is_off {
+    if rules.is_off() {
         return Err(
             "Error: the network was turned off; the user is not asked about hosts".to_owned()
         );

@@ -220,7 +220,7 @@ async fn in_force(
             .as_ref()
             .map(|hello| SandboxReport { hosts, ..hello.sandbox.clone() }),
         policy,
-        hosts_denied_unasked: rules.is_off,
+        hosts_denied_unasked: rules.is_off(),
         outdated: is_outdated,
         calls_running: calls,
         jobs_running: jobs.len(),
