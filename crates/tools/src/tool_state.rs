@@ -1,4 +1,4 @@
-//! What the tools of one worker keep between calls: the handle of the workspace, the versions of files that were read or
+//! State of the tools of one worker between calls: the handle of the workspace, the versions of files that were read or
 //! written, background jobs, and the records in the session's private directory. Part of the toolbox.
 
 use crate::Jobs;

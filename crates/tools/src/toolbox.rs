@@ -80,7 +80,7 @@ pub struct Toolbox {
     pub signs_commits: bool,
     /// Attempts to use the network, which the worker fills.
     pub attempts: Arc<Attempts>,
-    /// What the tools keep between calls.
+    /// State of the tools between calls.
     pub state: ToolState,
 }
 

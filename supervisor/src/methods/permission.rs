@@ -8,7 +8,6 @@ use crate::approvals::{Outcome, Question, Subject};
 use crate::events::SessionCall;
 use crate::registry::{FoundPolicy, TakeSnapshot};
 use crate::session::FoundSession;
-use crate::session::worker::CallDone;
 use crate::workspaces::Places;
 use quackd_policy::hosts::{Host, SessionRules, askable};
 use quackd_protocol::approval::{ApprovalKind, Decision};
@@ -16,6 +15,7 @@ use quackd_protocol::denial::{DenialKind, of_session};
 use quackd_protocol::limits::MAX_APPROVALS_PER_MINUTE;
 use quackd_protocol::places;
 use quackd_protocol::policy::{NetworkMode, Policy};
+use quackd_protocol::worker::ToolFinished;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use std::path::{Component, Path, PathBuf};
@@ -75,7 +75,7 @@ pub(super) enum After {
 }
 
 /// Asks the user about a call that was refused, if a client can answer.
-pub(super) async fn after_call(call: EndedCall<'_>, done: &CallDone, caller: &Caller) -> After {
+pub(super) async fn after_call(call: EndedCall<'_>, done: &ToolFinished, caller: &Caller) -> After {
     if !done.report.is_error {
         return After::Unchanged;
     }
@@ -161,7 +161,7 @@ fn command(call: &EndedCall<'_>) -> Option<Asked> {
 }
 
 /// The question about a directory that a command could not write.
-async fn directory(call: &EndedCall<'_>, done: &CallDone, caller: &Caller) -> Option<Asked> {
+async fn directory(call: &EndedCall<'_>, done: &ToolFinished, caller: &Caller) -> Option<Asked> {
     let denials = done.report.denials.iter();
     let mut targets = denials.filter(|denial| denial.kind == DenialKind::Write);
     let denied = targets.find_map(|denial| denial.target.clone());

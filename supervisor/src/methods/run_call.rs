@@ -21,6 +21,7 @@ use quackd_protocol::limits::{
     MIN_TOOL_DEADLINE,
 };
 use quackd_protocol::tools::{Callers, REQUEST_PERMISSION, Tool};
+use quackd_protocol::worker::ToolFinished;
 use serde_json::value::{RawValue, to_raw_value};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
@@ -124,16 +125,16 @@ pub(super) async fn run(
         Some(refusal) => Err(refusal),
     };
     let closing = match (&mut done, &named) {
-        (Ok(CallDone { streamed: Some((output, closing)), .. }), Some(named)) => {
-            named.send_all(std::mem::take(output), &session).await;
-            closing.take()
+        (Ok(CallDone { finished, .. }), Some(named)) => {
+            named.send_all(std::mem::take(&mut finished.output), &session).await;
+            finished.closing.take()
         }
         _ => None,
     };
-    if let Ok(done) = &mut done
+    if let Ok(CallDone { finished, .. }) = &mut done
         && let Some(line) = forwards_line(row, is_job, &session, caller)
     {
-        done.text = permission::with_line(&done.text, &line);
+        finished.text = permission::with_line(&finished.text, &line);
     }
 
     let info = ToolInfo {
@@ -141,7 +142,9 @@ pub(super) async fn run(
         ..tool_info(&session.session_id, &done, started.elapsed())
     };
     match done {
-        Ok(CallDone { text, data, .. }) => ToolData { text, info, data, closing },
+        Ok(CallDone { finished: ToolFinished { text, data, .. }, .. }) => {
+            ToolData { text, info, data, closing }
+        }
         Err(error) => {
             ToolData { text: json_text(&error.text(&tool)), info, data: None, closing: None }
         }
@@ -167,7 +170,7 @@ impl CallRun<'_> {
         let permit = permit(self.session, &call.call, copies).await?;
         let mut done = self.make_and_ask(call).await?;
         let lines = [permit.line(copies).await, done.about_policy.take()];
-        lines.iter().flatten().for_each(|line| add_line(&mut done, line));
+        lines.iter().flatten().for_each(|line| add_line(&mut done.finished, line));
         Ok(done)
     }
 
@@ -181,10 +184,10 @@ impl CallRun<'_> {
         let mut done = self.make(call.clone()).await?;
         let deadline = call.call.spec.deadline();
         let ended = self.ended(&call, deadline.saturating_sub(started.elapsed()));
-        match permission::after_call(ended, &done, self.caller).await {
+        match permission::after_call(ended, &done.finished, self.caller).await {
             After::Unchanged => Ok(done),
             After::Line(line) => {
-                add_line(&mut done, &line);
+                add_line(&mut done.finished, &line);
                 Ok(done)
             }
             After::RunAgain => {
@@ -235,11 +238,9 @@ impl CallRun<'_> {
 }
 
 /// Adds a line to the text of a call.
-fn add_line(done: &mut CallDone, line: &str) {
-    done.text = permission::with_line(&done.text, line);
-    if let Some((_, closing)) = &mut done.streamed {
-        *closing = closing.as_ref().map(|text| permission::with_line(text, line));
-    }
+fn add_line(finished: &mut ToolFinished, line: &str) {
+    finished.text = permission::with_line(&finished.text, line);
+    finished.closing = finished.closing.as_ref().map(|text| permission::with_line(text, line));
 }
 
 /// Replies shortly before a caller with a known timeout gives up. The worker still ends the call, and followers receive

@@ -19,7 +19,7 @@ use crate::session::FoundSession;
 use crate::session::actor::NoLook;
 use crate::session::describe::jobs;
 use crate::session::messages::TellSession;
-use crate::session::worker::{self, CallDone, CallTool};
+use crate::session::worker::{self, CallTool};
 use quackd_policy::{MAX_ROOTS, PolicyError, path_problem};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
@@ -271,7 +271,7 @@ async fn ask_worker(
     spec.set_deadline(DEFAULT_TOOL_DEADLINE);
     let call = CallTool { call: SessionCall::new(spec), stream: None, input: None, cancel: None };
     let (text, report) = match worker::call(&session.handle, call).await {
-        Ok(CallDone { text, data, .. }) => (text, data),
+        Ok(done) => (done.finished.text, done.finished.data),
         // In the format of a tool's text, so that clients show both in the same way.
         Err(error) => {
             let text = to_raw_value(&error.text(tool));

@@ -91,7 +91,7 @@ impl CallJournal {
             return journal.miss();
         }
         let info = tool_info(place.session, result, elapsed);
-        let report = result.as_ref().ok().map(|done| &done.report);
+        let report = result.as_ref().ok().map(|done| &done.finished.report);
         let listed = |list: &Vec<String>| list.iter().map(|line| one_line(line)).collect();
         let has_text = info.is_error || find(&begun.tool).is_some_and(|it| it.is_answer_recorded);
         journal.add(&CallRecord {
@@ -252,7 +252,7 @@ impl CallJournal {
 /// Returns the text of an answer, without its middle if it is long.
 fn answer(tool: &str, result: &CallResult) -> Option<String> {
     let done = match result {
-        Ok(done) => done,
+        Ok(done) => &done.finished,
         Err(error) => return Some(cut_text(&error.text(tool))),
     };
     // The text for followers is shorter.

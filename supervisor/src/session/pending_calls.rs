@@ -8,12 +8,12 @@ use crate::metrics::call_latency::CallOutcome;
 use crate::pool::command_slots::CommandSlot;
 use crate::pool::snapshot::CallSnapshot;
 use crate::session::pending_input::PendingInput;
-use crate::session::worker::{CallDone, CallResult, CallTool, Printed};
+use crate::session::worker::{CallResult, CallTool, Printed};
 use actix::SpawnHandle;
 use quackd_protocol::client::ToolInfo;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::tools::WEB_SEARCH;
-use quackd_protocol::worker::CallSpec;
+use quackd_protocol::worker::{CallSpec, ToolFinished};
 use quackd_protocol::{CallId, SessionId};
 use serde_json::value::to_raw_value;
 use std::collections::BTreeMap;
@@ -332,19 +332,11 @@ impl PendingCalls {
         self.calls.values().filter(|call| call.search.is_some()).count()
     }
 
-    /// Stores the task that waits for the search.
-    pub(crate) fn searching(&mut self, id: &CallId, search: SpawnHandle) {
+    /// Stores the task that waits for the web search of a call. `None`: the search has ended.
+    pub(crate) fn set_search(&mut self, id: &CallId, search: Option<SpawnHandle>) {
         let call = self.sent_number(id).and_then(|number| self.calls.get_mut(&number));
         if let Some(call) = call {
-            call.search = Some(search);
-        }
-    }
-
-    /// Ends the web search of a call.
-    pub(crate) fn searched(&mut self, id: &CallId) {
-        let call = self.sent_number(id).and_then(|number| self.calls.get_mut(&number));
-        if let Some(call) = call {
-            call.search = None;
+            call.search = search;
         }
     }
 
@@ -381,10 +373,10 @@ pub(crate) fn call_id(number: u64) -> CallId {
 
 /// Label of a result in the latency histograms.
 pub(crate) fn outcome(result: &CallResult) -> CallOutcome {
-    match result {
-        Ok(done) if done.report.aborted => CallOutcome::Aborted,
-        Ok(done) if done.report.timed_out => CallOutcome::TimedOut,
-        Ok(done) if done.report.is_error => CallOutcome::Error,
+    match result.as_ref().map(|done| &done.finished.report) {
+        Ok(report) if report.aborted => CallOutcome::Aborted,
+        Ok(report) if report.timed_out => CallOutcome::TimedOut,
+        Ok(report) if report.is_error => CallOutcome::Error,
         Ok(_) => CallOutcome::Ok,
         Err(CallError::Aborted) => CallOutcome::Aborted,
         Err(error) if error.worker_died() => CallOutcome::WorkerDied,
@@ -397,7 +389,7 @@ pub(crate) fn outcome(result: &CallResult) -> CallOutcome {
 pub(crate) fn tool_info(session: &SessionId, result: &CallResult, elapsed: Duration) -> ToolInfo {
     let duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
     match result {
-        Ok(done) => ToolInfo::from_report(session, &done.report, duration_ms),
+        Ok(done) => ToolInfo::from_report(session, &done.finished.report, duration_ms),
         Err(error) => ToolInfo {
             session_id: session.0.clone(),
             is_error: true,
@@ -419,14 +411,12 @@ pub(crate) fn ended(
     result: &CallResult,
     elapsed: Duration,
 ) {
-    if let Ok(CallDone { update: Some(update), .. }) = result {
+    let finished = result.as_ref().ok().map(|done| &done.finished);
+    if let Some(ToolFinished { update: Some(update), .. }) = finished {
         events.tool_printed(session, call, update);
     }
     let failure = result.as_ref().err().and_then(|e| to_raw_value(&e.text(&call.spec.tool)).ok());
-    let text = match result {
-        Ok(done) => Some(done.shown.as_deref().unwrap_or(&done.text)),
-        Err(_) => failure.as_deref(),
-    };
+    let text = finished.map(|it| it.shown.as_deref().unwrap_or(&it.text)).or(failure.as_deref());
     events.tool_ended(session, call, text, &tool_info(session, result, elapsed));
 }
 

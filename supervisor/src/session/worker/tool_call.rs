@@ -6,8 +6,7 @@ use crate::events::{CallInput, SessionCall};
 use actix::prelude::*;
 use quackd_protocol::CallId;
 use quackd_protocol::output::OutputPiece;
-use quackd_protocol::worker::{ToolReport, ToolUpdate};
-use serde_json::value::RawValue;
+use quackd_protocol::worker::ToolFinished;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -28,16 +27,8 @@ pub(crate) struct CallTool {
 /// Result of a tool.
 #[derive(Debug)]
 pub(crate) struct CallDone {
-    /// A JSON string, as the worker wrote it.
-    pub(crate) text: Box<RawValue>,
-    /// Shorter text for followers, if `text` is long.
-    pub(crate) shown: Option<Box<RawValue>>,
-    /// Output that followers have not received.
-    pub(crate) update: Option<ToolUpdate>,
-    /// For a streamed call: its last output, and the end of its text.
-    pub(crate) streamed: Option<(Vec<OutputPiece>, Option<Box<RawValue>>)>,
-    pub(crate) report: ToolReport,
-    pub(crate) data: Option<Box<RawValue>>,
+    /// The frame of the worker. It has pieces of output and an end of the text for a streamed call only.
+    pub(crate) finished: ToolFinished,
     /// Line to add to the text, because of an older policy of the worker.
     pub(crate) about_policy: Option<String>,
 }
