@@ -12,6 +12,9 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
+/// Maximum length of a tool's name that is shown, in characters.
+const MAX_SHOWN_TOOL: usize = 100;
+
 /// A tool call.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SessionCall {
@@ -44,6 +47,11 @@ impl SessionCall {
     /// Returns the id of the call for clients: their own, or the number of the call in its session.
     pub(crate) fn id(&self) -> &str {
         self.client_id.as_deref().unwrap_or(self.spec.call_id.as_str())
+    }
+
+    /// Returns the name of the tool for display, cut to [`MAX_SHOWN_TOOL`]: a client may send any text.
+    pub(crate) fn shown_tool(&self) -> String {
+        self.spec.tool.chars().take(MAX_SHOWN_TOOL).collect()
     }
 
     /// Returns the name that the caller gave itself with `quack.hello`.

@@ -66,7 +66,7 @@ pub(super) async fn run_counted(
 ) -> ToolData {
     let client = &caller.client;
     let Some(hello) = client.hello() else { return run(session, request, caller, named).await };
-    let (id, tool) = (session.session_id.clone(), shown(&request.call.spec.tool));
+    let (id, tool) = (session.session_id.clone(), request.call.shown_tool());
     let call = client.calls.get() + 1;
     client.calls.set(call);
     client.calls_running.set(client.calls_running.get() + 1);
@@ -113,7 +113,7 @@ pub(super) async fn run(
 
     let input = named.as_ref().and_then(NamedCall::input).filter(|_| call.runs_commands());
     let cancel = cancel.or_else(|| named.as_ref().map(NamedCall::token));
-    let (tool, row, is_job) = (shown(&call.spec.tool), call.row, call.facts.background);
+    let (tool, row, is_job) = (call.shown_tool(), call.row, call.facts.background);
     let call = CallTool { call, stream: None, input, cancel };
     let (gives_up, named_call) = (time.gives_up, named.as_ref());
     let run = CallRun { session: &session, caller, named: named_call, gives_up, is_safe_call };
@@ -248,11 +248,6 @@ fn add_line(finished: &mut ToolFinished, line: &str) {
 async fn in_time(calling: impl Future<Output = CallResult>) -> CallResult {
     let not_ended = CallError::NotEnded { after_s: LOCAL_APP_DEADLINE.as_secs() };
     tokio::time::timeout(LOCAL_APP_ANSWER, calling).await.unwrap_or(Err(not_ended))
-}
-
-/// Returns a tool's name for error texts, shortened because a client may send any text.
-fn shown(tool: &str) -> String {
-    tool.chars().take(100).collect()
 }
 
 /// Returns a text as a JSON string. A string always has a JSON form.

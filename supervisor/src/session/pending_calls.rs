@@ -29,9 +29,6 @@ const NEGLIGIBLE_WAIT: Duration = Duration::from_millis(100);
 /// A call with less time left is not sent, because it could only time out.
 const MIN_SEND_BUDGET: Duration = Duration::from_millis(50);
 
-/// Maximum length of a tool's name that is shown, in characters.
-const MAX_SHOWN_TOOL: usize = 100;
-
 /// A call without a reply.
 #[derive(Debug)]
 struct PendingCall {
@@ -132,7 +129,7 @@ impl PendingCalls {
         call.spec.stream = stream.is_some();
         call.spec.stdin = input.is_some();
         let call = PendingCall {
-            label: call.spec.tool.chars().take(MAX_SHOWN_TOOL).collect::<String>().into(),
+            label: call.shown_tool().into(),
             call,
             has_searched: false,
             search: None,
