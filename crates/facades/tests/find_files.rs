@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn find_files_that_runs_out_of_time_keeps_what_it_found() {
         let bench = Bench::new();
-        let late = bench.run("{}", |call| call.deadline = Duration::ZERO);
+        let late = bench.run("{}", |call| call.spec.deadline_ms = 0);
         let told = "Workspace scan complete: no non-hidden files found. Try include_hidden=true to list \
                     dotfiles.\n[Search timed out after 0s; results are incomplete]";
         assert_eq!(late.text, told);

@@ -135,24 +135,18 @@ mod tests {
     use super::*;
     use quackd_protocol::CallId;
     use quackd_protocol::worker::{
-        FROM_WORKER_TAGS, FromWorker, TO_WORKER_TAGS, ToWorker, ToolCall,
+        CallSpec, FROM_WORKER_TAGS, FromWorker, TO_WORKER_TAGS, ToWorker,
     };
 
     /// Workers of other versions rely on this shape: it changes only with `FRAME_PROTOCOL`.
     #[test]
     fn a_tool_call_has_this_exact_shape() {
-        let frame = ToWorker::ToolCall(ToolCall {
+        let frame = ToWorker::ToolCall(CallSpec {
             call_id: CallId("c1".into()),
             tool: "bash".into(),
             arguments: "{}".into(),
             deadline_ms: 30_000,
-            safe_mode: false,
-            approved: false,
-            stream: false,
-            stream_rows: false,
-            stdin: false,
-            cwd: String::new(),
-            origin: Default::default(),
+            ..CallSpec::default()
         });
         let text = r#"{"tool_call":{"call_id":"c1","tool":"bash","arguments":"{}","deadline_ms":30000,"safe_mode":false}}"#;
         assert_eq!(encode(&frame).unwrap(), text.as_bytes());

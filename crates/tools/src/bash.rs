@@ -55,11 +55,11 @@ pub(crate) async fn bash(
     let unsigned =
         if toolbox.signs_commits { UnsignedCommits::before(root.path()).await } else { None };
     let finder = DenialDetector::new(&toolbox.confinement, root.path())
-        .watching(&toolbox.watched)
-        .losing(&toolbox.lost)
-        .leaving(&toolbox.temporary, &command_line)
+        .watching(&toolbox.state.watched)
+        .losing(&toolbox.state.lost)
+        .leaving(&toolbox.state.temporary, &command_line)
         .signing(unsigned)
-        .keeping(&toolbox.upstreams)
+        .keeping(&toolbox.state.upstreams)
         .during(toolbox.attempts.begin());
     let limit = timeout_ms.map(Duration::from_millis);
     if background {
@@ -71,11 +71,11 @@ pub(crate) async fn bash(
     let running = quackd_process::run(Command {
         deadline: limit.saturating_sub(spent),
         cancel: bounds.cancel.clone(),
-        spill: Some(spill_target(toolbox, &call.call_id)),
+        spill: Some(spill_target(toolbox, call.spec.call_id.as_str())),
         live: live.as_ref().map(LiveText::source),
         flow: call.flow.clone(),
         input: call.input.clone(),
-        ..command_line.command(call.call_id.clone())
+        ..command_line.command(call.spec.call_id.0.clone())
     });
     let (finished, update) = show_while(running, live).await;
     match finished {
@@ -105,12 +105,12 @@ async fn command_line(
     bounds: &CallLimits,
 ) -> Result<CommandLine, Output> {
     let line = line.ok_or_else(|| Output::error("Missing required parameter 'command'"))?;
-    let cwd = root.path().join(&call.cwd);
+    let cwd = root.path().join(&call.spec.cwd);
     let mut env = toolbox.env.clone();
     let (limits, group) = (toolbox.limits.clone(), toolbox.group.clone());
     let spawn_thread = toolbox.spawn_thread.clone();
     // A command that the user has allowed runs as it would without safe mode, within the session's confinement.
-    if !(toolbox.safe_mode || call.safe_mode) || call.approved {
+    if !(toolbox.safe_mode || call.spec.safe_mode) || call.spec.approved {
         let (program, args) = shell(&line);
         let (program, args) = toolbox.confined(program, args);
         env.extend(upstreams);
@@ -145,10 +145,10 @@ async fn command_line(
 /// Returns the session's stored upstreams if git shall read them. Git settings in the caller's environment take
 /// precedence.
 fn stored_upstreams(toolbox: &Toolbox, call: &Call) -> Option<Upstreams> {
-    let is_safe = toolbox.safe_mode || call.safe_mode;
+    let is_safe = toolbox.safe_mode || call.spec.safe_mode;
     let has_settings = toolbox.variable("GIT_CONFIG_COUNT").is_some();
     let are_read = toolbox.confinement.is_enforced() && !is_safe && !has_settings;
-    are_read.then(|| toolbox.upstreams.clone())
+    are_read.then(|| toolbox.state.upstreams.clone())
 }
 
 /// Runs a command to its end and sends its output while it runs.

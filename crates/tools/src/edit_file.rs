@@ -47,7 +47,7 @@ pub(crate) async fn edit_file(
     let any_line_ending = asked.any_line_ending.is_none_or(|given| given == true);
     let leniency = Leniency { any_line_ending, similar: asked.similar };
     let has_diff = asked.diff;
-    let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
+    let (seen, confinement) = (Arc::clone(&toolbox.state.seen), Arc::clone(&toolbox.confinement));
     let recorder = ChangeRecorder::new(toolbox, call);
     // An abandoned write must not happen after the answer.
     let cancel = CancelOnDrop::default();

@@ -38,7 +38,7 @@ pub(crate) async fn read_file(
         return Output::success(text);
     }
     let run_dir = toolbox.run_dir.clone();
-    let (seen, until) = (Arc::clone(&toolbox.seen), bounds.deadline);
+    let (seen, until) = (Arc::clone(&toolbox.state.seen), bounds.deadline);
     let confinement = Arc::clone(&toolbox.confinement);
     let read = toolbox.in_root("read_file", bounds, move |root| {
         let Some(path) = path else { return (Err(ReadError::NoPath), None) };
@@ -75,7 +75,7 @@ fn read_again(
 ) -> Option<String> {
     toolbox.in_known_root(bounds, |root| {
         let CachedFile { content, name, version } = root.read_cached(path, SMALL_FILE_BYTES)?;
-        if !toolbox.seen.is_known(&name, version) {
+        if !toolbox.state.seen.is_known(&name, version) {
             return None;
         }
         let text = match range {

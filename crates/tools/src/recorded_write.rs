@@ -25,8 +25,9 @@ pub(crate) struct RecordedWrite {
 
 impl ChangeRecorder {
     pub(crate) fn new(toolbox: &Toolbox, call: &Call) -> Self {
-        let author = ChangeAuthor { tool: call.tool.clone(), origin: call.origin.clone() };
-        Self { journal: Arc::clone(&toolbox.journal), author }
+        let author =
+            ChangeAuthor { tool: call.spec.tool.clone(), origin: call.spec.origin.clone() };
+        Self { journal: Arc::clone(&toolbox.state.journal), author }
     }
 
     /// Replaces the content of `target`. `old` is its content, if the caller has read it. A change that cannot be recorded

@@ -32,7 +32,7 @@ const RESERVE: Duration = Duration::from_millis(500);
 
 /// Compares the workspace with its initial state, and lists the names that make git run programs.
 pub(crate) async fn quack_audit(toolbox: &Toolbox, root: Arc<Root>, bounds: &CallLimits) -> Output {
-    let before = toolbox.watched.snapshot();
+    let before = toolbox.state.watched.snapshot();
     let until = bounds.deadline.checked_sub(RESERVE).unwrap_or(bounds.deadline);
     let budget = Budget { entries: MAX_ENTRIES, until };
     let audit = move || {

@@ -26,11 +26,6 @@ pub(crate) fn head(bytes: &[u8], max_text: usize) -> DecodedPart {
     head_of([ShownRange { at: 0, bytes }], bytes.len(), max_text)
 }
 
-/// Returns as much of the end as fits into `max_text` bytes of text.
-pub(crate) fn tail(bytes: &[u8], max_text: usize) -> DecodedPart {
-    tail_of(&[ShownRange { at: 0, bytes }], bytes.len(), max_text)
-}
-
 /// Like [`head`], for the visible ranges of `n_bytes` bytes. Hidden bytes before the cut count as shown.
 pub(crate) fn head_of<'a>(
     runs: impl IntoIterator<Item = ShownRange<'a>>,
@@ -106,6 +101,10 @@ mod tests {
 
     fn part(text: &str, n_bytes: usize) -> DecodedPart {
         DecodedPart { text: text.into(), n_bytes }
+    }
+
+    fn tail(bytes: &[u8], max_text: usize) -> DecodedPart {
+        tail_of(&[ShownRange { at: 0, bytes }], bytes.len(), max_text)
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(crate) async fn web_search(
             () = bounds.cancel.cancelled() => {
                 return Output::cut_off(WEB_SEARCH.name, bounds, StopCause::Aborted);
             }
-            outcome = web.search(&call.call_id, search.clone()) => outcome,
+            outcome = web.search(&call.spec.call_id, search.clone()) => outcome,
             () = tokio::time::sleep_until(bounds.deadline.into()) => {
                 WebOutcome::TimedOut { after_ms: told_ms(bounds.limit) }
             }

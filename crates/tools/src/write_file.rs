@@ -34,7 +34,7 @@ pub(crate) async fn write_file(
         return refused;
     }
     let named = path.clone();
-    let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
+    let (seen, confinement) = (Arc::clone(&toolbox.state.seen), Arc::clone(&toolbox.confinement));
     let recorder = ChangeRecorder::new(toolbox, call);
     // An abandoned write must not happen after the answer.
     let cancel = CancelOnDrop::default();

@@ -8,14 +8,14 @@
 mod tests {
     use quackd_protocol::denial::{Denial, DenialKind};
     use quackd_protocol::policy::{Policy, Profile};
+    use quackd_protocol::worker::CallSpec;
     use quackd_tools::{Call, Confinement, Output, Toolbox, execute};
     use serde_json::{Value, json};
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
     use std::rc::Rc;
-    use std::sync::OnceLock;
-    use std::time::Duration;
+    use std::sync::{Arc, OnceLock};
     use tempfile::TempDir;
     use tokio::sync::{Mutex, MutexGuard};
 
@@ -45,18 +45,24 @@ mod tests {
                 ("HOME".to_owned(), base.join("home").display().to_string()),
             ];
             let policy = Policy { profile, ..Policy::default() };
-            let toolbox = Toolbox::new(base.join("ws"), base.join("run"), env.into(), false)
-                .with_confinement(Confinement::new(policy, is_confined, String::new()));
+            let confinement = Confinement::new(policy, is_confined, String::new());
+            let toolbox = Toolbox {
+                confinement: Arc::new(confinement),
+                ..Toolbox::new(base.join("ws"), base.join("run"), env.into(), false)
+            };
             Self { toolbox: Rc::new(toolbox), base, _dir: dir, _turn: turn }
         }
 
         async fn call(&self, tool: &str, arguments: Value, safe_mode: bool) -> Output {
             let call = Call {
-                call_id: "c1".into(),
-                tool: tool.into(),
-                arguments: arguments.to_string(),
-                deadline: Duration::from_secs(30),
-                safe_mode,
+                spec: CallSpec {
+                    call_id: "c1".into(),
+                    tool: tool.into(),
+                    arguments: arguments.to_string(),
+                    deadline_ms: 30_000,
+                    safe_mode,
+                    ..CallSpec::default()
+                },
                 ..Call::default()
             };
             execute(Rc::clone(&self.toolbox), call).await

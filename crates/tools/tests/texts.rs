@@ -5,13 +5,13 @@
 
 #[cfg(test)]
 mod tests {
+    use quackd_protocol::worker::CallSpec;
     use quackd_tools::{Call, Output, Toolbox, execute};
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::Path;
     use std::rc::Rc;
     use std::sync::OnceLock;
-    use std::time::Duration;
     use tempfile::TempDir;
     use tokio::sync::Mutex;
 
@@ -59,11 +59,14 @@ mod tests {
         let env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
         let toolbox = Toolbox::new(dir.join("ws"), dir.join("run"), env, false);
         let call = Call {
-            call_id: "c1".into(),
-            tool: tool.into(),
-            arguments: arguments.into(),
-            deadline: Duration::from_secs(30),
-            safe_mode,
+            spec: CallSpec {
+                call_id: "c1".into(),
+                tool: tool.into(),
+                arguments: arguments.into(),
+                deadline_ms: 30_000,
+                safe_mode,
+                ..CallSpec::default()
+            },
             ..Call::default()
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -29,13 +29,13 @@ pub(crate) async fn start(
     limit: Option<Duration>,
     bounds: &CallLimits,
 ) -> Output {
-    if let Err(cutoff) = toolbox.jobs.clear(bounds).await {
+    if let Err(cutoff) = toolbox.state.jobs.clear(bounds).await {
         return Output::cut_off(BASH.name, bounds, cutoff);
     }
     if bounds.cancel.is_cancelled() {
         return Output::cut_off(BASH.name, bounds, StopCause::Aborted);
     }
-    if toolbox.jobs.is_full() {
+    if toolbox.state.jobs.is_full() {
         return Output::error(format_args!(
             "{MAX_JOBS_PER_SESSION} background jobs are running, and a session may have no more; \
              end one with job_kill first"
@@ -45,9 +45,9 @@ pub(crate) async fn start(
     let line = command_line.line.clone();
     let command = Command {
         deadline: limit.clamp(MIN_TOOL_DEADLINE, MAX_JOB_TIME),
-        ..command_line.command(call.call_id.clone())
+        ..command_line.command(call.spec.call_id.0.clone())
     };
-    match toolbox.jobs.start(&line, command, finder) {
+    match toolbox.state.jobs.start(&line, command, finder) {
         Ok(job) => text::started(&job),
         Err(LaunchError::Aborted) => Output::cut_off(BASH.name, bounds, StopCause::Aborted),
         Err(error) => launch_failed(&error),
@@ -56,7 +56,7 @@ pub(crate) async fn start(
 
 /// Lists the jobs.
 pub(crate) fn jobs(toolbox: &Toolbox) -> Output {
-    text::list(&toolbox.jobs.all())
+    text::list(&toolbox.state.jobs.all())
 }
 
 /// Kills a job. Answers when its processes are gone.
@@ -203,7 +203,7 @@ fn find(
     toolbox: &Toolbox,
     JobReference(job): JobReference,
 ) -> Result<Arc<BackgroundJob>, AskError> {
-    Ok(toolbox.jobs.find(&job.ok_or(AskError::NoJob)?)?)
+    Ok(toolbox.state.jobs.find(&job.ok_or(AskError::NoJob)?)?)
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub(super) fn launch(
     };
     let command = command.command(format!("mcp-{name}"));
     let not_started = |error: &LaunchError| RequestError::NotStarted(explain(error));
-    toolbox.watched.running_always();
+    toolbox.state.watched.running_always();
 
     let (process, pipes) = launch_piped(&command).map_err(|error| not_started(&error))?;
     drop(command);

@@ -237,10 +237,10 @@ impl CallContext {
         Self {
             root,
             confinement: Arc::clone(&toolbox.confinement),
-            seen: Arc::clone(&toolbox.seen),
-            journal: Arc::clone(&toolbox.journal),
-            plans: Arc::clone(&toolbox.plans),
-            author: ChangeAuthor { tool: call.tool.clone(), origin: call.origin.clone() },
+            seen: Arc::clone(&toolbox.state.seen),
+            journal: Arc::clone(&toolbox.state.journal),
+            plans: Arc::clone(&toolbox.state.plans),
+            author: ChangeAuthor { tool: call.spec.tool.clone(), origin: call.spec.origin.clone() },
         }
     }
 

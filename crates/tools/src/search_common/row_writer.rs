@@ -38,7 +38,7 @@ pub(crate) fn text(shown: u64) -> String {
 impl RowWriter {
     /// Returns the writer of a call whose client requested the rows.
     pub(crate) fn of(call: &Call) -> Option<Self> {
-        let flow = call.flow.clone().filter(|_| call.stream_rows)?;
+        let flow = call.flow.clone().filter(|_| call.spec.stream_rows)?;
         Some(Self { flow, runtime: Handle::current(), line: Vec::new() })
     }
 
