@@ -424,6 +424,7 @@ impl Home {
         if !self.check_run_blocking()? {
             return Ok(());
         }
+
         let mut retired = self.dir.join(format!("{RETIRED}{pid}"));
         // The name is taken if an earlier process had the same pid.
         let mut n = 1;

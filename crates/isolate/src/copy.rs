@@ -72,14 +72,19 @@ pub fn copy_workspace(
         notes: Notes::default(),
         ignored_bytes: 0,
     };
+
     let directories = Directories { from: base.top(), to: copy.top() };
     copying.directory(directories, Path::new(""), 0)?;
+    // Above a limit the walk only counts, so that the error has the true size.
     copying.check_size()?;
+
     let (objects, notes) = private_git::make(workspace, &base, &copy)?;
     let Copying { texts, entries, mut copied, notes: mut all, .. } = copying;
     all.extend(notes);
     copied.objects = objects;
     copied.notes = all.into_lines();
+
+    // The record comes last: a copy without it counts as incomplete.
     texts.sync()?;
     let opened = File::open(workspace).on("open", workspace)?;
     let base = identity(&opened).on("read", workspace)?;
@@ -118,17 +123,21 @@ impl Copying<'_> {
         let Directories { from, to } = directories;
         let listed = list(from, MAX_ENTRIES).on("list", path)?;
         self.rules.enter(from, path);
+
         for entry in listed {
             let at = path.join(&entry.name);
             if self.options.hidden.iter().any(|hidden| *hidden == self.workspace.join(&at)) {
                 continue;
             }
+
+            // `private_git` makes the repository of the copy.
             if is_git(&entry.name) {
                 if !path.as_os_str().is_empty() {
                     self.notes.add(&at, "is a repository of its own, which the copy does not have");
                 }
                 continue;
             }
+
             let is_ignored = self.rules.ignore(&at, entry.kind() == FileType::Directory);
             match entry.kind() {
                 FileType::Directory if is_ignored && !self.has_tracked(&at) => {
@@ -178,11 +187,13 @@ impl Copying<'_> {
                 return Ok(());
             }
         };
+
         // The owner needs all rights, to write and to delete the copy.
         let mode = Mode::from_raw_mode(entry.stat.st_mode)
             & Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
         mkdirat(to, &entry.name, mode | Mode::RWXU).on("create", at)?;
         let to = open_directory(to, &entry.name).on("open", at)?;
+
         let directories = Directories { from: from.as_fd(), to: to.as_fd() };
         self.directory(directories, at, depth + 1)
     }
@@ -194,9 +205,11 @@ impl Copying<'_> {
         at: PathBuf,
     ) -> Result<(), IsolateError> {
         let Directories { from, to } = directories;
+
         if !self.count(0)? {
             return Ok(());
         }
+
         let target = read_link(from, &entry.name).on("read", &at)?;
         symlinkat(&target, to, &entry.name).on("create", &at)?;
         let place = place(to, &entry.name, &at)?;
@@ -221,6 +234,7 @@ impl Copying<'_> {
             }
             self.ignored_bytes += len;
         }
+
         if MAX_FILE_BYTES < len {
             self.notes.add(&at, "is larger than 1 GiB and is left out");
             return Ok(());
@@ -228,6 +242,7 @@ impl Copying<'_> {
         if !self.count(len)? {
             return Ok(());
         }
+
         let place = place(to, &entry.name, &at)?;
         for _ in 0..MAX_ATTEMPTS {
             let source = match open_file(from, &entry.name) {
@@ -237,6 +252,7 @@ impl Copying<'_> {
                     return Ok(());
                 }
             };
+            // A file that changes while it is copied would be a mix of two versions.
             let before = Stamp::of(&rustix::fs::fstat(&source).on("read", &at)?);
             let copied = copy_content(&source, &place, &at)?;
             let after = rustix::fs::fstat(&source).on("read", &at)?;
@@ -319,6 +335,8 @@ fn copy_content(mut source: &File, place: &Place, at: &Path) -> Result<Copied, I
     }
 
     fchmod(&target, Mode::from_raw_mode(stat.st_mode & 0o777)).on("write", at)?;
+
+    // The copied index of git stays valid if the files keep their times.
     let modified = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
     futimens(&target, &Timestamps { last_access: modified, last_modification: modified })
         .on("write", at)?;

@@ -267,7 +267,7 @@ impl StateFiles {
         for entry in fs::read_dir(&self.directory).on("list", &self.directory)? {
             let path = entry.on("list", &self.directory)?.path();
             let number: Option<u64> = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
-            if path.extension().is_some_and(|found| found == extension) {
+            if path.extension().is_some_and(|it| it == extension) {
                 numbers.extend(number);
             }
         }
@@ -318,6 +318,7 @@ impl StateFiles {
             // Some at once: each time all others are read.
             false => kept.len() - (max_changes - max_changes / 10),
         };
+
         loop {
             for oldest in kept.drain(..n_oldest) {
                 remove(&self.changes(oldest))?;
@@ -338,6 +339,7 @@ impl StateFiles {
     fn remove_unused_packs(&self, entries: &Entries, kept: &[u64]) -> Result<(), IsolateError> {
         let pack = |recorded: &Recorded| recorded.content.map(|span| span.pack);
         let mut used: BTreeSet<u64> = entries.values().filter_map(pack).collect();
+        // A content after a change is also that before a later change, or that of the newest state.
         for number in kept {
             let Changes { differences, .. } = self.read_changes(*number)?;
             used.extend(differences.iter().filter_map(|one| one.before.as_ref().and_then(pack)));

@@ -59,6 +59,7 @@ impl<V: Visit> Walk<'_, V> {
                 return Ok(());
             }
         };
+
         self.rules.enter(directory, path);
         for entry in listed.iter().filter(|entry| !is_git(&entry.name)) {
             let at = path.join(&entry.name);

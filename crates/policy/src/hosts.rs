@@ -114,6 +114,7 @@ impl HostRules {
                 Ok(Rule::Preset { .. }) => Err(RuleError::Preset(text.clone())),
                 Err(error) => Err(error),
             };
+
             match read {
                 Ok(rule) => {
                     let list = if rule.denies { &mut all.deny } else { &mut all.allow };
@@ -204,6 +205,7 @@ impl HostRules {
             Ports::All => None,
             Ports::List(ports) => Some(ports.iter().copied()),
         });
+
         let mut ports: Vec<u16> = lists.flatten().collect();
         ports.sort_unstable();
         ports.dedup();

@@ -147,6 +147,7 @@ pub fn validate(policy: &Policy, home: &Path, state_dir: &Path) -> Result<(), Po
     check_list("writable", &policy.writable_roots)?;
     check_list("hidden", &policy.hidden)?;
     validate_hosts(policy.hosts.as_deref().unwrap_or_default())?;
+
     for root in &policy.writable_roots {
         let refuse = |reason| Err(path_error("writable", root, reason));
         if home.starts_with(root) {

@@ -81,6 +81,7 @@ fn header(text: &str) -> Option<(String, String, &str)> {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.')?;
     let (name, rest) = text.split_at(end);
     let after_blank = rest.trim_start_matches([' ', '\t']);
+
     if let Some(quoted) = after_blank.strip_prefix('"') {
         let mut sub = String::new();
         let mut chars = quoted.char_indices();
@@ -110,6 +111,7 @@ fn value(text: &str) -> (Option<String>, &str) {
     let text = text.trim_start_matches([' ', '\t']);
     let (mut value, mut kept) = (String::new(), 0);
     let (mut is_quoted, mut is_comment) = (false, false);
+
     let mut chars = text.char_indices();
     while let Some((at, one)) = chars.next() {
         match one {

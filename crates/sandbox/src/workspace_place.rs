@@ -22,8 +22,8 @@ const KEPT_ASIDE: &str = "run.old-";
 
 /// Returns true if the workspace is in a part of the state directory that the daemon uses.
 fn is_kept(workspace: &Path, state_dir: &Path) -> bool {
-    let beneath = workspace.strip_prefix(state_dir).ok().and_then(|beneath| beneath.iter().next());
-    beneath.and_then(|name| name.to_str()).is_some_and(|name| {
+    let first = workspace.strip_prefix(state_dir).ok().and_then(|below| below.iter().next());
+    first.and_then(|name| name.to_str()).is_some_and(|name| {
         // A file system may ignore case.
         let name = name.to_lowercase();
         KEPT.contains(&name.as_str()) || name.starts_with(KEPT_ASIDE)

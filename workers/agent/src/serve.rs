@@ -45,6 +45,7 @@ pub(crate) fn run(started: Started) -> io::Result<()> {
 async fn serve(started: Started) -> io::Result<()> {
     let Started { control, start, mut file, notes } = started;
     let mut channel = Framed::new(adopt(control)?, frames::codec());
+
     let bytes = file.read();
     let read = bytes.and_then(|bytes| Transcript::read(&bytes).map_err(io::Error::other));
     let transcript = match read {

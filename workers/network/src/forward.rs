@@ -101,7 +101,7 @@ async fn copy(mut client: TcpStream, mut server: TcpStream) {
     client.set_nodelay(true).ok();
     server.set_nodelay(true).ok();
     // A broken connection ends for both sides.
-    drop(copy_bidirectional(&mut client, &mut server).await);
+    copy_bidirectional(&mut client, &mut server).await.ok();
 }
 
 /// Serves connections that the supervisor passes on, until it closes the pair.

@@ -76,6 +76,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         self.proxy.connections.set(self.proxy.connections.get().saturating_sub(1));
         let Some(host) = self.host.take() else { return };
+
         let mut by_host = self.proxy.by_host.borrow_mut();
         if let Some(n) = by_host.get_mut(&host) {
             *n = n.saturating_sub(1);

@@ -77,7 +77,9 @@ impl FrameSender {
     async fn send(&self, frame: &FromPi) {
         match frames::encode(frame) {
             // If the supervisor has exited, this process exits too.
-            Ok(body) => drop(self.0.send(body).await),
+            Ok(body) => {
+                self.0.send(body).await.ok();
+            }
             Err(error) => quackd_process::complain(&format!("a frame was dropped: {error}")),
         }
     }
@@ -105,7 +107,7 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
         outbox.send(&answer).await;
         // The writer ends with its last sender.
         drop(outbox);
-        drop(timeout(LAST_FRAMES, written).await);
+        timeout(LAST_FRAMES, written).await.ok();
         return Ok(ExitCode::SUCCESS);
     }
 
@@ -122,7 +124,7 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
         Err(reason) => {
             outbox.send(&FromPi::CannotStart { reason }).await;
             drop(outbox);
-            drop(timeout(LAST_FRAMES, written).await);
+            timeout(LAST_FRAMES, written).await.ok();
             return Ok(ExitCode::from(EXIT_TERMINAL));
         }
     };
@@ -144,9 +146,10 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
     };
 
     let end = FromPi::Ended(AgentExit { code, signal, stderr_tail });
-    drop(timeout(LAST_FRAMES, outbox.send(&end)).await);
+    // A supervisor that does not read in time sees the closed channel instead.
+    timeout(LAST_FRAMES, outbox.send(&end)).await.ok();
     drop(outbox);
-    drop(timeout(LAST_FRAMES, written).await);
+    timeout(LAST_FRAMES, written).await.ok();
     Ok(ExitCode::SUCCESS)
 }
 
@@ -321,6 +324,7 @@ impl PiPipes {
                 task.abort();
             }
         }
+
         let tail = tail.borrow();
         String::from_utf8_lossy(&tail).into_owned()
     }
@@ -474,9 +478,9 @@ impl Reader {
     }
 
     async fn warn(&self, text: &str) {
-        let n_told = self.warnings.get();
-        if n_told < MAX_WARNINGS {
-            self.warnings.set(n_told + 1);
+        let n_sent = self.warnings.get();
+        if n_sent < MAX_WARNINGS {
+            self.warnings.set(n_sent + 1);
             self.outbox.send(&FromPi::Warning { text: text.to_owned() }).await;
         }
     }

@@ -45,8 +45,10 @@ impl Home {
         let all = self.isolated_dir();
         restrict_blocking(&own_dir_blocking(&all, FinalLink::Refuse)?, &all)?;
         self.remove_replaced_isolated_dir_blocking(id)?;
+
         let path = self.session_isolated_dir(id)?;
         rename_blocking(&path, &self.replaced_isolated_dir(id)?)?;
+
         let mut made = [path.clone(), path.join("out")].into_iter();
         let made = made.try_for_each(|made| {
             restrict_blocking(&own_dir_blocking(&made, FinalLink::Refuse)?, &made)

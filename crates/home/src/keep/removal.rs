@@ -93,18 +93,24 @@ pub fn trim_service_log_blocking(home: &Home) -> io::Result<()> {
         Err(Errno::NOENT) => return Ok(()),
         opened => File::from(opened?),
     };
-    let found = file.metadata()?;
-    if found.is_file() && MAX_SERVICE_LOG_BYTES < found.len() { file.set_len(0) } else { Ok(()) }
+    let metadata = file.metadata()?;
+    if metadata.is_file() && MAX_SERVICE_LOG_BYTES < metadata.len() {
+        file.set_len(0)
+    } else {
+        Ok(())
+    }
 }
 
 fn remove(state: &Path, item: &Item) -> io::Result<()> {
     let mut dir = open_state(state)?;
     for (depth, name) in item.dirs.iter().enumerate() {
+        // Only a directory at the top can be a link that the user has made.
         dir = match open_dir(&dir, name, depth == 0) {
             Err(Errno::NOENT) => return Ok(()),
             opened => opened?,
         };
     }
+
     match item.kind {
         Kind::Caches => Ok(caches::remove(&dir, &item.name)?),
         _ => Ok(remove_entry(dir.as_fd(), &item.name)?),

@@ -101,13 +101,16 @@ impl Snapshot {
                 Known::from(&walk.finish())
             }
         };
+
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let base = Base { handle: root.as_fd(), path };
         let places = known.places.iter().cloned().collect();
+
         let stamped = |place: RepositoryLocation| {
             let stamps = repository::stamps(base, &place);
             (place, stamps)
         };
+
         let mains = repository::mains(base, &known.places);
         let git = repository::git_directories(base, &known.places);
         let mut wanted = Wanted::new(path, &known.named, git, known.has_more_named);
@@ -116,6 +119,7 @@ impl Snapshot {
         for (path, why) in named {
             names.add_wanted(&root, path, why.into());
         }
+
         Ok(Self {
             names,
             wanted,
@@ -159,11 +163,13 @@ impl Snapshot {
         let before = self.deep.without_unseen(&root, &now);
         let mut changes =
             self.names.changes(&self.look(&root, &self.names, &mut Visited::default())?);
+
         let more = before.changes(&now).into_iter();
         // An incomplete walk at the start may have missed names that are found now.
         let more = more.filter(|one| self.is_complete || one.change != AuditChange::Made);
         let more: Vec<Change> =
-            more.filter(|one| changes.iter().all(|told| told.path != one.path)).collect();
+            more.filter(|one| changes.iter().all(|known| known.path != one.path)).collect();
+
         changes.extend(more);
         changes.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(changes)

@@ -80,9 +80,11 @@ impl GitDirectories {
         let done = self.repositories.iter().chain(&self.read_only).cloned().collect();
         let mut search = Search { found: self, visible, done, n_children: 0 };
         let base = Base { handle: tree.handle, path: tree.path };
+
         if !tree.found.complete {
             search.trouble(base, Path::new(""), "is too large to find every repository in it");
         }
+
         for (at, kind) in &tree.found.repositories {
             match kind {
                 NodeKind::Directory | NodeKind::File
@@ -236,6 +238,7 @@ impl Search<'_> {
             Err(_) => None,
         };
         self.n_children += names.as_ref().map_or(0, Vec::len);
+
         match names {
             Some(names) if self.n_children <= MAX_ALL_CHILDREN && names.len() <= MAX_CHILDREN => {
                 Children::All(names.iter().map(|name| at.join(name)).collect())

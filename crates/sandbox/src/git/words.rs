@@ -23,6 +23,7 @@ pub(super) fn words(line: &str) -> Vec<Word> {
     let mut all = Vec::new();
     let line = line.trim_start_matches(['!', ' ', '\t']);
     split(line, &mut all);
+    // The words that this adds are not split again.
     for n in 0..all.len() {
         let Some(text) = all.get(n).map(|word| word.text.clone()) else { break };
         // The argument of `sh -c '…'`.

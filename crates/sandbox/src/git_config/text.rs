@@ -13,6 +13,7 @@ pub fn to_text<'a>(entries: impl Iterator<Item = &'a Entry>) -> String {
             text.push_str(&header_of(entry));
             last = Some(section);
         }
+
         let value = entry.value.as_ref().map(|value| format!(" = {}", quote(value)));
         text.push_str(&format!("\t{}{}\n", entry.key, value.unwrap_or_default()));
     }

@@ -47,6 +47,7 @@ fn request(message: &[u8]) -> io::Result<()> {
     // `None` means protocol number 0, which is NETLINK_ROUTE.
     let socket = socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     send(&socket, message, SendFlags::empty())?;
+
     let mut answer = [0_u8; 256];
     let (length, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
     match error_of(answer.get(..length).unwrap_or_default()) {

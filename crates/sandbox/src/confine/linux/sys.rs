@@ -101,6 +101,7 @@ pub(crate) fn end_process(code: i32) -> ! {
 /// Waits for any child to exit. Returns its process id and raw status.
 #[expect(unsafe_code, reason = "the raw status of wait(2) has no safe form")]
 pub(crate) fn wait_for_any() -> io::Result<(i32, i32)> {
+    // `__WALL` includes children that report their exit by another signal than `SIGCHLD`, or by none.
     let mut status: libc::c_int = 0;
     // SAFETY: the pointer is to a number that outlives the call.
     let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };

@@ -95,6 +95,7 @@ impl Placeholders {
             Some(place) => place,
             None => {
                 let file = self.lock(&name)?;
+                // A new record begins with the path of the repository.
                 if file.metadata()?.len() == 0 {
                     append(&file, path.as_os_str().as_bytes())?;
                 }
@@ -112,6 +113,7 @@ impl Placeholders {
             let file = openat(&self.registry, name, flags, Mode::RUSR | Mode::WUSR)?;
             // Waits for a running cleanup. A cleanup is short, and a worker cannot delay it.
             flock(&file, FlockOperation::LockShared)?;
+            // A cleanup may have removed the record while this call waited for the lock.
             if fstat(&file)?.st_nlink != 0 {
                 return Ok(file.into());
             }
@@ -135,17 +137,21 @@ impl Placeholders {
         let (Some(parent), Some(last)) = (name.parent(), name.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
+
         let parent = openat::open_directory(&repository, parent)?;
         if openat::node(&parent, last)? != openat::Node::Missing {
             return Ok(false);
         }
+
         let record = self.record(&repository, path)?;
         // Write the record first: a placeholder without a record would never be removed.
         let mut entry = vec![shape.letter()];
         entry.extend(name.as_os_str().as_bytes());
         append(record, &entry)?;
+
         match create(&parent, last, shape) {
             Ok(()) => Ok(true),
+            // Another program created it since the check.
             Err(Errno::EXIST) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
@@ -156,6 +162,7 @@ impl Placeholders {
     /// Removes the placeholders of this worker's repositories that no other worker needs.
     pub fn clean_own_blocking(self) {
         let Self { registry, held } = self;
+        // This drops the shared locks, which a cleanup would wait for.
         let names: Vec<_> = held.into_iter().map(|(name, _lock)| name).collect();
         for name in names {
             // A later cleanup removes what is left.
@@ -201,6 +208,7 @@ fn create_whole(parent: &OwnedFd, name: &OsStr, content: &[u8]) -> Result<(), Er
     let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
     let file = openat(parent, ".", flags, Mode::from_raw_mode(0o644))?;
     rustix::io::write(&file, content)?;
+    // By path, because a link by descriptor (`AT_EMPTY_PATH`) needs a capability.
     let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
     linkat(CWD, nameless, parent, name, AtFlags::SYMLINK_FOLLOW)
 }
@@ -233,10 +241,12 @@ fn clean_one(registry: &OwnedFd, name: &OsStr) -> Result<usize, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let record = openat(registry, name, flags, Mode::empty())?;
     flock(&record, FlockOperation::NonBlockingLockExclusive)?;
+
     let mut record = File::from(record);
     let mut bytes = Vec::new();
     let read = (&mut record).take(MAX_RECORD).read_to_end(&mut bytes);
     read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+
     let removed = remove_all(&bytes, name);
     // Remove the record while it is locked. A waiting worker then sees that it is gone and creates a new one.
     unlinkat(registry, name, AtFlags::empty())?;
@@ -250,11 +260,14 @@ fn remove_all(record: &[u8], name: &OsStr) -> usize {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS;
     let Ok(repository) = openat2(CWD, &path, flags, Mode::empty(), resolve) else { return 0 };
+
+    // The path may lead to another directory now.
     let is_same = fstat(&repository)
         .is_ok_and(|stat| *name == *format!("{:x}-{:x}", stat.st_dev, stat.st_ino));
     if !is_same {
         return 0;
     }
+
     // Reverse order removes the content of a directory before the directory.
     let entries: Vec<_> = entries.collect();
     let removed = entries.into_iter().rev().filter_map(|entry| {
@@ -274,6 +287,7 @@ fn remove(repository: &OwnedFd, path: &Path, shape: PlaceholderKind) -> Result<(
         // Fails if the directory is no longer empty.
         return unlinkat(&parent, name, AtFlags::REMOVEDIR);
     }
+
     let text = openat::read(&parent, Path::new(name))
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     // The file may be empty because its creator was killed before writing.

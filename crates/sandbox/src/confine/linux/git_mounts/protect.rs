@@ -63,6 +63,7 @@ pub fn protect_blocking(
     let base = Base { handle: workspace.as_fd(), path };
     let (pins, rest) = (BTreeMap::new(), Protection::default());
     let mut builder = Builder { placeholders, settings, pins, done: BTreeSet::new(), rest };
+
     for (number, (at, kind)) in found.repositories.iter().enumerate() {
         builder.check()?;
         builder.pin_above(base, at);
@@ -84,6 +85,7 @@ pub fn protect_blocking(
             NodeKind::Other => builder.trouble(base, at, "is a link and cannot be pinned"),
         }
     }
+
     if MAX_WRITABLE < found.repositories.len() {
         builder.trouble(
             base,
@@ -174,33 +176,40 @@ impl Builder<'_> {
         if !self.done.insert(base.path.join(at)) {
             return Ok(());
         }
+
         let git = openat::open_directory(base.handle, at)?;
         let is_top = self.settings.mode == GitProtection::Top;
         self.pin(base, at, is_top);
         self.rest.git_directories.push(base.path.join(at));
+
         let has_names = if is_top { can_be_top(&git)? } else { self.names(base, at, &git)? };
         if !has_names {
             self.pin(base, at, true);
             self.trouble(base, at, "has links in place of protected names and is read-only");
             return Ok(());
         }
+
         let worktree = at.parent().unwrap_or(at);
         let Ok(leads) = leads(base.handle, base.path, at, worktree) else {
             self.pin(base, at, true);
             self.trouble(base, at, "has settings that another program holds and is read-only");
             return Ok(());
         };
+
         if is_top {
             self.rest.layout.directories.insert(base.path.join(at), true);
             self.writable(base, at, &git)?;
         }
+
         for lead in leads {
+            // In a read-only top, a rule of process 1 is enough.
             if is_top && lead.starts_with(at) {
                 self.rest.layout.read_only.insert(base.path.join(lead));
             } else {
                 self.lead(base, &lead)?;
             }
         }
+
         self.modules(base, &at.join("modules"), MAX_MODULE_DEPTH)?;
         self.worktrees(base, &at.join("worktrees"))
     }
@@ -270,8 +279,10 @@ impl Builder<'_> {
         let mut node = openat::node_at(git, name)?;
         if node == Node::Missing {
             self.placeholders.make(git, &base.path.join(at), name, shape)?;
+            // Another program may have created a node of another kind.
             node = openat::node_at(git, name)?;
         }
+
         let fits = matches!(node, Node::Directory) == (shape == PlaceholderKind::Directory);
         if node == Node::Other || !fits {
             return Ok(false);
@@ -336,6 +347,7 @@ impl Builder<'_> {
             }
             return Ok(());
         }
+
         self.pin(base, at, false);
         for name in names {
             let child = at.join(&name);
@@ -343,6 +355,7 @@ impl Builder<'_> {
             let file =
                 gitdir::named_by(base.handle, base.path, &path).filter(|file| !self.sees(file));
             self.note_unseen(file, &path);
+
             let git = openat::open_directory(base.handle, &child)?;
             self.pin(base, &child, false);
             self.placeholders.join(&git, &base.path.join(&child))?;
@@ -377,6 +390,7 @@ impl Builder<'_> {
             return;
         };
         let Some(worktree) = file.parent() else { return };
+
         let text = openat::read_own(&file, openat::MAX_FILE).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let back = text.strip_prefix("gitdir:").map(|back| worktree.join(back.trim()));
@@ -396,6 +410,7 @@ impl Builder<'_> {
                 return Ok(None);
             }
         }
+
         let directory = openat::open_directory(base.handle, at)?;
         let mut names = Vec::new();
         for entry in Dir::read_from(&directory)? {
@@ -428,6 +443,7 @@ impl Builder<'_> {
                 }
             }
             LinkedRepository::Outside(main) => {
+                // Several worktrees in the workspace can belong to one repository.
                 if self.rest.repositories.iter().any(|known| known.path == main.path) {
                     return Ok(());
                 }

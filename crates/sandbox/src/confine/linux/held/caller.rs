@@ -104,10 +104,12 @@ impl<'a> Caller<'a> {
         if path.is_empty() {
             return Ok(None);
         }
+
         let path = PathBuf::from(std::ffi::OsString::from_vec(path));
         if path.is_absolute() {
             return Ok(crate::git::openat::normalise(&path));
         }
+
         let start = readlinkat(CWD, self.start(descriptor), Vec::new())?.into_bytes();
         let start = PathBuf::from(std::ffi::OsString::from_vec(start));
         Ok(crate::git::openat::normalise(&start.join(path)).filter(|path| path.is_absolute()))
