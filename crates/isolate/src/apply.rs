@@ -142,10 +142,12 @@ pub(crate) fn recover(
     notes: &mut Notes,
 ) -> Result<bool, IsolateError> {
     let journal = unfinished(paths, direction);
+    // Without a plan nothing was written. The directory may have some of the old contents.
     if !has_plan(&journal) {
         remove_directory(&journal)?;
         return Ok(false);
     }
+
     roll_back(paths, direction, target, notes)?;
     Ok(true)
 }

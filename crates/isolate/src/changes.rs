@@ -139,6 +139,7 @@ impl Visit for Scan<'_> {
     ) -> Result<(), IsolateError> {
         let known = self.manifest.entries.get(&at);
         let stamp = Some(Stamp::of(&entry.stat));
+
         if known.is_some_and(|known| source_stamp(self.direction, known) == stamp) {
             self.seen.insert(at);
         } else if !self.hides(&at) && (known.is_some() || !rules.ignore(&at, false)) {
@@ -206,6 +207,7 @@ impl Scan<'_> {
             if self.seen.contains(path) || self.hides(path) {
                 continue;
             }
+
             self.push(Change {
                 path: path.clone(),
                 common: Some(known.node.clone()),

@@ -251,6 +251,7 @@ fn describe(number: u64, differences: &[Difference], cause: &Cause) -> Checkpoin
         change: one.kind(),
     };
     let call = |call: &String| message_line(call, MAX_CHECKPOINT_CALL);
+
     Checkpoint {
         number,
         at_ms: Timestamp::now().as_millisecond(),

@@ -140,6 +140,7 @@ impl Copying<'_> {
 
             let is_ignored = self.rules.ignore(&at, entry.kind() == FileType::Directory);
             match entry.kind() {
+                // Such directories are large and can be made again. The session gets them as overlays.
                 FileType::Directory if is_ignored && !self.has_tracked(&at) => {
                     self.output(to, &entry, at)?;
                 }
@@ -167,6 +168,7 @@ impl Copying<'_> {
             self.notes.add(&at, "is ignored and left out: there are too many such directories");
             return Ok(());
         }
+
         mkdirat(to, &entry.name, Mode::RWXU).on("create", &at)?;
         self.copied.outputs.push(at);
         Ok(())
@@ -313,6 +315,7 @@ fn place(directory: BorrowedFd<'_>, name: &OsStr, at: &Path) -> Result<Place, Is
 /// Copies the content, permissions and time of an open file.
 fn copy_content(mut source: &File, place: &Place, at: &Path) -> Result<Copied, IsolateError> {
     let stat = rustix::fs::fstat(source).on("read", at)?;
+    // The original may be private, so other users get their rights only at the end.
     let mut target = place.create(&place.name, Mode::RUSR | Mode::WUSR).on("create", at)?;
     let (mut hasher, mut len, mut text) = (Sha256::new(), 0_u64, Some(Vec::new()));
     let mut piece = vec![0; 128 * 1024];

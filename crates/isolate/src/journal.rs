@@ -217,6 +217,7 @@ fn stage(place: &Place, one: &Pending<'_>, after: &Node) -> Result<(), IsolateEr
             let (source, usual) = (one.content)().on("open", path)?;
             let mode = mode(place, usual.map_or(USUAL, |usual| usual & NEW), *is_executable);
             let mode = mode.on("read", path)?;
+            // The content may be private, so other users get their rights only at the end.
             let mut file = place.create(&name, Mode::RUSR | Mode::WUSR).on("create", path)?;
             // A session may write into the source all the time.
             io::copy(&mut source.take(MAX_FILE_BYTES + 1), &mut file).on("write", path)?;
@@ -239,6 +240,7 @@ fn mode(place: &Place, usual: Mode, is_executable: bool) -> io::Result<Mode> {
     let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let old = place.stat()?.filter(is_file);
     let old = old.map_or(usual, |stat| Mode::from_raw_mode(stat.st_mode) & ALL);
+
     let mut mode = old.difference(Mode::XUSR | Mode::XGRP | Mode::XOTH);
     if is_executable {
         // Users who may read it may run it.
@@ -264,6 +266,7 @@ pub(crate) fn take_back(
     let steps: Vec<Step> =
         serde_json::from_slice(&plan).map_err(|error| IsolateError::Damaged(error.to_string()))?;
     let kept = Tree::open(journal).on("open", journal)?;
+
     let mut taken_back = Vec::new();
     for (number, step) in steps.into_iter().enumerate() {
         let left = restore(tree, &kept, number, &step)?;
@@ -307,7 +310,7 @@ fn restore(
             place.sync().on("sync", path)?;
             step.remove_made(tree);
         }
-        // A name on the way is no directory any more, so another program changed it.
+        // A name on the way is no longer a directory, so another program changed it.
         Some(_) if tree.place_made(path).is_err_and(|error| is_absent(&error)) => {
             return Ok(Some(CHANGED));
         }
@@ -320,6 +323,7 @@ fn restore(
         Some(Node::File { is_executable, .. }) => {
             let place = tree.place_made(path).on("open", path)?;
             let mode = mode(&place, USUAL, *is_executable).on("read", path)?;
+            // Staged and renamed like the change itself, so that a crash leaves one of the two versions.
             let mut file = place.create(&staged, Mode::RUSR | Mode::WUSR).on("create", path)?;
             let mut source = kept.file(Path::new(&format!("{number}"))).on("open", path)?;
             io::copy(&mut source, &mut file).on("write", path)?;

@@ -165,12 +165,14 @@ impl IsolatedCopy {
     ) -> Result<IsolatedReport, IsolateError> {
         let (decided, digest) = self.decide(Direction::Apply, choice, None, Vec::new())?;
         let recorded = self.manifest.references;
+
         let own_references =
             recorded.is_some() && private_git::references_of_copy(&self.copy) != recorded;
         if own_references {
             self.notes
                 .line("the session changed branches or other references: quack diff --commits");
         }
+
         let mut report = report::report(&decided, digest, self.notes);
         report.own_references = own_references;
         if text {
@@ -213,6 +215,7 @@ impl IsolatedCopy {
     ) -> Result<IsolatedReport, IsolateError> {
         let RefreshOptions { hidden, merge, dry_run, keeps_git, max_files, max_bytes } = options;
         let (decided, digest) = self.decide(Direction::Refresh, choice, merge, hidden)?;
+        // Before the first write: a refresh is all or nothing.
         self.check_size(&decided, max_files, max_bytes)?;
 
         let has_conflict = decided.iter().any(|(_, decision)| decision.is_conflict());
@@ -310,6 +313,7 @@ impl IsolatedCopy {
         if has_conflict || !decided.iter().any(|(_, decision)| decision.writes()) {
             return Ok(false);
         }
+
         let Self { paths, manifest, base, copy, texts, .. } = self;
         let sides = Sides::new(direction, base, copy);
         apply::apply(paths, manifest, sides, texts, decided)?;
@@ -334,8 +338,10 @@ impl IsolatedCopy {
     ) -> Result<(Vec<(Change, Decision)>, String), IsolateError> {
         let input = ScanInput { user_excludes: self.user_excludes.as_deref(), hidden };
         let sides = Sides::new(direction, &self.base, &self.copy);
+
         let changes = changes::find(&self.manifest, sides, &input, choice, &mut self.notes)?;
         let digest = report::digest(&changes);
+
         let mut planner = Planner { sides, texts: &mut self.texts, choice, merge, merged_bytes: 0 };
         let decided: Result<Vec<_>, IsolateError> = changes
             .into_iter()

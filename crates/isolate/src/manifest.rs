@@ -114,6 +114,7 @@ struct Written {
     version: u32,
     base: (u64, u64),
     copied: CopiedTree,
+    // Records of earlier versions lack this field and the next.
     #[serde(default)]
     references: Option<ContentHash>,
     #[serde(default)]
@@ -158,6 +159,7 @@ impl Manifest {
             .refreshed
             .iter()
             .map(|(path, at_ms)| RefreshedPath { path: path.clone(), at_ms: *at_ms });
+
         let written = Written {
             version: VERSION,
             base: self.base,

@@ -170,6 +170,7 @@ pub(crate) fn copy_hashed(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
+
         let read = piece.get(..n).unwrap_or_default();
         hasher.update(read);
         to.write_all(read)?;

@@ -87,6 +87,7 @@ pub(crate) fn make(
     };
 
     let mut writing = Writing { copy, left: MAX_REFERENCES };
+    // Git takes a directory without `objects` and `refs` for no repository.
     writing.directory("objects/pack")?;
     writing.directory("objects/info")?;
     writing.directory("refs/heads")?;
@@ -230,6 +231,7 @@ impl ReferenceDigest {
         if MAX_PACKED_BYTES < content.len() as u64 {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
+
         let name = path.as_os_str().as_encoded_bytes();
         // With the lengths, no other files have the same input.
         self.hasher.update(format!("{} {} ", name.len(), content.len()));
@@ -244,6 +246,7 @@ impl ReferenceDigest {
             Err(error) if is_absent(&error) => return Ok(()),
             opened => opened?,
         };
+
         for entry in list(directory.as_fd(), self.n_left)? {
             self.n_left = self.n_left.saturating_sub(1);
             let at = path.join(&entry.name);
@@ -341,9 +344,11 @@ impl Writing<'_> {
             Err(error) if is_absent(&error) => return Ok(()),
             opened => opened.on("open", path)?,
         };
+
         let at = Path::new(".git").join(path);
         let place = self.copy.place_made(&at).on("create", &at)?;
         let mut target = place.create(&place.name, Mode::from_raw_mode(0o644)).on("create", &at)?;
+        // One byte more shows that the file is too large.
         let copied = io::copy(&mut file.take(MAX_BYTES + 1), &mut target).on("copy", &at)?;
         if MAX_BYTES < copied {
             return Err(io::Error::from(io::ErrorKind::FileTooLarge)).on("copy", &at);
@@ -357,6 +362,7 @@ impl Writing<'_> {
             Err(error) if is_absent(&error) => return Ok(()),
             opened => opened.on("open", path)?,
         };
+
         for entry in list(directory.as_fd(), self.left).on("list", path)? {
             self.left = self.left.saturating_sub(1);
             let at = path.join(&entry.name);

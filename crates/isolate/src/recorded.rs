@@ -141,6 +141,7 @@ impl StateFiles {
     /// Removes the journals in one step. From then on the restore counts.
     pub(crate) fn finish_restore(&self) -> Result<(), IsolateError> {
         let (restoring, finished) = (self.restoring(), self.finished());
+        // One rename for all rounds: from here on no journal takes anything back.
         rustix::fs::rename(&restoring, &finished).on("finish", &finished)?;
         let synced = fs::File::open(&self.directory).and_then(|directory| directory.sync_all());
         synced.on("sync", &self.directory)?;
@@ -163,6 +164,7 @@ impl StateFiles {
         for round in (0..ROUNDS).rev() {
             journal::remove_directory(&self.journal(round))?;
         }
+
         for directory in [self.restoring(), self.finished()] {
             match fs::remove_dir_all(&directory) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -219,6 +221,7 @@ impl StateFiles {
             path: path.clone(),
             recorded: recorded.clone(),
         };
+
         let written = WrittenCurrent {
             directory,
             number: current.number,
@@ -234,6 +237,7 @@ impl StateFiles {
     }
 
     fn read<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>, IsolateError> {
+        // The text of `Damaged` proposes `quack discard`, which does not repair states.
         read_record(path).map_err(|error| match error {
             IsolateError::Damaged(why) => self.damaged(why),
             error => error,

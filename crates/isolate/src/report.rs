@@ -45,6 +45,7 @@ pub(crate) fn report(
         reason: decision.reason.clone(),
         diff: None,
     };
+
     let (files, more) = bounded(decided.iter().map(file), decided.len());
     IsolatedReport {
         files,

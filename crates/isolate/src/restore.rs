@@ -197,6 +197,7 @@ impl Checkpoints {
         if let Some(span) = recorded.content {
             return Some(Box::new(move || Ok((self.states.content(span)?, None))));
         }
+
         // The workspace, or the file itself, may have the content.
         let has_content = |at: &&Path| {
             let Ok(tree) = Tree::open(at) else { return false };
@@ -208,6 +209,7 @@ impl Checkpoints {
             let found = node::read_at(&tree, path).ok().flatten();
             matches!(found, Some((Node::File { hash: found, .. }, _)) if found == *hash)
         };
+
         let places = [self.files.tree.as_path(), self.files.workspace.as_path()];
         let at = places.into_iter().find(has_content)?;
         Some(Box::new(move || {

@@ -147,6 +147,7 @@ impl Visit for Scan<'_> {
             || tracked.range(at.to_owned()..).next().is_some_and(|path| path.starts_with(at));
         let is_ignored =
             || rules.ignore(at, true) && !has_below(&self.known.entries, at) && !has_tracked();
+
         if is_left_out || is_ignored() {
             self.skipped.insert(at.to_owned());
             return false;

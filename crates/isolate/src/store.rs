@@ -79,6 +79,7 @@ impl<'a> Store<'a> {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(error),
             };
+
             let before = rustix::fs::fstat(&file)?;
             let recorded = self.keep(&file, &before)?;
             let is_same = Stamp::of(&rustix::fs::fstat(&file)?) == Stamp::of(&before);
@@ -86,6 +87,7 @@ impl<'a> Store<'a> {
             let is_whole = is_same && recorded.node != Node::Other;
             let stamp = Stamp::of_settled(&before).filter(|_| is_whole);
             last = Some(Recorded { stamp, ..recorded });
+
             if is_same {
                 break;
             }
@@ -132,6 +134,7 @@ impl<'a> Store<'a> {
 
         let node = Node::File { hash, len, is_executable: stat.st_mode & 0o100 != 0 };
         let is_kept = may_keep && len <= self.left && self.failed.is_none();
+        // A file above its own limit does not mean that there is no room.
         self.is_full |= !may_keep && size <= MAX_KEPT_FILE;
         let content = match self.place_of(hash) {
             Some(span) => Some(span),

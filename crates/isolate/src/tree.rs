@@ -221,6 +221,7 @@ pub(crate) fn list(directory: BorrowedFd<'_>, max: usize) -> io::Result<Vec<List
         if name == b"." || name == b".." {
             continue;
         }
+
         if max <= listed.len() {
             return Err(Errno::TOOBIG.into());
         }
@@ -243,6 +244,7 @@ pub(crate) fn open_directory(above: BorrowedFd<'_>, name: &OsStr) -> io::Result<
 /// Opens the regular file `name` for reading.
 pub(crate) fn open_file(directory: impl AsFd, name: &OsStr) -> io::Result<File> {
     let file = File::from(openat(directory, name, FILE | OFlags::RDONLY, Mode::empty())?);
+    // After the open, because the name may lead elsewhere between two calls.
     if !file.metadata()?.is_file() {
         return Err(Errno::INVAL.into());
     }

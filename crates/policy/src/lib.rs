@@ -265,12 +265,14 @@ pub fn path_problem(path: &Path) -> Option<&'static str> {
     if MAX_PATH_BYTES <= bytes.len() {
         return Some("is too long");
     }
+
     if !path.is_absolute() {
         return Some("is not absolute");
     }
     if path.parent().is_none() {
         return Some("is the root of the file system");
     }
+
     // `components` already drops `.` and double slashes.
     if path.components().any(|component| matches!(component, Component::ParentDir)) {
         return Some("has a `..`");

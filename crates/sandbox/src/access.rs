@@ -137,6 +137,7 @@ fn parent_of<'p>(root: &Dir, relative: &'p Path) -> io::Result<(OwnedFd, &'p OsS
                 last = name;
             }
             Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                // As openat2(2) for a path that leaves the directory.
                 return Err(Errno::XDEV.into());
             }
         }

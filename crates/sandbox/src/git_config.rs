@@ -36,15 +36,18 @@ impl Entry {
 pub fn parse(text: &str) -> Vec<Entry> {
     let mut entries = Vec::new();
     let (mut section, mut subsection) = (String::new(), String::new());
+    // Git skips a byte order mark.
     let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
     while entries.len() < MAX_ENTRIES {
         rest = rest.trim_start();
         if rest.is_empty() {
             break;
         }
+
         if let Some(after) = rest.strip_prefix('[') {
             match header(after) {
                 Some((name, sub, after)) => {
+                    // Settings may follow in the same line.
                     (section, subsection) = (name, sub);
                     rest = after;
                 }
@@ -59,6 +62,7 @@ pub fn parse(text: &str) -> Vec<Entry> {
                 rest = next_line(rest);
                 continue;
             }
+
             let (value, after) = value(after);
             entries.push(Entry {
                 section: section.clone(),

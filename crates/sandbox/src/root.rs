@@ -111,6 +111,7 @@ impl Root {
             let handle = Access::open_directory(path)?;
             let canonical = fs::canonicalize(path)?;
             let identity = identity(&handle.metadata()?);
+
             // The name may have led to another directory by the second call.
             if identity_at(&canonical)? == identity {
                 let given = path.to_path_buf();

@@ -30,13 +30,8 @@ const EXISTING: OFlags =
     OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Mode of new files and directories, minus the umask.
-const NEW_FILE: Mode = Mode::RUSR
-    .union(Mode::WUSR)
-    .union(Mode::RGRP)
-    .union(Mode::WGRP)
-    .union(Mode::ROTH)
-    .union(Mode::WOTH);
-const NEW_DIRECTORY: Mode = Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
+const NEW_FILE: Mode = Mode::from_raw_mode(0o666);
+const NEW_DIRECTORY: Mode = Mode::from_raw_mode(0o777);
 
 /// Mode of a temporary file before it gets the final mode.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -321,7 +316,6 @@ impl Target {
             }
             ReplaceMethod::Into => self.put_into(staged, content, give_up)?,
         };
-
         let existing = Existing::of(file)?;
         let version = existing.version;
         self.existing = Some(existing);
@@ -455,7 +449,6 @@ fn directory(access: &Access, relative: &Path, purpose: Purpose) -> Result<File,
             }
             opened => opened,
         };
-
         at = match opened {
             Ok(below) => below.into(),
             Err(Errno::NOENT) => return Err(PathError::NotFound),

@@ -71,6 +71,7 @@ impl Turn {
         give_up: &dyn Fn() -> bool,
     ) -> Result<Self, WriteError> {
         let queue = Arc::clone(lock(&QUEUES).entry(name.clone()).or_default());
+
         match queue.wait(until, give_up) {
             Ok(()) => Ok(Self { name, queue }),
             Err(error) => {

@@ -44,6 +44,7 @@ pub fn workspace_refusal(
     if state_dir.starts_with(workspace) || run_dir.starts_with(workspace) {
         return Some("holds the daemon's own files");
     }
+
     if is_kept(workspace, state_dir) {
         return Some("lies among the daemon's own files");
     }

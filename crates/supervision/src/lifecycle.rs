@@ -140,6 +140,7 @@ impl Lifecycle {
         if std::mem::take(&mut self.owes_restart) {
             self.window.record(now);
         }
+
         match &mut self.state {
             State::Starting { since } => {
                 // The time until the spawn is the supervisor's, not the child's.
@@ -219,6 +220,7 @@ impl Lifecycle {
     /// a crash. The first cause wins.
     pub fn condemn(&mut self, now: Instant, cause: Cause) -> Order {
         let kill_at = now + self.spec.shutdown;
+
         match &mut self.state {
             State::Starting { .. } | State::Ready { .. } => {
                 self.enter(now, State::Draining { since: now, kill_at, cause: Some(cause) });

@@ -284,6 +284,7 @@ impl Saving {
     /// Returns the frames about a write: for the first failure, and for the first success after it.
     fn report(&mut self, written: io::Result<()>) -> Vec<FromNative> {
         let was_failing = std::mem::replace(&mut self.is_failing, written.is_err());
+
         match written {
             Ok(()) if was_failing => {
                 let text = "the session file is written again".to_owned();

@@ -51,6 +51,7 @@ pub(crate) async fn serve(listener: TcpListener, door: Door, proxy: Rc<Proxy>) {
             continue;
         };
 
+        // Otherwise small messages of a tunnel wait for each other.
         client.set_nodelay(true).ok();
         let proxy = Rc::clone(&proxy);
         tokio::task::spawn_local(async move {
@@ -389,6 +390,7 @@ async fn open(
     slot: &mut Slot,
 ) -> Result<(Server, Admitted), Reply> {
     let admitted = proxy.admit(request, slot).await.map_err(|_recorded| Reply::NotAllowed)?;
+
     match dial(proxy, request, is_http_tunnel(request, &admitted)).await {
         Ok(server) => Ok((server, admitted)),
         Err(DialError::Private(address)) => {

@@ -184,6 +184,7 @@ async fn dial_directly(proxy: &Proxy, request: &Request) -> Result<TcpStream, Di
 
 /// Addresses of IPv6 and IPv4 in turn.
 fn mixed(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    // As RFC 8305 proposes: where one of the two does not work, a connection is late by one pause only.
     let (six, four): (Vec<_>, Vec<_>) = addresses.into_iter().partition(IpAddr::is_ipv6);
     let (mut six, mut four) = (six.into_iter(), four.into_iter());
     let mut mixed = Vec::new();

@@ -121,6 +121,7 @@ pub(crate) async fn serve_routed(socket: AsyncFd<OwnedFd>, proxy: Rc<Proxy>) {
                 };
                 // Without a place it is closed.
                 let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+
                 let (connecting, proxy) = (Rc::clone(&connecting), Rc::clone(&proxy));
                 // It ends with the process, which ends with the worker.
                 tokio::task::spawn_local(async move {

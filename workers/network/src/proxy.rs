@@ -126,6 +126,7 @@ impl Proxy {
         *self.rules.borrow_mut() = Rc::new(HostRules::parse(&rules.rules));
         self.can_ask.set(rules.asks && !rules.is_off);
         self.is_off.set(rules.is_off);
+        // Off also takes back what the user allowed once.
         if rules.is_off {
             self.asks.forget_once();
         }

@@ -77,9 +77,7 @@ impl FrameSender {
     async fn send(&self, frame: &FromPi) {
         match frames::encode(frame) {
             // If the supervisor has exited, this process exits too.
-            Ok(body) => {
-                self.0.send(body).await.ok();
-            }
+            Ok(body) => drop(self.0.send(body).await),
             Err(error) => quackd_process::complain(&format!("a frame was dropped: {error}")),
         }
     }
@@ -144,7 +142,6 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
         Exit::Code(code) => (Some(code), None),
         Exit::Signal(signal) => (None, Some(signal)),
     };
-
     let end = FromPi::Ended(AgentExit { code, signal, stderr_tail });
     // A supervisor that does not read in time sees the closed channel instead.
     timeout(LAST_FRAMES, outbox.send(&end)).await.ok();
@@ -324,7 +321,6 @@ impl PiPipes {
                 task.abort();
             }
         }
-
         let tail = tail.borrow();
         String::from_utf8_lossy(&tail).into_owned()
     }

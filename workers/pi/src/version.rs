@@ -70,6 +70,7 @@ pub(crate) async fn settle(start: &PiStart, command: &mut Command) -> Result<(),
 
     let version = if reported.is_empty() { "(unknown)".to_owned() } else { reported };
     match &start.project_settings {
+        // A masked Pi has a package with another name for project settings, so it ignores `.pi`.
         _ if !start.allow_old && !start.is_masked => Err(Unfit::TooOld(version)),
         Some(settings) => Err(Unfit::WouldLoad { version, found: settings.clone() }),
         None => Ok(()),

@@ -99,6 +99,7 @@ impl Home {
             return IsolatedUsage { files: 0, checkpoints: 0, is_complete: true };
         };
         let checkpoints = keep::disk_usage_blocking(&directory.join("checkpoints"), &[]).bytes;
+        // The states have their own limit, and the layers have directories that do not count.
         let own = keep::disk_usage_blocking(&directory, &[c"checkpoints", c"out"]);
         let mut usage =
             IsolatedUsage { files: own.bytes, checkpoints, is_complete: own.is_complete };

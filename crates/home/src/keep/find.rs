@@ -216,6 +216,7 @@ impl GarbageScan<'_> {
     fn surplus_of_undo(&mut self) {
         let mut undo = std::mem::take(&mut self.undo);
         undo.sort_by_key(|item| std::cmp::Reverse(item.age));
+
         let mut sum = undo.iter().fold(0_u64, |sum, item| sum.saturating_add(item.bytes));
         for item in undo {
             if sum <= self.rules.undo_max_bytes {
@@ -288,6 +289,7 @@ impl GarbageScan<'_> {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
+
             if self.left == 0 {
                 break;
             }

@@ -199,6 +199,7 @@ impl HostTarget {
             // The list of public suffixes has the private ones too, such as those of hosting services.
             return match psl::domain_str(&name) {
                 Some(_registered) => Ok(Self::Below(name)),
+                // A rule that denies may be wide.
                 None if denies => Ok(Self::Below(name)),
                 None => Err(RuleError::TooWide(rule.to_owned())),
             };

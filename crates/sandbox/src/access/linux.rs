@@ -70,6 +70,7 @@ fn openat2_beneath(
         Links::Beneath => beneath,
         Links::Never => beneath | ResolveFlags::NO_SYMLINKS,
     };
+
     let (path, flags) = (or_dot(relative), flags | OFlags::CLOEXEC);
     let mut result = openat2(handle, path, flags, Mode::empty(), resolve);
     for _ in 1..MAX_ATTEMPTS {

@@ -115,6 +115,7 @@ impl WatchedNames {
             // An unreadable directory below the top still counts by its own name.
             let looked = each_entry(&root, &directory, &mut left, visited, &mut add);
             match (left, level) {
+                // A command must not hide a name behind many others.
                 (0, 0) => names.add_by_name(&root),
                 (_, 0) => looked?,
                 _ => {}
@@ -343,6 +344,7 @@ fn each_entry(
         if name == c"." || name == c".." {
             continue;
         }
+
         let Some(one_less) = left.checked_sub(1) else { return Ok(()) };
         *left = one_less;
         let name = OsStr::from_bytes(name.to_bytes());
@@ -367,6 +369,7 @@ fn list(root: impl AsFd, path: &Path, entries: &mut BTreeMap<OsString, InodeStam
         if file == c"." || file == c".." {
             continue;
         }
+
         if entries.len() == MAX_ENTRIES {
             return None;
         }

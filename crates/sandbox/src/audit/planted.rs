@@ -157,6 +157,7 @@ pub(super) fn git_directory(base: Base<'_>, place: &RepositoryLocation) -> Optio
             LinkedRepository::Nowhere => return None,
         },
     };
+
     let handle = openat::hold(base.handle, &at).ok()?;
     Some(GitDirectory { handle, path: at, is_whole: place.shape != RepositoryLayout::Bare })
 }

@@ -86,6 +86,7 @@ pub fn audit_blocking(
 
     Ok(Report {
         found: n_files + planted.found.len() + planted.not_listed + dangerous,
+        // Without a snapshot, no change is known.
         complete: is_whole && planted.is_whole && before.is_some(),
         entries: found.entries,
         names: Obeyed::all().count(),

@@ -130,6 +130,8 @@ pub(super) fn git_directories(base: Base<'_>, places: &[RepositoryLocation]) -> 
             RepositoryLayout::Other | RepositoryLayout::Bare => {}
         }
     }
+
+    // Several `.git` files may name one directory.
     all.sort_unstable();
     all.dedup();
     all
@@ -147,6 +149,7 @@ pub(super) struct Base<'a> {
 pub(super) fn stamps(base: Base<'_>, place: &RepositoryLocation) -> Vec<(PathBuf, InodeStamp)> {
     let mut stamps = Vec::new();
     let itself = InodeStamp::beneath(base.handle, or_dot(&place.at));
+
     match place.shape {
         RepositoryLayout::Directory | RepositoryLayout::Bare => {
             // Git creates and removes files there all the time.
@@ -191,6 +194,7 @@ fn remotes(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
             is_whole = false;
             continue;
         };
+
         for entry in entries {
             let Ok(entry) = entry else { return (files, false) };
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
@@ -203,6 +207,7 @@ fn remotes(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
             files.push(directory.join(name));
         }
     }
+
     files.sort();
     (files, is_whole)
 }
@@ -315,6 +320,7 @@ impl Finding {
         }
 
         let size = InodeStamp::beneath(base.handle, file).map_or(0, InodeStamp::size);
+        // The read below ends at the limit, and git reads on.
         if MAX_FILE <= size {
             self.add(file, "size", "is too large to be read here, and git reads it");
         }

@@ -47,6 +47,7 @@ impl From<&FoundRepositories> for Known {
         let named = found.repositories.iter();
         let named =
             named.map(|(at, kind)| RepositoryLocation { at: at.clone(), shape: (*kind).into() });
+
         let bare = found
             .bare
             .iter()
@@ -128,6 +129,7 @@ impl Snapshot {
             deep: WatchedNames::at_blocking(&root, &known.obeyed),
             repositories: known.places.into_iter().map(stamped).collect(),
             is_complete: known.is_complete,
+            // Change times are coarse, so that of a later change may be a little earlier.
             began: began.saturating_sub(GRANULARITY),
             hidden: HiddenPaths::default(),
         })

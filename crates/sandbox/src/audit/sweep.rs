@@ -126,6 +126,7 @@ impl Snapshot {
         visited: &mut Visited,
     ) -> set_aside::Done {
         let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Change times are coarse. Before the snapshot, nothing of the session ran.
         let since = since.saturating_sub(GRANULARITY).max(self.began());
 
         let is_free = |place: &&RepositoryLocation| {
@@ -153,6 +154,7 @@ impl Snapshot {
         visited: &mut Visited,
     ) -> Vec<AuditPlanted> {
         places.extend(self.places().cloned());
+
         let mut reported = Vec::new();
         planted::each(base, &places, visited, |git, one| {
             let is_special = !matches!(one.kind, PlantedKind::Directory | PlantedKind::HardLink);
@@ -161,6 +163,7 @@ impl Snapshot {
             let is_older = || one.stamp.changed_before(self.began());
             // A `.git` file can lead to a hidden repository.
             let is_hidden = || self.hidden().contains(&git.path.join(&one.at));
+
             if is_special && !is_known() && !is_older() && !is_hidden() {
                 let removed = removes && planted::remove(git, &one.at);
                 let path = one_line_cut(&planted::shown(git, &one.at).to_string_lossy(), MAX_PATH);

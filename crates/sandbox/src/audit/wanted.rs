@@ -111,6 +111,7 @@ impl Wanted {
             for word in paths(&text) {
                 let from = file.parent().unwrap_or_else(|| Path::new(""));
                 for path in candidates(from, word) {
+                    // Each candidate costs a system call, whether the file exists or not.
                     tried += 1;
                     if MAX_TRIED <= tried || MAX_NAMED <= self.files.len() {
                         return self.is_cut = true;
@@ -137,6 +138,7 @@ impl Wanted {
     ) -> Vec<(PathBuf, Cow<'static, str>)> {
         let files = self.files.iter().map(|(at, why)| (at.clone(), why.clone().into()));
         let mut all: Vec<_> = files.collect();
+
         for git in &self.git {
             unknown_in(&root, git, visited, &mut all);
             let worktrees = git.join("worktrees");

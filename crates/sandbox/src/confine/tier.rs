@@ -54,6 +54,7 @@ pub fn choose(probe: &Probe, has_cgroup: bool, requested: Option<Tier>) -> Resul
     match (requested, &best) {
         (Tier::Unconfined, _) => Ok(requested),
         (Tier::A | Tier::B, Ok(best)) if best.has_namespaces() => {
+            // Tier A differs from B by a control group only.
             if rank(requested) < rank(*best) {
                 return unavailable("there is no control group".into());
             }

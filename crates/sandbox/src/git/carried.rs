@@ -173,6 +173,7 @@ impl CarriedSettings {
             settings: Self::default(),
         };
 
+        // In git's order: the last value of a setting counts.
         reader.read(&of("GIT_CONFIG_SYSTEM").unwrap_or_else(|| "/etc/gitconfig".into()));
         match of("GIT_CONFIG_GLOBAL") {
             Some(file) => reader.read(&file),
@@ -203,6 +204,7 @@ impl CarriedSettings {
                 value: Some(path),
             })
         };
+
         let files = [
             file(&self.excludes, "excludesFile", EXCLUDES_NAME),
             file(&self.attributes, "attributesFile", ATTRIBUTES_NAME),
@@ -217,6 +219,7 @@ impl Reader<'_> {
         let Some(left) = self.files_left.checked_sub(1) else { return };
         self.files_left = left;
         let Some(text) = read_bounded(file) else { return };
+        // Behind a link, the file may be in a workspace.
         let own = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
         let is_writable = self.is_writable(&own);
 

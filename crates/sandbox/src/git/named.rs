@@ -243,9 +243,11 @@ impl Search<'_> {
         if word.is_first && !text.contains('/') {
             return;
         }
+
         if let Some(path) = resolve(text, &worktree.path, Some(worktree.home)) {
             self.path(&path, name, strength);
         }
+
         if word.follows_value
             && let Some(path) =
                 resolve(text.trim_start_matches('/'), &worktree.path, Some(worktree.home))

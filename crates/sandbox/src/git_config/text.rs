@@ -25,6 +25,7 @@ fn header_of(entry: &Entry) -> String {
         "" => format!("[{}]\n", entry.section),
         subsection => {
             let quoted = subsection.replace('\\', "\\\\").replace('"', "\\\"");
+            // A subsection has no escapes for line breaks and other control characters.
             let printed: String = quoted.chars().filter(|c| !c.is_control()).collect();
             format!("[{} \"{printed}\"]\n", entry.section)
         }

@@ -48,6 +48,7 @@ impl CommandFilter {
     #[must_use]
     pub fn can_hold_calls() -> bool {
         let scope = fs::read_to_string(PTRACE_SCOPE).ok();
+        // Without Yama, a process may read the memory of the user's other processes.
         scope.and_then(|scope| scope.trim().parse().ok()).is_none_or(|scope: u32| scope <= 1)
     }
 

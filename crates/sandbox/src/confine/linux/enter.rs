@@ -112,6 +112,7 @@ impl Init {
 
         match sys::fork_once().step("start the worker")? {
             ForkResult::Child => {
+                // The monitor reads until the end of the pipe, so process 1 alone keeps this end.
                 drop(self.status);
                 let command_filter = match held {
                     Some(HeldParts { calls, worker_end, .. }) => {
@@ -180,6 +181,7 @@ fn become_worker(outside: OwnedFd) -> Result<ConfinedProcess, ConfineError> {
     // The host's `/proc` resolves `self` to the process id on the host.
     let number = readlinkat(&outside, "self", Vec::new()).step("read the host's number")?;
     let host_pid = number.to_str().ok().and_then(|number| number.parse().ok());
+    // The memory of this process is hidden, so its files in `/proc` belong to user 0.
     let oom_score = privilege::as_own_process(|| open_oom_score(&outside))?;
 
     Ok(ConfinedProcess {

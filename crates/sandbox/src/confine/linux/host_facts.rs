@@ -238,6 +238,7 @@ fn shown(places: &SessionDirs, path: &str) -> Vec<ReadOnlyBind> {
         if !directory.is_absolute() || is_system(directory) || !may_show(places, directory) {
             continue;
         }
+
         let toolchain = directory.strip_prefix(&places.home).ok().and_then(toolchain_of);
         match toolchain {
             Some(toolchain) => {

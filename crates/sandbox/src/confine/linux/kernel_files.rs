@@ -81,6 +81,7 @@ fn limit_counts(proc: &OwnedFd) {
                     .map(|most| (most / parts).max(*least))
             }
         };
+
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let file = openat(proc, format!("sys/user/{name}"), flags, Mode::empty());
         if let (Some(value), Ok(file)) = (value, file) {
@@ -118,6 +119,7 @@ pub(crate) fn mount_dev(root: &NewRoot, store: &NewRoot) -> Result<(), ConfineEr
     root.place(&dev, Path::new("/dev"), MountTargetKind::Directory)?;
     for device in DEVICES.iter().map(Path::new) {
         let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        // The kernel lets no user namespace make devices, so those of the host are mounted.
         let host = openat(CWD, device, flags, Mode::empty()).step_on("open a device", device)?;
         let tree = clone_tree(&host, "").step_on("show a device", device)?;
         sys::set_attributes(&tree, MountAttributes::DEVICE, false).step_on("limit", device)?;

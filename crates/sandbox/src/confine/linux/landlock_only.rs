@@ -102,6 +102,7 @@ fn grant(
         return Ok(());
     }
 
+    // A right to change names here would hold for `.git` too.
     let directory = open(workspace, here, FileRights::Read)?;
     for (name, kind) in list(workspace, here)? {
         let child = at.join(name);
@@ -131,6 +132,7 @@ fn list(workspace: BorrowedFd<'_>, at: &Path) -> Result<Vec<(PathBuf, FileType)>
         }
         Ok::<_, rustix::io::Errno>(entries)
     };
+
     read().step_on("list a directory", at)
 }
 

@@ -103,6 +103,7 @@ fn enter_namespaces() -> Result<bool, ConfineError> {
             }
         }
     }
+
     split_mounts().map(|()| true)
 }
 
@@ -132,6 +133,7 @@ fn hide(hidden: &[PathBuf]) -> Result<(), ConfineError> {
     if hidden.is_empty() {
         return Ok(());
     }
+
     let options = [("size", "4k"), ("nr_inodes", "2"), ("mode", "0555")];
     let empty = new_file_system("tmpfs", &options, MountAttributes::MASK)?;
     for at in hidden {

@@ -83,6 +83,7 @@ fn route() -> Vec<u8> {
     // Family, lengths of the destination and the source, type of service, table, origin, scope and kind of the route.
     message.extend([AF_INET, 15, 0, 0, RT_TABLE_LOCAL, RTPROT_STATIC, RT_SCOPE_HOST, RTN_LOCAL]);
     message.extend([0; 4]);
+
     message.extend(8_u16.to_ne_bytes());
     message.extend(RTA_DST.to_ne_bytes());
     message.extend([198, 18, 0, 0]);

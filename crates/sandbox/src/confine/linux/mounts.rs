@@ -197,6 +197,7 @@ fn cover(
     content: &str,
 ) -> Result<(), ConfineError> {
     let Some((target, MountTargetKind::File)) = root.find(at)? else { return Ok(()) };
+
     let name = Path::new("/").join(format!("{number}"));
     store.file(&name, content)?;
     let copy = clone_tree(store.open_exactly(&name)?, "").step_on("cover", at)?;
@@ -249,6 +250,7 @@ fn enter(root: NewRoot, workspace: &Path) -> Result<(), ConfineError> {
     pivot_root(".", ".").step("change the root")?;
     unmount(".", UnmountFlags::DETACH).step("leave the old root")?;
 
+    // Not earlier, because mount points were made in the root.
     let read_only = MountAttributes::READ_ONLY;
     sys::set_attributes(root.handle(), read_only, false).step("make the root read-only")?;
     drop(root);

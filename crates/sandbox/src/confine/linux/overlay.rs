@@ -318,6 +318,7 @@ fn overlay(
         ("redirect_dir", "nofollow"),
         ("metacopy", "off"),
     ];
+
     options.extend(more);
     new_file_system("overlay", &options, MountAttributes::WRITABLE)
 }

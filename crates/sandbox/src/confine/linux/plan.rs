@@ -154,6 +154,7 @@ impl MountPlan {
         missing: &[PathBuf],
     ) -> io::Result<()> {
         self.caches = Some(directory.place()?);
+
         for cache in missing {
             let nearest = cache.ancestors().find_map(|at| self.mounts.get(at));
             let is_private = matches!(nearest, Some(Mount::Private { .. } | Mount::Way));
@@ -228,6 +229,7 @@ impl MountPlan {
         self.add("/var/lock", Mount::Link { to: "/run/lock".into() });
         self.add("/run/lock", Mount::Private { mode: 0o1777 });
 
+        // The C library counts the processors there.
         let cpus = "/sys/devices/system/cpu";
         self.add(
             cpus,
@@ -330,6 +332,7 @@ impl MountPlan {
             let is_private = above
                 .and_then(|above| self.mounts.get(above))
                 .is_some_and(|mount| matches!(mount, Mount::Private { .. } | Mount::Way));
+
             let closed = way.into_iter().filter(|at| !self.is_for_programs(at));
             if is_private {
                 for at in closed.map(Path::to_owned).collect::<Vec<_>>() {

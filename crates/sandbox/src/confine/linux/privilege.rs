@@ -80,6 +80,7 @@ pub(crate) fn apply_limits(limits: &ConfinementLimits) -> Result<(), ConfineErro
             set(counted, most / SHARE)?;
         }
     }
+
     for (resource, limit) in [
         (Resource::Nproc, limits.processes),
         (Resource::Nofile, limits.open_files),

@@ -97,6 +97,7 @@ fn try_namespaces(uid: u32, gid: u32) -> Result<String, ConfineError> {
                 Err(error) if is_transient(&error) => format!("{TRANSIENT}{error}"),
                 Err(error) => error.to_string(),
             };
+
             // Without a text, the parent reports that this process was killed.
             rustix::io::write(&to_parent, text.as_bytes()).ok();
             sys::end_process(libc::EXIT_SUCCESS)

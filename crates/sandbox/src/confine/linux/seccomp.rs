@@ -433,11 +433,13 @@ fn socket(sockets: Sockets) -> io::Result<Vec<SeccompRule>> {
         number(libc::AF_INET6),
         number(libc::AF_NETLINK),
     );
+
     let families: &[u64] = match sockets {
         Sockets::Usual => &[unix, v4, v6, netlink],
         Sockets::PairsOnly => &[netlink],
         Sockets::Internet => &[v4, v6, netlink],
     };
+    // Landlock restricts TCP, and not MPTCP. Of netlink, programs need the routing tables only.
     let mptcp = number(libc::IPPROTO_MPTCP);
     let route = number(libc::NETLINK_ROUTE);
     Ok(vec![

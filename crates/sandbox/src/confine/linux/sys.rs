@@ -36,6 +36,7 @@ pub(crate) fn set_attributes(
     let attr =
         libc::mount_attr { attr_set: attributes.0, attr_clr: 0, propagation: 0, userns_fd: 0 };
     let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+
     // SAFETY: the descriptor is open during the call, the path is an empty C string, and the size is the size of the
     // structure, which the kernel only reads.
     let answer = unsafe {
@@ -233,6 +234,7 @@ pub(crate) fn answer_held_call_with_file(
         newfd: 0,
         newfd_flags: if is_inherited { 0 } else { libc::O_CLOEXEC as u32 },
     };
+
     // SAFETY: the request reads one such structure, which outlives the call.
     let answer = unsafe {
         libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const request)

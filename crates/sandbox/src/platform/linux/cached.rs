@@ -55,6 +55,7 @@ impl CachedReads {
             // With `relatime`, a read writes the access time if that is not after the last change, or is a day old.
             modified < accessed && until.is_some_and(|until| SystemTime::now() < until)
         };
+
         match self {
             Self::Never => false,
             Self::RelativeAccessTime => is_recent(),

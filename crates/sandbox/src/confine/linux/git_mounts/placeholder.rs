@@ -91,6 +91,7 @@ impl Placeholders {
     fn record(&mut self, repository: impl AsFd, path: &Path) -> io::Result<&mut File> {
         let stat = fstat(repository)?;
         let name = format!("{:x}-{:x}", stat.st_dev, stat.st_ino);
+
         let place = match self.held.iter().position(|(held, _)| *held == name) {
             Some(place) => place,
             None => {
@@ -103,12 +104,14 @@ impl Placeholders {
                 self.held.len() - 1
             }
         };
+
         self.held.get_mut(place).map(|(_, file)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn lock(&self, name: &str) -> io::Result<File> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+
         for _ in 0..MAX_ATTEMPTS {
             let file = openat(&self.registry, name, flags, Mode::RUSR | Mode::WUSR)?;
             // Waits for a running cleanup. A cleanup is short, and a worker cannot delay it.
@@ -178,6 +181,7 @@ fn open_registry(registry: &Path) -> io::Result<OwnedFd> {
 
 fn append(mut record: &File, entry: &[u8]) -> io::Result<()> {
     let line = [entry, b"\0"].concat();
+    // One write, because other monitors may append to the record at the same time.
     record.write_all(&line)
 }
 
@@ -193,6 +197,7 @@ fn create(parent: &OwnedFd, name: &OsStr, shape: PlaceholderKind) -> Result<(), 
     if shape == PlaceholderKind::EmptyFile {
         return create_empty().map(drop);
     }
+
     // Write the content before the file gets its name: an empty `commondir` breaks the repository if this process is
     // killed here.
     match create_whole(parent, name, OWN_COMMONDIR) {
@@ -224,6 +229,7 @@ pub fn clean_blocking(registry: &Path) -> io::Result<CleanupStats> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(CleanupStats::default()),
         Err(error) => return Err(error),
     };
+
     let mut cleaned = CleanupStats::default();
     for entry in std::fs::read_dir(registry)?.take(MAX_RECORDS) {
         let name = entry?.file_name();

@@ -220,6 +220,7 @@ impl Builder<'_> {
         if kind != NodeKind::File {
             return;
         }
+
         // A repository outside is not mounted, so git does not work there.
         if let LinkedRepository::Inside(repositories) = gitdir::follow(base.handle, base.path, at) {
             for git in repositories {
@@ -240,6 +241,7 @@ impl Builder<'_> {
             if !is_directory(name)? || name == "objects" && !is_directory("objects/info")? {
                 continue;
             }
+
             self.pin(base, &at.join(name), false);
             self.rest.layout.writable.insert(base.path.join(at).join(name));
             if name == "objects" {
@@ -253,11 +255,13 @@ impl Builder<'_> {
     fn names(&mut self, base: Base<'_>, at: &Path, git: &OwnedFd) -> io::Result<bool> {
         let path = base.path.join(at);
         self.placeholders.join(git, &path)?;
+
         for parent in PARENTS {
             if !self.one_name(base, at, git, parent, PlaceholderKind::Directory, false)? {
                 return Ok(false);
             }
         }
+
         for name in NAMES {
             if !self.one_name(base, at, git, name, placeholder_of(name), true)? {
                 return Ok(false);
@@ -318,6 +322,7 @@ impl Builder<'_> {
         if self.settings.mode == GitProtection::Names {
             self.pin(base, at, false);
         }
+
         for name in names {
             let child = at.join(&name);
             let is_repository = MODULE_MARKS.iter().any(|mark| {

@@ -71,6 +71,7 @@ impl<'a> Caller<'a> {
             let n = chunk.len().min(to_page_end);
             let n = rustix::io::pread(&self.memory, chunk.get_mut(..n).ok_or(Errno::FAULT)?, at)
                 .map_err(|_| Errno::FAULT)?;
+
             let read = chunk.get(..n).filter(|read| !read.is_empty()).ok_or(Errno::FAULT)?;
             if let Some(end) = read.iter().position(|byte| *byte == 0) {
                 bytes.extend(read.iter().take(end));
@@ -112,6 +113,7 @@ impl<'a> Caller<'a> {
 
         let start = readlinkat(CWD, self.start(descriptor), Vec::new())?.into_bytes();
         let start = PathBuf::from(std::ffi::OsString::from_vec(start));
+        // A descriptor that is no file has no path, but a text such as `pipe:[7]`.
         Ok(crate::git::openat::normalise(&start.join(path)).filter(|path| path.is_absolute()))
     }
 

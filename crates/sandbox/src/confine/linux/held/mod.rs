@@ -195,6 +195,7 @@ impl Server {
             Some(operation) => self.change(listener, call, operation),
             None => Ok(Answer::Continue),
         };
+
         match answered {
             Ok(Answer::Continue) => sys::continue_held_call(listener, call.id),
             Ok(Answer::Done) => sys::answer_held_call(listener, call.id, Ok(())),
@@ -223,6 +224,7 @@ impl Server {
         let (Some(git), Ok(caller)) = (&self.git, Caller::open(listener, call)) else {
             return Ok(Answer::Continue);
         };
+        // A panic ends this process, so no thread finds a poisoned lock.
         let mut git = git.lock().unwrap_or_else(PoisonError::into_inner);
 
         let path = |(descriptor, argument): Name| {
@@ -237,6 +239,7 @@ impl Server {
 
         let Ok(status) = caller.status() else { return Ok(Answer::Continue) };
         caller.check()?;
+        // Safe mode adds a filter. Process 1 must not write for its commands.
         if self.filters != status.filters {
             return Ok(Answer::Continue);
         }
@@ -258,6 +261,7 @@ fn carry_out(
     umask: u32,
 ) -> Result<Answer, Errno> {
     let new_mode = |mode: u32| Mode::from_raw_mode(mode & 0o777 & !umask);
+
     match (operation, second) {
         (Operation::Open { flags, mode, .. }, _) => {
             git.open(first, OpenArguments { flags, mode: new_mode(mode) })
@@ -296,6 +300,7 @@ impl Operation {
             let value = call.data.args.get(argument).copied().unwrap_or_default();
             u32::try_from(value & u64::from(u32::MAX)).unwrap_or_default()
         };
+
         let call_number = libc::c_long::from(call.data.nr);
         #[cfg(target_arch = "x86_64")]
         if let Some(operation) = Self::without_descriptor(call_number, number) {
