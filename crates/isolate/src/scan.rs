@@ -102,6 +102,7 @@ pub(crate) fn scan(input: &ScanInput<'_>, notes: &mut Notes) -> Result<Found, Is
     if is_first {
         // Too many files are found before any content is kept.
         walk(tree, excludes, &mut scan)?;
+        // The second walk finds and counts all of it again.
         scan.skipped.clear();
         scan.n_files = 0;
     }

@@ -46,6 +46,7 @@ pub fn askable(host: &Host, port: u16) -> Option<String> {
 
     let is_same = match (target, host) {
         (HostTarget::Name(name), Host::Name(requested)) => {
+            // The last two lead to this machine (RFC 6761).
             name == *requested && name != "localhost" && !name.ends_with(".localhost")
         }
         (HostTarget::Addresses(net), Host::Address(requested)) => {

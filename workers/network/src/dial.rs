@@ -156,6 +156,7 @@ async fn dial_directly(proxy: &Proxy, request: &Request) -> Result<TcpStream, Di
     let port = request.port;
     let addresses = match &request.host {
         Host::Name(name) if name == MACHINE_HOST => {
+            // The rules allowed this machine by its name, so they do not check its address.
             return connect(vec![(Ipv4Addr::LOCALHOST, port).into()]).await;
         }
         Host::Name(name) => {
@@ -210,6 +211,7 @@ async fn connect(addresses: Vec<SocketAddr>) -> Result<TcpStream, DialError> {
             tokio::select! {
                 attempt = attempts.join_next() => match attempt {
                     Some(Ok(Ok(stream))) => return Some(stream),
+                    // The next address is tried at once.
                     Some(_failed) => {}
                     None => return None,
                 },

@@ -87,6 +87,7 @@ impl Lookups {
     async fn look(self: Rc<Self>, name: String, sender: Rc<Addresses>) {
         let thread = tokio::select! {
             thread = self.threads.acquire() => thread.ok(),
+            // No connection waits for it.
             () = sender.closed() => None,
         };
 
@@ -98,6 +99,7 @@ impl Lookups {
         }
 
         self.open.borrow_mut().remove(&name);
+        // The next connection repeats a lookup that failed.
         if !addresses.is_empty() {
             let mut recent = self.recent.borrow_mut();
             recent.retain(|_, (at, _)| at.elapsed() < REUSED_FOR);

@@ -149,6 +149,7 @@ impl Proxy {
 
     /// Whether a query for the name gets an address: a rule or an answer of the user could allow a connection.
     pub(crate) fn knows_name(&self, host: &Host) -> bool {
+        // A query has no port. Port 0 stands for any.
         match self.decide(host, 0) {
             Ok(_) => true,
             Err(DenyReason::NotListed) => self.may_ask(host, 0),
@@ -177,6 +178,7 @@ impl Proxy {
         slot: &mut Slot,
     ) -> Result<Admitted, DenyReason> {
         let Request { host, port, .. } = request;
+        // Counted before the question, so that waiting connections count too.
         let decided =
             if slot.count_for(host) { self.decide(host, *port) } else { Err(DenyReason::TooMany) };
 

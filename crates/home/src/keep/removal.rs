@@ -88,6 +88,7 @@ pub fn remove_blocking(home: &Home, items: &[Item]) -> Tally {
 /// # Errors
 /// The error of the system call.
 pub fn trim_service_log_blocking(home: &Home) -> io::Result<()> {
+    // Without `NONBLOCK`, opening a FIFO would wait for its reader.
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(CWD, home.dir().join(SERVICE_LOG), flags, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(()),

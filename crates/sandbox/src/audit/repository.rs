@@ -369,6 +369,7 @@ impl Finding {
         let Some(text) = self.text(base, file) else { return };
         for line in text.lines() {
             let line = line.trim_start();
+            // `x` is short for `exec` (git-rebase(1)).
             let command = ["exec", "x"].iter().find_map(|word| line.strip_prefix(word));
             if let Some(command) = command.filter(|rest| rest.starts_with([' ', '\t'])) {
                 self.add(file, "exec", command.trim());

@@ -215,6 +215,7 @@ fn kind_of(directory: &OwnedFd, name: &OsStr) -> Result<FileType, Errno> {
     Ok(match openat::node(directory, name)? {
         openat::Node::Directory => FileType::Directory,
         openat::Node::File => FileType::RegularFile,
+        // The caller treats all other kinds alike, and a removed entry like them.
         openat::Node::Other | openat::Node::Missing => FileType::Symlink,
     })
 }

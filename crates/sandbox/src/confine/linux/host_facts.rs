@@ -352,6 +352,7 @@ fn has_token(path: &Path, length: u64) -> bool {
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
     is_toml
         && text.lines().map(str::trim_start).any(|line| {
+            // The URL of a proxy may contain a password.
             ["token", "secret", "password", "http.proxy"].iter().any(|key| line.contains(key))
         })
 }

@@ -142,6 +142,7 @@ fn open(
     rights: FileRights,
 ) -> Result<FileRule, ConfineError> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    // A link that a command made could lead the right out of the workspace.
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let what = openat2(workspace.as_fd(), at, flags, Mode::empty(), resolve);
     Ok(FileRule { what: what.step_on("open for a Landlock rule", at)?, rights })

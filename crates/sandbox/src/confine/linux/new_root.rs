@@ -108,6 +108,7 @@ impl NewRoot {
         at: &Path,
     ) -> Result<Option<(OwnedFd, MountTargetKind)>, ConfineError> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
+        // A later kernel may need the second flag to stay in this root: see openat2(2).
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let node = match openat2(&self.top, relative(at), flags, Mode::empty(), resolve) {
             Ok(node) => node,

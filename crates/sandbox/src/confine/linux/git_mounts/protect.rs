@@ -159,6 +159,7 @@ impl Builder<'_> {
 
     fn pin(&mut self, base: Base<'_>, at: &Path, read_only: bool) {
         let path = if at.as_os_str().is_empty() { base.path.into() } else { base.path.join(at) };
+        // Of two pins of one path, the read-only one counts.
         *self.pins.entry(path).or_default() |= read_only;
     }
 
@@ -364,6 +365,7 @@ impl Builder<'_> {
             let git = openat::open_directory(base.handle, &child)?;
             self.pin(base, &child, false);
             self.placeholders.join(&git, &base.path.join(&child))?;
+            // Git creates the first two with the worktree. The third may be missing, and a command could create it.
             for (name, make) in [("gitdir", false), ("commondir", false), ("config.worktree", true)]
             {
                 let is_missing = openat::node_at(&git, Path::new(name))? == Node::Missing;

@@ -113,7 +113,7 @@ impl<'a> Caller<'a> {
 
         let start = readlinkat(CWD, self.start(descriptor), Vec::new())?.into_bytes();
         let start = PathBuf::from(std::ffi::OsString::from_vec(start));
-        // A descriptor that is no file has no path, but a text such as `pipe:[7]`.
+        // A descriptor that is not a file has no path, but a text such as `pipe:[7]`.
         Ok(crate::git::openat::normalise(&start.join(path)).filter(|path| path.is_absolute()))
     }
 
