@@ -29,7 +29,7 @@ impl Tenure {
     /// Returns true if the directory was deleted, moved or replaced, and false if it cannot be inspected.
     #[must_use]
     pub fn is_over_blocking(&self) -> bool {
-        let is_this = |it: &Metadata| (it.dev(), it.ino()) == (self.device, self.inode);
+        let is_this = |other: &Metadata| (other.dev(), other.ino()) == (self.device, self.inode);
         match self.path.metadata() {
             Ok(metadata) => !is_this(&metadata),
             Err(error) => error.kind() == ErrorKind::NotFound,

@@ -172,8 +172,8 @@ impl Checkpoints {
         let first = Current::default();
         let known = self.newest.as_ref().unwrap_or(&first);
         let number = known.number + 1;
-        // The first state must leave room for others.
 
+        // The first state must leave room for others.
         let room = if is_first { MAX_KEPT / 2 } else { MAX_KEPT };
         let input = ScanInput {
             files: &self.files,

@@ -271,7 +271,7 @@ impl StateFiles {
         for entry in fs::read_dir(&self.directory).on("list", &self.directory)? {
             let path = entry.on("list", &self.directory)?.path();
             let number: Option<u64> = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
-            if path.extension().is_some_and(|it| it == extension) {
+            if path.extension().is_some_and(|own| own == extension) {
                 numbers.extend(number);
             }
         }

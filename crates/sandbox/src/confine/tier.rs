@@ -39,9 +39,8 @@ pub enum TierError {
     },
 }
 
-/// Chooses the tier of a confined worker. `has_cgroup` is true if the worker has a control group. `requested` is the tier
-/// that the user requested, which may only be a lower one than the system supports. [`Tier::Unconfined`] is only
-/// chosen on request.
+/// Chooses the tier of a confined worker. `has_cgroup` is true if the worker has a control group. `requested` is the
+/// user's tier, which may only be a lower one than the system supports. [`Tier::Unconfined`] is only chosen on request.
 ///
 /// # Errors
 /// No tier works on this system, or not the requested one.
