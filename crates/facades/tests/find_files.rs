@@ -6,13 +6,13 @@
 #[cfg(test)]
 mod tests {
     use quackd_facades::execute;
+    use quackd_protocol::worker::CallSpec;
     use quackd_tools::{Call, Output, Toolbox};
     use serde_json::json;
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
     use std::rc::Rc;
-    use std::time::Duration;
     use tempfile::TempDir;
 
     /// A session in a workspace next to a directory that no tool may read.
@@ -58,10 +58,13 @@ mod tests {
 
         fn run(&self, arguments: &str, change: impl FnOnce(&mut Call)) -> Output {
             let mut call = Call {
+                spec: CallSpec {
                 call_id: "c1".into(),
                 tool: "find_files".into(),
                 arguments: arguments.replace("BASE", self.base.to_str().unwrap()),
-                deadline: Duration::from_secs(30),
+                deadline_ms: 30_000,
+                ..CallSpec::default()
+                },
                 ..Call::default()
             };
             change(&mut call);

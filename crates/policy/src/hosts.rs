@@ -48,6 +48,7 @@ pub fn askable(host: &Host, port: u16) -> Option<String> {
 
     let is_same = match (target, host) {
         (HostTarget::Name(name), Host::Name(requested)) => {
+            // The last two lead to this machine (RFC 6761).
             name == *requested && name != "localhost" && !name.ends_with(".localhost")
         }
         (HostTarget::Addresses(net), Host::Address(requested)) => {
@@ -204,6 +205,7 @@ impl HostRules {
             Ports::All => None,
             Ports::List(ports) => Some(ports.iter().copied()),
         });
+
         let mut ports: Vec<u16> = lists.flatten().collect();
         ports.sort_unstable();
         ports.dedup();

@@ -100,6 +100,7 @@ fn check_name(name: &str) -> Result<(), HostError> {
     {
         return Err(HostError::Length);
     }
+
     let is_usual =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte);
     if name.bytes().all(is_usual) { Ok(()) } else { Err(HostError::Character) }
