@@ -236,6 +236,7 @@ impl CgroupBase {
 impl Drop for CgroupBase {
     fn drop(&mut self) {
         // Each of these steps may fail. The next daemon removes what stays.
+        self.sessions.end_blocking(Instant::now() + END_LIMIT).ok();
 
         if self.is_moved {
             self.base.remove(SESSIONS).ok();
