@@ -143,7 +143,7 @@ async fn watch(
 ) -> EndedBy {
     let deadline = begin + command.deadline.min(LONGEST);
     let mut reaping = interval_at(begin + REAP_INTERVAL, REAP_INTERVAL);
-    // After missed ticks, one look reaps all orphans.
+    // After missed ticks, one check reaps all orphans.
     reaping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut next_count = begin + COUNT_INTERVAL;
 

@@ -54,7 +54,7 @@ impl CallerDir {
         }
 
         let (mut base, mut glob) = (self.0.as_path(), glob);
-        // Each `../` removes one directory of the caller. Those that lead out of the workspace stay in the glob.
+        // Each `../` removes one directory of the caller. A `../` out of the workspace stays in the glob.
         while let (Some(parent), Some(rest)) = (base.parent(), glob.strip_prefix("../")) {
             (base, glob) = (parent, rest);
         }

@@ -135,7 +135,7 @@ fn with_line_ends(content: &[u8], region: &Range<usize>, old: &[u8], new: &[u8])
     let n_new = new.len() - 1;
     let n_old = ends.len().min(old.len() - 1);
 
-    // Equal lines at the start and at the end keep their line ends. The lines between them take those that they replace.
+    // Equal lines at both ends keep their line ends. The lines between them take those that they replace.
     let head = (0..n_old.min(n_new)).take_while(|n| old.get(*n) == new.get(*n)).count();
     let most = n_old.min(n_new) - head;
     let same_from_end = |n: &usize| old.get(n_old - n) == new.get(n_new - n);

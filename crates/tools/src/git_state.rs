@@ -68,7 +68,7 @@ pub(crate) async fn git_state(
 /// Reads the name of the branch, or the commit.
 fn head_blocking(workspace: &Path) -> Option<String> {
     let path = unsigned_commits::git_directory_blocking(workspace)?.join("HEAD");
-    // A command can replace the file by a link, or by a pipe, on which an open without NONBLOCK would wait for a writer.
+    // A command can replace the file by a link, or by a pipe, on which a blocking open would wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     if !file.metadata().ok()?.is_file() {

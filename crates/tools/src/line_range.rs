@@ -146,7 +146,7 @@ fn is_more(file: &mut impl BufRead, until: Instant) -> io::Result<bool> {
 
 /// Returns the length without a character that is cut at the end.
 fn without_half_char(line: &[u8]) -> usize {
-    // A character has at most 4 bytes, so at most 3 of a cut one are there.
+    // A character has at most 4 bytes, so the last 3 bytes contain all of a cut one.
     let tail = line.get(line.len().saturating_sub(3)..).unwrap_or_default();
     let last = tail.iter().rposition(|byte| byte & 0xC0 == 0xC0);
     let kept = last

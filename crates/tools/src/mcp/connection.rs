@@ -273,7 +273,7 @@ async fn serve(
 }
 
 async fn reap(process: &Piped) -> Infallible {
-    // Several missed ticks need only one look, which reaps all orphans.
+    // After missed ticks, one check reaps all orphans.
     let mut reaping = interval(REAP_INTERVAL);
     reaping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -134,7 +134,7 @@ impl Manifest {
             let Ok(parsed) = parsed else { if n_lines == 0 { break } else { continue } };
             match parsed {
                 ManifestLine::Began(began) if n_lines == 0 && began.v == 1 => {
-                    manifest.began = began
+                    manifest.began = began;
                 }
                 _ if n_lines == 0 => break,
                 ManifestLine::Began(_) => break,

@@ -202,7 +202,8 @@ impl Journal {
             match manifest.and_then(|file| Manifest::read(&file)) {
                 Ok(manifest) if manifest.has_ended => {}
                 Ok(manifest) => unfinished.push((known.id, manifest)),
-                // The process crashed before it wrote a file. If the removal fails, the entry is dropped when it is the oldest.
+                // The process crashed before it wrote a file. If the removal fails, the entry is dropped when it is
+                // the oldest.
                 Err(_) => {
                     folder.remove(&name).ok();
                 }
