@@ -16,7 +16,6 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 /// Maximum number of calls in one answer. Further calls get an error.
 const MAX_CALLS: usize = 64;
 
-/// Calls of one answer that run at the same time. Commands of the user and the calls before the first request also
 /// Maximum number of calls of one answer that run at the same time. Commands of the user and the
 /// calls before the first request also count for the supervisor's limit of a session.
 const MAX_RUNNING: usize = 24;

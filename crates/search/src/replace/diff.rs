@@ -198,7 +198,7 @@ fn hunk(old: &[u8], new: &[u8], group: &[Block], at: &mut LineCounter) -> String
     let new_lines = at.old_lines.saturating_add_signed(at.gained);
     let mut hunk = String::new();
     // Writing to a string cannot fail.
-    let _ok = writeln!(hunk, "@@ -{} +{} @@", range(at.old_lines, n_old), range(new_lines, n_new));
+    writeln!(hunk, "@@ -{} +{} @@", range(at.old_lines, n_old), range(new_lines, n_new)).ok();
     hunk.push_str(&body);
     at.gained += n_new.cast_signed() - n_old.cast_signed();
     hunk
