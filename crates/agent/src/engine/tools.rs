@@ -330,8 +330,8 @@ fn result_of(
         mime_type: String,
         data: String,
     }
-    let text: String = serde_json::from_str(done.text.get()).unwrap_or_default();
 
+    let text: String = serde_json::from_str(done.text.get()).unwrap_or_default();
     let text = with_signal(&text, done.signal).into_owned();
     let mut text = results::bounded(text, route, window);
     // The hint of the tool precedes the one about repeated calls.
