@@ -364,8 +364,27 @@ pub(super) fn empty(stop: StopReason, usage: &Usage, model: &ModelInfo) -> Provi
     ProviderError { text, kind: ErrorKind::Final(reason) }
 }
 
+/// Returns the failure of an answer whose context was cut: some servers cut a context that is too long instead of
+/// reporting it.
+pub(super) fn silent_overflow(
+    usage: &Usage,
+    stop: StopReason,
+    model: &ModelInfo,
+) -> Option<ProviderError> {
+    let (input, window) = (usage.input.saturating_add(usage.cache_read), model.context_window);
+    let is_overflow = match stop {
+        StopReason::Stop => input > window,
+        // A window that is almost full leaves no token for the answer.
+        StopReason::Length => {
+            usage.output == 0 && u128::from(input) * 100 >= u128::from(window) * 99
+        }
+        _ => false,
+    };
+    (is_overflow && window > 0).then(|| overflow(input, window))
+}
+
 /// Returns the failure of a context that the provider has cut without reporting it.
-pub(super) fn overflow(input: u64, window: u64) -> ProviderError {
+fn overflow(input: u64, window: u64) -> ProviderError {
     let text = format!("{input} tokens of input exceed the context window of {window} tokens");
     ProviderError { text, kind: ErrorKind::Overflow }
 }

@@ -162,7 +162,7 @@ fn refused_images(messages: &[&Message], model: &ModelInfo) -> BTreeSet<usize> {
                 refused.extend(new.drain(..));
                 is_repeated = true;
             }
-            // Failures for other reasons say nothing about the images.
+            // Failures for other reasons are not about the images.
             Message::Assistant(AssistantMessage {
                 stop_reason: StopReason::Error | StopReason::Aborted,
                 ..

@@ -311,7 +311,7 @@ impl Entry {
             return to_line(&members);
         }
 
-        // An entry without a line of its own is written anew.
+        // The entry has no line that is kept.
         to_line(&Self { parent_id: parent_id.map(str::to_owned), ..self.clone() })
     }
 

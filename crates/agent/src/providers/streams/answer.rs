@@ -424,7 +424,7 @@ impl Answer {
             Kind::Call => false,
         });
 
-        let silent = silent_overflow(&self.usage, stop_reason, model);
+        let silent = errors::silent_overflow(&self.usage, stop_reason, model);
         let has_nothing = is_empty && self.stop.is_some() && !has_failed && silent.is_none();
         let empty = has_nothing.then(|| errors::empty(stop_reason, &self.usage, model));
         let stop_reason = if has_nothing { StopReason::Error } else { stop_reason };
@@ -496,18 +496,4 @@ impl Answer {
     fn fail_fatally(&mut self, text: &str) {
         self.fail(ProviderError { text: text.to_owned(), kind: ErrorKind::Fatal });
     }
-}
-
-/// Some servers cut a context that is too long instead of reporting it.
-fn silent_overflow(usage: &Usage, stop: StopReason, model: &ModelInfo) -> Option<ProviderError> {
-    let (input, window) = (usage.input.saturating_add(usage.cache_read), model.context_window);
-    let is_overflow = match stop {
-        StopReason::Stop => input > window,
-        // A window that is almost full leaves no token for the answer.
-        StopReason::Length => {
-            usage.output == 0 && u128::from(input) * 100 >= u128::from(window) * 99
-        }
-        _ => false,
-    };
-    (is_overflow && window > 0).then(|| errors::overflow(input, window))
 }
