@@ -22,6 +22,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -390,6 +391,20 @@ impl Home {
     pub fn remove_session_run_dir_blocking(&self, id: &str) -> Result<(), HomeError> {
         let dir = self.session_run_dir(id)?;
         keep::remove_tree(&dir).map_err(|e| HomeError::io("delete", &dir, e))
+    }
+
+    /// Deletes the list of the files that a session has read. A missing file counts as deleted.
+    ///
+    /// # Errors
+    /// As [`Home::session_run_dir`], or [`HomeError::Io`].
+    pub fn forget_read_files_blocking(&self, id: &str) -> Result<(), HomeError> {
+        let file = self.session_run_dir(id)?.join(keep::READ_FILES);
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(HomeError::io("delete", &file, error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Deletes all run directories that [`Home::retire_run_dir_blocking`] has moved aside, including those of

@@ -23,7 +23,7 @@ pub(crate) struct CallLimits {
 
 /// Reason for abandoning blocking work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StopCause {
+pub enum StopCause {
     /// The caller canceled.
     Aborted,
     /// The deadline passed.

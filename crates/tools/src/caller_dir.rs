@@ -1,7 +1,7 @@
 //! The directory of a caller: relative paths and globs of a call are read from it, and paths in the answer are
 //! relative to it.
 
-use crate::js_compat::trim;
+use quackd_protocol::white_space::trim;
 use quackd_search::{FileHits, FindOutcome, SearchOutcome, Warning};
 use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Directory of a caller, relative to the workspace. Empty: the workspace itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct CallerDir(PathBuf);
+pub struct CallerDir(PathBuf);
 
 impl CallerDir {
     pub(crate) fn new(relative: &Path) -> Self {
@@ -21,7 +21,8 @@ impl CallerDir {
     }
 
     /// Returns a given path relative to the workspace. Absolute paths and those of the home directory are not changed.
-    pub(crate) fn path<'a>(&self, given: &'a str) -> Cow<'a, str> {
+    #[must_use]
+    pub fn path<'a>(&self, given: &'a str) -> Cow<'a, str> {
         let trimmed = trim(given);
         if self.is_workspace() || trimmed.starts_with(['/', '~']) {
             return Cow::Borrowed(given);
@@ -33,12 +34,14 @@ impl CallerDir {
     }
 
     /// Like [`Self::path`], for an argument.
-    pub(crate) fn path_of(&self, given: Option<String>) -> Option<String> {
+    #[must_use]
+    pub fn path_of(&self, given: Option<String>) -> Option<String> {
         given.map(|given| self.path(&given).into_owned())
     }
 
     /// Returns a given glob relative to the workspace. A glob without a slash matches names in any directory.
-    pub(crate) fn glob(&self, given: &str) -> String {
+    #[must_use]
+    pub fn glob(&self, given: &str) -> String {
         let (not, glob) = given.strip_prefix('!').map_or(("", given), |glob| ("!", glob));
         let is_anchored = glob.trim_end_matches('/').contains('/');
         if self.is_workspace() || !is_anchored || glob.starts_with('/') || glob.starts_with("**/") {
@@ -48,7 +51,8 @@ impl CallerDir {
     }
 
     /// Returns a glob that begins at the directory, even one without a slash.
-    pub(crate) fn anchored(&self, glob: &str) -> String {
+    #[must_use]
+    pub fn anchored(&self, glob: &str) -> String {
         if self.is_workspace() {
             return glob.to_owned();
         }
@@ -78,7 +82,8 @@ impl CallerDir {
     }
 
     /// Returns a path of an answer, given relative to the workspace, relative to the directory.
-    pub(crate) fn shown<'a>(&self, path: &'a Path) -> Cow<'a, Path> {
+    #[must_use]
+    pub fn shown<'a>(&self, path: &'a Path) -> Cow<'a, Path> {
         if self.is_workspace() {
             return Cow::Borrowed(path);
         }
@@ -128,7 +133,8 @@ impl CallerDir {
         file
     }
 
-    pub(crate) fn show_search(&self, outcome: &mut SearchOutcome) {
+    /// Makes all paths of a result relative to the directory.
+    pub fn show_search(&self, outcome: &mut SearchOutcome) {
         if !self.is_workspace() {
             for file in &mut outcome.files {
                 file.path = Arc::from(self.shown(&file.path));
@@ -138,7 +144,8 @@ impl CallerDir {
         }
     }
 
-    pub(crate) fn show_find(&self, outcome: &mut FindOutcome) {
+    /// Makes all paths of a result relative to the directory.
+    pub fn show_find(&self, outcome: &mut FindOutcome) {
         self.show_all(outcome.entries.iter_mut().map(|entry| &mut entry.path));
         self.show_warnings(&mut outcome.warnings);
     }

@@ -79,7 +79,8 @@ impl PartialEq for Data {
 
 impl Output {
     /// Creates a success.
-    pub(crate) fn success(text: String) -> Self {
+    #[must_use]
+    pub fn success(text: String) -> Self {
         Self { text, report: ToolReport::default(), data: None, update: None, closing: None }
     }
 

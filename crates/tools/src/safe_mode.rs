@@ -24,10 +24,10 @@ const SAFE_COMMANDS: &[&[&str]] = &[
     &["pytest"],
 ];
 
-/// Text for a command that safe mode does not run. Upstream's wire fixes it.
+/// Text for a command that safe mode does not run. The protocol fixes it.
 const NOT_SAFE: &str = "Command not allowed in safe mode";
 
-/// Returns the rule of safe mode with its list. The error text of the tool is upstream's and cannot include them.
+/// Returns the rule of safe mode with its list. The protocol fixes the error text of the tool, which cannot include them.
 pub(crate) fn safe_mode_rule() -> String {
     let listed: Vec<String> = SAFE_COMMANDS.iter().map(|words| words.join(" ")).collect();
     format!(

@@ -4,7 +4,7 @@
 //! measured after decoding, and reported in bytes of the original.
 
 /// Line after a cut output.
-pub(crate) const TRUNCATED: &str = "[Output truncated at 100KB]";
+pub const TRUNCATED: &str = "[Output truncated at 100KB]";
 
 /// Decoded part of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]

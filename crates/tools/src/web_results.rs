@@ -1,10 +1,11 @@
 //! Formats the results of a web search as text and as data. All content is untrusted.
 
 use crate::Output;
-use crate::js_compat::{first_units, is_space, to_fixed_3, trim};
+use crate::conversions::{first_units, to_fixed_3};
 use crate::truncate::{self, TRUNCATED};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use quackd_protocol::surrogates::without_lone_surrogates;
+use quackd_protocol::white_space::{is_space, trim};
 use quackd_protocol::worker::WebSearch;
 use serde_json::{Map, Value, json};
 

@@ -5,11 +5,12 @@
 
 use crate::arguments::Arguments;
 use crate::call_limits::{CallLimits, StopCause};
-use crate::js_compat::{leading_integer, trim};
+use crate::conversions::leading_integer;
 use crate::web_results::{cut, results};
 use crate::{Call, Output, Toolbox};
 use quackd_protocol::limits::{MAX_WEB_DOMAIN_BYTES, MAX_WEB_DOMAINS, MAX_WEB_QUERY_BYTES};
 use quackd_protocol::tools::{WEB_SEARCH, WebSearchArguments};
+use quackd_protocol::white_space::trim;
 use quackd_protocol::worker::{WebOutcome, WebSearch};
 use serde_json::Value;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Errors of write_file and edit_file.
 
 use crate::call_limits::{CallLimits, StopCause};
-use crate::node_errors::{hint, system_words};
 use crate::os_denial::{AccessMode, denial_blocking};
+use crate::system_errors::{hint, system_words};
 use crate::{Confinement, Output};
 use quackd_protocol::denial::{Denial, DenialKind};
 use quackd_sandbox::{PathError, Root, Rule, WriteError};

@@ -99,8 +99,8 @@ mod tests {
                 assert_eq!(output.report.denials, [denial]);
             }
             assert_eq!(bench.run("read_file", json!("f")).await.text, "one\n");
-            assert_eq!(bench.run("grep_search", json!("one")).await.text, "f:1:one\n");
-            assert_eq!(bench.run("find_files", json!("*")).await.text, "f");
+            assert_eq!(bench.run("search", json!("one")).await.text, "f:1:one");
+            assert_eq!(bench.run("find", json!("*")).await.text, "f");
             assert_eq!(bench.run("jobs", json!({})).await.text, "No background jobs");
             assert!(!bench.ws("made").exists());
             assert_eq!(fs::read_to_string(bench.ws("f")).unwrap(), "one\n");

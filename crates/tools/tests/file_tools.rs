@@ -1,4 +1,4 @@
-//! Tests of write_file, edit_file and find_files: every answer text, and the files afterwards.
+//! Tests of write_file and edit_file: every answer text, and the files afterwards.
 
 // The texts of the system are those of Linux.
 #![cfg(target_os = "linux")]
@@ -92,9 +92,9 @@ mod tests {
             let outside = fs::read_dir(self.base.join("outside")).unwrap();
             assert_eq!(outside.count(), 1);
             assert_eq!(fs::read_to_string(self.base.join("outside/secret")).unwrap(), "secret");
-            let arguments = json!({"pattern": "*quackd*", "include_hidden": true});
-            let left = self.text("find_files", &arguments);
-            assert_eq!(left, "No files found matching '*quackd*'");
+            let arguments = r#"{"pattern":"*quackd*","hidden":true,"ignore":"none"}"#;
+            let left = self.run("find", arguments, |_| ()).data.unwrap().value();
+            assert_eq!(left["entries"], json!([]));
         }
     }
 
@@ -356,7 +356,7 @@ mod tests {
                 );
             }
         }
-        let found = bench.run("find_files", r#""a.txt""#, |call| call.safe_mode = true);
+        let found = bench.run("find", r#""a.txt""#, |call| call.safe_mode = true);
         assert_eq!(found.text, "a.txt");
         assert_eq!(bench.get("a.txt").as_deref(), Some("one\ntwo\ntwo\n"));
 
@@ -514,106 +514,5 @@ mod tests {
             r#"{"path":"a.txt","old_text":"one","new_text":"x"}"#,
             &format!("Error: Failed to edit file: {denied}"),
         );
-    }
-
-    #[test]
-    fn find_files_answers() {
-        let bench = Bench::new();
-        for name in [
-            "src/b.rs",
-            "src/c.ts",
-            "src/deep/D.TS",
-            "src/node_modules/x.ts",
-            ".hidden",
-            ".git/config",
-            ".build/x",
-            ".github/ci.yml",
-            "x y.md",
-            "é.md",
-            "a-b/f",
-            "a/f",
-            "Z",
-        ] {
-            bench.put(name, b"");
-        }
-        let none = "Workspace scan complete: no non-hidden files found. Try include_hidden=true to list dotfiles.";
-        let everything = "Z\na-b/f\na.txt\na/f\ndangling-in\ndangling-out\nlink\nout\nout-dir\n\
-                          src/b.rs\nsrc/c.ts\nsrc/deep/D.TS\nx y.md\né.md";
-        bench.put("empty/.keep", b"");
-        let rows: &[(&str, &str)] = &[
-            ("{}", everything),
-            (r#"{"pattern":" "}"#, everything),
-            (r#"{"pattern":"**"}"#, everything),
-            (r#"{"pattern":"*.ts"}"#, "src/c.ts\nsrc/deep/D.TS"),
-            (r#""*.ts""#, "src/c.ts\nsrc/deep/D.TS"),
-            (r#"{"glob":" *.ts "}"#, "src/c.ts\nsrc/deep/D.TS"),
-            (r#"{"pattern":"*.{ts,md}"}"#, "src/c.ts\nsrc/deep/D.TS\nx y.md\né.md"),
-            (r#"{"pattern":"!*.ts","path":"src"}"#, "src/b.rs"),
-            (r#"{"pattern":"!(*.ts)","path":"src"}"#, "src/b.rs"),
-            (r#"{"pattern":"src\\*.rs"}"#, "src/b.rs"),
-            (r#"{"pattern":"deep/*","path":"src"}"#, "src/deep/D.TS"),
-            (r#"{"pattern":"/c.ts","directory":"src"}"#, "src/c.ts"),
-            (r#"{"pattern":"*","dir":"BASE/ws/a"}"#, "a/f"),
-            (r#"{"pattern":"a","include_directories":true}"#, "a"),
-            (r#"{"pattern":"a","include_directories":"true"}"#, "No files found matching 'a'"),
-            (r#"{"pattern":".*","include_hidden":true}"#, ".hidden\nempty/.keep"),
-            (r#"{"pattern":".*","include_hidden":1}"#, "No files found matching '.*'"),
-            (r#"{"pattern":"*.yml","include_hidden":true}"#, ".github/ci.yml"),
-            (r#"{"pattern":"*","path":".github"}"#, ".github/ci.yml"),
-            (r#"{"pattern":"config","include_hidden":true}"#, "No files found matching 'config'"),
-            (r#"{"path":".git"}"#, ".git/config"),
-            (r#"{"path":"empty"}"#, none),
-            (r#"{"pattern":" **/* ","path":"empty"}"#, none),
-            (r#"{"pattern":" *.zig "}"#, "No files found matching ' *.zig '"),
-            (r##"{"pattern":"#a"}"##, "No files found matching '#a'"),
-            (r#"{"pattern":"./a.txt"}"#, "No files found matching './a.txt'"),
-            (r#"{"pattern":"[b"}"#, "No files found matching '[b'"),
-            (r#"{"pattern":"secret"}"#, "No files found matching 'secret'"),
-            (r#"{"path":"none"}"#, "Error: Search path not found: 'none'"),
-            (r#"{"path":"a.txt"}"#, "Error: Search path is not a directory: 'a.txt'"),
-            (r#"{"path":"fifo"}"#, "Error: Search path is not a directory: 'fifo'"),
-            (
-                r#"{"path":"a\u0000b"}"#,
-                "Error: Failed to access search path: path contains a NUL byte",
-            ),
-            (r#"{"path":".."}"#, ESCAPES),
-            (r#"{"path":"out-dir"}"#, ESCAPES),
-            (
-                r#"{"pattern":"{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}"}"#,
-                "Error: Invalid pattern: pattern stands for more than 1024 patterns",
-            ),
-        ];
-        for (arguments, expected) in rows {
-            bench.check("find_files", arguments, expected);
-        }
-    }
-
-    #[test]
-    fn find_files_cuts_after_sorting_and_only_when_more_exist() {
-        let bench = Bench::new();
-        let names: Vec<String> = (0..201).map(|n| format!("many/{n:03}")).collect();
-        for name in names.iter().skip(1) {
-            bench.put(name, b"");
-        }
-        let arguments = json!({"path": "many"}).to_string();
-        bench.check("find_files", &arguments, &names[1..].join("\n"));
-        bench.put(&names[0], b"");
-        let cut = names[..200].join("\n") + "\n[Results truncated at 200 entries]";
-        bench.check("find_files", &arguments, &cut);
-        let output = bench.run("find_files", &arguments, |_| ());
-        let data = json!({"files": 200, "truncated": true, "timedOut": false, "unreadable": 0});
-        assert_eq!((output.data, output.report.truncated), (Some(data.into()), true));
-    }
-
-    #[test]
-    fn find_files_that_runs_out_of_time_keeps_what_it_found() {
-        let bench = Bench::new();
-        let late = bench.run("find_files", "{}", |call| call.deadline = Duration::ZERO);
-        let told = "Workspace scan complete: no non-hidden files found. Try include_hidden=true to list \
-                    dotfiles.\n[Search timed out after 0s; results are incomplete]";
-        assert_eq!(late.text, told);
-        assert!(late.report.timed_out && !late.report.is_error);
-        let aborted = bench.run("find_files", "{}", |call| call.cancel.cancel());
-        assert_eq!(aborted.text, "Error: find_files was aborted");
     }
 }

@@ -30,7 +30,6 @@ mod restrictions;
 mod saves;
 pub(crate) mod shutdown_record;
 mod snapshot;
-pub(crate) mod tombstones;
 
 pub(crate) use claims::Claim;
 pub(crate) use deleting::Delete;

@@ -236,7 +236,7 @@ impl ToolExecutor {
         let watch: Rc<dyn Watch> =
             Rc::new(CallWatch::new(id.clone(), outbox.clone(), self.credits.clone()));
         actix::spawn(async move {
-            let running = quackd_tools::execute(
+            let running = quackd_facades::execute(
                 toolbox,
                 Call {
                     call_id: call.call_id.0,

@@ -10,7 +10,7 @@ use crate::trees::{
     repositories, too_many_repositories, trees_of,
 };
 use crate::user_git::{NO_SETTINGS, of_user, user_settings, write_settings_blocking};
-use quackd_process::find_processes_by_list;
+use quackd_process::{find_processes_by_list, mark_commands_with};
 use quackd_protocol::foreign_text::one_line_cut;
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::Tier;
@@ -73,6 +73,10 @@ pub(crate) fn enter(
     cut_notes(&mut notes);
     drop(roots);
     find_processes_by_list();
+    mark_commands_with(&places.state_dir).map_err(|source| WorkerStartError::System {
+        step: "cannot read the state directory",
+        source,
+    })?;
     private_files::make_directory_blocking(&places.temporary)
         .map_err(|source| WorkerStartError::System { step: "cannot make a directory", source })?;
     let has_proxy = is_limited && policy.network_mode() == NetworkMode::Hosts;

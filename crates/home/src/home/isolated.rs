@@ -3,11 +3,15 @@
 use super::{Home, file_name};
 use crate::private_dir::{FinalLink, own_dir_blocking, restrict_blocking};
 use crate::{HomeError, keep};
+use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of directories that the supervisor inspects.
 const MAX_DIRECTORIES: usize = 10_000;
+
+/// End of the name of a copy that is being replaced, after the id of its session.
+const REPLACED: &[u8] = b".replaced";
 
 /// Disk space of a private copy, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +82,8 @@ impl Home {
     /// Returns the directory of a replaced copy. No session has such an id, so garbage collection deletes it if the daemon
     /// stops before.
     fn replaced_isolated_dir(&self, id: &str) -> Result<PathBuf, HomeError> {
-        self.session_isolated_dir(&format!("{id}.replaced"))
+        let name = [id.as_bytes(), REPLACED].concat();
+        self.session_isolated_dir(&String::from_utf8_lossy(&name))
     }
 
     /// Deletes the copy of an isolated session. A missing one counts as deleted.
@@ -193,11 +198,12 @@ impl Home {
         unfinished
     }
 
-    /// Returns the number of copies of other sessions than this one.
+    /// Returns the number of copies of other sessions than this one. One that is being replaced counts once.
     #[must_use]
     pub fn n_other_isolated_blocking(&self, id: &str) -> usize {
         let entries = std::fs::read_dir(self.isolated_dir()).into_iter().flatten().flatten();
-        entries.filter(|entry| entry.file_name() != id).count()
+        let is_other = |name: &OsStr| name != id && !name.as_encoded_bytes().ends_with(REPLACED);
+        entries.filter(|entry| is_other(&entry.file_name())).count()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Finds garbage. Deletes nothing. Called by the users of [`super`].
 
 use super::handles::{age, bytes, open_dir, open_state};
-use super::{Found, Item, Kind, Known, ORPHAN_MIN_AGE, Rules, caches, histories};
+use super::{Found, Item, Kind, Known, ORPHAN_MIN_AGE, READ_FILES, Rules, caches, histories};
 use crate::Home;
 use crate::ownership::is_retired_run;
 use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
@@ -168,7 +168,7 @@ impl GarbageScan<'_> {
             match entry.text() {
                 "journal" => self.journal(dir, at),
                 "tmp" if has_no_process => self.temporary(dir, at),
-                "seen.jsonl" | "tmp" => {}
+                READ_FILES | "tmp" => {}
                 name if is_old && name.ends_with(".log") && entry.is(FileType::RegularFile) => {
                     self.file(Kind::Outputs, at, &entry, age);
                 }

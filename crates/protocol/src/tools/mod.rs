@@ -1,7 +1,7 @@
 //! The tools: names, facts, and their arguments with forms, limits and defaults. They are defined only here.
 //!
-//! `crates/tools` reads the arguments, `crates/schema` makes JSON Schema of them, and the supervisor forwards
-//! calls by name. A test compares docs/tools.md with the table. Nothing here runs a tool.
+//! `crates/tools` and `crates/facades` read the arguments, `crates/schema` makes JSON Schema of them, and the supervisor
+//! forwards calls by name. A test compares docs/tools.md with the table. Nothing here runs a tool.
 
 mod arguments;
 mod bad_parameter;
@@ -10,15 +10,14 @@ mod files;
 mod forms;
 mod internal;
 mod row;
-mod rubber_duck;
 mod search;
 mod shell;
 mod web;
 
 pub use bad_parameter::BadParameter;
 pub use facades::{
-    ReplaceContentArguments, RipgrepSearchArguments, SearchContentArguments,
-    SearchGlobFilesArguments,
+    FindFilesArguments, GREP_SEARCH, GrepSearchArguments, ReplaceContentArguments,
+    RipgrepSearchArguments, SearchContentArguments, SearchGlobFilesArguments,
 };
 pub use files::{
     EDIT_FILE, EditArguments, EditFileArguments, NEW_TEXT, OLD_TEXT, READ_FILE, ReadFileArguments,
@@ -32,7 +31,6 @@ pub use internal::{
     MCP_CALL, MCP_LIST, is_internal,
 };
 pub use row::{Action, Kind, Offer, Parameter, Tool};
-pub use rubber_duck::{FindFilesArguments, GREP_SEARCH, GrepSearchArguments};
 pub use search::{
     CaseArguments, FIND, FileArguments, FindArguments, NewPlanArguments, PatternArguments, REPLACE,
     ReplaceArguments, SEARCH, SearchArguments, UNDO, UndoArguments,
@@ -44,8 +42,8 @@ pub use shell::{
 pub use web::{WEB_SEARCH, WebSearchArguments};
 
 /// Tools of a session, in the order of the documentation: one list for each file of this directory.
-const FAMILIES: [&[Tool]; 6] =
-    [files::TOOLS, shell::TOOLS, search::TOOLS, rubber_duck::TOOLS, facades::TOOLS, web::TOOLS];
+const FAMILIES: [&[Tool]; 5] =
+    [files::TOOLS, shell::TOOLS, search::TOOLS, facades::TOOLS, web::TOOLS];
 
 /// Returns every tool of a session, in the order of the documentation.
 pub fn all() -> impl Iterator<Item = &'static Tool> + Clone {

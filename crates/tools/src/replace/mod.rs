@@ -1,8 +1,8 @@
 //! replace and undo: quackd's tools over the plans of `crates/search` and the journal of
 //! [`crate::replace::journal`].
 //!
-//! Owns the conditions, the time limits and the answers of replacements. replace_content uses the same code
-//! with other parameters and texts.
+//! Owns the conditions, the time limits and the answers of replacements. `crates/facades` replaces by
+//! [`crate::WorkspaceCall::replace`].
 
 pub(crate) mod data;
 pub(crate) mod journal;
@@ -10,7 +10,7 @@ mod output;
 pub(crate) mod text;
 pub(crate) mod undo;
 
-pub(crate) use output::ReplaceOutput;
+pub use output::ReplaceOutput;
 
 use crate::call_limits::{CallLimits, CancelOnDrop, StopCause};
 use crate::caller_dir::CallerDir;
@@ -172,7 +172,7 @@ fn request(
 }
 
 /// Creates a request with a pattern and the defaults.
-pub(crate) fn of_pattern(pattern: Pattern, replacement: String, budget: Budget) -> Replace {
+fn of_pattern(pattern: Pattern, replacement: String, budget: Budget) -> Replace {
     let usual = Replace::new("", replacement, Stop::at(budget.deadline));
     Replace { pattern, scope: Scope::default(), ..usual }
 }

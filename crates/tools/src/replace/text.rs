@@ -46,18 +46,35 @@ impl ReplaceOutput {
         let notes = seen.notes(budget);
         let is_cut = lines.n_left_out != 0;
         let mut text = lines.ended();
-        let denials = self.denials(confinement);
-        for line in notes.into_iter().chain(denials.first().map(|it| confinement.explain(it))) {
+        for line in notes {
             text.push('\n');
             text.push_str(&line);
         }
 
-        let mut output = Output::success(text);
+        let mut output = self.answer(&seen, text, confinement);
         output.report.is_error = is_late || is_unwritten;
         output.report.timed_out = self.plan.timed_out;
         output.report.truncated = is_cut || (self.plan.diffs_cut && show == DiffMode::Unified);
+        output
+    }
+
+    /// Returns an answer with this text, the first denial, the data and the written files. `seen` has the paths of the
+    /// data.
+    pub(crate) fn answer(
+        &self,
+        seen: &Self,
+        mut text: String,
+        confinement: &Confinement,
+    ) -> Output {
+        let denials =
+            self.applied.as_ref().map_or_else(Vec::new, |it| denials(&it.files, confinement));
+        if let Some(denial) = denials.first() {
+            text.push('\n');
+            text.push_str(&confinement.explain(denial));
+        }
+        let mut output = Output::success(text);
         output.report.denials = denials;
-        output.data = Some(data::of_replacement(&seen).into());
+        output.data = Some(data::of_replacement(seen).into());
         output.wrote(self.applied.iter().flat_map(Applied::written))
     }
 
@@ -109,10 +126,6 @@ impl ReplaceOutput {
         }
 
         lines
-    }
-
-    pub(crate) fn denials(&self, confinement: &Confinement) -> Vec<Denial> {
-        self.applied.as_ref().map_or_else(Vec::new, |applied| denials(&applied.files, confinement))
     }
 }
 

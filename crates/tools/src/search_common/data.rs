@@ -22,8 +22,9 @@ use std::time::{Duration, SystemTime};
 /// its size.
 const MAX_SPANS: usize = 100;
 
-/// Returns the result of a search.
-pub(crate) fn of_search(outcome: &SearchOutcome, mode: OutputMode, after: usize) -> Data {
+/// Returns the result of a search. A match gets at most `after` of the lines of context that follow it.
+#[must_use]
+pub fn of_search(outcome: &SearchOutcome, mode: OutputMode, after: usize) -> Data {
     let files = || Some(outcome.files.iter().map(|file| file_row(file, mode)).collect());
     // Declared before the page, which borrows from it.
     let names: Vec<Name>;
@@ -76,7 +77,8 @@ pub(crate) fn file_row(file: &FileHits, mode: OutputMode) -> FileRow {
 }
 
 /// Returns the result of find.
-pub(crate) fn of_find(outcome: &FindOutcome) -> Data {
+#[must_use]
+pub fn of_find(outcome: &FindOutcome) -> Data {
     Data::of(&SearchPage {
         entries: Some(outcome.entries.iter().map(entry).collect()),
         shown: outcome.shown,

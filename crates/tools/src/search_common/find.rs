@@ -32,10 +32,10 @@ pub(crate) async fn find(
     };
     let (budget, is_long) = (params.budget, params.request.long);
     let searching =
-        run("find", root, bounds, budget, move |root, stop| params.find_blocking(root, stop, rows));
+        run(root, bounds, budget, move |root, stop| params.find_blocking(root, stop, rows));
     match searching.await {
         Ok(outcome) => answer(&outcome, is_long, budget, is_streamed),
-        Err(refusal) => refusal.output(bounds),
+        Err(refusal) => refusal.output("find", bounds),
     }
 }
 

@@ -48,7 +48,8 @@ pub(crate) fn scope(
 }
 
 /// Returns the engine's name of a file type that other agents call differently. Other names are not changed.
-pub(crate) fn file_type(name: &str) -> &str {
+#[must_use]
+pub fn file_type(name: &str) -> &str {
     const NAMES: &[(&str, &str)] = &[
         ("python", "py"),
         ("rs", "rust"),

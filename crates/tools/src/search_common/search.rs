@@ -30,13 +30,13 @@ pub(crate) async fn search(
     };
 
     let budget = params.budget;
-    let searching = run("search", root, bounds, budget, move |root, stop| match rows {
+    let searching = run(root, bounds, budget, move |root, stop| match rows {
         Some(rows) => params.stream_blocking(root, stop, rows),
         None => params.answer_blocking(root, &stop),
     });
     match searching.await {
         Ok(output) => output,
-        Err(refusal) => refusal.output(bounds),
+        Err(refusal) => refusal.output("search", bounds),
     }
 }
 
