@@ -34,7 +34,7 @@ impl Secret {
 
     /// Whether the text names a secret, or an account that programs accept.
     pub(crate) fn check(&self) -> Result<(), String> {
-        // A program would read a leading hyphen as an option.
+        // Programs read a text with a leading hyphen as an option.
         let is_sound = |account: &str| {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
             (1..=MAX_ACCOUNT).contains(&account.len())
