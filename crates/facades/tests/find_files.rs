@@ -59,11 +59,11 @@ mod tests {
         fn run(&self, arguments: &str, change: impl FnOnce(&mut Call)) -> Output {
             let mut call = Call {
                 spec: CallSpec {
-                call_id: "c1".into(),
-                tool: "find_files".into(),
-                arguments: arguments.replace("BASE", self.base.to_str().unwrap()),
-                deadline_ms: 30_000,
-                ..CallSpec::default()
+                    call_id: "c1".into(),
+                    tool: "find_files".into(),
+                    arguments: arguments.replace("BASE", self.base.to_str().unwrap()),
+                    deadline_ms: 30_000,
+                    ..CallSpec::default()
                 },
                 ..Call::default()
             };

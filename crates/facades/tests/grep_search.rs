@@ -55,11 +55,11 @@ mod tests {
         let toolbox = Toolbox::new(base.join("ws"), base.join("run"), Vec::new(), true);
         let call = Call {
             spec: CallSpec {
-            call_id: "c1".into(),
-            tool: "grep_search".into(),
-            arguments: arguments.replace("BASE", base.to_str().unwrap()),
-            deadline_ms: 30_000,
-            ..CallSpec::default()
+                call_id: "c1".into(),
+                tool: "grep_search".into(),
+                arguments: arguments.replace("BASE", base.to_str().unwrap()),
+                deadline_ms: 30_000,
+                ..CallSpec::default()
             },
             ..Call::default()
         };

@@ -56,10 +56,12 @@ pub async fn write_queued<W: AsyncWrite + Unpin>(mut queue: mpsc::Receiver<Bytes
         while let (Ok(()), Ok(next)) = (&fed, queue.try_recv()) {
             fed = writer.feed(next).await;
         }
+
         // The reading half reports that the channel is gone.
         if fed.is_err() || SinkExt::<Bytes>::flush(&mut writer).await.is_err() {
             break;
         }
+
         // An idle channel keeps no buffer.
         if queue.is_empty() {
             *writer.write_buffer_mut() = BytesMut::new();

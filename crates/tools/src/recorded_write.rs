@@ -47,12 +47,15 @@ impl ChangeRecorder {
             Some(old) => Some(Cow::Borrowed(old)),
             None => target.read(MAX_ORIGINAL_BYTES).ok().map(Cow::Owned),
         };
+
         let before = match &old {
             _ if !exists => Before::Absent,
             Some(old) => Before::Kept(Digest::of(old)),
             None => Before::NotKept,
         };
+
         let after = Digest::of(content);
+        // An equal content leaves nothing to undo.
         if before == Before::Kept(after) {
             let version = target.replace(content, give_up)?;
             return Ok(RecordedWrite { version, advice: None });

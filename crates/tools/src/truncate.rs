@@ -33,6 +33,7 @@ pub(crate) fn head_of<'a>(
     max_text: usize,
 ) -> DecodedPart {
     let mut text = String::new();
+
     for ShownRange { at, bytes } in runs {
         let mut n_shown = at;
         for chunk in bytes.utf8_chunks() {
@@ -41,6 +42,7 @@ pub(crate) fn head_of<'a>(
             let (kept, left_out) = valid.split_at(valid.floor_char_boundary(room));
             text.push_str(kept);
             n_shown += kept.len();
+
             let is_full = max_text - text.len() < char::REPLACEMENT_CHARACTER.len_utf8();
             if !left_out.is_empty() || (is_full && !chunk.invalid().is_empty()) {
                 return DecodedPart { text, n_bytes: n_shown };
@@ -51,15 +53,18 @@ pub(crate) fn head_of<'a>(
             }
         }
     }
+
     DecodedPart { text, n_bytes }
 }
 
 /// Like [`tail`], for the visible ranges of `n_bytes` bytes. Hidden bytes after the cut count as shown.
 pub(crate) fn tail_of(runs: &[ShownRange<'_>], n_bytes: usize, max_text: usize) -> DecodedPart {
+    // The length of the decoded text decides where its end begins.
     let text_bytes: usize = runs.iter().map(|run| text_bytes(run.bytes)).sum();
     let mut skip = text_bytes.saturating_sub(max_text);
     let mut text = String::new();
     let mut begin = if skip == 0 { runs.first().map(|run| run.at) } else { None };
+
     for ShownRange { at, bytes } in runs {
         let mut next = *at;
         for chunk in bytes.utf8_chunks() {
@@ -69,6 +74,7 @@ pub(crate) fn tail_of(runs: &[ShownRange<'_>], n_bytes: usize, max_text: usize) 
                 begin.get_or_insert(next + left_out.len());
                 text.push_str(kept);
             }
+
             skip = skip.saturating_sub(valid.len());
             next += valid.len();
             if chunk.invalid().is_empty() {
@@ -82,6 +88,7 @@ pub(crate) fn tail_of(runs: &[ShownRange<'_>], n_bytes: usize, max_text: usize) 
             next += chunk.invalid().len();
         }
     }
+
     DecodedPart { text, n_bytes: begin.map_or(0, |begin| n_bytes - begin) }
 }
 

@@ -89,6 +89,7 @@ pub fn is_meant_as_json(tool: &str, text: &str) -> bool {
     let Some(inside) = text.strip_prefix('{') else {
         return is_bash && text.starts_with("[\"");
     };
+
     let key = inside.trim_start();
     let is_group = is_bash && key.len() < inside.len();
     match key.strip_prefix(['"', '\'', '\u{201c}', '\u{201d}']) {

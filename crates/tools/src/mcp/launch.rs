@@ -30,6 +30,7 @@ pub(super) fn launch(
         group: toolbox.group.clone(),
         spawn_thread: toolbox.spawn_thread.clone(),
     };
+
     let command = command.command(format!("mcp-{name}"));
     let not_started = |error: &LaunchError| RequestError::NotStarted(explain(error));
     toolbox.state.watched.running_always();
