@@ -6,13 +6,13 @@
 #[cfg(test)]
 mod tests {
     use quackd_facades::execute;
+    use quackd_protocol::worker::CallSpec;
     use quackd_testkit::{TestDir, block_on, write_file};
     use quackd_tools::{Call, Output, Toolbox};
     use serde_json::json;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
     use std::rc::Rc;
-    use std::time::Duration;
 
     /// A session in a workspace next to a directory that no tool may read.
     struct Bench {
@@ -51,10 +51,13 @@ mod tests {
 
         fn run(&self, arguments: &str, change: impl FnOnce(&mut Call)) -> Output {
             let mut call = Call {
-                call_id: "c1".into(),
-                tool: "find_files".into(),
-                arguments: arguments.replace("BASE", self.base.to_str().unwrap()),
-                deadline: Duration::from_secs(30),
+                spec: CallSpec {
+                    call_id: "c1".into(),
+                    tool: "find_files".into(),
+                    arguments: arguments.replace("BASE", self.base.to_str().unwrap()),
+                    deadline_ms: 30_000,
+                    ..CallSpec::default()
+                },
                 ..Call::default()
             };
             change(&mut call);
@@ -161,7 +164,7 @@ mod tests {
     #[test]
     fn find_files_that_runs_out_of_time_keeps_what_it_found() {
         let bench = Bench::new();
-        let late = bench.run("{}", |call| call.deadline = Duration::ZERO);
+        let late = bench.run("{}", |call| call.spec.deadline_ms = 0);
         let told = "Workspace scan complete: no non-hidden files found. Try include_hidden=true to list \
                     dotfiles.\n[Search timed out after 0s; results are incomplete]";
         assert_eq!(late.text, told);

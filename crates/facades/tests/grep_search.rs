@@ -6,12 +6,12 @@
 #[cfg(test)]
 mod tests {
     use quackd_facades::execute;
+    use quackd_protocol::worker::CallSpec;
     use quackd_testkit::{TestDir, write_file};
     use quackd_tools::{Call, Toolbox};
     use std::os::unix::fs::symlink;
     use std::path::Path;
     use std::rc::Rc;
-    use std::time::Duration;
 
     /// Creates a workspace with every file that the table names.
     fn workspace() -> TestDir {
@@ -51,10 +51,13 @@ mod tests {
     async fn check(base: &Path, arguments: &str, expected: &str) {
         let toolbox = Toolbox::new(base.join("ws"), base.join("run"), Vec::new(), true);
         let call = Call {
-            call_id: "c1".into(),
-            tool: "grep_search".into(),
-            arguments: arguments.replace("BASE", base.to_str().unwrap()),
-            deadline: Duration::from_secs(30),
+            spec: CallSpec {
+                call_id: "c1".into(),
+                tool: "grep_search".into(),
+                arguments: arguments.replace("BASE", base.to_str().unwrap()),
+                deadline_ms: 30_000,
+                ..CallSpec::default()
+            },
             ..Call::default()
         };
         let output = execute(Rc::new(toolbox), call).await;

@@ -8,12 +8,13 @@ mod tests {
     use quackd_facades::execute;
     use quackd_protocol::denial::DenialKind;
     use quackd_protocol::policy::{Policy, Profile};
+    use quackd_protocol::worker::CallSpec;
     use quackd_testkit::TestDir;
     use quackd_tools::{Call, Confinement, Output, Toolbox};
     use serde_json::{Value, json};
     use std::fs;
     use std::rc::Rc;
-    use std::time::Duration;
+    use std::sync::Arc;
 
     /// Every read-only tool, with a call that finds something.
     const SEARCHING: [(&str, &str); 6] = [
@@ -51,17 +52,22 @@ mod tests {
         fn of(confinement: Confinement) -> Self {
             let base = TestDir::with(&["run"]);
             base.write("ws/f", "needle\n");
-            let toolbox = Toolbox::new(base.join("ws"), base.join("run"), Vec::new(), false);
-            let toolbox = Rc::new(toolbox.with_confinement(confinement));
+            let toolbox = Rc::new(Toolbox {
+                confinement: Arc::new(confinement),
+                ..Toolbox::new(base.join("ws"), base.join("run"), Vec::new(), false)
+            });
             Self { toolbox, base }
         }
 
         async fn run(&self, tool: &str, arguments: &str, with: impl FnOnce(&mut Call)) -> Output {
             let mut call = Call {
-                call_id: "c1".into(),
-                tool: tool.into(),
-                arguments: arguments.into(),
-                deadline: Duration::from_secs(30),
+                spec: CallSpec {
+                    call_id: "c1".into(),
+                    tool: tool.into(),
+                    arguments: arguments.into(),
+                    deadline_ms: 30_000,
+                    ..CallSpec::default()
+                },
                 ..Call::default()
             };
             with(&mut call);
@@ -92,12 +98,12 @@ mod tests {
     async fn a_search_that_runs_out_of_time_says_so_and_a_replacement_changes_nothing() {
         let bench = Bench::new();
         for (tool, arguments) in SEARCHING {
-            let output = bench.run(tool, arguments, |call| call.deadline = Duration::ZERO).await;
+            let output = bench.run(tool, arguments, |call| call.spec.deadline_ms = 0).await;
             assert!(output.text.contains("timed out after 0s"), "{tool}: {}", output.text);
             assert!(output.report.timed_out, "{tool}");
         }
         for (tool, arguments) in &REPLACING[..2] {
-            let output = bench.run(tool, arguments, |call| call.deadline = Duration::ZERO).await;
+            let output = bench.run(tool, arguments, |call| call.spec.deadline_ms = 0).await;
             assert!(
                 output.text.starts_with(&format!("Error: {tool} timed out after 0s")),
                 "{}",
@@ -105,7 +111,7 @@ mod tests {
             );
             assert!(output.report.timed_out && output.report.is_error, "{tool}");
         }
-        let dry = |call: &mut Call| call.deadline = Duration::ZERO;
+        let dry = |call: &mut Call| call.spec.deadline_ms = 0;
         let arguments = r#"{"pattern":"needle","replacement":"x","dry_run":true}"#;
         let output = bench.run("replace", arguments, dry).await;
         assert!(
@@ -125,7 +131,7 @@ mod tests {
         let (read_only, unconfined) =
             (of(Profile::ReadOnly, true), of(Profile::WorkspaceWrite, false));
         for (tool, arguments) in REPLACING {
-            let safe = read_only.run(tool, arguments, |call| call.safe_mode = true).await;
+            let safe = read_only.run(tool, arguments, |call| call.spec.safe_mode = true).await;
             assert_eq!(safe.text, format!("Error: {tool} is disabled in safe mode"));
             let refused = read_only.run(tool, arguments, |_| ()).await;
             let first = refused.text.lines().next();
@@ -137,7 +143,7 @@ mod tests {
             assert!(refused.text.starts_with(&text), "{}", refused.text);
         }
         for (tool, arguments) in SEARCHING {
-            let found = read_only.run(tool, arguments, |call| call.safe_mode = true).await;
+            let found = read_only.run(tool, arguments, |call| call.spec.safe_mode = true).await;
             assert!(!found.report.is_error && found.text.contains('f'), "{tool}: {}", found.text);
         }
         assert_eq!(read_only.file(), "needle\n");
@@ -197,7 +203,7 @@ mod tests {
         }
         // The longer time is for a machine that is too slow to begin within the first one.
         for (time, told) in [(100, "0.1s"), (3100, "3.1s")] {
-            let deadline = |call: &mut Call| call.deadline = Duration::from_millis(time);
+            let deadline = |call: &mut Call| call.spec.deadline_ms = time;
             let output = bench.run("grep_search", "\"needle\"", deadline).await;
             if !output.text.starts_with("a:") && time < 1000 {
                 continue;
@@ -292,9 +298,8 @@ mod tests {
                         None if tool.is_strict => call.replacen(r#""glob_pattern":"*","#, "", 1),
                         _ => call,
                     };
-                    let output = bench
-                        .run(tool.name, &call, |call| call.deadline = Duration::from_secs(5))
-                        .await;
+                    let output =
+                        bench.run(tool.name, &call, |call| call.spec.deadline_ms = 5000).await;
                     let text = &output.text;
                     assert!(
                         !text.is_empty() && !text.contains("unexpectedly"),

@@ -87,6 +87,7 @@ impl Home {
     ) -> Result<Self, HomeError> {
         let located = locate_blocking(platform, var)?;
         let dir = absolute_blocking(Path::new(&located.given))?;
+        // The located text is UTF-8, so the working directory in front of it is not.
         if dir.to_str().is_none() {
             return Err(HomeError::NotUtf8 { variable: "the working directory" });
         }
@@ -95,6 +96,7 @@ impl Home {
         // Without `HOME`, use the home directory from the user database.
         let user_home = var("HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         let user_home = user_home.or_else(std::env::home_dir);
+        // The XDG specification says to ignore relative paths.
         let runtime_dir = var("XDG_RUNTIME_DIR").map(PathBuf::from);
         let runtime_dir = runtime_dir.filter(|path| path.is_absolute());
 
@@ -439,6 +441,7 @@ impl Home {
         if !self.check_run_blocking()? {
             return Ok(());
         }
+
         let mut retired = self.dir.join(format!("{RETIRED}{pid}"));
         // The name is taken if an earlier process had the same pid.
         let mut n = 1;

@@ -56,13 +56,18 @@ impl CallerDir {
         if self.is_workspace() {
             return glob.to_owned();
         }
+
         let (mut base, mut glob) = (self.0.as_path(), glob);
+        // Each `../` removes one directory of the caller. A `../` out of the workspace stays in the glob.
         while let (Some(parent), Some(rest)) = (base.parent(), glob.strip_prefix("../")) {
             (base, glob) = (parent, rest);
         }
+
         if base.as_os_str().is_empty() {
             return glob.to_owned();
         }
+
+        // The name of a directory must match literally.
         let mut whole = String::new();
         for c in base.to_string_lossy().chars() {
             if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '!' | '\\') {
@@ -70,6 +75,7 @@ impl CallerDir {
             }
             whole.push(c);
         }
+
         whole.push('/');
         whole.push_str(glob);
         whole
@@ -81,12 +87,15 @@ impl CallerDir {
         if self.is_workspace() {
             return Cow::Borrowed(path);
         }
+
         if let Ok(below) = path.strip_prefix(&self.0)
             && !below.as_os_str().is_empty()
         {
             return Cow::Borrowed(below);
         }
+
         let is_name = |one: &Component<'_>| *one != Component::CurDir;
+        // The path is not in the directory: go up to the common ancestor first.
         let (mut path, mut base) =
             (path.components().filter(is_name), self.0.components().filter(is_name));
         let mut ahead = (path.next(), base.next());
@@ -95,14 +104,19 @@ impl CallerDir {
         {
             ahead = (path.next(), base.next());
         }
+
         let up = ahead.1.into_iter().chain(base).map(|_| Component::ParentDir);
-        let shown: PathBuf = up.chain(ahead.0).chain(path).collect();
-        if shown.as_os_str().is_empty() { Cow::Borrowed(Path::new(".")) } else { Cow::Owned(shown) }
+        let relative: PathBuf = up.chain(ahead.0).chain(path).collect();
+        if relative.as_os_str().is_empty() {
+            Cow::Borrowed(Path::new("."))
+        } else {
+            Cow::Owned(relative)
+        }
     }
 
     fn change(&self, path: &mut PathBuf) {
-        let shown = self.shown(path).into_owned();
-        *path = shown;
+        let relative = self.shown(path).into_owned();
+        *path = relative;
     }
 
     /// Makes the paths of a list relative to the directory.

@@ -44,6 +44,7 @@ mod similar_text;
 mod strip_ansi;
 mod system_errors;
 mod temporary_files;
+mod tool_state;
 mod truncate;
 mod unsigned_commits;
 mod upstreams;
@@ -68,6 +69,7 @@ pub use live::{Update, Watch};
 pub use output::{Data, Output};
 pub use replace::ReplaceOutput;
 pub use strip_ansi::PlainText;
+pub use tool_state::{ToolState, WorkerFiles};
 pub use toolbox::{Toolbox, UserGit};
 pub use truncate::TRUNCATED;
 pub use web::Web;
@@ -76,6 +78,7 @@ pub use workspace_call::{ReplaceFailure, WorkspaceCall};
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use quackd_protocol::tools;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -115,16 +118,16 @@ async fn dispatch(
     arrived: Instant,
     other_tools: impl AsyncFnOnce(WorkspaceCall<'_>) -> Option<Output>,
 ) -> Output {
-    let arguments = match Arguments::parse(&call.tool, &call.arguments) {
-        Ok(arguments) => arguments.from(CallerDir::new(&call.cwd)),
+    let arguments = match Arguments::parse(&call.spec.tool, &call.spec.arguments) {
+        Ok(arguments) => arguments.from(CallerDir::new(Path::new(&call.spec.cwd))),
         Err(error) => return Output::error(error),
     };
-    let bounds = CallLimits::new(arrived, call.deadline, call.cancel.clone());
-    if tools::find(&call.tool).is_none_or(|tool| !tool.reads_only) {
-        toolbox.watched.writing();
+    let bounds = CallLimits::new(arrived, call.spec.deadline(), call.cancel.clone());
+    if tools::find(&call.spec.tool).is_none_or(|tool| !tool.reads_only) {
+        toolbox.state.watched.writing();
     }
     // The job tools also work if the workspace was deleted.
-    match call.tool.as_str() {
+    match call.spec.tool.as_str() {
         "jobs" => return jobs::jobs(toolbox),
         "job_output" => return jobs::job_output(toolbox, &arguments, &bounds).await,
         "job_kill" => return jobs::job_kill(toolbox, &arguments, &bounds).await,
@@ -151,11 +154,11 @@ async fn in_workspace(
     bounds: &CallLimits,
     other_tools: impl AsyncFnOnce(WorkspaceCall<'_>) -> Option<Output>,
 ) -> Output {
-    let root = match toolbox.in_root(&call.tool, bounds, |root| root).await {
+    let root = match toolbox.in_root(&call.spec.tool, bounds, |root| root).await {
         Ok(root) => root,
         Err(answer) => return answer,
     };
-    match call.tool.as_str() {
+    match call.spec.tool.as_str() {
         "search" => search_common::search::search(call, root, arguments, bounds).await,
         "find" => search_common::find::find(call, root, arguments, bounds).await,
         "replace" => replace::replace(toolbox, call, root, arguments, bounds).await,

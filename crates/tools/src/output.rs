@@ -151,6 +151,7 @@ impl Output {
             }
             StopCause::Broken => Self::error(format_args!("{tool} ended unexpectedly")),
         };
+
         output.report.aborted = cutoff == StopCause::Aborted;
         output.report.timed_out = cutoff == StopCause::TimedOut;
         output

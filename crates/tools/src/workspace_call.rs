@@ -45,7 +45,7 @@ impl<'a> WorkspaceCall<'a> {
     /// Returns the name of the tool.
     #[must_use]
     pub fn tool(&self) -> &'a str {
-        &self.call.tool
+        &self.call.spec.tool
     }
 
     /// Returns the arguments, for the struct that reads them.

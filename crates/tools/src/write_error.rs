@@ -69,6 +69,7 @@ impl WriteFailure {
             let reason = format!("Error: {}", system_words(source, &call));
             Self::Failed { verb, reason, denial, hint: hint(source, path) }
         };
+
         let failed = |source: &io::Error, call: &str| {
             let name = root.real_name(path).unwrap_or_else(|_| PathBuf::from(path));
             let is_read_only = Errno::from_io_error(source) == Some(Errno::ROFS);
@@ -77,6 +78,7 @@ impl WriteFailure {
             }
             words(source, call, denial_blocking(source, root.path(), &name, AccessMode::Write))
         };
+
         match error {
             WriteError::Path(PathError::Escapes) => Self::Escapes,
             WriteError::Path(PathError::NotFound) => failed(&Errno::NOENT.into(), "open"),

@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests {
     use quackd_process::{Role, harden};
+    use quackd_protocol::worker::CallSpec;
     use quackd_testkit::{TestDir, Turn, alone};
     use quackd_tools::{Call, Output, Toolbox, execute};
     use serde_json::json;
@@ -38,10 +39,13 @@ mod tests {
 
         fn call(tool: &str, arguments: serde_json::Value) -> Call {
             Call {
-                call_id: "c1".into(),
-                tool: tool.into(),
-                arguments: arguments.to_string(),
-                deadline: Duration::from_secs(600),
+                spec: CallSpec {
+                    call_id: "c1".into(),
+                    tool: tool.into(),
+                    arguments: arguments.to_string(),
+                    deadline_ms: 600_000,
+                    ..CallSpec::default()
+                },
                 ..Call::default()
             }
         }
@@ -114,7 +118,7 @@ mod tests {
         // The longer times are for a machine that is too slow to begin within the first one.
         for (time, told) in [(200, "0.2s"), (2200, "2.2s"), (20_200, "20.2s")] {
             let mut call = Bench::call("bash", json!("echo before; sleep 600; echo after"));
-            call.deadline = Duration::from_millis(time);
+            call.spec.deadline_ms = time;
             let output = bench.run(call).await;
             if !output.text.starts_with("before") && time < 20_000 {
                 continue;
@@ -184,7 +188,7 @@ mod tests {
         let bench = Bench::new().await;
         let refused = "Error: Command not allowed in safe mode";
         let mut call = Bench::call("bash", json!("id"));
-        call.safe_mode = true;
+        call.spec.safe_mode = true;
         assert_eq!(bench.run(call).await.text, refused);
 
         let env = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
@@ -203,7 +207,7 @@ mod tests {
         fs::set_permissions(&planted, fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(bench.text("bash", json!("ls")).await, "planted\n\n[Exit code: 0]");
         let mut call = Bench::call("bash", json!("ls"));
-        call.safe_mode = true;
+        call.spec.safe_mode = true;
         assert_eq!(bench.run(call).await.text, "bin\n\n[Exit code: 0]");
     }
 }

@@ -9,6 +9,7 @@ mod tests {
     use quackd_process::{Role, harden};
     use quackd_protocol::denial::{Denial, DenialKind};
     use quackd_protocol::policy::{Policy, Profile};
+    use quackd_protocol::worker::CallSpec;
     use quackd_testkit::{TestDir, Turn, alone};
     use quackd_tools::{Call, Confinement, Output, Toolbox, execute};
     use serde_json::{Value, json};
@@ -16,7 +17,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
     use std::rc::Rc;
-    use std::time::Duration;
+    use std::sync::Arc;
 
     /// A session with exclusive execution. A command that runs alone also kills orphans of unknown origin,
     /// which would be other tests' children.
@@ -36,18 +37,24 @@ mod tests {
                 ("HOME".to_owned(), base.join("home").display().to_string()),
             ];
             let policy = Policy { profile, ..Policy::default() };
-            let toolbox = Toolbox::new(base.join("ws"), base.join("run"), env.into(), false)
-                .with_confinement(Confinement::new(policy, is_confined, String::new()));
+            let confinement = Confinement::new(policy, is_confined, String::new());
+            let toolbox = Toolbox {
+                confinement: Arc::new(confinement),
+                ..Toolbox::new(base.join("ws"), base.join("run"), env.into(), false)
+            };
             Self { toolbox: Rc::new(toolbox), base, _turn: turn }
         }
 
         async fn call(&self, tool: &str, arguments: Value, safe_mode: bool) -> Output {
             let call = Call {
-                call_id: "c1".into(),
-                tool: tool.into(),
-                arguments: arguments.to_string(),
-                deadline: Duration::from_secs(30),
-                safe_mode,
+                spec: CallSpec {
+                    call_id: "c1".into(),
+                    tool: tool.into(),
+                    arguments: arguments.to_string(),
+                    deadline_ms: 30_000,
+                    safe_mode,
+                    ..CallSpec::default()
+                },
                 ..Call::default()
             };
             execute(Rc::clone(&self.toolbox), call).await

@@ -5,6 +5,8 @@
 
 #[cfg(test)]
 mod tests {
+    use quackd_protocol::CallId;
+    use quackd_protocol::worker::CallSpec;
     use quackd_testkit::{TestDir, block_on, write_file};
     use quackd_tools::{Call, Output, Toolbox, execute};
     use serde_json::{Value, json};
@@ -56,10 +58,13 @@ mod tests {
 
         fn run(&self, tool: &str, arguments: &str, change: impl FnOnce(&mut Call)) -> Output {
             let mut call = Call {
-                call_id: "c1".into(),
-                tool: tool.into(),
-                arguments: arguments.replace("BASE", self.base.to_str().unwrap()),
-                deadline: Duration::from_secs(30),
+                spec: CallSpec {
+                    call_id: "c1".into(),
+                    tool: tool.into(),
+                    arguments: arguments.replace("BASE", self.base.to_str().unwrap()),
+                    deadline_ms: 30_000,
+                    ..CallSpec::default()
+                },
                 ..Call::default()
             };
             change(&mut call);
@@ -341,14 +346,14 @@ mod tests {
             let refused = format!("Error: {tool} is disabled in safe mode");
             let arguments = r#"{"path":"a.txt","content":"x","old_text":"one","new_text":"1"}"#;
             for arguments in [arguments, "{}"] {
-                let output = bench.run(tool, arguments, |call| call.safe_mode = true);
+                let output = bench.run(tool, arguments, |call| call.spec.safe_mode = true);
                 assert_eq!(
                     (output.text.as_str(), output.report.is_error),
                     (refused.as_str(), true)
                 );
             }
         }
-        let found = bench.run("find", r#""a.txt""#, |call| call.safe_mode = true);
+        let found = bench.run("find", r#""a.txt""#, |call| call.spec.safe_mode = true);
         assert_eq!(found.text, "a.txt");
         assert_eq!(bench.get("a.txt").as_deref(), Some("one\ntwo\ntwo\n"));
 
@@ -445,10 +450,13 @@ mod tests {
         let bench = Bench::new();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let call = |n: usize| Call {
-            call_id: format!("c{n}"),
-            tool: "write_file".into(),
-            arguments: json!({"path": "shared", "content": format!("{n:04}")}).to_string(),
-            deadline: Duration::from_secs(30),
+            spec: CallSpec {
+                call_id: CallId(format!("c{n}")),
+                tool: "write_file".into(),
+                arguments: json!({"path": "shared", "content": format!("{n:04}")}).to_string(),
+                deadline_ms: 30_000,
+                ..CallSpec::default()
+            },
             ..Call::default()
         };
         let outputs = tokio::task::LocalSet::new().block_on(&runtime, async {
@@ -476,8 +484,7 @@ mod tests {
             write,
             "Error: Failed to write file: Error: EBUSY: resource busy or locked, open 'BASE/ws/a.txt'",
         );
-        let late =
-            bench.run("write_file", write, |call| call.deadline = Duration::from_millis(200));
+        let late = bench.run("write_file", write, |call| call.spec.deadline_ms = 200);
         assert_eq!(late.text, "Error: write_file timed out after 0.2s");
         assert!(late.report.timed_out && late.report.is_error);
         drop(held);

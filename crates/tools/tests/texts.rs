@@ -6,13 +6,13 @@
 #[cfg(test)]
 mod tests {
     use quackd_process::{Role, harden};
+    use quackd_protocol::worker::CallSpec;
     use quackd_testkit::{TestDir, alone_blocking, block_on, write_file};
     use quackd_tools::{Call, Output, Toolbox, execute};
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::Path;
     use std::rc::Rc;
-    use std::time::Duration;
 
     /// Creates a workspace with every file that the tables name.
     fn workspace() -> TestDir {
@@ -56,11 +56,14 @@ mod tests {
         let env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
         let toolbox = Toolbox::new(dir.join("ws"), dir.join("run"), env, false);
         let call = Call {
-            call_id: "c1".into(),
-            tool: tool.into(),
-            arguments: arguments.into(),
-            deadline: Duration::from_secs(30),
-            safe_mode,
+            spec: CallSpec {
+                call_id: "c1".into(),
+                tool: tool.into(),
+                arguments: arguments.into(),
+                deadline_ms: 30_000,
+                safe_mode,
+                ..CallSpec::default()
+            },
             ..Call::default()
         };
         block_on(execute(Rc::new(toolbox), call))

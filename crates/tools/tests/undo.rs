@@ -2,7 +2,8 @@
 
 #[cfg(test)]
 mod tests {
-    use quackd_protocol::worker::{CallOrigin, TurnOrigin};
+    use quackd_protocol::CallId;
+    use quackd_protocol::worker::{CallOrigin, CallSpec, TurnOrigin};
     use quackd_testkit::{TestDir, block_on};
     use quackd_tools::{Call, Output, Toolbox, execute};
     use serde_json::{Value, json};
@@ -10,7 +11,6 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::path::PathBuf;
     use std::rc::Rc;
-    use std::time::Duration;
 
     /// A session, whose calls are numbered.
     struct Bench {
@@ -52,11 +52,14 @@ mod tests {
             let turn = self.turn;
             let turn = turn.map(|number| TurnOrigin { number, daemon: self.daemon.to_owned() });
             let call = Call {
-                call_id: format!("c{}", self.n_calls),
-                tool: tool.into(),
-                arguments: arguments.to_string(),
-                deadline: Duration::from_secs(60),
-                origin: CallOrigin { call: format!("call{}", self.n_calls), turn },
+                spec: CallSpec {
+                    call_id: CallId(format!("c{}", self.n_calls)),
+                    tool: tool.into(),
+                    arguments: arguments.to_string(),
+                    deadline_ms: 60_000,
+                    origin: CallOrigin { call: format!("call{}", self.n_calls), turn },
+                    ..CallSpec::default()
+                },
                 ..Call::default()
             };
             block_on(execute(Rc::clone(&self.toolbox), call))

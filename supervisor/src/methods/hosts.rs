@@ -99,7 +99,7 @@ pub(super) fn explain(
             explained(HostVerdict::Allowed, text, change, None)
         }
         NetworkMode::Hosts => {
-            let rules = HostRules::parse(&found.rules.rules);
+            let rules = found.rules.hosts();
             match rules.decide(&host, port) {
                 Decision::Allowed(by) => {
                     let path = upstream(&host, port, daemon).unwrap_or_else(|| but_private(&host));

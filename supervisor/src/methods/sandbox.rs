@@ -9,6 +9,7 @@ use super::presets;
 use super::{Caller, Serve};
 use crate::approvals::words::for_display;
 use crate::errors::MethodError;
+use crate::events::SessionCall;
 use crate::obeyed::HeldFile;
 use crate::registry::{
     ChangeSession, FindSession, FoundPolicy, GrantChange, PolicyChange, Purpose, SessionChange,
@@ -18,7 +19,7 @@ use crate::session::FoundSession;
 use crate::session::actor::NoLook;
 use crate::session::describe::jobs;
 use crate::session::messages::TellSession;
-use crate::session::worker::{self, CallDone, CallTool};
+use crate::session::worker::{self, CallTool};
 use quackd_policy::{MAX_ROOTS, PolicyError, path_problem};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
@@ -30,7 +31,7 @@ use quackd_protocol::client::{
 use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_HOST_RULES};
 use quackd_protocol::policy::{NetworkMode, WebSearchRule};
 use quackd_protocol::tools::{AUDIT, EXPLAIN};
-use quackd_protocol::worker::SandboxReport;
+use quackd_protocol::worker::{CallSpec, SandboxReport};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use std::path::PathBuf;
@@ -219,7 +220,7 @@ async fn in_force(
             .as_ref()
             .map(|hello| SandboxReport { hosts, ..hello.sandbox.clone() }),
         policy,
-        hosts_denied_unasked: rules.is_off,
+        hosts_denied_unasked: rules.is_off(),
         outdated: is_outdated,
         calls_running: calls,
         jobs_running: jobs.len(),
@@ -265,24 +266,12 @@ async fn ask_worker(
     caller: &Caller,
 ) -> Result<WorkerSays, MethodError> {
     let session = session(asked, caller).await?;
-    let call = CallTool {
-        tool: tool.to_owned(),
-        client_id: None,
-        caller: None,
-        arguments,
-        safe_mode: session.safe_mode,
-        approved: false,
-        deadline: DEFAULT_TOOL_DEADLINE,
-        background: false,
-        stream: None,
-        stream_rows: false,
-        cwd: String::new(),
-        input: None,
-        cancel: None,
-        agents: None,
-    };
+    let (tool_name, safe_mode) = (tool.to_owned(), session.safe_mode);
+    let mut spec = CallSpec { tool: tool_name, arguments, safe_mode, ..CallSpec::default() };
+    spec.set_deadline(DEFAULT_TOOL_DEADLINE);
+    let call = CallTool { call: SessionCall::new(spec), stream: None, input: None, cancel: None };
     let (text, report) = match worker::call(&session.handle, call).await {
-        Ok(CallDone { text, data, .. }) => (text, data),
+        Ok(done) => (done.finished.text, done.finished.data),
         // In the format of a tool's text, so that clients show both in the same way.
         Err(error) => {
             let text = to_raw_value(&error.text(tool));

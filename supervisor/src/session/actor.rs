@@ -28,11 +28,11 @@ use crate::pool::Pool;
 use crate::pool::sessions;
 use actix::prelude::*;
 use quackd_egress::Egress;
+use quackd_policy::hosts::SessionRules;
 use quackd_protocol::SessionId;
 use quackd_protocol::agent::Engine;
 use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::metadata::Session;
-use quackd_protocol::network::Rules;
 use quackd_protocol::policy::Policy;
 use std::cell::OnceCell;
 use std::rc::{Rc, Weak};
@@ -68,7 +68,7 @@ impl SessionActor {
         session: &Session,
         label: String,
         workspace: String,
-        (policy, rules): (Policy, Arc<Rules>),
+        (policy, rules): (Policy, Arc<SessionRules>),
         isolated: Option<CopiedTree>,
         services: Rc<SessionServices>,
         owner: Owner,

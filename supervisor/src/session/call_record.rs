@@ -2,7 +2,7 @@
 
 use super::pending_calls::{outcome, tool_info};
 use super::worker::CallResult;
-use crate::events::CallPreview;
+use crate::events::SessionCall;
 use crate::log::journal::Journal;
 use crate::metrics::call_latency::CallOutcome;
 use jiff::Timestamp;
@@ -63,7 +63,7 @@ impl CallJournal {
     pub(crate) fn record_beginning(
         &self,
         place: CallPlace<'_>,
-        call: &CallPreview,
+        call: &SessionCall,
         elapsed: Duration,
     ) -> bool {
         let record = self.record_of(place, call, elapsed);
@@ -78,7 +78,7 @@ impl CallJournal {
     pub(crate) fn record(
         &self,
         place: CallPlace<'_>,
-        call: &CallPreview,
+        call: &SessionCall,
         result: &CallResult,
         elapsed: Duration,
         has_room: bool,
@@ -91,7 +91,7 @@ impl CallJournal {
             return journal.miss();
         }
         let info = tool_info(place.session, result, elapsed);
-        let report = result.as_ref().ok().map(|done| &done.report);
+        let report = result.as_ref().ok().map(|done| &done.finished.report);
         let listed = |list: &Vec<String>| list.iter().map(|line| one_line(line)).collect();
         let has_text = info.is_error || find(&begun.tool).is_some_and(|it| it.is_answer_recorded);
         journal.add(&CallRecord {
@@ -109,7 +109,7 @@ impl CallJournal {
             full_output_path: report
                 .and_then(|report| report.full_output_path.clone())
                 .filter(|path| path.len() <= MAX_PATH_BYTES),
-            text: has_text.then(|| answer(&call.tool, result)).flatten(),
+            text: has_text.then(|| answer(&call.spec.tool, result)).flatten(),
             ..begun
         });
     }
@@ -118,14 +118,14 @@ impl CallJournal {
     fn record_of(
         &self,
         place: CallPlace<'_>,
-        call: &CallPreview,
+        call: &SessionCall,
         elapsed: Duration,
     ) -> Option<CallRecord> {
         self.journal.as_ref()?;
         // The agent reads its instructions and images with internal tools, which no event shows either.
         let tool = match &call.agents {
-            Some(shown) if is_internal(&call.tool) => shown,
-            _ => &call.tool,
+            Some(shown) if call.is_internal() => shown,
+            _ => &call.spec.tool,
         };
         if tool.is_empty() || is_internal(tool) {
             return None;
@@ -134,16 +134,16 @@ impl CallJournal {
         let at_ms = at_ms.saturating_sub(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX));
         let client = call.client().map(|client| client.name.clone());
         Some(CallRecord {
-            id: call.origin.call.clone(),
+            id: call.spec.origin.call.clone(),
             at_ms,
             session_id: place.session.clone(),
             session_name: place.name.to_owned(),
             label: place.label.to_owned(),
             workspace_path: place.workspace.to_owned(),
             client: client.or_else(|| call.agents.as_ref().map(|_| AGENT.to_owned())),
-            turn: call.origin.turn.as_ref().map(|turn| turn.number),
+            turn: call.spec.origin.turn.as_ref().map(|turn| turn.number),
             tool: tool.chars().take(MAX_TOOL_CHARS).collect(),
-            arguments: call.arguments.clone(),
+            arguments: call.shown_arguments.clone(),
             outcome: CallEnd::Running,
             exit_code: None,
             signal: None,
@@ -252,7 +252,7 @@ impl CallJournal {
 /// Returns the text of an answer, without its middle if it is long.
 fn answer(tool: &str, result: &CallResult) -> Option<String> {
     let done = match result {
-        Ok(done) => done,
+        Ok(done) => &done.finished,
         Err(error) => return Some(cut_text(&error.text(tool))),
     };
     // The text for followers is shorter.

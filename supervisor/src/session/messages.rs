@@ -11,12 +11,12 @@ use crate::children::{
     Child, ChildActor, DrainReason, LifecycleDriver, Manage, ManageDriver, ProcessKind, Request,
 };
 use actix::prelude::*;
+use quackd_policy::hosts::{HostPort, SessionRules};
 use quackd_protocol::CallId;
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::client::{CallInfo, RunningJob};
 use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::mcp::McpServer;
-use quackd_protocol::network::Rules;
 use quackd_protocol::policy::Policy;
 use quackd_supervision::Demander;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) enum TellSession {
     StartAgent(FoundSession),
     /// The policy of the next worker, and the rules of hosts, which apply at once. A worker with another policy is
     /// replaced when nothing runs in it, and so is an agent that was started with another network or safe mode.
-    SetPolicy { policy: Policy, rules: Arc<Rules>, safe_mode: bool },
+    SetPolicy { policy: Policy, rules: Arc<SessionRules>, safe_mode: bool },
     /// Reply with the owner of the worker's network, which is started if necessary. No reply without a worker.
     OpenNetwork(oneshot::Sender<Recipient<TellNetwork>>),
     /// The user's choice of the session's agent. An idle agent ends, so that the next command starts the right one.
@@ -49,7 +49,7 @@ pub(crate) enum TellSession {
     /// The session's copy was made again. A running worker has the old one and must have been stopped.
     SetIsolated(CopiedTree),
     /// Allow connections to this host and port for a while.
-    AllowOnce(String),
+    AllowOnce(HostPort),
     /// A part of a model's answer, for the process that sent the request.
     ModelPart(ModelAnswer),
     /// The process of this generation does not take the pieces of an answer.

@@ -49,8 +49,10 @@ impl Home {
         let all = self.isolated_dir();
         restrict_blocking(&own_dir_blocking(&all, FinalLink::Refuse)?, &all)?;
         self.remove_replaced_isolated_dir_blocking(id)?;
+
         let path = self.session_isolated_dir(id)?;
         rename_blocking(&path, &self.replaced_isolated_dir(id)?)?;
+
         let mut made = [path.clone(), path.join("out")].into_iter();
         let made = made.try_for_each(|made| {
             restrict_blocking(&own_dir_blocking(&made, FinalLink::Refuse)?, &made)
@@ -102,6 +104,7 @@ impl Home {
             return IsolatedUsage { files: 0, checkpoints: 0, is_complete: true };
         };
         let checkpoints = keep::disk_usage_blocking(&directory.join("checkpoints"), &[]).bytes;
+        // The states have their own limit, and the layers have directories that do not count.
         let own = keep::disk_usage_blocking(&directory, &[c"checkpoints", c"out"]);
         let mut usage =
             IsolatedUsage { files: own.bytes, checkpoints, is_complete: own.is_complete };

@@ -141,9 +141,11 @@ impl GarbageScan<'_> {
             if !session.is(FileType::Directory) {
                 continue;
             }
+
             let Ok(dir) = open_dir(&run, &session.name, false) else { continue };
             let at = [c"run".to_owned(), session.name.clone()];
             let id = session.text();
+
             match known {
                 Some(known) if !known.sessions.contains(id) => {
                     let age = self.age(&session);
@@ -214,6 +216,7 @@ impl GarbageScan<'_> {
     fn surplus_of_undo(&mut self) {
         let mut undo = std::mem::take(&mut self.undo);
         undo.sort_by_key(|item| std::cmp::Reverse(item.age));
+
         let mut sum = undo.iter().fold(0_u64, |sum, item| sum.saturating_add(item.bytes));
         for item in undo {
             if sum <= self.rules.undo_max_bytes {
@@ -280,21 +283,22 @@ impl GarbageScan<'_> {
 
     fn entries(&mut self, dir: &OwnedFd) -> Vec<DirEntry> {
         let Ok(entries) = Dir::read_from(dir) else { return Vec::new() };
-        let mut found = Vec::new();
+        let mut listed = Vec::new();
         for entry in entries.filter_map(Result::ok) {
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
+
             if self.left == 0 {
                 break;
             }
             self.left -= 1;
             if let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-                found.push(DirEntry { name: name.to_owned(), stat });
+                listed.push(DirEntry { name: name.to_owned(), stat });
             }
         }
-        found
+        listed
     }
 
     fn age(&self, entry: &DirEntry) -> Duration {

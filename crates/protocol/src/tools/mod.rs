@@ -30,7 +30,7 @@ pub use internal::{
     AUDIT, EXPLAIN, ExplainArguments, IMAGE, INSTRUCTIONS, ImageArguments, InstructionsArguments,
     MCP_CALL, MCP_LIST, is_internal,
 };
-pub use row::{Action, Kind, Offer, Parameter, Tool};
+pub use row::{Action, Callers, Kind, Offer, Parameter, Tool};
 pub use search::{
     CaseArguments, FIND, FileArguments, FindArguments, NewPlanArguments, PatternArguments, REPLACE,
     ReplaceArguments, SEARCH, SearchArguments, UNDO, UndoArguments,
@@ -54,6 +54,12 @@ pub fn all() -> impl Iterator<Item = &'static Tool> + Clone {
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Tool> {
     all().find(|tool| tool.name == name)
+}
+
+/// Returns the tool with this name, which may be internal.
+#[must_use]
+pub fn find_any(name: &str) -> Option<&'static Tool> {
+    all().chain(&internal::TOOLS).find(|tool| tool.name == name)
 }
 
 /// Returns the tool with this name, or else the first one that does the same as Pi's tool with this name.
@@ -83,6 +89,7 @@ pub fn is_meant_as_json(tool: &str, text: &str) -> bool {
     let Some(inside) = text.strip_prefix('{') else {
         return is_bash && text.starts_with("[\"");
     };
+
     let key = inside.trim_start();
     let is_group = is_bash && key.len() < inside.len();
     match key.strip_prefix(['"', '\'', '\u{201c}', '\u{201d}']) {

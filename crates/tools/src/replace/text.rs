@@ -32,6 +32,7 @@ impl ReplaceOutput {
         let is_late = !self.is_dry_run && self.applied.is_none();
         let is_unwritten =
             written.is_empty() && self.applied.is_some() && !self.plan.files.is_empty();
+
         if is_late {
             let limit = seconds(budget.limit);
             lines.push(&format!("Error: replace timed out after {limit}; nothing was changed"));
@@ -41,6 +42,7 @@ impl ReplaceOutput {
             lines.push(&seen.headline(&written));
             lines.files(&written, show);
         }
+
         let notes = seen.notes(budget);
         let is_cut = lines.n_left_out != 0;
         let mut text = lines.ended();
@@ -48,6 +50,7 @@ impl ReplaceOutput {
             text.push('\n');
             text.push_str(&line);
         }
+
         let mut output = self.answer(&seen, text, confinement);
         output.report.is_error = is_late || is_unwritten;
         output.report.timed_out = self.plan.timed_out;
@@ -95,10 +98,12 @@ impl ReplaceOutput {
         let plan = &*self.plan;
         let mut lines: Vec<String> =
             plan.notes.iter().map(|note| format!("[Note: {note}]")).collect();
+
         if let Some(applied) = &self.applied {
             lines.extend(left(&applied.files, "Not changed"));
             lines.extend(closing(applied));
         }
+
         lines.extend(skipped(&plan.skipped, plan.skipped_count));
         lines.extend(unreadable(plan.counts.unreadable));
         if plan.diffs_cut {
@@ -107,6 +112,7 @@ impl ReplaceOutput {
         if plan.timed_out && self.is_dry_run {
             lines.push(timed_out(budget.limit));
         }
+
         if let Some(id) = &self.plan_id {
             lines.push(format!(
                 "[Nothing was changed; to make exactly these changes: replace with plan_id {id}]"
@@ -114,9 +120,11 @@ impl ReplaceOutput {
         } else if self.is_dry_run {
             lines.push("[Nothing was changed]".to_owned());
         }
+
         if let Some(id) = self.applied.as_ref().and_then(|applied| applied.undo_id.as_ref()) {
             lines.push(format!("[To take it back: undo with undo_id {id}]"));
         }
+
         lines
     }
 }
@@ -172,6 +180,7 @@ fn skipped(files: &[SkippedFile], n_skipped: u64) -> Vec<String> {
     if n_more != 0 {
         lines.push(format!("[Skipped: {n_more} more]"));
     }
+
     // Unlisted files are binary, except those beyond the end of a long list.
     let n_binary = n_skipped.saturating_sub((named.len() + n_more) as u64);
     if n_binary != 0 {
@@ -234,6 +243,7 @@ impl Lines {
         if show == DiffMode::None {
             return;
         }
+
         for file in files {
             self.push(&format!(
                 "{}: {} in {}",
@@ -242,6 +252,7 @@ impl Lines {
                 counted(file.lines_changed, "line", "lines"),
             ));
         }
+
         for diff in files.iter().filter_map(|file| file.diff.as_deref()) {
             for line in diff.lines() {
                 self.push(line);

@@ -125,7 +125,7 @@ pub(crate) enum SearchFailure {
     Parameter(#[from] BadParameter),
     #[error(transparent)]
     Start(#[from] BadStart),
-    #[error("{}", told(.0))]
+    #[error("{}", request_text(.0))]
     Request(#[from] SearchError),
 }
 
@@ -154,22 +154,23 @@ pub enum BadStart {
 /// The first path that cannot be searched.
 pub fn starts_blocking(root: &Root, paths: &[String]) -> Result<Vec<PathBuf>, BadStart> {
     let start = |path: &String| {
-        let found = root.metadata(path).map_err(|error| match error {
+        let metadata = root.metadata(path).map_err(|error| match error {
             PathError::Escapes => BadStart::Escapes,
             PathError::NotFound => BadStart::NotFound(path.clone()),
             other => BadStart::Unusable { path: path.clone(), reason: other.to_string() },
         })?;
-        if !matches!(found.kind, Kind::File | Kind::Directory) {
-            let reason = PathError::NotRegular { kind: found.kind }.to_string();
+
+        if !matches!(metadata.kind, Kind::File | Kind::Directory) {
+            let reason = PathError::NotRegular { kind: metadata.kind }.to_string();
             return Err(BadStart::Unusable { path: path.clone(), reason });
         }
-        Ok(found.relative)
+        Ok(metadata.relative)
     };
     paths.iter().map(start).collect()
 }
 
 /// Formats an error of the engine.
-fn told(error: &SearchError) -> String {
+fn request_text(error: &SearchError) -> String {
     match error {
         SearchError::EmptyPattern => "Missing required parameter 'pattern'".to_owned(),
         SearchError::BadPattern { reason, .. } => format!("Invalid pattern: {reason}"),

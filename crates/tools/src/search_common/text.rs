@@ -61,10 +61,12 @@ fn push_row(text: &mut String, path: &str, is_binary: bool, row: &Row, style: St
         text.push_str(": binary file matches\n");
         return;
     }
+
     let mark = match row.kind {
         RowKind::Match => ':',
         RowKind::Context => '-',
     };
+
     for (number, line) in (row.line..).zip(visible(row).split('\n')) {
         text.push_str(path);
         // Writing to a String cannot fail.
@@ -190,6 +192,7 @@ impl<'a> ResultNotes<'a> {
         if !self.truncated {
             return None;
         }
+
         let Self { shown, total, .. } = self;
         let is_last = |offset: u64| total.is_exact && total.count <= offset;
         let go_on = match (self.next_offset, self.cursor) {
@@ -197,6 +200,7 @@ impl<'a> ResultNotes<'a> {
             (None, Some(cursor)) => format!("; go on with cursor {cursor}"),
             _ => return Some("[The row is too long and is cut]".to_owned()),
         };
+
         let at_least = if total.is_exact { "" } else { "at least " };
         // The total is unknown beyond the shown rows.
         let of = if total.count <= *shown {

@@ -26,12 +26,12 @@ use crate::pool::network::SessionNetwork;
 use crate::session::actor::SessionServices;
 use actix::prelude::*;
 use asked_host::AskedHost;
-use quackd_policy::hosts::HostRules;
+use quackd_policy::hosts::SessionRules;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::ForwardInfo;
 use quackd_protocol::limits::{MAX_FORWARDS, MAX_FORWARDS_PER_SESSION};
 use quackd_protocol::network::{
-    ForwardError, PROXY_PROTOCOL, ProxyStart, RouteRefusal, Rules, SocketKind, ToProxy,
+    ForwardError, PROXY_PROTOCOL, ProxyStart, RouteRefusal, SocketKind, ToProxy,
 };
 use quackd_supervision::{Demander, NETWORK_PROXY};
 use std::collections::HashMap;
@@ -56,7 +56,7 @@ pub(crate) struct NetworkActor {
     child: Child,
     /// The worker's sockets. `None` once the worker has exited or the proxy has failed for good.
     link: Option<NetworkLink>,
-    rules: Arc<Rules>,
+    rules: Arc<SessionRules>,
     network: Rc<SessionNetwork>,
     /// Forwards that the proxy opens now.
     opening: HashMap<u64, Opening>,
@@ -87,7 +87,7 @@ impl NetworkActor {
         label: String,
         services: Rc<SessionServices>,
         link: NetworkLink,
-        rules: Arc<Rules>,
+        rules: Arc<SessionRules>,
     ) -> Addr<Self> {
         let network = services.pool.networks.of(&session);
         network.own_ports.replace(link.own_ports());
@@ -141,7 +141,7 @@ impl NetworkActor {
 
     /// Logs rules that are not in force.
     fn warn_of_unreadable(&self) {
-        for error in HostRules::parse(&self.rules.rules).unreadable() {
+        for error in self.rules.hosts().unreadable() {
             tracing::warn!(session = %self.session, %error, "unreadable rule of hosts");
         }
     }
@@ -157,7 +157,7 @@ impl NetworkActor {
         }))
     }
 
-    fn set_rules(&mut self, rules: Arc<Rules>, ctx: &mut Context<Self>) {
+    fn set_rules(&mut self, rules: Arc<SessionRules>, ctx: &mut Context<Self>) {
         if *self.rules == *rules {
             return;
         }
@@ -319,7 +319,7 @@ impl Handler<TellNetwork> for NetworkActor {
                 // The router may have ended.
                 reply.send(routed).ok();
             }
-            TellNetwork::AllowOnce { target } => self.allow_once(&target, ctx),
+            TellNetwork::AllowOnce(target) => self.allow_once(&target, ctx),
             TellNetwork::CallsEnded => self.calls_ended(ctx),
             TellNetwork::End => self.end(ctx),
         }

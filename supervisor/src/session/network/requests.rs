@@ -3,7 +3,8 @@
 use super::link::ForeignSocket;
 use crate::errors::ForwardRefusal;
 use actix::prelude::*;
-use quackd_protocol::network::{RouteRefusal, Rules};
+use quackd_policy::hosts::{HostPort, SessionRules};
+use quackd_protocol::network::RouteRefusal;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -12,7 +13,7 @@ use tokio::sync::oneshot;
 #[rtype(result = "()")]
 pub(crate) enum TellNetwork {
     /// The rules have changed.
-    Rules(Arc<Rules>),
+    Rules(Arc<SessionRules>),
     /// Forward a port of this machine to a port of the session. The reply is the port of this machine.
     Forward { port: u16, local: u16, reply: oneshot::Sender<Result<u16, ForwardRefusal>> },
     /// Close a forward.
@@ -20,7 +21,7 @@ pub(crate) enum TellNetwork {
     /// Pass a connection on to a server of the session.
     Route { port: u16, client: ForeignSocket, reply: oneshot::Sender<Result<(), RouteRefusal>> },
     /// Allow connections to this host and port for a while.
-    AllowOnce { target: String },
+    AllowOnce(HostPort),
     /// The last running call has ended.
     CallsEnded,
     /// The worker has exited.

@@ -21,7 +21,7 @@ mod place_check;
 mod policy;
 mod tool_call;
 
-pub(crate) use calls::{call, command_text, object_of};
+pub(crate) use calls::call;
 pub(super) use part::WorkerPart;
 pub(crate) use tool_call::{CallDone, CallResult, CallTool, Printed};
 

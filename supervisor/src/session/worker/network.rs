@@ -4,7 +4,7 @@ use super::WorkerPart;
 use crate::session::actor::SessionActor;
 use crate::session::network::{NetworkActor, NetworkLink, TellNetwork, worker_pair};
 use actix::prelude::*;
-use quackd_protocol::network::{RuleText, Rules};
+use quackd_policy::hosts::HostPort;
 use quackd_protocol::policy::NetworkMode;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -74,7 +74,7 @@ impl SessionActor {
             true if policy.network_mode() == NetworkMode::On && self.is_less_than_wanted() => {
                 Arc::clone(told_rules)
             }
-            true => Arc::new(narrowed(told_rules, rules)),
+            true => Arc::new(rules.narrowed(told_rules)),
             false => Arc::clone(rules),
         };
         self.worker.told_rules = Arc::clone(&rules);
@@ -111,8 +111,8 @@ impl SessionActor {
     }
 
     /// Allows connections to a host and port for a while.
-    pub(crate) fn allow_once(&self, target: String) {
-        self.tell_network(TellNetwork::AllowOnce { target });
+    pub(crate) fn allow_once(&self, target: HostPort) {
+        self.tell_network(TellNetwork::AllowOnce(target));
     }
 
     #[expect(
@@ -124,12 +124,4 @@ impl SessionActor {
             network.do_send(tell);
         }
     }
-}
-
-/// The new rules without the hosts that the old ones do not allow.
-fn narrowed(old: &Rules, new: &Rules) -> Rules {
-    let is_known = |rule: &&RuleText| {
-        rule.rule.starts_with('!') || old.rules.iter().any(|known| known.rule == rule.rule)
-    };
-    Rules { rules: new.rules.iter().filter(is_known).cloned().collect(), ..*new }
 }

@@ -8,10 +8,10 @@ use crate::pool::snapshot::Denials;
 use crate::session::network::{NetworkLink, TellNetwork};
 use crate::session::pending_calls::PendingCalls;
 use actix::{Recipient, SpawnHandle};
+use quackd_policy::hosts::SessionRules;
 use quackd_protocol::SessionId;
 use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::limits::UPDATE_CREDITS;
-use quackd_protocol::network::Rules;
 use quackd_protocol::policy::Policy;
 use quackd_protocol::worker::Hello;
 use quackd_supervision::SESSION_WORKER;
@@ -29,9 +29,9 @@ pub(crate) struct WorkerPart {
     /// The private copy of an isolated session.
     pub(in crate::session) isolated: Option<CopiedTree>,
     /// Rules of hosts.
-    pub(super) rules: Arc<Rules>,
+    pub(super) rules: Arc<SessionRules>,
     /// Rules that the proxy of the running worker has.
-    pub(super) told_rules: Arc<Rules>,
+    pub(super) told_rules: Arc<SessionRules>,
     /// The supervisor's end of the pair to the running worker, until a proxy needs it.
     pub(super) pair: Option<NetworkLink>,
     /// Owner of the running worker's proxy.
@@ -71,7 +71,7 @@ impl WorkerPart {
     pub(in crate::session) fn new(
         session: &SessionId,
         policy: Policy,
-        rules: Arc<Rules>,
+        rules: Arc<SessionRules>,
         isolated: Option<CopiedTree>,
     ) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl WorkerPart {
     }
 
     /// Sets the rules of hosts. `SessionActor::tell_rules` passes them on.
-    pub(in crate::session) fn set_rules(&mut self, rules: Arc<Rules>) {
+    pub(in crate::session) fn set_rules(&mut self, rules: Arc<SessionRules>) {
         self.rules = rules;
     }
 

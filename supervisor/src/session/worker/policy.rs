@@ -10,7 +10,6 @@ use quackd_protocol::client::PendingChange;
 use quackd_protocol::denial::of_session;
 use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::policy::Policy;
-use quackd_protocol::tools;
 use quackd_protocol::worker::ToWorker;
 use quackd_supervision::{Demander, State};
 use std::rc::Rc;
@@ -137,8 +136,9 @@ impl SessionActor {
     /// unless it allows no more than the requested policy. It also gets reading tools if the requested policy allows all reads that the older one allows. A worker whose
     /// workspace was replaced refuses unsafe calls itself, and only gets calls while background jobs keep it.
     pub(super) fn may_send(&self, number: u64) -> bool {
-        let Some(tool) = self.worker.calls.tool(number) else { return false };
-        let tool = tools::find(tool);
+        let Some(call) = self.worker.calls.get(number) else { return false };
+        // Internal tools report on the permissions that the user has set.
+        let tool = call.row.filter(|tool| !tool.is_internal());
         if tool.is_some_and(|tool| tool.is_job_tool) {
             return true;
         }
