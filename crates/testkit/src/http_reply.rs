@@ -42,7 +42,7 @@ impl HttpReply {
 }
 
 /// Value of a header that occurs exactly once in the head of a request or reply.
-pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let lines = head.lines().skip(1).filter_map(|line| line.split_once(':'));
     let mut values = lines.filter(|(key, _)| key.eq_ignore_ascii_case(name));
     let (_, value) = values.next()?;

@@ -22,7 +22,7 @@ mod wait;
 pub use directory::{TestDir, write_file};
 pub use fake_exa::{Answer, FakeExa, Request, Seen, answer};
 pub use git::{git, git_command};
-pub use http_reply::{HttpReply, header};
+pub use http_reply::HttpReply;
 pub use kill_on_drop::KillOnDrop;
 pub use line_reader::LineReader;
 pub use processes::{Process, assert_gone, descendants_of, is_alive, kib, pids, runs};

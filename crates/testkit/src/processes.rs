@@ -1,5 +1,5 @@
 //! Processes as reported by Linux. A process and a later process with the same id differ in
-//! their start time. Other systems have no `/proc`: there no process is found.
+//! their start time. Other systems have no `/proc`: there a single process is not found, and a list fails the test.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
