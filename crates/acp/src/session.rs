@@ -15,7 +15,7 @@ use crate::{ReadTranscript, lock};
 use quackd_agent::message::Message;
 use quackd_client::{Client, ClientError, Event, Events, Question};
 use quackd_protocol::client::{
-    AbortParams, FollowParams, SandboxParams, SayData, SayParams, SessionSetParams, StateParams,
+    AbortParams, FollowParams, SandboxShow, SayData, SayParams, SessionSetParams, StateParams,
     ToolParams,
 };
 use quackd_protocol::mcp::McpServer;
@@ -406,11 +406,7 @@ impl Session {
     /// Returns the modes that the session may have, and the current one.
     pub(crate) async fn modes(&self) -> Result<Modes, RpcError> {
         let link = self.link().await?;
-        let params = SandboxParams {
-            action: Some("show".to_owned()),
-            session_id: Some(self.id().to_owned()),
-            ..SandboxParams::default()
-        };
+        let params = SandboxShow { session_id: Some(self.id().to_owned()), path: None };
         let data = link.client.call_within(params, REPLY_TIMEOUT).await?;
         Ok(Modes::of(&data))
     }

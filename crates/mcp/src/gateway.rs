@@ -7,7 +7,7 @@ use crate::parked_calls::ParkedCalls;
 use crate::results::Reply;
 use crate::tool_list::Selection;
 use quackd_client::Connector;
-use quackd_protocol::client::{SandboxParams, ToolParams};
+use quackd_protocol::client::{SandboxShow, ToolParams};
 use rmcp::model::Implementation;
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::task_manager::TaskManager;
@@ -194,11 +194,7 @@ impl Gateway {
     pub(crate) async fn has_network(&self, context: &RequestContext<RoleServer>) -> Option<bool> {
         let link = self.link(context.client_info()).await.ok()?;
         let session = self.session(&link, None, context).await.ok()?;
-        let params = SandboxParams {
-            action: Some("show".to_owned()),
-            session_id: Some(session.id),
-            ..SandboxParams::default()
-        };
+        let params = SandboxShow { session_id: Some(session.id), path: None };
         let policy = link.client.call_within(params, REPLY_TIMEOUT).await.ok()?.policy;
         Some(policy.network || policy.hosts.is_some())
     }

@@ -18,7 +18,7 @@ use super::{
     PingData, PingParams, PresetsData, PsData, PsParams, RemoteConfigureParams, RemoteData,
     RemoteStatusParams, RestartData, RestartParams, SandboxAllow, SandboxAudit, SandboxData,
     SandboxDenials, SandboxExplain, SandboxExplainHost, SandboxNetwork, SandboxParams,
-    SandboxPresets, SandboxRevoke, SandboxSet, SayData, SayParams, SessionDeleteData,
+    SandboxPresets, SandboxRevoke, SandboxSet, SandboxShow, SayData, SayParams, SessionDeleteData,
     SessionDeleteParams, SessionNewParams, SessionSetData, SessionSetParams, SessionsData,
     SessionsParams, ShutdownParams, StateData, StateDataOf, StateParams, ToolData, ToolParams,
     ToolResult, TreeData, TreeParams, UiResponseData, UiResponseParams, UnfollowParams,
@@ -263,7 +263,8 @@ methods! {
 
     /// Shows and sets the permissions of a session's worker.
     // Remote: reads. The description is that of all actions.
-    SandboxParams = "quack.sandbox" => SandboxData, Concurrent, All, action "show";
+    SandboxShow = "quack.sandbox" => SandboxData,
+        Concurrent, All, reads SandboxParams, action "show";
 
     /// Changes the policy of a session or of its workspace.
     // Remote: would let the token extend its own rights.
@@ -454,6 +455,7 @@ mod tests {
 
     #[test]
     fn the_types_of_the_actions_write_the_action_that_selects_their_row() {
+        check::<SandboxShow>();
         check::<SandboxSet>();
         check::<SandboxAllow>();
         check::<SandboxRevoke>();
