@@ -39,7 +39,7 @@ pub use search::{
 };
 pub use shell::{
     BASH, BashArguments, JOB_KILL, JOB_OUTPUT, JOBS, JobKillArguments, JobOutputArguments,
-    REQUEST_PERMISSION,
+    REQUEST_PERMISSION, RequestPermissionArguments,
 };
 pub use web::{WEB_SEARCH, WebSearchArguments};
 
