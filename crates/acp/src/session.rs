@@ -19,6 +19,7 @@ use quackd_protocol::client::{
     ToolParams,
 };
 use quackd_protocol::mcp::McpServer;
+use quackd_protocol::tools::UndoArguments;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -304,12 +305,8 @@ impl Session {
 
     /// Takes back the changes of the agent's last turn.
     async fn undo(&self, link: &Link) -> Outcome {
-        let params = ToolParams {
-            tool: "undo".to_owned(),
-            arguments: json!({"turn": 0}),
-            session_id: Some(self.id().to_owned()),
-            ..ToolParams::default()
-        };
+        let session_id = Some(self.id().to_owned());
+        let params = ToolParams { session_id, ..UndoArguments::builder().turn(0).into() };
         let undone = link.client.call_within(params, REPLY_TIMEOUT);
         let text = match undone.await {
             Ok(undone) => undone.text,

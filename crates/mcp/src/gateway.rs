@@ -11,7 +11,6 @@ use quackd_protocol::client::{SandboxShow, ToolParams};
 use rmcp::model::Implementation;
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::task_manager::TaskManager;
-use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -179,14 +178,12 @@ impl Gateway {
     /// Runs a tool in this session, without progress and cancellation.
     pub(crate) async fn ask(
         &self,
-        tool: &str,
-        arguments: Value,
+        call: impl Into<ToolParams>,
         session: &str,
         agent: Option<Implementation>,
     ) -> Result<Reply, LinkError> {
         let link = self.link(agent).await?;
-        let (tool, session_id) = (tool.to_owned(), Some(session.to_owned()));
-        let params = ToolParams { tool, arguments, session_id, ..ToolParams::default() };
+        let params = ToolParams { session_id: Some(session.to_owned()), ..call.into() };
         Ok(link.client.call_within(params, PATIENCE).await?)
     }
 

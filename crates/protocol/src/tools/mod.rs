@@ -15,6 +15,7 @@ mod search;
 mod shell;
 mod web;
 
+pub use arguments::{ArgumentsBuilder, ToolArguments};
 pub use bad_parameter::BadParameter;
 pub use facades::{
     ReplaceContentArguments, RipgrepSearchArguments, SearchContentArguments,

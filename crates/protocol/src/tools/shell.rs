@@ -15,7 +15,7 @@ const fn ms(time: Duration) -> u64 {
 
 arguments! {
     /// Arguments of `bash`.
-    BashArguments {
+    BashArguments of BASH {
         command: Option<String> = text("The command line.").also(&["cmd"]).required(),
         timeout_ms: Option<u64> = whole(
             ms(MIN_TOOL_DEADLINE),
@@ -83,7 +83,7 @@ pub const JOBS: Tool = Tool {
 
 arguments! {
     /// Arguments of `job_output`.
-    JobOutputArguments {
+    JobOutputArguments of JOB_OUTPUT {
         job: JobReference = JOB,
         cursor: Checked<Digits> = whole(
             0,
@@ -116,7 +116,7 @@ pub const JOB_OUTPUT: Tool = Tool {
 
 arguments! {
     /// Arguments of `job_kill`.
-    JobKillArguments {
+    JobKillArguments of JOB_KILL {
         job: JobReference = JOB,
     }
 }
