@@ -13,7 +13,8 @@ use crate::turns::{Outcome, StopReason, Turns};
 use crate::updates::{Displays, Translator, session_info};
 use crate::{ReadTranscript, lock};
 use quackd_agent::message::Message;
-use quackd_client::{Client, ClientError, Event, Events, Question};
+use quackd_client::{Client, ClientError, Event, Events, OpenQuestions, Question};
+use quackd_protocol::approval::{ApprovalClosed, ApprovalRequest};
 use quackd_protocol::client::{
     AbortParams, FollowParams, SandboxShow, SayData, SayParams, SessionSetParams, StateParams,
     ToolParams,
@@ -22,7 +23,6 @@ use quackd_protocol::mcp::McpServer;
 use quackd_protocol::tools::UndoArguments;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -78,7 +78,7 @@ struct Shared {
     facts: Facts,
     translator: Mutex<Translator>,
     turns: Turns,
-    questions: Mutex<HashMap<String, CancellationToken>>,
+    questions: Mutex<OpenQuestions<()>>,
 }
 
 /// One connection that follows the session.
@@ -448,25 +448,25 @@ impl Shared {
                 self.event(&event, &client).await;
             }
         }
-        lock(&self.questions).drain().for_each(|(_, closed)| closed.cancel());
+        lock(&self.questions).clear();
     }
 
     async fn event(self: &Arc<Self>, event: &Event, client: &Arc<Client>) {
         let text = event.data.as_deref().map(RawValue::get).unwrap_or("null");
+        let Ok(data) = serde_json::from_str::<Value>(text) else { return };
         match event.name.as_str() {
-            "extension_ui_request" => {
-                if let Ok(question) = serde_json::from_str::<Question>(text)
-                    && is_dialog(&question)
-                {
-                    return self
-                        .ask(Question { session: self.id.clone(), ..question }, client)
-                        .await;
+            ApprovalRequest::NAME => {
+                if let Some(question) = Question::read(&self.id, &data) {
+                    return self.ask(question, client).await;
                 }
             }
-            "extension_ui_closed" => return self.closed(text),
+            // Withdraws a question that has ended.
+            ApprovalClosed::NAME => {
+                lock(&self.questions).close(&data["id"]);
+                return;
+            }
             _ => {}
         }
-        let Ok(data) = serde_json::from_str::<Value>(text) else { return };
         let translated = lock(&self.translator).event(&event.name, &data, event.turn);
         for update in translated.updates {
             self.peer.update(&self.id, update).await;
@@ -475,9 +475,4 @@ impl Shared {
             self.turns.end(turn, outcome);
         }
     }
-}
-
-/// Whether a question needs an answer.
-fn is_dialog(question: &Question) -> bool {
-    matches!(question.method.as_str(), "confirm" | "select" | "input" | "editor")
 }

@@ -310,28 +310,24 @@ async fn read(mut events: Events, running: Arc<RunningCalls>, questions: Arc<Que
         tool_call_id: &'a str,
         bytes: &'a str,
     }
-    #[derive(Deserialize)]
-    struct Closed {
-        id: Value,
-    }
     while let Some(event) = events.recv().await {
         let text = event.data.as_deref().map(RawValue::get).unwrap_or_default();
         match event.name.as_str() {
             ToolOutput::NAME => {}
             questions::ASKED => {
-                if let Ok(mut question) = serde_json::from_str::<Question>(text)
+                let data = serde_json::from_str(text).unwrap_or_default();
+                let session = event.session_id.as_deref().unwrap_or_default();
+                if let Some(question) = Question::read(session, &data)
                     // A follower gets a second copy, with a number.
                     && (question.permission.is_none() || event.seq.is_none())
                 {
-                    question.session = event.session_id.unwrap_or_default();
                     questions.opened(question);
                 }
                 continue;
             }
             questions::CLOSED => {
-                if let Ok(Closed { id }) = serde_json::from_str(text) {
-                    questions.closed(&id);
-                }
+                let data: Value = serde_json::from_str(text).unwrap_or_default();
+                questions.closed(&data["id"]);
                 continue;
             }
             _ => continue,
