@@ -447,10 +447,24 @@ methods! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SessionId;
+    use serde_json::value::to_raw_value;
 
     fn check<M: ListedMethod + From<SandboxParams>>() {
         let written = serde_json::to_value(M::from(SandboxParams::default())).unwrap();
         assert_eq!(written["action"].as_str(), M::ROW.action);
+    }
+
+    fn answers<M: ListedMethod<Answer = WorkerSays>>(report: &impl Serialize) {
+        let says = WorkerSays {
+            session_id: SessionId("s".to_owned()),
+            session_name: "n".to_owned(),
+            workspace_path: "/w".to_owned(),
+            text: to_raw_value("text").unwrap(),
+            report: Some(to_raw_value(report).unwrap()),
+        };
+        let data = serde_json::to_value(says.data()).unwrap();
+        assert!(serde_json::from_value::<M::Reply>(data).is_ok(), "{:?}", M::ROW.action);
     }
 
     #[test]
@@ -465,6 +479,26 @@ mod tests {
         check::<SandboxExplainHost>();
         check::<SandboxAudit>();
         check::<SandboxExplain>();
+    }
+
+    /// The other rows with `reads` accept any object, and those with `answers` have one generic type in both directions.
+    #[test]
+    fn the_two_types_of_a_row_have_the_same_json() {
+        for params in [
+            serde_json::to_value(ActivateParams::of("s")),
+            serde_json::to_value(StateParams::of("s")),
+            serde_json::to_value(AbortParams::of("s")),
+        ] {
+            let read: AnySession = serde_json::from_value(params.unwrap()).unwrap();
+            assert_eq!(read.session_id, "s");
+        }
+        let shown = SandboxShow { session_id: Some("s".to_owned()), path: None };
+        let read: SandboxParams =
+            serde_json::from_value(serde_json::to_value(shown).unwrap()).unwrap();
+        assert_eq!(read.session_id.as_deref(), Some("s"));
+
+        answers::<SandboxAudit>(&AuditReport::default());
+        answers::<SandboxExplain>(&ExplainReport::default());
     }
 
     #[test]
