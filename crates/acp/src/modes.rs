@@ -3,7 +3,7 @@
 //! A mode is the profile of the session's layer of the policy. It never gives more than the configuration, the workspace
 //! and the session allow when it is offered, and other settings of the session stay.
 
-use quackd_protocol::client::{PolicyScope, SandboxData, SandboxSet};
+use quackd_protocol::client::{PolicyScope, SandboxData, SandboxSession, SandboxSet};
 use quackd_protocol::policy::{PolicyPatch, Profile};
 use serde_json::{Value, json};
 
@@ -53,11 +53,11 @@ impl Modes {
         let profile = Some(chosen).filter(|chosen| *chosen != self.base);
 
         Some(SandboxSet {
-            session_id: Some(session.to_owned()),
+            session: SandboxSession::of(session),
             scope: Some(PolicyScope::Session),
             reset: Some(true),
             patch: PolicyPatch { profile, ..self.layer.clone() },
-            ..SandboxSet::default()
+            end_jobs: None,
         })
     }
 }

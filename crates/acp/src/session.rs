@@ -16,8 +16,8 @@ use quackd_agent::message::Message;
 use quackd_client::{Client, ClientError, Event, Events, OpenQuestions, Question};
 use quackd_protocol::approval::{ApprovalClosed, ApprovalRequest};
 use quackd_protocol::client::{
-    AbortParams, FollowParams, SandboxShow, SayData, SayParams, SessionSetParams, StateParams,
-    ToolParams,
+    AbortParams, FollowParams, SandboxSession, SandboxShow, SayData, SayParams, SessionSetParams,
+    StateParams, ToolParams,
 };
 use quackd_protocol::mcp::McpServer;
 use quackd_protocol::tools::UndoArguments;
@@ -403,7 +403,7 @@ impl Session {
     /// Returns the modes that the session may have, and the current one.
     pub(crate) async fn modes(&self) -> Result<Modes, RpcError> {
         let link = self.link().await?;
-        let params = SandboxShow { session_id: Some(self.id().to_owned()), path: None };
+        let params = SandboxShow { session: SandboxSession::of(self.id()) };
         let data = link.client.call_within(params, REPLY_TIMEOUT).await?;
         Ok(Modes::of(&data))
     }
@@ -448,7 +448,7 @@ impl Shared {
                 self.event(&event, &client).await;
             }
         }
-        lock(&self.questions).clear();
+        lock(&self.questions).list.clear();
     }
 
     async fn event(self: &Arc<Self>, event: &Event, client: &Arc<Client>) {

@@ -7,9 +7,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Most open questions of a connection.
-const MAX_OPEN: usize = 64;
-
 /// A question without an answer.
 #[derive(Debug)]
 pub struct OpenQuestion<T> {
@@ -27,17 +24,23 @@ impl<T> Drop for OpenQuestion<T> {
     }
 }
 
-/// At most 64 open questions, the oldest first. Each id is unique.
+/// Open questions with unique ids.
 #[derive(Debug)]
-pub struct OpenQuestions<T>(VecDeque<OpenQuestion<T>>);
+pub struct OpenQuestions<T> {
+    /// At most [`OpenQuestions::MAX`], the oldest first. Only [`OpenQuestions::open`] adds to them.
+    pub list: VecDeque<OpenQuestion<T>>,
+}
 
 impl<T> Default for OpenQuestions<T> {
     fn default() -> Self {
-        Self(VecDeque::new())
+        Self { list: VecDeque::new() }
     }
 }
 
 impl<T> OpenQuestions<T> {
+    /// Most open questions of a connection.
+    pub const MAX: usize = 64;
+
     /// Adds a question. A question of Pi replaces an earlier one with its id and another text. Returns `None` if the
     /// question is known or the table is full, otherwise the token that is cancelled at its end.
     pub fn open(&mut self, question: Arc<Question>, state: T) -> Option<CancellationToken> {
@@ -48,60 +51,23 @@ impl<T> OpenQuestions<T> {
                 return None;
             }
             *open = OpenQuestion { question, closed: closed.clone(), state };
-        } else if self.is_full() {
+        } else if Self::MAX <= self.list.len() {
             return None;
         } else {
-            self.0.push_back(OpenQuestion { question, closed: closed.clone(), state });
+            self.list.push_back(OpenQuestion { question, closed: closed.clone(), state });
         }
         Some(closed)
     }
 
-    /// Removes the question with this id. Returns false if it is not open.
-    pub fn close(&mut self, id: &Value) -> bool {
-        let before = self.0.len();
-        self.0.retain(|open| open.question.id != *id);
-        self.0.len() < before
-    }
-
-    /// Removes all questions.
-    pub fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    /// Returns true if no further question is added.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        MAX_OPEN <= self.0.len()
-    }
-
     /// Returns the question with this id.
     pub fn get_mut(&mut self, id: &Value) -> Option<&mut OpenQuestion<T>> {
-        self.0.iter_mut().find(|open| open.question.id == *id)
+        self.list.iter_mut().find(|open| open.question.id == *id)
     }
 
-    /// Returns the oldest question.
-    #[must_use]
-    pub fn first(&self) -> Option<&OpenQuestion<T>> {
-        self.0.front()
-    }
-
-    /// Returns the oldest question, for changes of its state.
-    pub fn first_mut(&mut self) -> Option<&mut OpenQuestion<T>> {
-        self.0.front_mut()
-    }
-
-    /// Removes the oldest question.
-    pub fn remove_first(&mut self) {
-        self.0.pop_front();
-    }
-
-    /// Removes the questions for which `keeps` is false.
-    pub fn retain(&mut self, keeps: impl FnMut(&OpenQuestion<T>) -> bool) {
-        self.0.retain(keeps);
-    }
-
-    /// Returns the questions, the oldest first.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut OpenQuestion<T>> {
-        self.0.iter_mut()
+    /// Removes the question with this id. Returns false if it is not open.
+    pub fn close(&mut self, id: &Value) -> bool {
+        let before = self.list.len();
+        self.list.retain(|open| open.question.id != *id);
+        self.list.len() < before
     }
 }

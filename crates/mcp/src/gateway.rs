@@ -7,7 +7,7 @@ use crate::parked_calls::ParkedCalls;
 use crate::results::Reply;
 use crate::tool_list::Selection;
 use quackd_client::Connector;
-use quackd_protocol::client::{SandboxShow, ToolParams};
+use quackd_protocol::client::{SandboxSession, SandboxShow, ToolParams};
 use rmcp::model::Implementation;
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::task_manager::TaskManager;
@@ -178,12 +178,12 @@ impl Gateway {
     /// Runs a tool in this session, without progress and cancellation.
     pub(crate) async fn ask(
         &self,
-        call: impl Into<ToolParams>,
+        call: ToolParams,
         session: &str,
         agent: Option<Implementation>,
     ) -> Result<Reply, LinkError> {
         let link = self.link(agent).await?;
-        let params = ToolParams { session_id: Some(session.to_owned()), ..call.into() };
+        let params = ToolParams { session_id: Some(session.to_owned()), ..call };
         Ok(link.client.call_within(params, PATIENCE).await?)
     }
 
@@ -191,7 +191,7 @@ impl Gateway {
     pub(crate) async fn has_network(&self, context: &RequestContext<RoleServer>) -> Option<bool> {
         let link = self.link(context.client_info()).await.ok()?;
         let session = self.session(&link, None, context).await.ok()?;
-        let params = SandboxShow { session_id: Some(session.id), path: None };
+        let params = SandboxShow { session: SandboxSession::of(session.id) };
         let policy = link.client.call_within(params, REPLY_TIMEOUT).await.ok()?.policy;
         Some(policy.network || policy.hosts.is_some())
     }

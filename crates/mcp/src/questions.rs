@@ -132,8 +132,8 @@ impl Questions {
     pub(crate) fn opened(&self, question: Question) {
         let until = question.timeout.map(|ms| Instant::now() + Duration::from_millis(ms));
         let mut open = lock(&self.open);
-        if open.is_full() {
-            open.remove_first();
+        if OpenQuestions::<Taken>::MAX <= open.list.len() {
+            open.list.pop_front();
         }
         open.open(Arc::new(question), Taken { is_taken: false, until });
         drop(open);
@@ -147,7 +147,7 @@ impl Questions {
 
     /// Removes all questions when the connection has closed.
     pub(crate) fn close_all(&self) {
-        lock(&self.open).clear();
+        lock(&self.open).list.clear();
     }
 
     /// Waits for questions without a taker, and takes them. Cancel-safe.
@@ -167,7 +167,7 @@ impl Questions {
         let mut open = lock(&self.open);
         // After its call, this client does not get the end of a question.
         let now = Instant::now();
-        open.retain(|OpenQuestion { state, .. }| {
+        open.list.retain(|OpenQuestion { state, .. }| {
             state.is_taken || state.until.is_none_or(|until| now < until)
         });
 
@@ -177,7 +177,7 @@ impl Questions {
             open.state.is_taken = true;
             Asked { question: Arc::clone(&open.question), closed: open.closed.clone() }
         };
-        open.iter_mut().filter(is_free).map(take).collect()
+        open.list.iter_mut().filter(is_free).map(take).collect()
     }
 
     /// Lets a question be taken again, because the agent has not answered it.

@@ -24,8 +24,8 @@ use quackd_protocol::SessionId;
 use quackd_protocol::client::{
     AuditReport, DenialsData, ExplainLayer, ExplainReport, HostExplained, NetworkData, PresetsData,
     ProcessState, SandboxAllow, SandboxAudit, SandboxData, SandboxDenials, SandboxExplain,
-    SandboxExplainHost, SandboxNetwork, SandboxParams, SandboxPresets, SandboxRevoke, SandboxSet,
-    SandboxShow, WorkerSays,
+    SandboxExplainHost, SandboxNetwork, SandboxParams, SandboxPresets, SandboxRevoke,
+    SandboxSession, SandboxSet, SandboxShow, WorkerSays,
 };
 use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_HOST_RULES};
 use quackd_protocol::policy::{NetworkMode, WebSearchRule};
@@ -45,21 +45,20 @@ const MAX_HELD: usize = 64;
 impl Serve<SandboxShow> for Caller {
     /// Shows the policy, and refuses an unknown action.
     async fn serve(&self, params: SandboxParams) -> Result<SandboxData, MethodError> {
-        let SandboxParams { action, session_id, path, .. } = params;
-        if let Some(other) = action.as_deref().filter(|action| *action != "show") {
+        if let Some(other) = params.action.as_deref().filter(|action| *action != "show") {
             return Err(MethodError::SandboxAction(other.chars().take(100).collect()));
         }
-        let (session, found) =
-            session_and_policy(session_id.as_deref(), path.as_deref(), self).await?;
+        let SandboxShow { session } = params.into();
+        let (session, found) = session_and_policy(&session, self).await?;
         in_force(session, found, Vec::new(), self).await
     }
 }
 
 impl Serve<SandboxSet> for Caller {
     async fn serve(&self, params: SandboxSet) -> Result<SandboxData, MethodError> {
-        let SandboxSet { session_id, path, scope, reset, end_jobs, patch } = params;
+        let SandboxSet { session, scope, reset, end_jobs, patch } = params;
         check_roots(patch.writable_roots.as_deref().unwrap_or_default(), self).await?;
-        let session = session(session_id.as_deref(), path.as_deref(), self).await?;
+        let session = find(&session, self).await?;
 
         let rules = patch.hosts.clone().unwrap_or_default();
         let (scope, reset) = (scope.unwrap_or_default(), reset.unwrap_or(false));
@@ -72,9 +71,9 @@ impl Serve<SandboxSet> for Caller {
 
 impl Serve<SandboxAllow> for Caller {
     async fn serve(&self, params: SandboxAllow) -> Result<SandboxData, MethodError> {
-        let SandboxAllow { session_id, path, rules, scope, end_jobs } = params;
+        let SandboxAllow { session, rules, scope, end_jobs } = params;
         let rules = checked_rules(rules)?;
-        let session = session(session_id.as_deref(), path.as_deref(), self).await?;
+        let session = find(&session, self).await?;
 
         let (scope, client) = (scope.unwrap_or_default(), self.client.shown_name());
         let change = GrantChange::Allow { scope, rules: rules.clone(), client };
@@ -86,9 +85,9 @@ impl Serve<SandboxAllow> for Caller {
 
 impl Serve<SandboxRevoke> for Caller {
     async fn serve(&self, params: SandboxRevoke) -> Result<SandboxData, MethodError> {
-        let SandboxRevoke { session_id, path, rules, end_jobs } = params;
+        let SandboxRevoke { session, rules, end_jobs } = params;
         let change = GrantChange::Revoke { ids_or_rules: checked_rules(rules)? };
-        let session = session(session_id.as_deref(), path.as_deref(), self).await?;
+        let session = find(&session, self).await?;
         let change = SessionChange::Grants(change);
         let (found, notes) = changed(&session, change, &[], end_jobs, self).await?;
         in_force(session, found, notes, self).await
@@ -97,8 +96,7 @@ impl Serve<SandboxRevoke> for Caller {
 
 impl Serve<SandboxDenials> for Caller {
     async fn serve(&self, params: SandboxDenials) -> Result<DenialsData, MethodError> {
-        let SandboxDenials { session_id, path } = params;
-        let found = session(session_id.as_deref(), path.as_deref(), self).await?;
+        let found = find(&params.session, self).await?;
         let label = label(self, &found.session_id).await?;
         let session = self.services.sessions.table.snapshot(&found.session_id);
         let denials = &session.worker.denials;
@@ -114,10 +112,8 @@ impl Serve<SandboxDenials> for Caller {
 
 impl Serve<SandboxNetwork> for Caller {
     async fn serve(&self, params: SandboxNetwork) -> Result<NetworkData, MethodError> {
-        let SandboxNetwork { session_id, path, after } = params;
-        let (session, found) =
-            session_and_policy(session_id.as_deref(), path.as_deref(), self).await?;
-        hosts::requests(after.unwrap_or(0), session, found, self).await
+        let (session, found) = session_and_policy(&params.session, self).await?;
+        hosts::requests(params.after.unwrap_or(0), session, found, self).await
     }
 }
 
@@ -129,10 +125,8 @@ impl Serve<SandboxPresets> for Caller {
 
 impl Serve<SandboxExplainHost> for Caller {
     async fn serve(&self, params: SandboxExplainHost) -> Result<HostExplained, MethodError> {
-        let SandboxExplainHost { session_id, path, host } = params;
-        let (session, found) =
-            session_and_policy(session_id.as_deref(), path.as_deref(), self).await?;
-        let host = host.as_deref().unwrap_or_default();
+        let (session, found) = session_and_policy(&params.session, self).await?;
+        let host = params.host.as_deref().unwrap_or_default();
         let snapshot = self.registry.send(TakeSnapshot).await?;
         let label = label(self, &session.session_id).await?;
         let (known, daemon) = (snapshot.presets(), &self.services.daemon);
@@ -144,8 +138,7 @@ impl Serve<SandboxAudit> for Caller {
     /// Returns the worker's audit, with the files outside of the workspace that the daemon obeys and that the session
     /// could change.
     async fn serve(&self, params: SandboxAudit) -> Result<WorkerSays, MethodError> {
-        let SandboxAudit { session_id, path } = params;
-        let session = session(session_id.as_deref(), path.as_deref(), self).await?;
+        let session = find(&params.session, self).await?;
         let said = ask_worker(AUDIT, String::from("{}"), session).await;
         let FoundPolicy { policy, .. } = policy(self, &said.session_id).await?;
         let workspace = PathBuf::from(&said.workspace_path);
@@ -157,13 +150,12 @@ impl Serve<SandboxAudit> for Caller {
 
 impl Serve<SandboxExplain> for Caller {
     async fn serve(&self, params: SandboxExplain) -> Result<WorkerSays, MethodError> {
-        let SandboxExplain { session_id, path, target } = params;
-        let target = target.filter(|target| !target.is_empty());
-        if target.as_ref().is_some_and(|target| MAX_TARGET_BYTES < target.len()) {
+        let target = params.target.as_deref().filter(|target| !target.is_empty());
+        if target.is_some_and(|target| MAX_TARGET_BYTES < target.len()) {
             return Err(MethodError::LongTarget);
         }
-        let arguments = target.as_ref().map_or_else(|| json!({}), |path| json!({ "path": path }));
-        let session = session(session_id.as_deref(), path.as_deref(), self).await?;
+        let arguments = target.map_or_else(|| json!({}), |path| json!({ "path": path }));
+        let session = find(&params.session, self).await?;
         let said = ask_worker(EXPLAIN, arguments.to_string(), session).await;
         if target.is_some() {
             return Ok(said);
@@ -247,11 +239,10 @@ async fn in_force(
 }
 
 async fn session_and_policy(
-    id: Option<&str>,
-    path: Option<&str>,
+    session: &SandboxSession,
     caller: &Caller,
 ) -> Result<(FoundSession, FoundPolicy), MethodError> {
-    let session = session(id, path, caller).await?;
+    let session = find(session, caller).await?;
     let policy = policy(caller, &session.session_id).await?;
     Ok((session, policy))
 }
@@ -357,12 +348,9 @@ fn with_web_search(mut said: WorkerSays, rule: WebSearchRule) -> WorkerSays {
     said
 }
 
-async fn session(
-    id: Option<&str>,
-    path: Option<&str>,
-    caller: &Caller,
-) -> Result<FoundSession, MethodError> {
-    let reference = named(id, path, caller).await?;
+async fn find(session: &SandboxSession, caller: &Caller) -> Result<FoundSession, MethodError> {
+    let SandboxSession { session_id, path } = session;
+    let reference = named(session_id.as_deref(), path.as_deref(), caller).await?;
     let find = FindSession { reference, purpose: Purpose::Look };
     caller.registry.send(find).await??.ok_or(MethodError::NoSession)
 }

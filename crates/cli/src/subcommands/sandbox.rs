@@ -17,8 +17,8 @@ use quackd_policy::hosts::Rule;
 use quackd_protocol::approval::{ApprovalKind, Decision, ScopedGrant};
 use quackd_protocol::client::{
     Method, PolicyLayers, PolicyScope, RunningJob, SandboxAllow, SandboxAudit, SandboxData,
-    SandboxDenials, SandboxExplain, SandboxRevoke, SandboxSet, SandboxShow, TimedDenial,
-    WorkerSaid,
+    SandboxDenials, SandboxExplain, SandboxRevoke, SandboxSession, SandboxSet, SandboxShow,
+    TimedDenial, WorkerSaid,
 };
 use quackd_protocol::limits::REPLY_TIMEOUT;
 use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch, Profile};
@@ -44,7 +44,7 @@ pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<
         SandboxVerb::Set(args) => {
             let choice = Wanted::of(&args.which)?;
             let params = settings(args)?;
-            change(choice, |session_id| SandboxSet { session_id, ..params }, output).await
+            change(choice, |session| SandboxSet { session, ..params }, output).await
         }
         SandboxVerb::Allow(args) => allow(args, output).await,
         SandboxVerb::Revoke(args) => revoke(args, output).await,
@@ -54,21 +54,20 @@ pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<
 /// Carries out a change, and shows the new policy.
 async fn change<M: Method<Reply = SandboxData>>(
     choice: Wanted,
-    params: impl FnOnce(Option<String>) -> M,
+    params: impl FnOnce(SandboxSession) -> M,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let daemon = start_and_connect(output).await?;
     let found = choice.one(&daemon.client, Missing::Create).await?;
     session_ref::tell(&found, output);
     // A rule with a preset may ask the user's tools.
-    let params = params(Some(found.session_id.0));
+    let params = params(SandboxSession::of(found.session_id.0));
     show_policy(&daemon.client.call_within(params, WORKER_TIMEOUT).await?, output)
 }
 
 /// Returns the policy of an existing session.
 async fn shown(choice: Wanted, output: CliOutput) -> anyhow::Result<SandboxData> {
-    let params = |session_id| SandboxShow { session_id, path: None };
-    ask(choice, Missing::Refuse, params, REPLY_TIMEOUT, output).await
+    ask(choice, Missing::Refuse, |session| SandboxShow { session }, REPLY_TIMEOUT, output).await
 }
 
 fn show_policy(data: &SandboxData, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -86,13 +85,8 @@ fn show_policy(data: &SandboxData, output: CliOutput) -> anyhow::Result<ExitCode
 /// Removes grants: the given ones, or with `--all` every grant that is in force for the session.
 async fn revoke(args: SandboxRevokeArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let choice = Wanted::of(&args.which)?;
-    let revoke = |rules| {
-        move |session_id| SandboxRevoke {
-            session_id,
-            rules: Some(rules),
-            ..SandboxRevoke::default()
-        }
-    };
+    let revoke =
+        |rules| move |session| SandboxRevoke { session, rules: Some(rules), end_jobs: None };
     if !args.all {
         return change(choice, revoke(args.rules), output).await;
     }
@@ -111,7 +105,7 @@ async fn revoke(args: SandboxRevokeArgs, output: CliOutput) -> anyhow::Result<Ex
 
 async fn denials(reference: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let choice = Wanted::of(&reference)?;
-    let params = |session_id| SandboxDenials { session_id, path: None };
+    let params = |session| SandboxDenials { session };
     let data = ask(choice, Missing::Refuse, params, REPLY_TIMEOUT, output).await?;
 
     if output.is_json() {
@@ -131,7 +125,7 @@ async fn denials(reference: SessionArgs, output: CliOutput) -> anyhow::Result<Ex
 
 async fn audit(reference: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let choice = Wanted::of(&reference)?;
-    let params = |session_id| SandboxAudit { session_id, path: None };
+    let params = |session| SandboxAudit { session };
     let reply = ask(choice, Missing::Create, params, WORKER_TIMEOUT, output).await?;
     let is_clean = reply.report.as_ref().is_some_and(|report| report.found == 0 && report.complete);
 
@@ -150,7 +144,7 @@ async fn explain(args: SandboxExplainArgs, output: CliOutput) -> anyhow::Result<
     let target = args.path.map(absolute).transpose()?;
 
     let choice = Wanted::of(&args.which)?;
-    let params = |session_id| SandboxExplain { session_id, path: None, target };
+    let params = |session| SandboxExplain { session, target };
     let reply = ask(choice, Missing::Create, params, WORKER_TIMEOUT, output).await?;
     show(&reply, output)?;
     Ok(if reply.report.is_some() { ExitCode::Ok } else { ExitCode::Failed })
@@ -176,8 +170,9 @@ async fn allow(args: SandboxAllowArgs, output: CliOutput) -> anyhow::Result<Exit
         () if args.always => Some(PolicyScope::Always),
         () => args.workspace.then_some(PolicyScope::Workspace),
     };
-    let params = SandboxAllow { rules: Some(args.rules), scope, ..SandboxAllow::default() };
-    change(choice, |session_id| SandboxAllow { session_id, ..params }, output).await
+    let rules = Some(args.rules);
+    let params = |session| SandboxAllow { session, rules, scope, end_jobs: None };
+    change(choice, params, output).await
 }
 
 /// Refuses rules that cannot be read. The daemon checks whether it has a preset, since another version may have others.
@@ -230,9 +225,9 @@ async fn set_paths(args: SandboxSetArgs, output: CliOutput) -> anyhow::Result<Ex
     let daemon = start_and_connect(output).await?;
     let found = choice.one(&daemon.client, Missing::Create).await?;
     session_ref::tell(&found, output);
-    params.session_id = Some(found.session_id.0);
+    params.session = SandboxSession::of(found.session_id.0);
 
-    let show = SandboxShow { session_id: params.session_id.clone(), path: None };
+    let show = SandboxShow { session: params.session.clone() };
     // The lists are replaced as a whole, so the present ones are needed.
     let shown = daemon.client.call(show).await?;
     for path in &unhidden {

@@ -448,6 +448,7 @@ methods! {
 mod tests {
     use super::*;
     use crate::SessionId;
+    use crate::client::SandboxSession;
     use serde_json::value::to_raw_value;
 
     fn check<M: ListedMethod + From<SandboxParams>>() {
@@ -492,7 +493,7 @@ mod tests {
             let read: AnySession = serde_json::from_value(params.unwrap()).unwrap();
             assert_eq!(read.session_id, "s");
         }
-        let shown = SandboxShow { session_id: Some("s".to_owned()), path: None };
+        let shown = SandboxShow { session: SandboxSession::of("s") };
         let read: SandboxParams =
             serde_json::from_value(serde_json::to_value(shown).unwrap()).unwrap();
         assert_eq!(read.session_id.as_deref(), Some("s"));

@@ -130,16 +130,31 @@ with_session! {
     KillParams = "quack.kill",
 }
 
+/// Session of a request of `quack.sandbox`. The active session if both fields are absent.
+#[derive(Debug, Clone, Default)]
+pub struct SandboxSession {
+    /// Session reference. Wins over `path`.
+    pub session_id: Option<String>,
+    /// Directory whose session is found or created.
+    pub path: Option<String>,
+}
+
+impl SandboxSession {
+    /// Returns the session with this reference.
+    #[must_use]
+    pub fn of(session: impl Into<String>) -> Self {
+        Self { session_id: Some(session.into()), path: None }
+    }
+}
+
 macro_rules! sandbox_actions {
     ($($name:ident = $action:literal { $($field:ident: $type:ty),* })+) => {$(
         #[doc = concat!("`quack.sandbox` with the action `", $action, "`.")]
         #[derive(Debug, Clone, Default, Serialize, Deserialize)]
         #[serde(from = "SandboxParams", into = "SandboxParams")]
         pub struct $name {
-            /// Session reference. The active session if both this and `path` are absent.
-            pub session_id: Option<String>,
-            /// Directory whose session is found or created.
-            pub path: Option<String>,
+            /// The session.
+            pub session: SandboxSession,
             $(
                 #[doc = concat!("As in [`SandboxParams::", stringify!($field), "`].")]
                 pub $field: $type,
@@ -151,13 +166,13 @@ macro_rules! sandbox_actions {
         impl From<SandboxParams> for $name {
             fn from(params: SandboxParams) -> Self {
                 let SandboxParams { session_id, path, $($field,)* .. } = params;
-                Self { session_id, path, $($field),* }
+                Self { session: SandboxSession { session_id, path }, $($field),* }
             }
         }
 
         impl From<$name> for SandboxParams {
             fn from(params: $name) -> Self {
-                let $name { session_id, path, $($field),* } = params;
+                let $name { session: SandboxSession { session_id, path }, $($field),* } = params;
                 let action = Some($action.to_owned());
                 Self { action, session_id, path, $($field,)* ..Self::default() }
             }

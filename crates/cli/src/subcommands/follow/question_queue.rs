@@ -279,19 +279,19 @@ impl QuestionQueue {
 
     /// Returns the question that is shown, the oldest one.
     pub(crate) fn current(&self) -> Option<&Dialog> {
-        self.open.first().map(|open| &open.state)
+        self.open.list.front().map(|open| &open.state)
     }
 
     /// Handles a typed line. A complete answer removes its question.
     pub(crate) fn take(&mut self, typed: &StdinLine) -> InputResult {
-        let Some(open) = self.open.first_mut() else { return InputResult::Nothing };
+        let Some(open) = self.open.list.front_mut() else { return InputResult::Nothing };
         let means = match typed {
             StdinLine::Line(line) => open.state.take(line, self.confirms_all),
             StdinLine::End => open.state.answer(Answer::Cancelled),
         };
 
         if matches!(means, InputResult::Answer(_)) {
-            self.open.remove_first();
+            self.open.list.pop_front();
         }
         means
     }
@@ -303,7 +303,7 @@ impl QuestionQueue {
 
     /// Removes all questions after a lost connection. The daemon sends the open ones again.
     pub(crate) fn clear(&mut self) {
-        self.open.clear();
+        self.open.list.clear();
     }
 }
 
@@ -447,7 +447,7 @@ mod tests {
         for n in 0..1000 {
             questions.open(&json!({"id": n.to_string(), "method": "confirm"}));
         }
-        assert!(questions.open.is_full());
+        assert_eq!(questions.open.list.len(), 64);
         assert_eq!(questions.open(&json!({"id": "1", "method": "notify"})), None);
     }
 }

@@ -12,7 +12,7 @@ use crate::time_format::local;
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{
     HostTotals, HostVerdict, NetworkData, NetworkRequest, PresetInfo, SandboxExplainHost,
-    SandboxNetwork, SandboxPresets,
+    SandboxNetwork, SandboxPresets, SandboxSession,
 };
 use quackd_protocol::denial::of_session;
 use quackd_protocol::limits::REPLY_TIMEOUT;
@@ -31,7 +31,7 @@ pub(super) async fn network(
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let choice = Wanted::of(&args.which.into_which())?;
-    let params = |session_id| SandboxNetwork { session_id, ..SandboxNetwork::default() };
+    let params = |session| SandboxNetwork { session, after: None };
     let mut data = ask(choice, Missing::Refuse, params, REPLY_TIMEOUT, output).await?;
 
     if args.denied {
@@ -57,8 +57,8 @@ pub(super) async fn network(
     let daemon = start_and_connect(output).await?;
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        let session_id = Some(data.session_id.0.clone());
-        let params = SandboxNetwork { session_id, path: None, after: Some(data.last) };
+        let session = SandboxSession::of(data.session_id.0.clone());
+        let params = SandboxNetwork { session, after: Some(data.last) };
         let next = daemon.client.call(params).await?;
 
         let shown: Vec<_> = next
@@ -205,7 +205,7 @@ pub(super) async fn explain_host(
     choice: Wanted,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let params = |session_id| SandboxExplainHost { session_id, path: None, host: Some(host) };
+    let params = |session| SandboxExplainHost { session, host: Some(host) };
     let data = ask(choice, Missing::Create, params, REPLY_TIMEOUT, output).await?;
 
     if output.is_json() {
