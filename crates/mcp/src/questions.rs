@@ -5,7 +5,7 @@
 //! get a question as a request ([`crate::elicitations`]), others as the result of a call ([`crate::parked_calls`]).
 
 use quackd_client::{Answer, OpenQuestion, OpenQuestions, Question, QuestionKind};
-use quackd_protocol::approval::{ApprovalClosed, ApprovalRequest, DENY_OPTION};
+use quackd_protocol::approval::DENY_OPTION;
 use quackd_protocol::client::UiResponseParams;
 use quackd_protocol::limits::MAX_WATCHED_SESSIONS;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ProtocolVersion};
@@ -16,12 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-
-/// Name of the event of a question.
-pub(crate) const ASKED: &str = ApprovalRequest::NAME;
-
-/// Name of the event of the end of a question.
-pub(crate) const CLOSED: &str = ApprovalClosed::NAME;
 
 /// Form in which an agent gets questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +57,7 @@ pub(crate) fn form(question: &Question) -> Option<ElicitRequestParams> {
         QuestionKind::Input | QuestionKind::Editor => {
             let mut property = json!({"type": "string", "title": question.title});
             if let Some(text) = &question.prefill {
-                set(&mut property, "default", text);
+                property["default"] = text.as_str().into();
             }
             ("value", property)
         }
@@ -96,12 +90,6 @@ pub(crate) fn answer(question: &Question, result: &ElicitResult) -> UiResponsePa
         (ElicitationAction::Accept, _) => content("value").map_or(Answer::Cancelled, Answer::Value),
         _ => Answer::Cancelled,
     })
-}
-
-fn set(object: &mut Value, name: &str, text: &str) {
-    if let Some(object) = object.as_object_mut() {
-        object.insert(name.to_owned(), text.into());
-    }
 }
 
 /// The open questions of one connection to the daemon.

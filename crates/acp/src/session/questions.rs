@@ -26,7 +26,7 @@ impl Shared {
         };
         let Some(mut pending) = self.peer.request(asked.method, asked.params).await else {
             // The client is gone, but other clients may still answer.
-            self.forget(&question);
+            lock(&self.questions).close(&question.id);
             return self.not_shown(&question, client).await;
         };
 
@@ -36,7 +36,7 @@ impl Shared {
                 result = pending.answer() => result,
                 () = closed.cancelled() => return pending.cancel(&shared.peer).await,
             };
-            shared.forget(&question);
+            lock(&shared.questions).close(&question.id);
             match result {
                 Some(Ok(result)) => {
                     reply(&client, &question, permissions::told(&question, &result)).await;
@@ -52,10 +52,6 @@ impl Shared {
         if lock(&self.translator).is_prompting {
             reply(client, question, Told::Answer(Answer::Cancelled)).await;
         }
-    }
-
-    fn forget(&self, question: &Question) {
-        lock(&self.questions).close(&question.id);
     }
 }
 

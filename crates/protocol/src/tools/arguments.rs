@@ -19,11 +19,8 @@ macro_rules! arguments {
             $($field:ident: $form:ty = $row:expr,)*
         }
     ) => {
-        $(#[$about])*
-        #[derive(Debug)]
-        pub struct $name {
-            $(#[doc = concat!("The argument `", stringify!($field), "`.")] pub $field: $form,)*
-            $($(#[doc = "A group of arguments."] pub $group: $kind,)*)?
+        $crate::tools::arguments::fields! {
+            $(#[$about])* $name { $($field: $form,)* } with { $($($group: $kind,)*)? }
         }
 
         impl $name {
@@ -34,19 +31,13 @@ macro_rules! arguments {
             /// Reads the arguments of a call.
             #[must_use]
             pub fn of(object: &serde_json::Map<String, serde_json::Value>) -> Self {
-                let given = $crate::tools::arguments::Given::new(Self::PARAMETERS, object);
-                Self {
-                    $($field: given.read(stringify!($field)),)*
-                    $($($group: given.read(stringify!($group)),)*)?
-                }
+                Self::from_given($crate::tools::arguments::Given::new(Self::PARAMETERS, object))
             }
         }
 
         $(impl $crate::tools::arguments::ToolArguments for $name {
             const TOOL: $crate::tools::row::Tool = $tool;
         })?
-
-        $crate::tools::arguments::builder! { $name { $($field)* } }
     };
 }
 
@@ -57,31 +48,39 @@ macro_rules! group {
         $(#[$about:meta])*
         $name:ident $(with { $($group:ident: $kind:ty),* })? { $($field:ident: $form:ty,)* }
     ) => {
-        $(#[$about])*
-        #[derive(Debug)]
-        pub struct $name {
-            $(#[doc = concat!("The argument `", stringify!($field), "`.")] pub $field: $form,)*
-            $($(#[doc = "A group of arguments."] pub $group: $kind,)*)?
+        $crate::tools::arguments::fields! {
+            $(#[$about])* $name { $($field: $form,)* } with { $($($group: $kind,)*)? }
         }
 
         impl $crate::tools::arguments::Form for $name {
             fn read(argument: $crate::tools::arguments::Argument<'_>) -> Self {
-                let given = argument.given();
-                Self {
-                    $($field: given.read(stringify!($field)),)*
-                    $($($group: given.read(stringify!($group)),)*)?
-                }
+                Self::from_given(argument.given())
             }
         }
-
-        $crate::tools::arguments::builder! { $name { $($field)* } }
     };
 }
 
-/// Makes the methods of a builder.
-macro_rules! builder {
-    ($name:ident { $($field:ident)* }) => {
+/// Makes the struct of arguments and its builder.
+macro_rules! fields {
+    (
+        $(#[$about:meta])*
+        $name:ident { $($field:ident: $form:ty,)* } with { $($group:ident: $kind:ty,)* }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug)]
+        pub struct $name {
+            $(#[doc = concat!("The argument `", stringify!($field), "`.")] pub $field: $form,)*
+            $(#[doc = "A group of arguments."] pub $group: $kind,)*
+        }
+
         impl $name {
+            fn from_given(given: $crate::tools::arguments::Given<'_>) -> Self {
+                Self {
+                    $($field: given.read(stringify!($field)),)*
+                    $($group: given.read(stringify!($group)),)*
+                }
+            }
+
             /// Returns a builder without arguments.
             #[must_use]
             pub fn builder() -> $crate::tools::arguments::ArgumentsBuilder<Self> {
@@ -101,7 +100,7 @@ macro_rules! builder {
     };
 }
 
-pub(super) use {arguments, builder, group};
+pub(super) use {arguments, fields, group};
 
 /// Arguments of a tool that clients call by their type.
 pub trait ToolArguments {
