@@ -113,7 +113,7 @@ fn reach(schema: &Value, defs: &Map<String, Value>, names: &mut BTreeSet<String>
             {
                 reach(next, defs, names);
             }
-            all.values().for_each(|value| reach(value, defs, found));
+            all.values().for_each(|value| reach(value, defs, names));
         }
         _ => {}
     }

@@ -15,8 +15,8 @@ use quackd_protocol::denial::{DenialKind, of_session};
 use quackd_protocol::limits::MAX_APPROVALS_PER_MINUTE;
 use quackd_protocol::places;
 use quackd_protocol::policy::{NetworkMode, Policy};
+use quackd_protocol::tools::RequestPermissionArguments;
 use quackd_protocol::worker::ToolFinished;
-use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -318,15 +318,6 @@ pub(super) fn with_line(text: &RawValue, line: &str) -> Box<RawValue> {
     to_raw_value(&plain).unwrap_or_else(|_| text.to_owned())
 }
 
-/// Arguments of `request_permission`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Requested {
-    kind: String,
-    target: String,
-    reason: String,
-}
-
 /// The tool `request_permission`: returns its text, and whether the operation is allowed now. The text depends on the
 /// arguments, the policy and the user, and never on the files outside of the sandbox.
 pub(super) async fn request(call: EndedCall<'_>, caller: &Caller) -> (String, bool) {
@@ -382,13 +373,15 @@ async fn resolved(asked: Asked, policy: &Policy, call: &EndedCall<'_>, caller: &
 
 /// Checks the arguments. The error is the text for the agent.
 async fn requested(call: &EndedCall<'_>, caller: &Caller) -> Result<(Asked, Policy), String> {
-    let Requested { kind, target, reason } =
-        serde_json::from_str(&call.call.spec.arguments).unwrap_or_default();
+    let arguments = serde_json::from_str(&call.call.spec.arguments).unwrap_or_default();
+    let RequestPermissionArguments { kind, target, reason } =
+        RequestPermissionArguments::of(&arguments);
+    let (target, reason) = (target.0.unwrap_or_default(), reason.0.unwrap_or_default());
     let policy = policy(call.session, caller).await;
     let FoundPolicy { policy, rules, .. } = policy.ok_or("Error: the session has no policy")?;
-    let asked = match kind.as_str() {
-        "network" => requested_host(&target, &policy, &rules)?,
-        "write" => requested_directory(&target, &policy, call, caller)?,
+    let asked = match kind.0.as_deref() {
+        Some("network") => requested_host(&target, &policy, &rules)?,
+        Some("write") => requested_directory(&target, &policy, call, caller)?,
         _ => return Err("Error: kind must be network or write".to_owned()),
     };
     let reason: String = for_display(&reason).chars().take(MAX_REASON).collect();

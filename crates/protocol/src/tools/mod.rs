@@ -14,6 +14,7 @@ mod search;
 mod shell;
 mod web;
 
+pub use arguments::{ArgumentsBuilder, ToolArguments};
 pub use bad_parameter::BadParameter;
 pub use facades::{
     FindFilesArguments, GREP_SEARCH, GrepSearchArguments, ReplaceContentArguments,
@@ -37,7 +38,7 @@ pub use search::{
 };
 pub use shell::{
     BASH, BashArguments, JOB_KILL, JOB_OUTPUT, JOBS, JobKillArguments, JobOutputArguments,
-    REQUEST_PERMISSION,
+    REQUEST_PERMISSION, RequestPermissionArguments,
 };
 pub use web::{WEB_SEARCH, WebSearchArguments};
 
