@@ -186,11 +186,12 @@ mod tests {
             json!({"method": "confirm"}),
             json!({"id": "", "method": "confirm"}),
             json!({"id": null, "method": "confirm"}),
+            json!({"id": 5, "method": "confirm"}),
             json!({"id": 1, "method": "notify", "message": "hello"}),
         ] {
             assert_eq!(Question::read("s", &data), None, "{data}");
         }
-        let odd = json!({"id": 1, "method": "select", "title": 5, "options": ["a", 7]});
+        let odd = json!({"id": "1", "method": "select", "title": 5, "options": ["a", 7]});
         let question = Question::read("s", &odd).unwrap();
         assert_eq!(question.kind, QuestionKind::Select(vec!["a".to_owned()]));
         assert_eq!(question.title, "");
