@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 const UNKNOWN_LOGGED: u32 = 10;
 
 /// Reads a frame of a child; see [`super::Program`].
-type Decode<K> = fn(&BytesMut) -> Result<Decoded<<K as ChildKind>::FromChild>, FrameError>;
+type Decode<A> = fn(&BytesMut) -> Result<Decoded<<A as ChildKind>::FromChild>, FrameError>;
 
 /// Event on the control channel of one child process.
 #[derive(Debug)]
@@ -74,16 +74,15 @@ impl Drop for ChannelTasks {
 impl ChannelTasks {
     /// Starts both tasks. Writes `first`, the body of a frame whose length was written already. `generation`
     /// distinguishes this child's messages from its predecessors'.
-    pub(super) fn start<K, H>(
+    pub(super) fn start<A>(
         channel: UnixStream,
         generation: u64,
         first: Bytes,
-        decode: Decode<K>,
-        handle: Addr<H>,
+        decode: Decode<A>,
+        handle: Addr<A>,
     ) -> std::io::Result<Self>
     where
-        K: ChildKind,
-        H: Actor<Context = Context<H>> + Handler<ChannelEvent<K::FromChild>>,
+        A: ChildKind + Actor<Context = Context<A>> + Handler<ChannelEvent<A::FromChild>>,
     {
         let (reading, mut writing) = halves::split(channel)?;
         let (sender, queue) = mpsc::channel::<Bytes>(WORKER_OUTBOX_FRAMES);
@@ -93,7 +92,7 @@ impl ChannelTasks {
                 frames::write_queued(queue, writing).await;
             }
         });
-        let reading = actix::spawn(read::<K, H>(reading, generation, decode, handle));
+        let reading = actix::spawn(read(reading, generation, decode, handle));
         Ok(Self { frames: sender, tasks: [writing, reading] })
     }
 
@@ -106,14 +105,13 @@ impl ChannelTasks {
     }
 }
 
-async fn read<K, H>(half: ReadingHalf, generation: u64, decode: Decode<K>, handle: Addr<H>)
+async fn read<A>(half: ReadingHalf, generation: u64, decode: Decode<A>, handle: Addr<A>)
 where
-    K: ChildKind,
-    H: Actor<Context = Context<H>> + Handler<ChannelEvent<K::FromChild>>,
+    A: ChildKind + Actor<Context = Context<A>> + Handler<ChannelEvent<A::FromChild>>,
 {
     let mut reader = frames::reader(half);
     let limiter = |(burst, per_second)| FrameRateLimiter::new(burst, per_second, Instant::now());
-    let mut pace = K::WIRE.pace.map(limiter);
+    let mut pace = A::WIRE.pace.map(limiter);
     let event = |input| ChannelEvent { generation, input };
     let mut unknown = 0_u32;
     let violation = loop {
@@ -134,7 +132,7 @@ where
             }
             Ok(Decoded::Unknown(tag)) => {
                 unknown = unknown.saturating_add(1);
-                if K::WIRE.max_unknown < unknown {
+                if A::WIRE.max_unknown < unknown {
                     break Some("too many unknown frames".to_owned());
                 }
                 if unknown <= UNKNOWN_LOGGED {

@@ -10,7 +10,7 @@ use crate::errors::MethodError;
 use crate::events::answerers::Answerer;
 use crate::events::client_registry::Transport;
 use crate::registry::{ChangeSession, FindSession, GrantChange, Purpose, SessionChange};
-use crate::session::messages::TellSession;
+use crate::session::network::AllowOnce;
 use quackd_config::RemoteApprovals;
 use quackd_protocol::SessionId;
 use quackd_protocol::approval::{AnswerScope, ApprovalKind, Decision};
@@ -198,7 +198,7 @@ async fn apply(
     let change = match (kind, decision, scope) {
         (ApprovalKind::Network, Decision::Allow, AnswerScope::Once) => {
             // Also if nothing waits: the question has expired, or an agent asked before it tried.
-            found.handle.send(TellSession::AllowOnce(target.clone())).await?;
+            found.actors.worker.send(AllowOnce(target.clone())).await?;
             return Ok(());
         }
         (_, _, AnswerScope::Once) => return Ok(()),
@@ -229,6 +229,6 @@ async fn apply(
         note_held(caller, vec![target.into()]).await;
     }
     // The session has handled the change when it answers this.
-    found.handle.send(TellSession::Settle).await?;
+    found.actors.settle().await?;
     Ok(())
 }

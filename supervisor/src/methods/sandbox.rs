@@ -15,9 +15,8 @@ use crate::registry::{
     TakeSnapshot,
 };
 use crate::session::FoundSession;
-use crate::session::actor::NoLook;
 use crate::session::describe::jobs;
-use crate::session::messages::TellSession;
+use crate::session::services::NoLook;
 use crate::session::worker::{self, CallDone, CallTool};
 use quackd_policy::{MAX_ROOTS, PolicyError, path_problem};
 use quackd_protocol::SessionId;
@@ -171,7 +170,7 @@ async fn changed(
     let change = ChangeSession { session: session.session_id.clone(), change };
     let found = caller.registry.send(change).timeout(SAVE_LIMIT).await??;
     if asked.end_jobs == Some(true) {
-        session.handle.send(TellSession::EndJobs).await?;
+        session.actors.worker.send(worker::EndJobs).await?;
     }
     Ok((session, found, notes))
 }
@@ -281,7 +280,7 @@ async fn ask_worker(
         cancel: None,
         agents: None,
     };
-    let (text, report) = match worker::call(&session.handle, call).await {
+    let (text, report) = match worker::call(&session.actors.worker, call).await {
         Ok(CallDone { text, data, .. }) => (text, data),
         // In the format of a tool's text, so that clients show both in the same way.
         Err(error) => {

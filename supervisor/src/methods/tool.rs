@@ -1,5 +1,5 @@
 //! `voice_tool_call` and `quack.tool`: one tool call, from the client's line to the session's
-//! [`SessionActor`](crate::session::actor::SessionActor) and back.
+//! [`WorkerActor`](crate::session::worker::WorkerActor) and back.
 //!
 //! The tool's result is forwarded as the raw JSON string from the worker. It is not parsed here.
 
@@ -150,7 +150,8 @@ pub(super) async fn run_for_agent(call: AgentCall, caller: &Caller) -> Option<To
     if !is_beneath(&call.cwd) {
         return None;
     }
-    let arguments = mcp_servers::complete(&session.handle, &call.tool, call.arguments).await?;
+    let arguments =
+        mcp_servers::complete(&session.actors.agent, &call.tool, call.arguments).await?;
     let wanted = ToolRequest {
         tool: call.tool,
         client_id: (!call.tool_call_id.is_empty()).then_some(call.tool_call_id),
@@ -391,7 +392,7 @@ async fn make(
     let (stream, printed) = named.and_then(NamedCall::channel).unzip();
     call.stream_rows &= stream.is_some();
     call.stream = stream;
-    let calling = worker::call(&session.handle, call);
+    let calling = worker::call(&session.actors.worker, call);
     match (gives_up, named, printed) {
         (Some(_), ..) => in_time(calling).await,
         (None, Some(named), Some(printed)) => named.stream_while(calling, printed, session).await,

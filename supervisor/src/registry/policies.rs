@@ -8,8 +8,7 @@ use super::Registry;
 use super::host_rules::rules_of;
 use super::saves::{Saved, kept};
 use crate::errors::MethodError;
-use crate::session::actor::SessionActor;
-use crate::session::messages::TellSession;
+use crate::session::actors::SessionActors;
 use actix::prelude::*;
 use quackd_config::{Origin, SandboxSettings};
 use quackd_policy::MAX_ROOTS;
@@ -221,34 +220,29 @@ impl Registry {
         policy_of(&self.state, &self.services.daemon.config.sandbox, session)
     }
 
-    /// Sends the policy to the handles of a workspace's sessions, or of all sessions.
+    /// Sends the policy to the actors of a workspace's sessions, or of all sessions.
     pub(super) fn tell_policies(&self, workspace: Option<&WorkspaceId>) {
         let concerned =
             |session: &&Shared<Session>| workspace.is_none_or(|id| session.workspace_id == *id);
         for session in self.metadata.sessions.iter().filter(concerned) {
-            if let Some(entry) = self.services.table.get(&session.id) {
-                tell(&entry.handle, self.policy_of(session));
+            if let Some(actors) = self.actors.get(&session.id) {
+                tell(&actors, self.policy_of(session));
             }
         }
     }
 
-    /// Sends the policy to the handle of one session.
+    /// Sends the policy to the actors of one session.
     pub(super) fn tell_policy(&self, session: &SessionId) {
         let known = self.metadata.sessions.iter().find(|known| known.id == *session);
-        if let (Some(session), Some(entry)) = (known, self.services.table.get(session)) {
-            tell(&entry.handle, self.policy_of(session));
+        if let (Some(session), Some(actors)) = (known, self.actors.get(session)) {
+            tell(&actors, self.policy_of(session));
         }
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an internal signal that must not be lost; a client's change causes one per session"
-)]
-fn tell(handle: &Addr<SessionActor>, found: FoundPolicy) {
+fn tell(actors: &SessionActors, found: FoundPolicy) {
     let FoundPolicy { policy, rules, layers, .. } = found;
-    let (rules, safe_mode) = (Arc::new(rules), layers.safe_mode);
-    handle.do_send(TellSession::SetPolicy { policy, rules, safe_mode });
+    actors.set_policy(policy, Arc::new(rules), layers.safe_mode);
 }
 
 /// Resolves the policy of a session from the configuration, its workspace and the session itself.

@@ -8,7 +8,7 @@ use crate::registry::catalog::Selection;
 use crate::registry::in_progress::unfinished;
 use crate::registry::shutdown_record::Interrupted;
 use crate::registry::{Delete, Registry, TakeSnapshot};
-use crate::session::actor::SessionServices;
+use crate::session::services::SessionServices;
 use actix::Addr;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{PrunedSession, SessionInfo};

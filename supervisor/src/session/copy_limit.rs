@@ -1,8 +1,7 @@
 //! The limit for the disk space of the copy of an isolated session: which calls run above it.
 
 use super::FoundSession;
-use super::recording::may_change_files;
-use super::worker::{CallTool, object_of};
+use super::worker::{CallTool, may_change_files, object_of};
 use crate::errors::{CallError, CopyExcess};
 use crate::pool::copy_sizes::{CopySizes, CopyWriter};
 use quackd_protocol::SessionId;

@@ -1,4 +1,4 @@
-//! The user's choice of the agent for one session, and the facts that an agent gets at its start. The session's actor
+//! The user's choice of the agent for one session, and the facts that an agent gets at its start. The agent's actor
 //! keeps both, and `engine.rs` reads the choice.
 
 use quackd_protocol::agent_options::AgentOptions;
