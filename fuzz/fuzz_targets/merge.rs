@@ -5,8 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use quackd_protocol::metadata::{Metadata, Session, Workspace};
-use quackd_store::fuzzing::{Imported, Importer, parsed};
-use quackd_store::rebase;
+use quackd_rubber_duck::fuzzing::{Imported, Importer, parsed};
+use quackd_rubber_duck::rebase;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -129,7 +129,6 @@ fn copies_that_are_too_large_together_leave_no_room_for_another_one() {
     daemon.quack(&["discard", "one", "--yes"]).ok();
     isolated(&daemon, &repo, "two");
     for session in ["two", "one"] {
-        // The tool remembers the files that the discarded copy had.
         let arguments = json!({"path": "other.txt", "content": "small\n"}).to_string();
         let written = daemon.quack(&["tool", "write_file", &arguments, "--session", session]);
         assert_eq!(written.code(), Some(0), "{session}: {written:?}");
@@ -165,6 +164,8 @@ fn a_discard_keeps_the_copy_if_the_workspace_has_become_too_large() {
     fs::remove_file(repo.path().join("extra.txt")).unwrap();
     daemon.quack(&["discard", "one", "--yes"]).ok();
     assert!(!stat().contains("small.txt"), "{}", stat());
+    // The new copy does not have the file that the tool wrote into the old one.
+    assert_eq!(write(&daemon, "one").code(), Some(0));
     let left = fs::read_dir(daemon.app().join("isolated")).unwrap().count();
     assert_eq!(left, 1);
 }

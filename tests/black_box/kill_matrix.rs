@@ -55,7 +55,7 @@ enum End {
 }
 
 /// Number of running processes with `mark` in their arguments. A zombie has no arguments.
-fn marked(mark: &str) -> usize {
+pub(crate) fn marked(mark: &str) -> usize {
     let processes = std::fs::read_dir("/proc").expect("list processes");
     let is_marked = |entry: std::io::Result<std::fs::DirEntry>| {
         let arguments = std::fs::read(entry.ok()?.path().join("cmdline")).ok()?;

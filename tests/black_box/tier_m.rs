@@ -3,6 +3,7 @@
 
 use crate::harness::stand_in::{REFUSAL, VARIABLE, sandbox_exec};
 use crate::harness::{Daemon, Repo, Session, wait_for, write_program};
+use crate::kill_matrix::marked;
 use crate::network_hosts::Server;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -33,9 +34,15 @@ fn daemon(program: &Path, configuration: &str) -> (Daemon, Repo) {
     let hidden = repo.path().join(".env");
     let text = format!("[sandbox]\nhidden = [\"{}\"]\n{configuration}\n", hidden.display());
     std::fs::write(daemon.app().join("quackd.toml"), text).unwrap();
+    boot(&mut daemon, program);
+    (daemon, repo)
+}
+
+/// Starts the daemon of tier M.
+#[track_caller]
+fn boot(daemon: &mut Daemon, program: &Path) {
     let variable = format!("{VARIABLE}={}", program.display());
     daemon.boot_with("env", &["QUACKD_SANDBOX_TIER=M", &variable, QUACK, "daemon"]);
-    (daemon, repo)
 }
 
 /// Tier of the session's worker.
@@ -213,6 +220,39 @@ fn each_escape_succeeds_without_the_rule_that_prevents_it() {
         }
     }
     assert!(impossible.is_empty(), "{impossible:?}");
+}
+
+#[test]
+fn the_next_daemon_ends_the_commands_of_a_daemon_and_a_worker_that_were_killed_together() {
+    let (mut daemon, repo) = daemon(sandbox_exec(), "");
+    let mark = format!("quackd-mark-{}-together", std::process::id());
+    let other = format!("quackd-mark-{}-other", std::process::id());
+    // A process of another daemon's command.
+    let mut shell = daemon.program_for_tests("/bin/bash");
+    shell.args(["-c", &format!("exec -a {other} sleep 1000")]);
+    let mut foreign = shell.env("QUACKD_COMMAND", "1:2.3.4.5.").spawn().unwrap();
+
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let script = format!("setsid bash -c 'exec -a {mark} sleep 1000' & sleep 1000");
+    let call = session.begin("bash", json!({"command": script}));
+    wait_for("the command", || (marked(&mark) == 1 && marked(&other) == 1).then_some(()));
+    let worker = Pid::from_raw(session.pid("pid"));
+    // It must not end its commands when it sees that the daemon is gone.
+    kill(worker, Signal::SIGSTOP).unwrap();
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    // It can have died with the daemon.
+    kill(worker, Signal::SIGKILL).ok();
+    drop(call);
+    assert_eq!(marked(&mark), 1, "nothing has ended it yet");
+
+    boot(&mut daemon, sandbox_exec());
+    wait_for("the end of the command", || (marked(&mark) == 0).then_some(()));
+    daemon.wait_for_log("killed commands that a killed daemon left");
+    assert_eq!(marked(&other), 1);
+    foreign.kill().unwrap();
+    foreign.wait().unwrap();
 }
 
 #[test]

@@ -20,6 +20,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("quackd-remote", 1, &["quackd-protocol", "quackd-supervision"]),
     ("quackd-ipc", 1, &["quackd-protocol", "quackd-supervision"]),
     ("quackd-store", 1, &["quackd-protocol"]),
+    ("quackd-rubber-duck", 2, &["quackd-protocol", "quackd-store"]),
     ("quackd-service", 1, &["quackd-protocol"]),
     (
         "quackd-tools",
@@ -29,6 +30,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("quackd-isolate", 2, &["quackd-protocol", "quackd-sandbox"]),
     ("quackd-agent", 2, &["quackd-protocol"]),
     ("quackd-client", 2, &["quackd-protocol", "quackd-home", "quackd-ipc", "quackd-process"]),
+    ("quackd-facades", 3, &["quackd-protocol", "quackd-sandbox", "quackd-search", "quackd-tools"]),
     (
         "quackd-mcp",
         3,
@@ -54,6 +56,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
             "quackd-supervision",
             "quackd-ipc",
             "quackd-store",
+            "quackd-rubber-duck",
             "quackd-process",
             "quackd-sandbox",
             "quackd-egress",
@@ -86,8 +89,15 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("quackd-pi-worker", 3, &["quackd-protocol", "quackd-ipc", "quackd-process"]),
     (
         "quackd-session-worker",
-        3,
-        &["quackd-protocol", "quackd-ipc", "quackd-process", "quackd-sandbox", "quackd-tools"],
+        4,
+        &[
+            "quackd-protocol",
+            "quackd-ipc",
+            "quackd-process",
+            "quackd-sandbox",
+            "quackd-tools",
+            "quackd-facades",
+        ],
     ),
     (
         "quackd-network-worker",
@@ -101,8 +111,8 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
             "quackd-sandbox",
         ],
     ),
-    ("quackd", 4, &["*"]),
-    ("quackd-fuzz", 5, &["*"]),
+    ("quackd", 5, &["*"]),
+    ("quackd-fuzz", 6, &["*"]),
 ];
 
 /// Forbidden dependencies, also indirect ones. The processes that must not crash run no tools. A

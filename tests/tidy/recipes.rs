@@ -22,8 +22,8 @@ struct Recipe {
     names: BTreeSet<String>,
     /// Most names that a file outside of the recipe may have: special cases, but no list. These numbers only fall.
     max_others: usize,
-    /// Files or directories that the recipe names.
-    places: Vec<(&'static str, Written)>,
+    /// Files or directories that the recipe names. A name is in one of each group.
+    places: Vec<(&'static [&'static str], Written)>,
 }
 
 /// Paths in the numbered steps of a recipe.
@@ -33,6 +33,11 @@ fn steps<'a>(document: &'a str, title: &str) -> Vec<&'a str> {
     section.unwrap_or_default().lines().filter(is_step).collect()
 }
 
+/// Whether a file is in one of these files and directories.
+fn is_in(path: &str, group: &[&str]) -> bool {
+    group.iter().any(|place| path.starts_with(place))
+}
+
 fn complaints(tree: &Tree, document: &str, recipe: &Recipe) -> Vec<String> {
     let Recipe { title, names, max_others, places } = recipe;
     let mut complaints = Vec::new();
@@ -40,15 +45,18 @@ fn complaints(tree: &Tree, document: &str, recipe: &Recipe) -> Vec<String> {
     if !(1..=MAX_STEPS).contains(&steps.len()) {
         complaints.push(format!("{title}: {} steps", steps.len()));
     }
-    for (place, written) in places {
-        if !steps.iter().any(|step| step.contains(place)) {
-            complaints.push(format!("{title}: no step names {place}"));
-        }
-        let files: Vec<&String> =
-            tree.iter().filter(|(path, _)| path.starts_with(place)).map(|(_, text)| text).collect();
+    for (group, written) in places {
+        let is_unnamed = |place: &&&str| !steps.iter().any(|step| step.contains(**place));
+        let unnamed = group.iter().filter(is_unnamed);
+        complaints.extend(unnamed.map(|place| format!("{title}: no step names {place}")));
+        let files = tree.iter().filter(|(path, _)| is_in(path, group));
+        let files: Vec<&String> = files.map(|(_, text)| text).collect();
         let is_absent = |name: &&String| !files.iter().any(|text| text.contains(&written(name)));
         complaints.extend(
-            names.iter().filter(is_absent).map(|name| format!("{title}: {name} is not in {place}")),
+            names
+                .iter()
+                .filter(is_absent)
+                .map(|name| format!("{title}: {name} is not in {}", group.join(" or "))),
         );
     }
     let is_other = |path: &str| {
@@ -56,7 +64,7 @@ fn complaints(tree: &Tree, document: &str, recipe: &Recipe) -> Vec<String> {
             && path.contains("/src/")
             && !path.contains("/tests")
             && !NOT_TOOLS.contains(&path)
-            && !places.iter().any(|(place, _)| path.starts_with(place))
+            && !places.iter().any(|(group, _)| is_in(path, group))
     };
     for (path, text) in tree.iter().filter(|(path, _)| is_other(path)) {
         let text = code(text);
@@ -110,9 +118,11 @@ fn recipes(tree: &Tree) -> Vec<Recipe> {
             names: quackd_protocol::tools::all().map(|tool| owned(tool.name)).collect(),
             max_others: 1,
             places: vec![
-                ("crates/protocol/src/tools/", |name| format!("name: \"{name}\"")),
-                ("crates/tools/src/lib.rs", |name| format!("\"{name}\" =>")),
-                ("docs/tools.md", |name| format!("## {name}\n")),
+                (&["crates/protocol/src/tools/"], |name| format!("name: \"{name}\"")),
+                (&["crates/tools/src/lib.rs", "crates/facades/src/lib.rs"], |name| {
+                    format!("\"{name}\" =>")
+                }),
+                (&["docs/tools.md"], |name| format!("## {name}\n")),
             ],
         },
         Recipe {
@@ -120,8 +130,8 @@ fn recipes(tree: &Tree) -> Vec<Recipe> {
             names: methods.into_iter().map(owned).collect(),
             max_others: 3,
             places: vec![
-                ("crates/protocol/src/client/", |name| format!(" = \"{name}\" =>")),
-                ("docs/protocol.md", owned),
+                (&["crates/protocol/src/client/"], |name| format!(" = \"{name}\" =>")),
+                (&["docs/protocol.md"], owned),
             ],
         },
         Recipe {
@@ -129,8 +139,8 @@ fn recipes(tree: &Tree) -> Vec<Recipe> {
             names: quackd_config::keys().iter().map(|key| owned(key.name())).collect(),
             max_others: 7,
             places: vec![
-                ("crates/config/src/key.rs", |name| format!("\"{name}\"")),
-                ("docs/configuration.md", |name| format!("`{name}`")),
+                (&["crates/config/src/key.rs"], |name| format!("\"{name}\"")),
+                (&["docs/configuration.md"], |name| format!("`{name}`")),
             ],
         },
         Recipe {
@@ -138,8 +148,8 @@ fn recipes(tree: &Tree) -> Vec<Recipe> {
             names: crate::texts::verbs(args),
             max_others: 9,
             places: vec![
-                ("crates/cli/src/args.rs", |verb| format!("    {}", camel(verb))),
-                ("crates/cli/src/subcommands/mod.rs", |verb| format!("Verb::{}", camel(verb))),
+                (&["crates/cli/src/args.rs"], |verb| format!("    {}", camel(verb))),
+                (&["crates/cli/src/subcommands/mod.rs"], |verb| format!("Verb::{}", camel(verb))),
             ],
         },
     ]
@@ -168,8 +178,8 @@ mod tests {
             names: names.into_iter().collect(),
             max_others: 9,
             places: vec![
-                ("a/src/table.rs", |name| format!("\"{name}\"")),
-                ("b/src/some.rs", str::to_owned),
+                (&["a/src/table.rs"], |name| format!("\"{name}\"")),
+                (&["b/src/some.rs"], str::to_owned),
             ],
         };
         let expected = [

@@ -3,7 +3,7 @@
 //! A mode is the profile of the session's layer of the policy. It never gives more than the configuration, the workspace
 //! and the session allow when it is offered, and other settings of the session stay.
 
-use quackd_protocol::client::{PolicyScope, SandboxData, SandboxParams};
+use quackd_protocol::client::{PolicyScope, SandboxData, SandboxSession, SandboxSet};
 use quackd_protocol::policy::{PolicyPatch, Profile};
 use serde_json::{Value, json};
 
@@ -46,19 +46,18 @@ impl Modes {
     }
 
     /// Returns the parameters of `quack.sandbox` for a mode. `None` if the mode is not offered.
-    pub(crate) fn change(&self, mode: &str, session: &str) -> Option<SandboxParams> {
+    pub(crate) fn change(&self, mode: &str, session: &str) -> Option<SandboxSet> {
         let offered = Profile::ALL.into_iter().filter(|profile| rank(*profile) <= rank(self.most));
         let chosen = offered.into_iter().find(|profile| id(*profile) == mode)?;
         // Without a profile the session follows later changes of the configuration.
         let profile = Some(chosen).filter(|chosen| *chosen != self.base);
 
-        Some(SandboxParams {
-            action: Some("set".to_owned()),
-            session_id: Some(session.to_owned()),
+        Some(SandboxSet {
+            session: SandboxSession::of(session),
             scope: Some(PolicyScope::Session),
             reset: Some(true),
             patch: PolicyPatch { profile, ..self.layer.clone() },
-            ..SandboxParams::default()
+            end_jobs: None,
         })
     }
 }

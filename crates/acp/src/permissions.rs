@@ -1,6 +1,6 @@
 //! Questions to the user as requests to the client, and its answers. Whatever is no clear answer cancels, which denies.
 
-use quackd_client::{Answer, Question};
+use quackd_client::{Answer, Question, QuestionKind};
 use quackd_protocol::approval::{AnswerScope, DENY_OPTION};
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub(crate) enum Told {
 /// `has_forms`: the client shows forms. `is_shown`: the client has seen the call that the question is about.
 pub(crate) fn asked(question: &Question, has_forms: bool, is_shown: bool) -> Option<Asked> {
     let session = question.session.as_str();
-    if matches!(question.method.as_str(), "input" | "editor") {
+    if matches!(question.kind, QuestionKind::Input | QuestionKind::Editor) {
         let mut property = json!({"type": "string", "title": question.title});
         if let (Some(text), Some(property)) = (&question.prefill, property.as_object_mut()) {
             property.insert("default".to_owned(), text.as_str().into());
@@ -57,19 +57,19 @@ pub(crate) fn asked(question: &Question, has_forms: bool, is_shown: bool) -> Opt
         }
     };
 
-    let params = json!({"sessionId": session, "toolCall": call, "options": options(question)?});
+    let params = json!({"sessionId": session, "toolCall": call, "options": options(question)});
     Some(Asked { method: "session/request_permission", params })
 }
 
-fn options(question: &Question) -> Option<Vec<Value>> {
+fn options(question: &Question) -> Vec<Value> {
     let option =
         |id: &str, name: &str, kind: &str| json!({"optionId": id, "name": name, "kind": kind});
-    Some(match question.method.as_str() {
-        "confirm" => {
+    match &question.kind {
+        QuestionKind::Confirm => {
             vec![option("yes", "Yes", "allow_once"), option("no", "No", "reject_once")]
         }
-        "select" if question.permission.is_some() => {
-            let allowing = question.options.iter().enumerate();
+        QuestionKind::Select(options) if question.permission.is_some() => {
+            let allowing = options.iter().enumerate();
             let allowing = allowing.filter(|(_, text)| *text != DENY_OPTION).map(|(at, text)| {
                 let is_once = text == AnswerScope::Once.option();
                 let kind = if is_once { "allow_once" } else { "allow_always" };
@@ -82,38 +82,38 @@ fn options(question: &Question) -> Option<Vec<Value>> {
             ];
             allowing.chain(denying).collect()
         }
-        "select" => {
-            let options = question.options.iter().enumerate();
+        QuestionKind::Select(options) => {
+            let options = options.iter().enumerate();
             let options = options.map(|(at, text)| option(&at.to_string(), text, "allow_once"));
             options.chain([option("cancel", "Cancel", "reject_once")]).collect()
         }
-        _ => return None,
-    })
+        QuestionKind::Input | QuestionKind::Editor => Vec::new(),
+    }
 }
 
 /// Returns the message to the daemon for the client's result.
 pub(crate) fn told(question: &Question, result: &Value) -> Told {
-    let answer = match question.method.as_str() {
-        "input" | "editor" => {
+    let answer = match &question.kind {
+        QuestionKind::Input | QuestionKind::Editor => {
             let is_accepted = result.get("action").and_then(Value::as_str) == Some("accept");
             let value = result.pointer("/content/value").filter(|value| value.is_string());
             value.filter(|_| is_accepted).cloned().map(Answer::Value)
         }
-        method => {
+        kind => {
             let outcome = &result["outcome"];
 
             let is_selected = outcome.get("outcome").and_then(Value::as_str) == Some("selected");
             let id = outcome.get("optionId").and_then(Value::as_str).filter(|_| is_selected);
-            match (method, id) {
+            match (kind, id) {
                 // Only a question about a permission has this option.
                 (_, Some(DENY_SESSION)) if question.permission.is_some() => {
                     return Told::DenySession;
                 }
-                ("confirm", Some("yes")) => Some(Answer::Confirmed(true)),
-                ("confirm", Some("no")) => Some(Answer::Confirmed(false)),
-                ("select", Some(id)) => {
+                (QuestionKind::Confirm, Some("yes")) => Some(Answer::Confirmed(true)),
+                (QuestionKind::Confirm, Some("no")) => Some(Answer::Confirmed(false)),
+                (QuestionKind::Select(options), Some(id)) => {
                     let at = id.parse::<usize>().ok();
-                    let text = at.and_then(|at| question.options.get(at));
+                    let text = at.and_then(|at| options.get(at));
                     text.map(|text| Answer::Value(text.as_str().into()))
                 }
                 _ => None,
@@ -128,9 +128,7 @@ mod tests {
     use super::*;
 
     fn question(question: Value) -> Question {
-        let mut question: Question = serde_json::from_value(question).unwrap();
-        question.session = "s".to_owned();
-        question
+        Question::read("s", &question).unwrap()
     }
 
     fn permission() -> Question {
@@ -217,7 +215,5 @@ mod tests {
         {
             assert_eq!(told(&input, &result), Told::Answer(Answer::Cancelled));
         }
-        let notice = question(json!({"id": 1, "method": "notify", "message": "hello"}));
-        assert_eq!(asked(&notice, true, true), None);
     }
 }

@@ -4,6 +4,7 @@ use crate::tool_view::Call;
 use crate::updates::{Translator, tool_update};
 use quackd_agent::message::{Block, Content, Message, ToolCall, ToolResultMessage};
 use quackd_agent::transcript::{EntryKind, Transcript};
+use quackd_protocol::tools::{BASH, BashArguments};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
@@ -86,9 +87,10 @@ impl Translator {
                 }
                 Message::BashExecution(run) => {
                     let is_error = run.cancelled || run.exit_code != Some(0);
-                    let args = json!({"command": run.command});
+                    let args = BashArguments::builder().command(run.command.as_str());
+                    let args = Value::from(args.build());
                     let output = [json!({"type": "text", "text": run.output})];
-                    let call = Call { tool: "bash", args: &args, cwd: &self.cwd };
+                    let call = Call { tool: BASH.name, args: &args, cwd: &self.cwd };
                     let mut update = call.described();
                     update.extend(call.ended(&output, &Value::Null, is_error));
                     let id = format!("bash-{}", run.timestamp);

@@ -13,15 +13,16 @@ use crate::turns::{Outcome, StopReason, Turns};
 use crate::updates::{Displays, Translator, session_info};
 use crate::{ReadTranscript, lock};
 use quackd_agent::message::Message;
-use quackd_client::{Client, ClientError, Event, Events, Question};
+use quackd_client::{Client, ClientError, Event, Events, OpenQuestions, Question};
+use quackd_protocol::approval::{ApprovalClosed, ApprovalRequest};
 use quackd_protocol::client::{
-    AbortParams, FollowParams, SandboxParams, SayData, SayParams, SessionSetParams, StateParams,
-    ToolParams,
+    AbortParams, FollowParams, SandboxSession, SandboxShow, SayData, SayParams, SessionSetParams,
+    StateParams, ToolParams,
 };
 use quackd_protocol::mcp::McpServer;
+use quackd_protocol::tools::UndoArguments;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -77,7 +78,7 @@ struct Shared {
     facts: Facts,
     translator: Mutex<Translator>,
     turns: Turns,
-    questions: Mutex<HashMap<String, CancellationToken>>,
+    questions: Mutex<OpenQuestions<()>>,
 }
 
 /// One connection that follows the session.
@@ -304,12 +305,8 @@ impl Session {
 
     /// Takes back the changes of the agent's last turn.
     async fn undo(&self, link: &Link) -> Outcome {
-        let params = ToolParams {
-            tool: "undo".to_owned(),
-            arguments: json!({"turn": 0}),
-            session_id: Some(self.id().to_owned()),
-            ..ToolParams::default()
-        };
+        let session_id = Some(self.id().to_owned());
+        let params = ToolParams { session_id, ..UndoArguments::builder().turn(0).into() };
         let undone = link.client.call_within(params, REPLY_TIMEOUT);
         let text = match undone.await {
             Ok(undone) => undone.text,
@@ -406,11 +403,7 @@ impl Session {
     /// Returns the modes that the session may have, and the current one.
     pub(crate) async fn modes(&self) -> Result<Modes, RpcError> {
         let link = self.link().await?;
-        let params = SandboxParams {
-            action: Some("show".to_owned()),
-            session_id: Some(self.id().to_owned()),
-            ..SandboxParams::default()
-        };
+        let params = SandboxShow { session: SandboxSession::of(self.id()) };
         let data = link.client.call_within(params, REPLY_TIMEOUT).await?;
         Ok(Modes::of(&data))
     }
@@ -455,25 +448,25 @@ impl Shared {
                 self.event(&event, &client).await;
             }
         }
-        lock(&self.questions).drain().for_each(|(_, closed)| closed.cancel());
+        lock(&self.questions).list.clear();
     }
 
     async fn event(self: &Arc<Self>, event: &Event, client: &Arc<Client>) {
         let text = event.data.as_deref().map(RawValue::get).unwrap_or("null");
+        let Ok(data) = serde_json::from_str::<Value>(text) else { return };
         match event.name.as_str() {
-            "extension_ui_request" => {
-                if let Ok(question) = serde_json::from_str::<Question>(text)
-                    && is_dialog(&question)
-                {
-                    return self
-                        .ask(Question { session: self.id.clone(), ..question }, client)
-                        .await;
+            ApprovalRequest::NAME => {
+                if let Some(question) = Question::read(&self.id, &data) {
+                    return self.ask(question, client).await;
                 }
             }
-            "extension_ui_closed" => return self.closed(text),
+            // Withdraws a question that has ended.
+            ApprovalClosed::NAME => {
+                lock(&self.questions).close(&data["id"]);
+                return;
+            }
             _ => {}
         }
-        let Ok(data) = serde_json::from_str::<Value>(text) else { return };
         let translated = lock(&self.translator).event(&event.name, &data, event.turn);
         for update in translated.updates {
             self.peer.update(&self.id, update).await;
@@ -482,9 +475,4 @@ impl Shared {
             self.turns.end(turn, outcome);
         }
     }
-}
-
-/// Whether a question needs an answer.
-fn is_dialog(question: &Question) -> bool {
-    matches!(question.method.as_str(), "confirm" | "select" | "input" | "editor")
 }

@@ -281,6 +281,7 @@ pub fn cost_text(total: f64, is_unknown: bool) -> String {
     if !is_unknown {
         format!("${total:.4}")
     } else if total < 0.000_05 {
+        // Four digits would show it as zero.
         "unknown".to_owned()
     } else {
         format!("unknown, at least ${total:.4}")
@@ -295,6 +296,7 @@ impl Usage {
         #[expect(clippy::cast_precision_loss, reason = "see above")]
         let of = |tokens: u64, price: f64| tokens as f64 * price / 1_000_000.0;
         let prices = price.cost().unwrap_or_default();
+
         let mut cost = Cost {
             input: of(self.input, prices.input),
             output: of(self.output, prices.output),
@@ -303,6 +305,7 @@ impl Usage {
             total: 0.0,
             unknown: false,
         };
+
         let tokens = [self.input, self.output, self.cache_read, self.cache_write];
         let total_tokens = tokens.into_iter().fold(0, u64::saturating_add);
         cost.total =

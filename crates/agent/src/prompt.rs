@@ -49,6 +49,7 @@ pub fn system(
     for paragraph in &options.append_system_prompt {
         text.push_str(&format!("\n{}\n", paragraph.trim_end()));
     }
+
     if !facts.is_empty() {
         text.push_str("\nFacts:\n");
         for fact in facts {
@@ -67,14 +68,18 @@ pub fn instructions(own: &[InstructionFile], project: &[InstructionFile]) -> Str
         ("Instructions of the user, for all projects:", own),
         ("Instructions of the project, from its files:", project),
     ];
+
     for (title, files) in sections.into_iter().filter(|(_, files)| !files.is_empty()) {
         text.push_str(&format!("\n{title}\n"));
         for InstructionFile { path, text: content } in files {
             // The limit is for all files together, so later ones are cut first.
             let room = MAX_INSTRUCTIONS.saturating_sub(text.len());
             let cut = content.floor_char_boundary(room.min(content.len()));
-            let shown = content.get(..cut).unwrap_or_default();
-            text.push_str(&format!("\n<file path=\"{path}\">\n{}\n</file>\n", shown.trim_end()));
+            let beginning = content.get(..cut).unwrap_or_default();
+            text.push_str(&format!(
+                "\n<file path=\"{path}\">\n{}\n</file>\n",
+                beginning.trim_end()
+            ));
             if cut < content.len() {
                 text.push_str("(The rest was cut.)\n");
             }

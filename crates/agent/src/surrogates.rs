@@ -100,6 +100,7 @@ fn replaced(text: &str, replacement: impl Fn(u16) -> Option<String>) -> Option<S
                 rest = escape.get(6..)?;
                 continue;
             }
+            // Another escape, such as that of a backslash, is kept as a whole.
             _ => 1 + escape.chars().nth(1).map_or(0, char::len_utf8),
         };
 

@@ -12,7 +12,6 @@ use crate::tool_output::{call_id, next_piece, piece};
 use quackd_client::Client;
 use quackd_protocol::client::{FoundInfo, ToolParams, ToolResult};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
-use serde_json::{Map, Value};
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -95,11 +94,10 @@ impl ScopedClient {
     /// Those of the request. A failure of the tool is a result.
     pub(crate) async fn call(
         &self,
-        tool: &str,
-        arguments: Map<String, Value>,
+        call: impl Into<ToolParams>,
         has_timeout: bool,
     ) -> anyhow::Result<ToolResult> {
-        let (params, limit) = self.params(tool, arguments, has_timeout, MAX_LOOK)?;
+        let (params, limit) = self.params(call.into(), has_timeout, MAX_LOOK)?;
         Ok(self.daemon.client.call_within(params, patience(limit)).await?)
     }
 
@@ -110,11 +108,10 @@ impl ScopedClient {
     /// Those of the request and of `take`. A failure of the tool is a result.
     pub(crate) async fn stream(
         &self,
-        tool: &str,
-        arguments: Map<String, Value>,
+        call: impl Into<ToolParams>,
         mut take: impl AsyncFnMut(Vec<u8>) -> anyhow::Result<StdoutState>,
     ) -> anyhow::Result<Option<ToolResult>> {
-        let (params, limit) = self.params(tool, arguments, true, MAX_STREAM)?;
+        let (params, limit) = self.params(call.into(), true, MAX_STREAM)?;
         let params = ToolParams {
             call_id: Some(call_id()),
             stream: Some(true),
@@ -168,28 +165,23 @@ impl ScopedClient {
 
     fn params(
         &self,
-        tool: &str,
-        mut arguments: Map<String, Value>,
+        mut call: ToolParams,
         has_timeout: bool,
         most: Duration,
     ) -> anyhow::Result<(ToolParams, Duration)> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let look = left.clamp(MIN_LOOK, most);
 
-        if has_timeout {
+        if has_timeout && let Some(arguments) = call.arguments.as_object_mut() {
             arguments.insert("timeout_ms".to_owned(), u64::try_from(look.as_millis())?.into());
         }
 
         let limit = look + CALL_SLACK;
         let params = ToolParams {
-            tool: tool.to_owned(),
-            arguments: Value::Object(arguments),
             session_id: Some(self.found.session_id.0.clone()),
-            path: None,
             cwd: self.place.directory().to_str().map(str::to_owned),
-            safe_mode: None,
             timeout_ms: Some(u64::try_from(limit.as_millis())?),
-            ..ToolParams::default()
+            ..call
         };
         Ok((params, limit))
     }

@@ -47,9 +47,11 @@ impl Client {
         let stream = timeout(limit, dial(socket)).await.map_err(|_elapsed| {
             ClientError::Timeout { method: "connect".to_owned(), after: limit }
         })??;
+
         let (commands, commands_out) = mpsc::channel(OUTBOX_REQUESTS);
         let closed = Arc::new(OnceLock::new());
         let task = tokio::spawn(connection::run(stream, commands_out, closed.clone()));
+
         Ok(Self {
             commands,
             closed,
@@ -128,6 +130,7 @@ impl Client {
         limit: Duration,
     ) -> Result<D, ClientError> {
         let method = M::NAME;
+        // Only the number matters, so no order with other memory is needed.
         let id = self.next_id.fetch_add(1, Ordering::Relaxed).to_string();
         let mut line = serde_json::to_vec(&Request { id: &id, method, params })
             .map_err(|e| ClientError::Protocol(format!("cannot write the request: {e}")))?;

@@ -80,7 +80,7 @@ pub(crate) async fn run(
     // reason.
     let reason = connection.serve(&stream, &mut commands).await;
     // Set only here, so it cannot fail.
-    let _already = closed.set(reason);
+    closed.set(reason).ok();
 }
 
 struct Connection {
@@ -101,6 +101,7 @@ impl Connection {
         let mut writer = stream;
         let mut outgoing = Cursor::new(Vec::new());
         let mut idle = true;
+
         loop {
             let may_read = self.may_read();
             // All four branches are cancel-safe.
@@ -201,7 +202,7 @@ impl Connection {
         match (caller, answer) {
             // A missing caller has timed out, so the reply can be discarded.
             (Some(caller), answer) => {
-                let _gone = caller.send(answer);
+                caller.send(answer).ok();
             }
             // Kept until the daemon disconnects, because it belongs to no request.
             (None, Err(refusal)) => self.refusal = Some(refusal),

@@ -101,7 +101,7 @@ impl EventSender {
     pub(crate) fn push(&self, event: Event, bytes: usize) {
         self.level.bytes.fetch_add(bytes, Ordering::AcqRel);
         // The receiver was dropped, so the event can be discarded.
-        let _gone = self.queue.send((event, bytes));
+        self.queue.send((event, bytes)).ok();
     }
 
     /// Returns true if the connection may read another line. `has_callers`: a caller waits for a reply.

@@ -122,6 +122,7 @@ impl SandboxSettings {
             let paths: Vec<PathBuf> = setting.value.iter().map(PathBuf::from).collect();
             (!paths.is_empty()).then_some(paths)
         };
+
         PolicyPatch {
             profile: Some(self.profile.value),
             network: Some(self.network.value),

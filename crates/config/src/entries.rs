@@ -16,6 +16,7 @@ impl Config {
             };
             Entry { key: key.name().into(), value, origin }
         };
+
         let servers = self.mcp_servers.iter().flat_map(mcp_servers::entries);
         keys().iter().map(entry).chain(servers).collect()
     }

@@ -19,17 +19,17 @@ pub fn locate(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(PathBuf, bool), ConfigError> {
     const VARIABLE: &str = "QUACKD_CONFIG";
-    let Some(named) = env(VARIABLE) else { return Ok((default, false)) };
-    let named = named.trim();
-    if named.is_empty() {
+    let Some(value) = env(VARIABLE) else { return Ok((default, false)) };
+    let value = value.trim();
+    if value.is_empty() {
         return Ok((default, false));
     }
 
-    if !Path::new(named).is_absolute() {
-        let message = format!("must be an absolute path, not `{}`", excerpt(named));
+    if !Path::new(value).is_absolute() {
+        let message = format!("must be an absolute path, not `{}`", excerpt(value));
         return Err(ConfigError::Environment { variable: VARIABLE, message });
     }
-    Ok((named.into(), true))
+    Ok((value.into(), true))
 }
 
 /// Returns the text of the file. `None` if the file does not exist and `explicit` is false.

@@ -21,6 +21,7 @@ pub struct IsolatedSettings {
 impl Default for IsolatedSettings {
     fn default() -> Self {
         let count = |n: u64| Setting::default_of(usize::try_from(n).unwrap_or(usize::MAX));
+
         let mebibytes = |bytes: u64| count(bytes / (1024 * 1024));
         Self {
             copy_files: count(MAX_COPIED_FILES),

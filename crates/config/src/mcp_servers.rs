@@ -124,8 +124,8 @@ pub(crate) fn entries(server: &Setting<McpServer>) -> Vec<Entry> {
 
     let mut entries = vec![entry("command", json!(command)), entry("args", json!(args))];
     if !env.is_empty() {
-        let shown = env.iter().map(|variable| (variable.name.clone(), json!(SHOWN)));
-        entries.push(entry("env", Json::Object(shown.collect::<Map<_, _>>())));
+        let variables = env.iter().map(|variable| (variable.name.clone(), json!(SHOWN)));
+        entries.push(entry("env", Json::Object(variables.collect::<Map<_, _>>())));
     }
     entries
 }

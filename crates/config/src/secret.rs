@@ -34,12 +34,14 @@ impl Secret {
 
     /// Whether the text names a secret, or an account that programs accept.
     pub(crate) fn check(&self) -> Result<(), String> {
+        // Programs read a text with a leading hyphen as an option.
         let is_sound = |account: &str| {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
             (1..=MAX_ACCOUNT).contains(&account.len())
                 && account.chars().all(is_plain)
                 && !account.starts_with('-')
         };
+
         match self.account() {
             Some(account) if !is_sound(account) => Err(format!(
                 "must have 1 to {MAX_ACCOUNT} letters, digits, `.`, `_`, `-` or `@` after `{KEYCHAIN}`"

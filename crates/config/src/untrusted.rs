@@ -43,15 +43,18 @@ pub(crate) fn narrowed(file: Config) -> Config {
     at_least(&mut keep.caches_mb, &theirs.caches_mb);
     at_least(&mut keep.journal, &theirs.journal);
     at_least(&mut keep.journal_mb, &theirs.journal_mb);
+
     let (isolated, theirs) = (&mut config.isolated, &file.isolated);
     at_most(&mut isolated.copy_files, &theirs.copy_files);
     at_most(&mut isolated.copy_mb, &theirs.copy_mb);
     at_most(&mut isolated.max_mb, &theirs.max_mb);
     at_most(&mut isolated.total_mb, &theirs.total_mb);
+
     let login_shell = &mut config.environment.login_shell;
     keep_if(login_shell, &file.environment.login_shell, |is_run| !is_run);
 
     at_most(&mut config.agent.max_turns, &file.agent.max_turns);
+    // By default the cost has no limit.
     config.agent.max_cost_usd = file.agent.max_cost_usd.clone();
     config.agent.max_cost_usd_per_day = file.agent.max_cost_usd_per_day.clone();
 
@@ -83,6 +86,7 @@ fn ignored(file: &Config, config: &Config) -> Vec<(String, Origin)> {
         let (theirs, ours) = (key.kind.show(file).1, key.kind.show(config).1);
         (is_set(theirs) && !is_set(ours)).then(|| (key.name().to_owned(), theirs.clone()))
     });
+
     let server = file.mcp_servers.first();
     let servers = server.map(|server| (mcp_servers::TABLE.to_owned(), server.origin.clone()));
     keys.chain(servers).collect()

@@ -84,6 +84,7 @@ pub(crate) fn thinking(text: &str) -> Result<(), String> {
     if text.is_empty() || ThinkingLevel::named(text).is_some() {
         return Ok(());
     }
+
     let known = ThinkingLevel::ALL.map(ThinkingLevel::name).join(", ");
     Err(format!("must be one of {known}, not `{}`", excerpt(text)))
 }
@@ -128,6 +129,7 @@ pub(crate) fn links(text: &str) -> Result<(), String> {
 /// same text.
 fn host(authority: &str) -> Option<&str> {
     let end = match authority.strip_prefix('[') {
+        // Both brackets are a part of the host.
         Some(inner) => inner.find(']')? + 2,
         None => authority.find(':').unwrap_or(authority.len()),
     };

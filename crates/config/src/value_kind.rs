@@ -159,18 +159,18 @@ impl ValueKind {
     ) -> Result<(), (&'static str, String)> {
         // Only few keys have a variable.
         let Some(variable) = self.variable() else { return Ok(()) };
-        let Some(given) = env(variable) else { return Ok(()) };
-        let given = given.trim();
-        if given.is_empty() {
+        let Some(text) = env(variable) else { return Ok(()) };
+        let text = text.trim();
+        if text.is_empty() {
             return Ok(());
         }
 
         let origin = Origin::Environment { variable };
-        let read = validate::plain(given).and_then(|()| match self {
+        let read = validate::plain(text).and_then(|()| match self {
             Self::Text { field, check, .. } => {
-                check(given).map(|()| field.set(config, given.to_owned(), origin))
+                check(text).map(|()| field.set(config, text.to_owned(), origin))
             }
-            Self::Choice { field, .. } => field.read(config, given, origin),
+            Self::Choice { field, .. } => field.read(config, text, origin),
             _ => Ok(()),
         });
 
@@ -201,6 +201,7 @@ impl ValueKind {
             Self::Minutes { field, .. } => {
                 let setting = (field.get)(config);
                 let seconds = setting.value.as_secs();
+                // Whole minutes have no fraction.
                 let value = match seconds % 60 {
                     0 => (seconds / 60).into(),
                     _ => (setting.value.as_secs_f64() / 60.0).into(),
@@ -256,6 +257,7 @@ fn minutes(value: &Spanned<DeValue<'_>>, max: u64) -> Result<Duration, ValueErro
     let Some(number) = value.get_ref().as_float() else {
         return Ok(Duration::from_secs(whole(value, 1, max)?.saturating_mul(60)));
     };
+
     let read: Option<f64> = number.as_str().parse().ok();
     let seconds = read.and_then(|n| Duration::try_from_secs_f64(n * 60.0).ok());
     let range = Duration::from_secs(1)..=Duration::from_secs(max * 60);

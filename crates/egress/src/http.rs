@@ -32,7 +32,7 @@ const MAX_STATUS_TEXT: usize = 100;
 /// the key would be sent along. Requests are never retried, because each search costs money.
 pub(crate) fn client(connection: Connection) -> reqwest::Result<Client> {
     // Only the first call in a process has an effect, and all calls install the same provider.
-    let _installed = rustls::crypto::ring::default_provider().install_default();
+    rustls::crypto::ring::default_provider().install_default().ok();
 
     let mut builder = Client::builder()
         .user_agent(format!("quackd/{VERSION}"))

@@ -74,9 +74,9 @@ impl Key {
 
         let mut at = 0;
         while let Some(rest) = masked.get_mut(at..).filter(|rest| key.len() <= rest.len()) {
-            match rest.get_mut(..key.len()).filter(|found| *found == key) {
-                Some(found) => {
-                    found.fill(b'*');
+            match rest.get_mut(..key.len()).filter(|part| *part == key) {
+                Some(part) => {
+                    part.fill(b'*');
                     at += key.len();
                 }
                 None => at += 1,
@@ -89,6 +89,7 @@ impl Key {
     pub(crate) fn masked_at_cut(&self, text: &[u8]) -> Vec<u8> {
         let key = self.0.expose_secret().as_bytes();
         let mut masked = self.masked(text);
+        // The longest part contains the shorter ones.
         let parts = (MIN_MASKED_BYTES..key.len()).rev().filter_map(|length| key.get(..length));
         if let Some(part) = parts.into_iter().find(|part| masked.ends_with(part)) {
             let start = masked.len() - part.len();

@@ -64,7 +64,10 @@ impl Task {
 
     async fn fail(self, text: String) {
         match self {
-            Self::Search(task) => drop(task.answer.send(failed(text))),
+            Self::Search(task) => {
+                // The caller may be gone by now.
+                task.answer.send(failed(text)).ok();
+            }
             Self::Model(task) => task.fail(text).await,
             Self::List(task) => task.fail(text),
         }
@@ -141,6 +144,6 @@ async fn run(client: Client, task: SearchTask) {
     drop(slot);
     if let Some(outcome) = outcome {
         // A caller that disconnected at this point no longer needs the result.
-        let _gone = answer.send(outcome);
+        answer.send(outcome).ok();
     }
 }

@@ -62,9 +62,10 @@ pub fn files_blocking(dir: &Path) -> io::Result<Vec<JournalFile>> {
         let name = entry.file_name();
         let start = name.to_str().and_then(|name| name.strip_suffix(".jsonl"));
         let Some(start_ms) = start.and_then(|start| start.parse().ok()) else { continue };
-        let Ok(found) = entry.metadata() else { continue };
-        if found.is_file() {
-            files.push(JournalFile { path: entry.path(), start_ms, n_bytes: found.len() });
+        // A reader holds no lock, so the daemon may have deleted the file since the listing.
+        let Ok(metadata) = entry.metadata() else { continue };
+        if metadata.is_file() {
+            files.push(JournalFile { path: entry.path(), start_ms, n_bytes: metadata.len() });
         }
     }
     files.sort_by_key(|file| file.start_ms);
@@ -117,7 +118,7 @@ pub fn prune_blocking(dir: &Path, limits: JournalLimits, now: SystemTime) -> io:
 /// Returns the time of the last change of a file; the end of time if it is unknown.
 fn last_change_ms(path: &Path) -> i64 {
     let changed = std::fs::symlink_metadata(path);
-    changed.map_or(i64::MAX, |found| found.mtime().saturating_mul(1000))
+    changed.map_or(i64::MAX, |metadata| metadata.mtime().saturating_mul(1000))
 }
 
 fn milliseconds(time: SystemTime) -> i64 {

@@ -22,16 +22,16 @@ impl Tenure {
     /// [`HomeError::Io`] if the directory cannot be inspected.
     pub fn begin_blocking(home: &Home) -> Result<Self, HomeError> {
         let path = home.dir().to_owned();
-        let found = path.metadata().map_err(|e| HomeError::io("inspect", &path, e))?;
-        Ok(Self { device: found.dev(), inode: found.ino(), path })
+        let metadata = path.metadata().map_err(|e| HomeError::io("inspect", &path, e))?;
+        Ok(Self { device: metadata.dev(), inode: metadata.ino(), path })
     }
 
     /// Returns true if the directory was deleted, moved or replaced, and false if it cannot be inspected.
     #[must_use]
     pub fn is_over_blocking(&self) -> bool {
-        let is_this = |found: &Metadata| (found.dev(), found.ino()) == (self.device, self.inode);
+        let is_this = |other: &Metadata| (other.dev(), other.ino()) == (self.device, self.inode);
         match self.path.metadata() {
-            Ok(found) => !is_this(&found),
+            Ok(metadata) => !is_this(&metadata),
             Err(error) => error.kind() == ErrorKind::NotFound,
         }
     }

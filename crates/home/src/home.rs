@@ -22,6 +22,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -86,6 +87,7 @@ impl Home {
     ) -> Result<Self, HomeError> {
         let located = locate_blocking(platform, var)?;
         let dir = absolute_blocking(Path::new(&located.given))?;
+        // The located text is UTF-8, so the working directory in front of it is not.
         if dir.to_str().is_none() {
             return Err(HomeError::NotUtf8 { variable: "the working directory" });
         }
@@ -94,6 +96,7 @@ impl Home {
         // Without `HOME`, use the home directory from the user database.
         let user_home = var("HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         let user_home = user_home.or_else(std::env::home_dir);
+        // The XDG specification says to ignore relative paths.
         let runtime_dir = var("XDG_RUNTIME_DIR").map(PathBuf::from);
         let runtime_dir = runtime_dir.filter(|path| path.is_absolute());
 
@@ -392,6 +395,20 @@ impl Home {
         keep::remove_tree(&dir).map_err(|e| HomeError::io("delete", &dir, e))
     }
 
+    /// Deletes the list of the files that a session has read. A missing file counts as deleted.
+    ///
+    /// # Errors
+    /// As [`Home::session_run_dir`], or [`HomeError::Io`].
+    pub fn forget_read_files_blocking(&self, id: &str) -> Result<(), HomeError> {
+        let file = self.session_run_dir(id)?.join(keep::READ_FILES);
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(HomeError::io("delete", &file, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Deletes all run directories that [`Home::retire_run_dir_blocking`] has moved aside, including those of
     /// earlier daemons. After a failure it continues with the others and returns the first error.
     ///
@@ -424,6 +441,7 @@ impl Home {
         if !self.check_run_blocking()? {
             return Ok(());
         }
+
         let mut retired = self.dir.join(format!("{RETIRED}{pid}"));
         // The name is taken if an earlier process had the same pid.
         let mut n = 1;

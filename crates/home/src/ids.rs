@@ -30,7 +30,7 @@ pub fn workspace_id(path: &str) -> String {
     let mut id = String::with_capacity(16);
     for byte in Sha256::digest(path).iter().take(8) {
         // Writing to a String cannot fail.
-        let _infallible = write!(id, "{byte:02x}");
+        write!(id, "{byte:02x}").ok();
     }
     id
 }

@@ -85,13 +85,13 @@ fn open(path: &Path, access: OFlags) -> io::Result<File> {
     };
 
     // Check the opened descriptor, so that the file cannot be replaced in between.
-    let found = file.metadata()?;
+    let metadata = file.metadata()?;
     let us = rustix::process::geteuid().as_raw();
-    if !found.is_file() {
+    if !metadata.is_file() {
         return Err(io::Error::other(NotOurFile::NotRegular));
     }
-    if found.uid() != us {
-        return Err(io::Error::other(NotOurFile::Owner { owner: found.uid(), us }));
+    if metadata.uid() != us {
+        return Err(io::Error::other(NotOurFile::Owner { owner: metadata.uid(), us }));
     }
     Ok(file)
 }

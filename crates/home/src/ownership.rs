@@ -114,13 +114,13 @@ impl OwnershipCheck<'_> {
     /// [`HomeError::Reserved`], [`HomeError::Foreign`], [`HomeError::ForeignRun`], or [`HomeError::Io`].
     pub(crate) fn check_blocking(&self, dir: &File) -> Result<(), HomeError> {
         let io = |error: Errno| HomeError::io("inspect", self.path, error);
-        let found = dir.metadata().map_err(|e| HomeError::io("inspect", self.path, e))?;
+        let metadata = dir.metadata().map_err(|e| HomeError::io("inspect", self.path, e))?;
 
         // Compare device and inode: one directory has many paths.
         let is_here = |other: &Path| {
             other
                 .metadata()
-                .is_ok_and(|entry| (entry.dev(), entry.ino()) == (found.dev(), found.ino()))
+                .is_ok_and(|entry| (entry.dev(), entry.ino()) == (metadata.dev(), metadata.ino()))
         };
 
         let reserved = |what| Err(HomeError::Reserved { path: self.path.to_owned(), what });
@@ -137,7 +137,7 @@ impl OwnershipCheck<'_> {
             if !is_used && statat(dir, c".git", AtFlags::SYMLINK_NOFOLLOW).is_ok() {
                 return reserved("the root of a git repository");
             }
-            let is_private = found.mode() & 0o077 == 0;
+            let is_private = metadata.mode() & 0o077 == 0;
             if !is_used
                 && !is_claimed(dir)
                 && let Some(found) = unknown_names(dir, |name| is_known(dir, name)).map_err(io)?
@@ -165,8 +165,8 @@ impl OwnershipCheck<'_> {
 const OTHERS: Mode = Mode::RWXG.union(Mode::RWXO);
 
 fn regular(dir: impl AsFd, name: &CStr) -> Option<Stat> {
-    let found = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    is(&found, FileType::RegularFile).then_some(found)
+    let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    is(&stat, FileType::RegularFile).then_some(stat)
 }
 
 fn has_marker_file(dir: impl AsFd) -> bool {
@@ -176,7 +176,7 @@ fn has_marker_file(dir: impl AsFd) -> bool {
 /// Returns true if the user has created an empty `quackd.lock` to accept the directory. Quackd never writes
 /// into the lock file.
 fn is_claimed(dir: &File) -> bool {
-    regular(dir, c"quackd.lock").is_some_and(|found| found.st_size == 0)
+    regular(dir, c"quackd.lock").is_some_and(|stat| stat.st_size == 0)
 }
 
 /// Flags for opening `run`.
@@ -199,7 +199,7 @@ pub(crate) fn check_run(above: impl AsFd, run: impl AsFd, path: &Path) -> Result
         // Another daemon may create the marker at the same time.
         name.as_bytes() == MARK.to_bytes()
             || statat(run, name, AtFlags::SYMLINK_NOFOLLOW)
-                .is_ok_and(|found| is_of_a_session(name, &found, is_used))
+                .is_ok_and(|stat| is_of_a_session(name, &stat, is_used))
     });
 
     match strange {
@@ -230,8 +230,8 @@ pub(crate) fn check_current_run(
 
 /// Returns true if a directory has quackd's marker file.
 pub(crate) fn is_marked(dir: impl AsFd) -> bool {
-    let found = statat(dir, MARK, AtFlags::SYMLINK_NOFOLLOW);
-    found.is_ok_and(|found| is(&found, FileType::RegularFile))
+    let stat = statat(dir, MARK, AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| is(&stat, FileType::RegularFile))
 }
 
 /// Returns true for the name of a retired run directory.
@@ -281,7 +281,9 @@ fn mark(run: impl AsFd, path: &Path, text: &[u8]) -> Result<(), HomeError> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     match openat(run, MARK, flags, Mode::RUSR | Mode::WUSR) {
         // The existence of the file is sufficient. It is empty on a full disk.
-        Ok(mark) => drop(File::from(mark).write_all(text)),
+        Ok(mark) => {
+            File::from(mark).write_all(text).ok();
+        }
         Err(Errno::EXIST) => {}
         Err(errno) => return Err(HomeError::io("mark", path, errno)),
     }
@@ -291,15 +293,16 @@ fn mark(run: impl AsFd, path: &Path, text: &[u8]) -> Result<(), HomeError> {
 /// Returns true if an entry of `run` is one that a daemon without markers creates: a session's private
 /// directory, or a login shell's pipe. Other programs use session ids of any form. So the form is not checked
 /// if a daemon has used the directory (`is_used`).
-fn is_of_a_session(name: &str, found: &Stat, is_used: bool) -> bool {
-    if is(found, FileType::Fifo) {
+fn is_of_a_session(name: &str, stat: &Stat, is_used: bool) -> bool {
+    if is(stat, FileType::Fifo) {
         return name.starts_with("login-") && name.ends_with(".pipe");
     }
+
     let is_id = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
     // Our ids have 22 characters; Rubber Duck's are UUIDs.
     let has_shape = matches!(name.len(), 22 | 36) && name.bytes().all(is_id);
-    let is_private = !Mode::from_raw_mode(found.st_mode).intersects(OTHERS);
-    is(found, FileType::Directory) && (has_shape || is_used) && is_private
+    let is_private = !Mode::from_raw_mode(stat.st_mode).intersects(OTHERS);
+    is(stat, FileType::Directory) && (has_shape || is_used) && is_private
 }
 
 /// Returns true if the file is the metadata of one of the two daemons.
@@ -311,6 +314,7 @@ fn is_metadata(path: &Path) -> bool {
         #[serde(rename = "sessions")]
         _sessions: Vec<IgnoredAny>,
     }
+
     let bytes = read_blocking(path, MAX_METADATA_BYTES);
     bytes.is_ok_and(|bytes| serde_json::from_slice::<DocumentShape>(&bytes).is_ok())
 }
@@ -360,8 +364,8 @@ fn unknown_names(dir: impl AsFd, is_known: impl Fn(&str) -> bool) -> Result<Opti
     })
 }
 
-fn is(found: &Stat, kind: FileType) -> bool {
-    FileType::from_raw_mode(found.st_mode) == kind
+fn is(stat: &Stat, kind: FileType) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == kind
 }
 
 #[cfg(test)]

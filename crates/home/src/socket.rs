@@ -53,7 +53,7 @@ impl SocketPath {
         let mut name = "duck-".to_owned();
         for byte in Sha256::digest(given).iter().take(6) {
             // Writing to a String cannot fail.
-            let _infallible = write!(name, "{byte:02x}");
+            write!(name, "{byte:02x}").ok();
         }
         name.push_str(".sock");
 

@@ -29,14 +29,16 @@ impl Alias {
     /// and clients of other makers cannot find the daemon.
     pub fn make_blocking(&self) -> Result<(), BindError> {
         let bind = |source| BindError::Bind { path: self.at.clone(), source };
+
         match std::fs::symlink_metadata(&self.at) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(bind(error)),
-            Ok(found) if is_own_link(&found) => {
+            Ok(link) if is_own_link(&link) => {
                 std::fs::remove_file(&self.at).map_err(bind)?;
             }
             Ok(_) => clear_stale_blocking(&self.at)?,
         }
+
         symlink(&self.to, &self.at).map_err(bind)
     }
 
@@ -50,7 +52,7 @@ impl Alias {
 
     /// Removes the link if it still points to our socket.
     pub fn remove_blocking(&self) {
-        let is_ours = std::fs::symlink_metadata(&self.at).is_ok_and(|found| is_own_link(&found));
+        let is_ours = std::fs::symlink_metadata(&self.at).is_ok_and(|link| is_own_link(&link));
         // Another daemon may have replaced it in the meantime.
         if is_ours && std::fs::read_link(&self.at).is_ok_and(|to| to == self.to) {
             // Fails if another process has removed it at the same moment.
@@ -69,8 +71,8 @@ impl Alias {
     }
 }
 
-fn is_own_link(found: &std::fs::Metadata) -> bool {
-    found.is_symlink() && found.uid() == rustix::process::geteuid().as_raw()
+fn is_own_link(link: &std::fs::Metadata) -> bool {
+    link.is_symlink() && link.uid() == rustix::process::geteuid().as_raw()
 }
 
 #[cfg(test)]

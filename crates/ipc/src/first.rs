@@ -117,6 +117,7 @@ fn read_length_with(
 ) -> io::Result<[u8; 4]> {
     let mut length = [0_u8; 4];
     let mut read = 0;
+
     while let Some(rest @ [_, ..]) = length.get_mut(read..) {
         match receive_with_descriptors(from, rest, max_descriptors, descriptors) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -126,6 +127,7 @@ fn read_length_with(
             Err(error) => return Err(error),
         }
     }
+
     Ok(length)
 }
 

@@ -56,10 +56,12 @@ pub async fn write_queued<W: AsyncWrite + Unpin>(mut queue: mpsc::Receiver<Bytes
         while let (Ok(()), Ok(next)) = (&fed, queue.try_recv()) {
             fed = writer.feed(next).await;
         }
+
         // The reading half reports that the channel is gone.
         if fed.is_err() || SinkExt::<Bytes>::flush(&mut writer).await.is_err() {
             break;
         }
+
         // An idle channel keeps no buffer.
         if queue.is_empty() {
             *writer.write_buffer_mut() = BytesMut::new();
@@ -135,24 +137,18 @@ mod tests {
     use super::*;
     use quackd_protocol::CallId;
     use quackd_protocol::worker::{
-        FROM_WORKER_TAGS, FromWorker, TO_WORKER_TAGS, ToWorker, ToolCall,
+        CallSpec, FROM_WORKER_TAGS, FromWorker, TO_WORKER_TAGS, ToWorker,
     };
 
     /// Workers of other versions rely on this shape: it changes only with `FRAME_PROTOCOL`.
     #[test]
     fn a_tool_call_has_this_exact_shape() {
-        let frame = ToWorker::ToolCall(ToolCall {
+        let frame = ToWorker::ToolCall(CallSpec {
             call_id: CallId("c1".into()),
             tool: "bash".into(),
             arguments: "{}".into(),
             deadline_ms: 30_000,
-            safe_mode: false,
-            approved: false,
-            stream: false,
-            stream_rows: false,
-            stdin: false,
-            cwd: String::new(),
-            origin: Default::default(),
+            ..CallSpec::default()
         });
         let text = r#"{"tool_call":{"call_id":"c1","tool":"bash","arguments":"{}","deadline_ms":30000,"safe_mode":false}}"#;
         assert_eq!(encode(&frame).unwrap(), text.as_bytes());

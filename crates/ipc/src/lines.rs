@@ -134,6 +134,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             if let Some(counted) = &mut self.counted {
                 counted.shrink(self.buffer.len());
             }
+
             if line.is_some() {
                 return Ok(line);
             }

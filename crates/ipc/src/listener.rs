@@ -64,16 +64,16 @@ pub fn clear_stale_blocking(path: &Path) -> Result<(), BindError> {
     let bind = |source| BindError::Bind { path: path.to_owned(), source };
     let occupied = |why| BindError::Occupied { path: path.to_owned(), why };
 
-    let found = match std::fs::symlink_metadata(path) {
-        Ok(found) => found,
+    let metadata = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(bind(error)),
     };
 
-    if !found.file_type().is_socket() {
+    if !metadata.file_type().is_socket() {
         return Err(occupied("it is not a socket"));
     }
-    if found.uid() != rustix::process::geteuid().as_raw() {
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
         return Err(occupied("it belongs to another user"));
     }
     if answers(path).map_err(bind)? {
@@ -107,8 +107,9 @@ impl BoundSocket {
         let options = ListenerOptions::new().name(name).reclaim_name(false);
         let listener = private(options).create_tokio().map_err(bind)?;
 
-        let found = std::fs::symlink_metadata(path).map_err(bind)?;
-        let file = SocketFile { path: path.to_owned(), device: found.dev(), inode: found.ino() };
+        let metadata = std::fs::symlink_metadata(path).map_err(bind)?;
+        let file =
+            SocketFile { path: path.to_owned(), device: metadata.dev(), inode: metadata.ino() };
         Ok(Self { listener, file })
     }
 
@@ -116,8 +117,9 @@ impl BoundSocket {
     pub fn adopt(listener: UnixListener, path: &Path) -> Result<Self, BindError> {
         let bind = |source| BindError::Bind { path: path.to_owned(), source };
         let listener = uds_local_socket::tokio::Listener::try_from(OwnedFd::from(listener));
-        let found = std::fs::symlink_metadata(path).map_err(bind)?;
-        let file = SocketFile { path: path.to_owned(), device: found.dev(), inode: found.ino() };
+        let metadata = std::fs::symlink_metadata(path).map_err(bind)?;
+        let file =
+            SocketFile { path: path.to_owned(), device: metadata.dev(), inode: metadata.ino() };
         Ok(Self { listener: listener.map_err(bind)?.into(), file })
     }
 
@@ -150,7 +152,9 @@ impl SocketFile {
     #[must_use]
     pub fn look_blocking(&self) -> Standing {
         match std::fs::symlink_metadata(&self.path) {
-            Ok(found) if found.dev() == self.device && found.ino() == self.inode => Standing::Ours,
+            Ok(metadata) if metadata.dev() == self.device && metadata.ino() == self.inode => {
+                Standing::Ours
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Standing::Gone,
             Ok(_) | Err(_) => Standing::Another,
         }
@@ -160,7 +164,7 @@ impl SocketFile {
     pub fn unlink_blocking(&self) {
         if self.look_blocking() == Standing::Ours {
             // Another process may remove it at the same time. Then there is nothing to do.
-            drop(std::fs::remove_file(&self.path));
+            std::fs::remove_file(&self.path).ok();
         }
     }
 }

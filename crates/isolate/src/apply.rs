@@ -47,8 +47,10 @@ pub(crate) fn apply(
         })
         .collect();
     let pending = pending?;
+
     let journal = unfinished(paths, direction);
     begin(&journal, target, &pending, Some(&paths.manifest()))?;
+
     // A directory that the source still has stays.
     let is_gone = |above: &Path| source.stat(above).is_ok_and(|stat| stat.is_none());
     if let Err(error) = write(target, &pending, is_gone) {
@@ -62,16 +64,23 @@ pub(crate) fn apply(
             record(manifest, sides, texts, change)?;
         }
     }
+
     if direction == Direction::Refresh {
         let at_ms = Timestamp::now().as_millisecond();
         let written = decided.iter().filter(|(_, decision)| decision.writes());
         manifest.refreshed.extend(written.map(|(change, _)| (change.path.clone(), at_ms)));
     }
+
+    // The record must not name texts that a crash could lose.
     texts.sync()?;
     manifest.write(&paths.manifest())?;
+
+    // A refresh has no undo, so it counts once its journal is gone.
     if direction == Direction::Refresh {
         return remove_directory(&journal);
     }
+
+    // `rename` replaces no directory with content. Only the last apply can be taken back.
     let finished = paths.applied();
     remove_directory(&finished)?;
     rustix::fs::rename(&journal, &finished).on("finish", &finished)?;
@@ -112,6 +121,8 @@ fn record(
         _ => None,
     };
     let text = text.map(|text| texts.keep(&text)).transpose()?.flatten();
+
+    // With the stamp of a merged target, the next comparison would take it for the common state.
     let written = node::read_at(target, path).on("read", path)?;
     let of_target = written.filter(|(written, _)| *written == node).map(|(_, stamp)| stamp);
     let of_source = change.source_stamp;
@@ -131,10 +142,12 @@ pub(crate) fn recover(
     notes: &mut Notes,
 ) -> Result<bool, IsolateError> {
     let journal = unfinished(paths, direction);
+    // Without a plan nothing was written. The directory may have some of the old contents.
     if !has_plan(&journal) {
         remove_directory(&journal)?;
         return Ok(false);
     }
+
     roll_back(paths, direction, target, notes)?;
     Ok(true)
 }
@@ -165,6 +178,7 @@ fn roll_back(
 ) -> Result<Vec<TakenBack>, IsolateError> {
     let journal = unfinished(paths, direction);
     let taken_back = take_back(&journal, target, notes)?;
+
     let mut saved = Manifest::read(&journal.join(RECORD))?;
     let mut manifest = Manifest::read(&paths.manifest())?;
     for (step, _) in taken_back.iter().filter(|(_, left)| left.is_none()) {
@@ -173,6 +187,9 @@ fn roll_back(
             None => drop(manifest.entries.remove(&step.path)),
         }
     }
+
+    // The journal goes last. A crash before that repeats the roll back, which accepts files that are restored
+    // already.
     manifest.write(&paths.manifest())?;
     remove_directory(&journal)?;
     Ok(taken_back)

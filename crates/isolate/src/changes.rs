@@ -55,13 +55,17 @@ pub(crate) fn find(
     let mut scan = Scan { manifest, direction, input, seen, changes: Vec::new(), notes };
     walk(source, input.user_excludes, &mut scan)?;
     scan.add_deleted()?;
+
     let Scan { mut changes, .. } = scan;
     changes.retain(|change| is_chosen(&change.path, &choice.paths));
+
     for chosen in &choice.paths {
         if !changes.iter().any(|change| change.path.starts_with(chosen)) {
             notes.add(chosen, "has no changes");
         }
     }
+
+    // A target with the recorded stamp has the common content, so it is not read.
     for change in &mut changes {
         let known = manifest.entries.get(&change.path);
         let stat = target.stat(&change.path).on("read", &change.path)?;
@@ -69,11 +73,12 @@ pub(crate) fn find(
         match known.filter(|known| stamp.is_some() && target_stamp(direction, known) == stamp) {
             Some(known) => (change.target, change.target_stamp) = (Some(known.node.clone()), stamp),
             None => {
-                let found = node::read_at(target, &change.path).on("read", &change.path)?;
-                (change.target, change.target_stamp) = found.unzip();
+                let current = node::read_at(target, &change.path).on("read", &change.path)?;
+                (change.target, change.target_stamp) = current.unzip();
             }
         }
     }
+
     changes.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(changes)
 }
@@ -120,6 +125,8 @@ impl Visit for Scan<'_> {
         if self.manifest.copied.outputs.iter().any(|output| output == at) || self.hides(at) {
             return false;
         }
+
+        // An ignored directory may have files that git tracks. The copy has them.
         has_below(&self.manifest.entries, at) || !rules.ignore(at, true)
     }
 
@@ -132,6 +139,7 @@ impl Visit for Scan<'_> {
     ) -> Result<(), IsolateError> {
         let known = self.manifest.entries.get(&at);
         let stamp = Some(Stamp::of(&entry.stat));
+
         if known.is_some_and(|known| source_stamp(self.direction, known) == stamp) {
             self.seen.insert(at);
         } else if !self.hides(&at) && (known.is_some() || !rules.ignore(&at, false)) {
@@ -150,6 +158,7 @@ impl Visit for Scan<'_> {
 
 /// Whether a path is `directory` or below it.
 pub(crate) fn has_below<T>(paths: &BTreeMap<PathBuf, T>, directory: &Path) -> bool {
+    // Paths are ordered by component: those in the directory follow it without a gap.
     let mut after = paths.range::<Path, _>((Bound::Included(directory), Bound::Unbounded));
     after.next().is_some_and(|(path, _)| path.starts_with(directory))
 }
@@ -164,17 +173,21 @@ impl Scan<'_> {
         let name = at.file_name().unwrap_or_default().to_owned();
         let place = Place { directory: directory.try_clone_to_owned().on("open", &at)?, name };
         let known = self.manifest.entries.get(&at);
-        let found = match node::read(&place) {
-            Ok(found) => found,
+        let state = match node::read(&place) {
+            Ok(state) => state,
             Err(error) => {
                 self.notes.add(&at, &format!("cannot be read and is left out: {error}"));
+                // A file that cannot be read must not count as deleted.
                 self.seen.insert(at);
                 return Ok(());
             }
         };
+
         // It was removed since the listing, so it counts as deleted.
-        let Some((source, stamp)) = found else { return Ok(()) };
+        let Some((source, stamp)) = state else { return Ok(()) };
+
         self.seen.insert(at.clone());
+
         if known.is_some_and(|known| known.node == source) {
             return Ok(());
         }
@@ -194,6 +207,7 @@ impl Scan<'_> {
             if self.seen.contains(path) || self.hides(path) {
                 continue;
             }
+
             self.push(Change {
                 path: path.clone(),
                 common: Some(known.node.clone()),

@@ -91,8 +91,10 @@ impl Checkpoints {
             }
             (outputs, refreshed) = (manifest.copied.outputs, manifest.refreshed);
         }
+
         // A process that ended before its state counted may have left files.
         states.remove_from(newest.as_ref().map_or(0, |newest| newest.number + 1))?;
+
         let is_full = false;
         Ok(Self {
             files,
@@ -136,6 +138,8 @@ impl Checkpoints {
         // Of the oldest state only the files are known.
         let oldest = numbers.first().map_or(newest.number, |first| first.saturating_sub(1));
         let (mut listed, mut left) = (Vec::new(), MAX_ISOLATED_LIST);
+
+        // The newest states keep their lists of changes. Those of older ones are left out once the reply is full.
         for number in numbers.into_iter().rev() {
             let mut checkpoint = self.states.read_changes(number)?.checkpoint;
             let length =
@@ -146,6 +150,7 @@ impl Checkpoints {
             }
             listed.push(checkpoint);
         }
+
         listed.push(Checkpoint { number: oldest, ..Checkpoint::default() });
         listed.reverse();
         Ok(listed)
@@ -167,6 +172,7 @@ impl Checkpoints {
         let first = Current::default();
         let known = self.newest.as_ref().unwrap_or(&first);
         let number = known.number + 1;
+
         // The first state must leave room for others.
         let room = if is_first { MAX_KEPT / 2 } else { MAX_KEPT };
         let input = ScanInput {
@@ -179,6 +185,7 @@ impl Checkpoints {
             number,
             left: room.saturating_sub(self.states.stored_bytes()?),
         };
+
         let found = scan(&input, &mut self.notes)?;
         let Found { differences, only_stamps, skipped, is_full } = found;
         self.is_full |= is_full;
@@ -187,14 +194,20 @@ impl Checkpoints {
         if !is_first && !differences.is_empty() {
             checkpoint = Some(describe(number, &differences, cause));
         }
+
+        // Stamps and skipped paths alone make no state. They are recorded, so that the next scan need not read these
+        // files.
         let is_new = is_first || checkpoint.is_some();
         if !is_new && only_stamps.is_empty() && skipped == known.skipped {
             return Ok(None);
         }
         let changes = Changes { checkpoint: checkpoint.clone().unwrap_or_default(), differences };
+
+        // Before `current`, which makes the state count.
         if checkpoint.is_some() {
             self.states.write_changes(&changes)?;
         }
+
         let mut newest = self.newest.take().unwrap_or_default();
         if is_new {
             newest.number = number;
@@ -215,6 +228,8 @@ impl Checkpoints {
     /// Removes the oldest states if there are too many.
     pub(crate) fn prune(&self) -> Result<(), IsolateError> {
         let Some(newest) = &self.newest else { return Ok(()) };
+
+        // Once a content found no room, a quarter is freed, so that the next states do not prune each time.
         let max_kept = if self.is_full { MAX_KEPT - MAX_KEPT / 4 } else { MAX_KEPT };
         self.states.prune(&newest.entries, MAX_CHECKPOINTS, max_kept)
     }
@@ -236,6 +251,7 @@ fn describe(number: u64, differences: &[Difference], cause: &Cause) -> Checkpoin
         change: one.kind(),
     };
     let call = |call: &String| message_line(call, MAX_CHECKPOINT_CALL);
+
     Checkpoint {
         number,
         at_ms: Timestamp::now().as_millisecond(),

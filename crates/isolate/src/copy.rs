@@ -72,14 +72,19 @@ pub fn copy_workspace(
         notes: Notes::default(),
         ignored_bytes: 0,
     };
+
     let directories = Directories { from: base.top(), to: copy.top() };
     copying.directory(directories, Path::new(""), 0)?;
+    // Above a limit the walk only counts, so that the error has the true size.
     copying.check_size()?;
+
     let (objects, notes) = private_git::make(workspace, &base, &copy)?;
     let Copying { texts, entries, mut copied, notes: mut all, .. } = copying;
     all.extend(notes);
     copied.objects = objects;
     copied.notes = all.into_lines();
+
+    // The record comes last: a copy without it counts as incomplete.
     texts.sync()?;
     let opened = File::open(workspace).on("open", workspace)?;
     let base = identity(&opened).on("read", workspace)?;
@@ -118,19 +123,24 @@ impl Copying<'_> {
         let Directories { from, to } = directories;
         let listed = list(from, MAX_ENTRIES).on("list", path)?;
         self.rules.enter(from, path);
+
         for entry in listed {
             let at = path.join(&entry.name);
             if self.options.hidden.iter().any(|hidden| *hidden == self.workspace.join(&at)) {
                 continue;
             }
+
+            // `private_git` makes the repository of the copy.
             if is_git(&entry.name) {
                 if !path.as_os_str().is_empty() {
                     self.notes.add(&at, "is a repository of its own, which the copy does not have");
                 }
                 continue;
             }
+
             let is_ignored = self.rules.ignore(&at, entry.kind() == FileType::Directory);
             match entry.kind() {
+                // Such directories are large and can be made again. The session gets them as overlays.
                 FileType::Directory if is_ignored && !self.has_tracked(&at) => {
                     self.output(to, &entry, at)?;
                 }
@@ -158,6 +168,7 @@ impl Copying<'_> {
             self.notes.add(&at, "is ignored and left out: there are too many such directories");
             return Ok(());
         }
+
         mkdirat(to, &entry.name, Mode::RWXU).on("create", &at)?;
         self.copied.outputs.push(at);
         Ok(())
@@ -178,11 +189,13 @@ impl Copying<'_> {
                 return Ok(());
             }
         };
+
         // The owner needs all rights, to write and to delete the copy.
         let mode = Mode::from_raw_mode(entry.stat.st_mode)
             & Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
         mkdirat(to, &entry.name, mode | Mode::RWXU).on("create", at)?;
         let to = open_directory(to, &entry.name).on("open", at)?;
+
         let directories = Directories { from: from.as_fd(), to: to.as_fd() };
         self.directory(directories, at, depth + 1)
     }
@@ -194,9 +207,11 @@ impl Copying<'_> {
         at: PathBuf,
     ) -> Result<(), IsolateError> {
         let Directories { from, to } = directories;
+
         if !self.count(0)? {
             return Ok(());
         }
+
         let target = read_link(from, &entry.name).on("read", &at)?;
         symlinkat(&target, to, &entry.name).on("create", &at)?;
         let place = place(to, &entry.name, &at)?;
@@ -221,6 +236,7 @@ impl Copying<'_> {
             }
             self.ignored_bytes += len;
         }
+
         if MAX_FILE_BYTES < len {
             self.notes.add(&at, "is larger than 1 GiB and is left out");
             return Ok(());
@@ -228,6 +244,7 @@ impl Copying<'_> {
         if !self.count(len)? {
             return Ok(());
         }
+
         let place = place(to, &entry.name, &at)?;
         for _ in 0..MAX_ATTEMPTS {
             let source = match open_file(from, &entry.name) {
@@ -237,6 +254,7 @@ impl Copying<'_> {
                     return Ok(());
                 }
             };
+            // A file that changes while it is copied would be a mix of two versions.
             let before = Stamp::of(&rustix::fs::fstat(&source).on("read", &at)?);
             let copied = copy_content(&source, &place, &at)?;
             let after = rustix::fs::fstat(&source).on("read", &at)?;
@@ -297,6 +315,7 @@ fn place(directory: BorrowedFd<'_>, name: &OsStr, at: &Path) -> Result<Place, Is
 /// Copies the content, permissions and time of an open file.
 fn copy_content(mut source: &File, place: &Place, at: &Path) -> Result<Copied, IsolateError> {
     let stat = rustix::fs::fstat(source).on("read", at)?;
+    // The original may be private, so other users get their rights only at the end.
     let mut target = place.create(&place.name, Mode::RUSR | Mode::WUSR).on("create", at)?;
     let (mut hasher, mut len, mut text) = (Sha256::new(), 0_u64, Some(Vec::new()));
     let mut piece = vec![0; 128 * 1024];
@@ -319,6 +338,8 @@ fn copy_content(mut source: &File, place: &Place, at: &Path) -> Result<Copied, I
     }
 
     fchmod(&target, Mode::from_raw_mode(stat.st_mode & 0o777)).on("write", at)?;
+
+    // The copied index of git stays valid if the files keep their times.
     let modified = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
     futimens(&target, &Timestamps { last_access: modified, last_modification: modified })
         .on("write", at)?;

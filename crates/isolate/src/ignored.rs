@@ -42,9 +42,10 @@ impl IgnoreRules {
     /// has asked for them.
     pub(crate) fn ignore(&self, path: &Path, is_directory: bool) -> bool {
         let decided = self.levels.iter().rev().find_map(|(above, rules)| {
-            let beneath = path.strip_prefix(above).ok()?;
-            let found = rules.matched(Path::new("/").join(beneath), is_directory);
-            (!found.is_none()).then(|| found.is_ignore())
+            // The rules are compiled for `/`, whatever the directory of their file.
+            let below = path.strip_prefix(above).ok()?;
+            let matched = rules.matched(Path::new("/").join(below), is_directory);
+            (!matched.is_none()).then(|| matched.is_ignore())
         });
         decided.unwrap_or(false)
     }
@@ -54,7 +55,7 @@ impl IgnoreRules {
 fn rules_of(text: &str) -> Gitignore {
     let mut builder = GitignoreBuilder::new("/");
     for line in text.lines() {
-        drop(builder.add_line(None, line));
+        builder.add_line(None, line).ok();
     }
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }

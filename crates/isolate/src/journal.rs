@@ -106,6 +106,8 @@ pub(crate) fn write(
     pending: &[Pending<'_>],
     may_go: impl Fn(&Path) -> bool,
 ) -> Result<(), IsolateError> {
+    // Everything is staged and checked before the first name changes. Until then an error leaves all files as they
+    // were.
     for one in pending {
         if let Some(after) = &one.step.after {
             let place = tree.place_made(&one.step.path).on("open", &one.step.path)?;
@@ -129,10 +131,13 @@ pub(crate) fn write(
         }
         parents.insert(path.parent().unwrap_or_else(|| Path::new("")));
     }
+
+    // The caller removes the plan next, so the renames must be durable.
     for above in parents {
         let directory = tree.directory(above).on("open", above)?;
         rustix::fs::fsync(&directory).on("sync", above)?;
     }
+
     for one in pending.iter().filter(|one| one.step.after.is_none()) {
         tree.remove_empty_above(&one.step.path, &may_go);
     }
@@ -150,6 +155,7 @@ pub(crate) fn begin(
     fs::create_dir(journal).on("create", journal)?;
     let above = journal.parent().unwrap_or(journal);
     File::open(above).and_then(|above| above.sync_all()).on("sync", above)?;
+
     for (number, Pending { step, .. }) in pending.iter().enumerate() {
         let Some(Node::File { .. }) = &step.before else { continue };
         let old = journal.join(format!("{number}"));
@@ -158,16 +164,20 @@ pub(crate) fn begin(
         io::copy(&mut source, &mut kept).and_then(|_| kept.sync_all()).on("write", &old)?;
         let kept = Tree::open(journal).on("open", journal)?;
         let kept = node::read_at(&kept, Path::new(&format!("{number}"))).on("read", &old)?;
+        // The plan must be able to restore exactly the content that the change was decided for.
         if !kept.is_some_and(|(kept, _)| has_same_content(&kept, step.before.as_ref())) {
             remove_directory(journal)?;
             return Err(IsolateError::ChangedNow(step.path.clone()));
         }
     }
+
     if let Some(record) = record {
         let saved = journal.join(RECORD);
         fs::copy(record, &saved).on("write", &saved)?;
         File::open(&saved).and_then(|saved| saved.sync_all()).on("sync", &saved)?;
     }
+
+    // The plan is written last: its existence means that everything needed to take the changes back is durable.
     let steps: Vec<&Step> = pending.iter().map(|pending| &pending.step).collect();
     let plan = serde_json::to_vec(&steps).map_err(io::Error::other).on("write", journal)?;
     write_whole(&journal.join(PLAN), &plan)
@@ -207,17 +217,19 @@ fn stage(place: &Place, one: &Pending<'_>, after: &Node) -> Result<(), IsolateEr
             let (source, usual) = (one.content)().on("open", path)?;
             let mode = mode(place, usual.map_or(USUAL, |usual| usual & NEW), *is_executable);
             let mode = mode.on("read", path)?;
+            // The content may be private, so other users get their rights only at the end.
             let mut file = place.create(&name, Mode::RUSR | Mode::WUSR).on("create", path)?;
             // A session may write into the source all the time.
             io::copy(&mut source.take(MAX_FILE_BYTES + 1), &mut file).on("write", path)?;
             fchmod(&file, mode).on("write", path)?;
             file.sync_all().on("sync", path)?;
+
+            // Read back, because the source may have changed since the decision.
             let written = Place { directory: place.directory.try_clone().on("open", path)?, name };
             let written = node::read(&written).on("read", path)?;
             if written.is_some_and(|(written, _)| written == *after) {
                 return Ok(());
             }
-            // The source changed since the decision.
             Err(IsolateError::ChangedNow(path.clone()))
         }
     }
@@ -228,6 +240,7 @@ fn mode(place: &Place, usual: Mode, is_executable: bool) -> io::Result<Mode> {
     let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let old = place.stat()?.filter(is_file);
     let old = old.map_or(usual, |stat| Mode::from_raw_mode(stat.st_mode) & ALL);
+
     let mut mode = old.difference(Mode::XUSR | Mode::XGRP | Mode::XOTH);
     if is_executable {
         // Users who may read it may run it.
@@ -253,6 +266,7 @@ pub(crate) fn take_back(
     let steps: Vec<Step> =
         serde_json::from_slice(&plan).map_err(|error| IsolateError::Damaged(error.to_string()))?;
     let kept = Tree::open(journal).on("open", journal)?;
+
     let mut taken_back = Vec::new();
     for (number, step) in steps.into_iter().enumerate() {
         let left = restore(tree, &kept, number, &step)?;
@@ -273,17 +287,22 @@ fn restore(
     const CHANGED: &str = "changed since it was written and is left";
     let path = &step.path;
     let staged = OsString::from(&step.staged);
+    // An interrupted command may have left its staged file.
     if let Ok(place) = tree.place(path) {
         place.remove(&staged).on("remove", path)?;
     }
+
     let now = node::read_at(tree, path).on("read", path)?.map(|(node, _)| node);
+    // Either not written yet, or restored by an earlier attempt.
     if now == step.before {
         step.remove_made(tree);
         return Ok(None);
     }
+
     if now != step.after {
         return Ok(Some(CHANGED));
     }
+
     match &step.before {
         None => {
             let place = tree.place(path).on("open", path)?;
@@ -291,6 +310,7 @@ fn restore(
             place.sync().on("sync", path)?;
             step.remove_made(tree);
         }
+        // A name on the way is no longer a directory, so another program changed it.
         Some(_) if tree.place_made(path).is_err_and(|error| is_absent(&error)) => {
             return Ok(Some(CHANGED));
         }
@@ -303,6 +323,7 @@ fn restore(
         Some(Node::File { is_executable, .. }) => {
             let place = tree.place_made(path).on("open", path)?;
             let mode = mode(&place, USUAL, *is_executable).on("read", path)?;
+            // Staged and renamed like the change itself, so that a crash leaves one of the two versions.
             let mut file = place.create(&staged, Mode::RUSR | Mode::WUSR).on("create", path)?;
             let mut source = kept.file(Path::new(&format!("{number}"))).on("open", path)?;
             io::copy(&mut source, &mut file).on("write", path)?;

@@ -118,10 +118,13 @@ impl IsolatedCopy {
         let paths = CopyPaths::of(directory);
         let lock = Lock::take(&paths.lock())?;
         let recorded = Manifest::read(&paths.manifest())?;
+
+        // The record belongs to one directory. Another one can have the path now.
         let opened = File::open(workspace).on("open", workspace)?;
         if identity(&opened).on("read", workspace)? != recorded.base {
             return Err(IsolateError::Replaced);
         }
+
         let base = Tree::open(workspace).on("open", workspace)?;
         let mut notes = Notes::default();
         let copy = Tree::open(&paths.tree()).on("open", &paths.tree())?;
@@ -132,6 +135,7 @@ impl IsolatedCopy {
             }
         }
         Ok(Self {
+            // Read again: a recovery writes it.
             manifest: Manifest::read(&paths.manifest())?,
             copy,
             texts: Texts::open(&paths.texts())?,
@@ -161,12 +165,14 @@ impl IsolatedCopy {
     ) -> Result<IsolatedReport, IsolateError> {
         let (decided, digest) = self.decide(Direction::Apply, choice, None, Vec::new())?;
         let recorded = self.manifest.references;
+
         let own_references =
             recorded.is_some() && private_git::references_of_copy(&self.copy) != recorded;
         if own_references {
             self.notes
                 .line("the session changed branches or other references: quack diff --commits");
         }
+
         let mut report = report::report(&decided, digest, self.notes);
         report.own_references = own_references;
         if text {
@@ -188,9 +194,11 @@ impl IsolatedCopy {
         expect: Option<&str>,
     ) -> Result<IsolatedReport, IsolateError> {
         let (decided, digest) = self.decide(Direction::Apply, choice, merge, Vec::new())?;
+
         if let Some(expected) = expect.filter(|expected| *expected != digest) {
             return Err(IsolateError::Changed { expected: expected.to_owned() });
         }
+
         let written = !dry_run && self.write(Direction::Apply, &decided)?;
         Ok(IsolatedReport { written, ..report::report(&decided, digest, self.notes) })
     }
@@ -207,12 +215,14 @@ impl IsolatedCopy {
     ) -> Result<IsolatedReport, IsolateError> {
         let RefreshOptions { hidden, merge, dry_run, keeps_git, max_files, max_bytes } = options;
         let (decided, digest) = self.decide(Direction::Refresh, choice, merge, hidden)?;
+        // Before the first write: a refresh is all or nothing.
         self.check_size(&decided, max_files, max_bytes)?;
+
         let has_conflict = decided.iter().any(|(_, decision)| decision.is_conflict());
         let mut written = false;
         if !dry_run && !has_conflict {
             written = self.write(Direction::Refresh, &decided)?;
-            // Single files come from other commits.
+            // After a refresh of single files, the others are still those of the old commits.
             if choice.paths.is_empty() {
                 written |= self.refresh_git(keeps_git)?;
             }
@@ -231,11 +241,13 @@ impl IsolatedCopy {
         let size = |node: Option<&Node>| (u64::from(node.is_some()), node.map_or(0, len));
         let known = self.manifest.entries.values().map(|common| size(Some(&common.node)));
         let (mut files, mut bytes) = known.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+
         for (change, decision) in decided.iter().filter(|(_, decision)| decision.writes()) {
             let (before, after) = (size(change.common.as_ref()), size(decision.after.as_ref()));
             files = (files + after.0).saturating_sub(before.0);
             bytes = (bytes + after.1).saturating_sub(before.1);
         }
+
         if max_files < files || max_bytes < bytes {
             return Err(IsolateError::TooLarge { files, bytes, max_files, max_bytes });
         }
@@ -255,6 +267,7 @@ impl IsolatedCopy {
             self.manifest.write(&self.paths.manifest())?;
             return Ok(false);
         }
+
         let why = match of_copy {
             _ if self.manifest.references.is_none() => Some("an earlier version made the copy"),
             _ if keeps_git => Some("calls run in the session"),
@@ -266,12 +279,14 @@ impl IsolatedCopy {
             }
             _ => None,
         };
+
         if let Some(why) = why {
             self.notes.line(&format!(
                 "the copy's repository does not get the new commits of the workspace, because {why}; their files appear as changes in it"
             ));
             return Ok(false);
         }
+
         let Some(references) =
             private_git::renew(&self.workspace, &self.base, &self.copy, of_copy, &self.paths)?
         else {
@@ -280,6 +295,7 @@ impl IsolatedCopy {
         };
         self.manifest.references = Some(references);
         self.manifest.write(&self.paths.manifest())?;
+
         self.notes.line(&format!(
             "the copy's repository has the new commits of the workspace; the earlier one, with what was staged in it, is in {}",
             self.paths.replaced_git().display()
@@ -297,6 +313,7 @@ impl IsolatedCopy {
         if has_conflict || !decided.iter().any(|(_, decision)| decision.writes()) {
             return Ok(false);
         }
+
         let Self { paths, manifest, base, copy, texts, .. } = self;
         let sides = Sides::new(direction, base, copy);
         apply::apply(paths, manifest, sides, texts, decided)?;
@@ -321,8 +338,10 @@ impl IsolatedCopy {
     ) -> Result<(Vec<(Change, Decision)>, String), IsolateError> {
         let input = ScanInput { user_excludes: self.user_excludes.as_deref(), hidden };
         let sides = Sides::new(direction, &self.base, &self.copy);
+
         let changes = changes::find(&self.manifest, sides, &input, choice, &mut self.notes)?;
         let digest = report::digest(&changes);
+
         let mut planner = Planner { sides, texts: &mut self.texts, choice, merge, merged_bytes: 0 };
         let decided: Result<Vec<_>, IsolateError> = changes
             .into_iter()

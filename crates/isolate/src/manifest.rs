@@ -114,6 +114,7 @@ struct Written {
     version: u32,
     base: (u64, u64),
     copied: CopiedTree,
+    // Records of earlier versions lack this field and the next.
     #[serde(default)]
     references: Option<ContentHash>,
     #[serde(default)]
@@ -158,6 +159,7 @@ impl Manifest {
             .refreshed
             .iter()
             .map(|(path, at_ms)| RefreshedPath { path: path.clone(), at_ms: *at_ms });
+
         let written = Written {
             version: VERSION,
             base: self.base,
@@ -177,8 +179,10 @@ pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Option<T>,
         opened => opened.on("open", path)?,
     };
     let mut bytes = Vec::new();
+
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).on("read", path)?;
     let damaged = |why: &str| IsolateError::Damaged(why.to_owned());
+
     let end = bytes.iter().rposition(|byte| *byte == b'\n').ok_or_else(|| damaged("it is cut"))?;
     let (body, trailer) = bytes.split_at(end);
     let trailer = String::from_utf8_lossy(trailer.get(1..).unwrap_or_default());
@@ -207,6 +211,8 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), IsolateError>
     let mut file = private_file(&staged).on("create", &staged)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).on("write", &staged)?;
     rustix::fs::rename(&staged, path).on("replace", path)?;
+
+    // Without this, a crash can undo the rename.
     let above = path.parent().unwrap_or(path);
     File::open(above).and_then(|above| above.sync_all()).on("sync", above)
 }
@@ -246,6 +252,7 @@ impl Texts {
             return Ok(None);
         }
         let span = TextSpan { at: self.end, len };
+        // Reads move the position, and a failed write may have left a part.
         self.file.seek(SeekFrom::Start(self.end)).on("write", &self.path)?;
         self.file.write_all(content).on("write", &self.path)?;
         self.end += len;

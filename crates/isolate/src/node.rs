@@ -131,6 +131,9 @@ pub(crate) fn read(place: &Place) -> io::Result<Option<(Node, Stamp)>> {
         }
         _ => Node::Other,
     };
+
+    // The stamp is from before the read. If the file changed during it, the next comparison reads the file
+    // again.
     Ok(Some((node, Stamp::of(&stat))))
 }
 
@@ -145,6 +148,7 @@ pub(crate) fn read_at(tree: &Tree, path: &Path) -> io::Result<Option<(Node, Stam
 
 /// Hashes a file. Fails with `FileTooLarge` above [`MAX_FILE_BYTES`].
 pub(crate) fn hash_of(file: impl Read) -> io::Result<(ContentHash, u64)> {
+    // One byte more shows that the file grew above the limit since its size was checked.
     let (hash, len) = copy_hashed(&mut file.take(MAX_FILE_BYTES + 1), &mut io::sink())?;
     if MAX_FILE_BYTES < len {
         return Err(io::ErrorKind::FileTooLarge.into());
@@ -166,6 +170,7 @@ pub(crate) fn copy_hashed(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
+
         let read = piece.get(..n).unwrap_or_default();
         hasher.update(read);
         to.write_all(read)?;

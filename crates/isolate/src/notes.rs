@@ -19,6 +19,7 @@ impl Notes {
 
     /// Adds a line.
     pub(crate) fn line(&mut self, line: &str) {
+        // The last line is for the number of the others.
         if self.lines.len() + 1 < MAX_ISOLATED_NOTES {
             self.lines.push(message_line(line, MAX_ISOLATED_NOTE));
         } else {

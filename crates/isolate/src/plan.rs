@@ -66,23 +66,31 @@ impl Planner<'_> {
         {
             return Ok(Decision::because(ApplyOutcome::Protected, reason));
         }
+
         if source == target {
             return Ok(Decision::simple(ApplyOutcome::Same));
         }
+
         if [common, source, target].into_iter().flatten().any(|node| *node == Node::Other) {
             let reason = "it is a directory, a special file or larger than 1 GiB on one side";
             return Ok(Decision::because(ApplyOutcome::Left, reason));
         }
+
         if let Some(reason) = self.obstacle(path)? {
             return Ok(Decision::because(ApplyOutcome::Conflict, reason));
         }
+
+        // Only the source has changed.
         if target == common {
             return Ok(Decision::taken(source.as_ref()));
         }
+
+        // The workspace is `ours` in both directions.
         let is_taken = match self.sides.direction {
             Direction::Apply => MergeRule::Theirs,
             Direction::Refresh => MergeRule::Ours,
         };
+
         let conflict = |reason: &str| Decision::because(ApplyOutcome::Conflict, reason);
         Ok(match (self.merged(change)?, self.merge) {
             (Merged::Clean(content), _) => decision(ApplyOutcome::Merged, content, change),
@@ -129,17 +137,21 @@ impl Planner<'_> {
         else {
             return Ok(Merged::NoText);
         };
+
         let common = self.texts.read(span)?;
         let source = text_of(self.sides.source, &change.path)?;
         let target = text_of(self.sides.target, &change.path)?;
         let (Some(source), Some(target)) = (source, target) else { return Ok(Merged::NoText) };
+        // The decision must be about the contents that were compared, whose digest the user may have seen.
         if ContentHash::of(&source) != *of_source || ContentHash::of(&target) != *of_target {
             return Err(IsolateError::ChangedNow(change.path.clone()));
         }
+
         self.merged_bytes += (source.len() + target.len()) as u64;
         if MAX_ALL_MERGED < self.merged_bytes {
             return Ok(Merged::NoText);
         }
+
         // The words of conflict markers name the workspace first, in both directions.
         let (ours, theirs) = match self.sides.direction {
             Direction::Apply => (&target, &source),
@@ -164,6 +176,7 @@ enum Merged {
 fn decision(outcome: ApplyOutcome, content: Vec<u8>, change: &Change) -> Decision {
     let is_executable =
         |node: &Option<Node>| matches!(node, Some(Node::File { is_executable: true, .. }));
+    // The right to execute is that of the side which changed it.
     let (common, source) = (is_executable(&change.common), is_executable(&change.source));
     let chosen = if common == source { is_executable(&change.target) } else { source };
     let after = Node::File {

@@ -85,29 +85,38 @@ pub(crate) fn make(
             ));
         }
     };
+
     let mut writing = Writing { copy, left: MAX_REFERENCES };
+    // Git takes a directory without `objects` and `refs` for no repository.
     writing.directory("objects/pack")?;
     writing.directory("objects/info")?;
     writing.directory("refs/heads")?;
+
     let Repository { own, common, common_path } = &repository;
     for name in ["HEAD", "index", "ORIG_HEAD", "info/sparse-checkout"] {
         writing.file(own, Path::new(name))?;
     }
+
+    // With `core.splitIndex`, the index names a second file.
     for entry in list(own.top(), MAX_REFERENCES).on("list", git)? {
         if entry.name.as_encoded_bytes().starts_with(b"sharedindex.") {
             writing.file(own, Path::new(&entry.name))?;
         }
     }
+
     for name in ["packed-refs", "shallow", "info/exclude", "info/attributes"] {
         writing.file(common, Path::new(name))?;
     }
     for name in ["refs", "reftable"] {
         writing.all(common, Path::new(name), 0)?;
     }
+
     let config = text(common, Path::new("config")).on("read", &git.join("config"))?;
     let kept: Vec<Entry> = parse(&config).into_iter().filter(is_kept).collect();
     writing.write("config", format!("{}{OWN_SETTINGS}", to_text(kept.iter())).as_bytes())?;
+    // The copy has no objects of the past. The session sees those of the workspace under this path.
     writing.write("objects/info/alternates", format!("{OBJECTS_INSIDE}\n").as_bytes())?;
+
     let mut notes = Vec::new();
     if common.stat(Path::new("objects/info/alternates")).is_ok_and(|stat| stat.is_some()) {
         notes.push(
@@ -146,14 +155,17 @@ pub(crate) fn renew(
     paths: &CopyPaths,
 ) -> Result<Option<ContentHash>, IsolateError> {
     let (staged, replaced) = (paths.staged_git(), paths.replaced_git());
+    // An interrupted refresh may have left it.
     remove_tree(&staged)?;
     std::fs::create_dir(&staged).on("create", &staged)?;
+
     let new = Tree::open(&staged).on("open", &staged)?;
     let (objects, _) = make(workspace, base, &new)?;
     let references = references_of_copy(&new);
     if objects.is_none() || references.is_none() {
         return Ok(None);
     }
+
     let exchange = || {
         let flags = RenameFlags::EXCHANGE;
         rustix::fs::renameat_with(new.top(), ".git", copy.top(), ".git", flags)
@@ -165,6 +177,7 @@ pub(crate) fn renew(
         exchange()?;
         return Ok(None);
     }
+
     remove_tree(&replaced)?;
     rustix::fs::rename(&staged, &replaced).on("keep", &replaced)?;
     Ok(references)
@@ -218,7 +231,9 @@ impl ReferenceDigest {
         if MAX_PACKED_BYTES < content.len() as u64 {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
+
         let name = path.as_os_str().as_encoded_bytes();
+        // With the lengths, no other files have the same input.
         self.hasher.update(format!("{} {} ", name.len(), content.len()));
         self.hasher.update(name);
         self.hasher.update(&content);
@@ -231,6 +246,7 @@ impl ReferenceDigest {
             Err(error) if is_absent(&error) => return Ok(()),
             opened => opened?,
         };
+
         for entry in list(directory.as_fd(), self.n_left)? {
             self.n_left = self.n_left.saturating_sub(1);
             let at = path.join(&entry.name);
@@ -277,14 +293,17 @@ fn linked(workspace: &Path, base: &Tree) -> io::Result<Repository> {
     let workspace = workspace.canonicalize()?;
     let own_path = workspace.join(named).canonicalize()?;
     let own = Tree::open(&own_path)?;
+
     let back = text(&own, Path::new("gitdir"))?;
     let back = own_path.join(back.trim_end());
     if back.parent().and_then(|above| above.canonicalize().ok()) != Some(workspace) {
         return Err(io::Error::other("the repository does not list this worktree"));
     }
+
     let common_path =
         own_path.join(text(&own, Path::new("commondir"))?.trim_end()).canonicalize()?;
     let common = Tree::open(&common_path)?;
+    // As in `directory`: a link would lead to the objects of another repository.
     drop(common.directory(Path::new("objects"))?);
     Ok(Repository { own, common, common_path })
 }
@@ -308,6 +327,7 @@ struct Writing<'a> {
 impl Writing<'_> {
     fn directory(&self, path: &str) -> Result<(), IsolateError> {
         let path = Path::new(".git").join(path);
+        // `place_made` makes the directories above the last name.
         self.copy.place_made(&path.join("x")).on("create", &path).map(drop)
     }
 
@@ -324,9 +344,11 @@ impl Writing<'_> {
             Err(error) if is_absent(&error) => return Ok(()),
             opened => opened.on("open", path)?,
         };
+
         let at = Path::new(".git").join(path);
         let place = self.copy.place_made(&at).on("create", &at)?;
         let mut target = place.create(&place.name, Mode::from_raw_mode(0o644)).on("create", &at)?;
+        // One byte more shows that the file is too large.
         let copied = io::copy(&mut file.take(MAX_BYTES + 1), &mut target).on("copy", &at)?;
         if MAX_BYTES < copied {
             return Err(io::Error::from(io::ErrorKind::FileTooLarge)).on("copy", &at);
@@ -340,6 +362,7 @@ impl Writing<'_> {
             Err(error) if is_absent(&error) => return Ok(()),
             opened => opened.on("open", path)?,
         };
+
         for entry in list(directory.as_fd(), self.left).on("list", path)? {
             self.left = self.left.saturating_sub(1);
             let at = path.join(&entry.name);

@@ -141,6 +141,7 @@ impl StateFiles {
     /// Removes the journals in one step. From then on the restore counts.
     pub(crate) fn finish_restore(&self) -> Result<(), IsolateError> {
         let (restoring, finished) = (self.restoring(), self.finished());
+        // One rename for all rounds: from here on no journal takes anything back.
         rustix::fs::rename(&restoring, &finished).on("finish", &finished)?;
         let synced = fs::File::open(&self.directory).and_then(|directory| directory.sync_all());
         synced.on("sync", &self.directory)?;
@@ -163,6 +164,7 @@ impl StateFiles {
         for round in (0..ROUNDS).rev() {
             journal::remove_directory(&self.journal(round))?;
         }
+
         for directory in [self.restoring(), self.finished()] {
             match fs::remove_dir_all(&directory) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -219,6 +221,7 @@ impl StateFiles {
             path: path.clone(),
             recorded: recorded.clone(),
         };
+
         let written = WrittenCurrent {
             directory,
             number: current.number,
@@ -234,6 +237,7 @@ impl StateFiles {
     }
 
     fn read<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>, IsolateError> {
+        // The text of `Damaged` proposes `quack discard`, which does not repair states.
         read_record(path).map_err(|error| match error {
             IsolateError::Damaged(why) => self.damaged(why),
             error => error,
@@ -267,7 +271,7 @@ impl StateFiles {
         for entry in fs::read_dir(&self.directory).on("list", &self.directory)? {
             let path = entry.on("list", &self.directory)?.path();
             let number: Option<u64> = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
-            if path.extension().is_some_and(|found| found == extension) {
+            if path.extension().is_some_and(|own| own == extension) {
                 numbers.extend(number);
             }
         }
@@ -318,6 +322,7 @@ impl StateFiles {
             // Some at once: each time all others are read.
             false => kept.len() - (max_changes - max_changes / 10),
         };
+
         loop {
             for oldest in kept.drain(..n_oldest) {
                 remove(&self.changes(oldest))?;
@@ -338,6 +343,7 @@ impl StateFiles {
     fn remove_unused_packs(&self, entries: &Entries, kept: &[u64]) -> Result<(), IsolateError> {
         let pack = |recorded: &Recorded| recorded.content.map(|span| span.pack);
         let mut used: BTreeSet<u64> = entries.values().filter_map(pack).collect();
+        // A content after a change is also that before a later change, or that of the newest state.
         for number in kept {
             let Changes { differences, .. } = self.read_changes(*number)?;
             used.extend(differences.iter().filter_map(|one| one.before.as_ref().and_then(pack)));

@@ -45,6 +45,7 @@ pub(crate) fn report(
         reason: decision.reason.clone(),
         diff: None,
     };
+
     let (files, more) = bounded(decided.iter().map(file), decided.len());
     IsolatedReport {
         files,
@@ -110,6 +111,8 @@ pub(crate) fn add_texts(
     texts: &mut Texts,
 ) -> Result<(), IsolateError> {
     let mut left = MAX_ISOLATED_TEXT;
+
+    // The report has the first changes, in the same order.
     for (file, (change, _)) in report.files.iter_mut().zip(decided) {
         let Some(patch) = patch(change, source, texts)? else { continue };
         match left.checked_sub(json_length(&patch)) {
@@ -147,11 +150,13 @@ fn patch(
     };
     let (Ok(old), Ok(new)) = (str::from_utf8(&old), str::from_utf8(&new)) else { return Ok(None) };
     let name = shown(&change.path);
+
     let (from, to) = match (change.kind(), &name) {
         (FileChange::Added, name) => ("/dev/null".to_owned(), format!("b/{name}")),
         (FileChange::Deleted, name) => (format!("a/{name}"), "/dev/null".to_owned()),
         (FileChange::Changed, name) => (format!("a/{name}"), format!("b/{name}")),
     };
+
     let mut options = diffy::DiffOptions::new();
     options.set_original_filename(from).set_modified_filename(to);
     Ok(Some(options.create_patch(old, new).to_string()))

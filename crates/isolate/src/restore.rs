@@ -45,12 +45,14 @@ impl Checkpoints {
         choice: &IsolatedChoice,
         dry_run: bool,
     ) -> Result<IsolatedReport, IsolateError> {
+        // The present state is recorded first, so that the restore can be taken back.
         let cause = if dry_run {
             Cause::default()
         } else {
             Cause::restore(format!("before the restore of {number}"))
         };
         self.record(&cause)?;
+
         let is_chosen = |path: &Path| {
             choice.paths.is_empty() || choice.paths.iter().any(|chosen| path.starts_with(chosen))
         };
@@ -68,6 +70,8 @@ impl Checkpoints {
             self.write(&mut goals)?;
             self.record(&Cause::restore(format!("restore of {number}")))?;
         }
+
+        // Not earlier: it could remove the state that is restored.
         self.prune()?;
         let n = goals.len();
         let files = goals.into_iter().map(|Goal { difference, left }| IsolatedFile {
@@ -88,12 +92,15 @@ impl Checkpoints {
         if number < oldest || newest.number < number {
             return Err(IsolateError::NoState(number));
         }
+
         let mut goals = BTreeMap::new();
+        // From the newest to the oldest: the last entry of a path is its state at the goal.
         for later in later.into_iter().rev().take_while(|later| number < *later) {
             for Difference { path, before, .. } in self.states.read_changes(later)?.differences {
                 goals.insert(path, before);
             }
         }
+
         let difference = |(path, after): (PathBuf, Option<Recorded>)| {
             let before = newest.entries.get(&path).cloned();
             let is_same =
@@ -118,23 +125,29 @@ impl Checkpoints {
         if self.refreshed.get(&goal.path).is_some_and(|refreshed_ms| at_ms < *refreshed_ms) {
             return Left::because("came from the workspace after that state");
         }
+
         let node = |recorded: &Option<Recorded>| recorded.as_ref().map(|it| it.node.clone());
         let (before, after) = (node(&goal.before), node(&goal.after));
+
+        // A copy may have every name. Apply checks them.
         if self.files.copy.is_none()
             && let Some(reason) = protection(&goal.path, after.as_ref(), choice)
         {
             return Some(Left { outcome: ApplyOutcome::Protected, reason });
         }
+
         if self.files.is_hidden_or_below(&goal.path) {
             return Left::because("is hidden from the session");
         }
         if [&before, &after].into_iter().any(|node| *node == Some(Node::Other)) {
             return Left::because("is special, too large or not recorded in one of the states");
         }
+
         let is_kept = |it: &Recorded| it.content.is_some() || !matches!(it.node, Node::File { .. });
         if !goal.before.as_ref().is_none_or(is_kept) {
             return Left::because("its present content would be lost: it is too large to be kept");
         }
+
         match &goal.after {
             Some(after) if self.content(&goal.path, after).is_none() => {
                 Left::because("its content was not kept")
@@ -155,6 +168,7 @@ impl Checkpoints {
         let is_directory =
             |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         let is_new = |goal: &&mut Goal| goal.left.is_none() && goal.difference.after.is_some();
+
         for goal in goals.iter_mut().filter(is_new) {
             let path = &goal.difference.path;
             let own = self.tree.stat(path).on("read", path)?;
@@ -183,6 +197,7 @@ impl Checkpoints {
         if let Some(span) = recorded.content {
             return Some(Box::new(move || Ok((self.states.content(span)?, None))));
         }
+
         // The workspace, or the file itself, may have the content.
         let has_content = |at: &&Path| {
             let Ok(tree) = Tree::open(at) else { return false };
@@ -194,6 +209,7 @@ impl Checkpoints {
             let found = node::read_at(&tree, path).ok().flatten();
             matches!(found, Some((Node::File { hash: found, .. }, _)) if found == *hash)
         };
+
         let places = [self.files.tree.as_path(), self.files.workspace.as_path()];
         let at = places.into_iter().find(has_content)?;
         Some(Box::new(move || {
@@ -212,11 +228,13 @@ impl Checkpoints {
             let paths: BTreeSet<&Path> = others.iter().map(|one| one.path.as_path()).collect();
             some.iter().any(|one| one.path.ancestors().skip(1).any(|above| paths.contains(above)))
         };
+
         let rounds = if crosses(&gone, &others) || crosses(&others, &gone) {
             vec![gone, others]
         } else {
             vec![[gone, others].concat()]
         };
+
         let mut done = self.states.begin_restore();
         for (round, goals) in rounds.iter().enumerate() {
             done = done.and_then(|()| self.write_round(round, goals));
@@ -234,19 +252,23 @@ impl Checkpoints {
         let mut pending = Vec::new();
         for Difference { path, before, after } in goals.iter().copied() {
             let mut stamp = before.as_ref().and_then(|before| before.stamp);
+            // Without a recorded stamp, only changes from now on are noticed.
             if before.is_some() && stamp.is_none() {
                 stamp = self.tree.stat(path).on("read", path)?.map(|stat| Stamp::of(&stat));
             }
+
             let content = match after {
                 Some(after) => self
                     .content(path, after)
                     .ok_or_else(|| IsolateError::ChangedNow(path.clone()))?,
                 None => journal::no_content(),
             };
+
             let before = before.as_ref().map(|before| before.node.clone());
             let after = after.as_ref().map(|after| after.node.clone());
             pending.push(Pending::new(&self.tree, path, before, stamp, after, content)?);
         }
+
         journal::begin(&self.states.journal(round), &self.tree, &pending, None)?;
         journal::write(&self.tree, &pending, |_| true)
     }

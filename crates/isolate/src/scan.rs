@@ -102,6 +102,7 @@ pub(crate) fn scan(input: &ScanInput<'_>, notes: &mut Notes) -> Result<Found, Is
     if is_first {
         // Too many files are found before any content is kept.
         walk(tree, excludes, &mut scan)?;
+        // The second walk finds and counts all of it again.
         scan.skipped.clear();
         scan.n_files = 0;
     }
@@ -112,6 +113,7 @@ pub(crate) fn scan(input: &ScanInput<'_>, notes: &mut Notes) -> Result<Found, Is
     let Scan { differences, mut only_stamps, skipped, store, .. } = scan;
     if walked.is_err() || differences.is_empty() && !is_first {
         store.discard()?;
+        // The pack is gone, with the contents that were new.
         for (_, recorded) in &mut only_stamps {
             recorded.content = recorded.content.filter(|span| span.pack != number);
         }
@@ -146,6 +148,7 @@ impl Visit for Scan<'_> {
             || tracked.range(at.to_owned()..).next().is_some_and(|path| path.starts_with(at));
         let is_ignored =
             || rules.ignore(at, true) && !has_below(&self.known.entries, at) && !has_tracked();
+
         if is_left_out || is_ignored() {
             self.skipped.insert(at.to_owned());
             return false;
@@ -164,16 +167,19 @@ impl Visit for Scan<'_> {
         if self.files.max_files < self.n_files {
             return Err(IsolateError::TooManyFiles { max: self.files.max_files });
         }
+
         if self.files.is_hidden(&at) {
             self.skipped.insert(at);
             return Ok(());
         }
+
         let known = self.known.entries.get(&at);
         let stamp = Stamp::of(&entry.stat);
         if known.is_some_and(|known| known.stamp == Some(stamp)) {
             self.seen.insert(at);
             return Ok(());
         }
+
         let len = u64::try_from(entry.stat.st_size).unwrap_or(0);
         let is_tracked = known.is_some() || self.files.tracked.contains(&at);
         if MAX_IGNORED_BYTES < len && !is_tracked && rules.ignore(&at, false) {
@@ -213,20 +219,24 @@ impl Scan<'_> {
             Ok(recorded) => recorded,
             Err(error) => {
                 self.notes.add(&at, &format!("cannot be read and is left out: {error}"));
+                // A file that cannot be read must not count as deleted.
                 self.seen.insert(at.clone());
                 self.skipped.insert(at);
                 return Ok(());
             }
         };
+
         // It was removed since the listing, so it counts as deleted.
         let Some(recorded) = recorded else { return Ok(()) };
         self.seen.insert(at.clone());
+
         match self.known.entries.get(&at) {
             Some(known) if known.node == recorded.node => {
                 let content = known.content.or(recorded.content);
                 self.only_stamps.push((at, Recorded { content, ..recorded }));
             }
             known => {
+                // A skipped path may have existed in the state before, with an unknown content.
                 let was_skipped = || at.ancestors().any(|above| self.known.skipped.contains(above));
                 let before = known.cloned().or_else(|| was_skipped().then(unrecorded));
                 self.differences.push(Difference { path: at, before, after: Some(recorded) });

@@ -79,12 +79,15 @@ impl<'a> Store<'a> {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(error),
             };
+
             let before = rustix::fs::fstat(&file)?;
             let recorded = self.keep(&file, &before)?;
             let is_same = Stamp::of(&rustix::fs::fstat(&file)?) == Stamp::of(&before);
+            // Only a content of one moment gets a stamp. Without it, the next scan reads the file again.
             let is_whole = is_same && recorded.node != Node::Other;
             let stamp = Stamp::of_settled(&before).filter(|_| is_whole);
             last = Some(Recorded { stamp, ..recorded });
+
             if is_same {
                 break;
             }
@@ -116,6 +119,8 @@ impl<'a> Store<'a> {
             return Ok(Recorded { node: Node::Other, stamp: None, content: None });
         }
         self.read_left -= size;
+
+        // The hash comes first, because a known content is not kept again. Only a large file is read twice.
         let mut small = Vec::new();
         let (hash, len) = if size <= SMALL {
             let len = file.take(SMALL + 1).read_to_end(&mut small)? as u64;
@@ -126,8 +131,10 @@ impl<'a> Store<'a> {
         } else {
             node::hash_of(file)?
         };
+
         let node = Node::File { hash, len, is_executable: stat.st_mode & 0o100 != 0 };
         let is_kept = may_keep && len <= self.left && self.failed.is_none();
+        // A file above its own limit does not mean that there is no room.
         self.is_full |= !may_keep && size <= MAX_KEPT_FILE;
         let content = match self.place_of(hash) {
             Some(span) => Some(span),

@@ -90,6 +90,7 @@ impl Tree {
     /// Opens the directory at a relative path.
     pub(crate) fn directory(&self, path: &Path) -> io::Result<OwnedFd> {
         let mut directory = self.top.try_clone()?;
+        // `O_NOFOLLOW` applies to the last name of a path only, so each name is opened by itself.
         for name in names(path)? {
             directory = openat(&directory, name, DIRECTORY, Mode::empty())?;
         }
@@ -220,6 +221,7 @@ pub(crate) fn list(directory: BorrowedFd<'_>, max: usize) -> io::Result<Vec<List
         if name == b"." || name == b".." {
             continue;
         }
+
         if max <= listed.len() {
             return Err(Errno::TOOBIG.into());
         }
@@ -242,6 +244,7 @@ pub(crate) fn open_directory(above: BorrowedFd<'_>, name: &OsStr) -> io::Result<
 /// Opens the regular file `name` for reading.
 pub(crate) fn open_file(directory: impl AsFd, name: &OsStr) -> io::Result<File> {
     let file = File::from(openat(directory, name, FILE | OFlags::RDONLY, Mode::empty())?);
+    // After the open, because the name may lead elsewhere between two calls.
     if !file.metadata()?.is_file() {
         return Err(Errno::INVAL.into());
     }
@@ -256,6 +259,7 @@ pub(crate) fn read_link(directory: impl AsFd, name: &OsStr) -> io::Result<PathBu
 /// Whether nothing is at a path, also because a name on the way is no directory.
 pub(crate) fn is_absent(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
+    // `O_NOFOLLOW` gives `ELOOP` for a link, and with `O_DIRECTORY` `ENOTDIR`.
     matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 

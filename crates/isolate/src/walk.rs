@@ -59,6 +59,7 @@ impl<V: Visit> Walk<'_, V> {
                 return Ok(());
             }
         };
+
         self.rules.enter(directory, path);
         for entry in listed.iter().filter(|entry| !is_git(&entry.name)) {
             let at = path.join(&entry.name);
@@ -84,6 +85,7 @@ impl<V: Visit> Walk<'_, V> {
             self.visit.unreadable(at, "is too deep to be compared");
             return Ok(());
         }
+
         match open_directory(above, at.file_name().unwrap_or_default()) {
             Ok(directory) => self.directory(directory.as_fd(), at, depth + 1),
             Err(error) => {

@@ -1,11 +1,12 @@
 //! One connection to the daemon: says who the agent is, claims sessions, and distributes the output of running calls.
 
-use crate::questions::{self, Askers, Questions};
+use crate::questions::{Askers, Questions};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use quackd_client::{
     Client, ClientError, ConnectError, Events, Question, directory_in, printable_name,
 };
+use quackd_protocol::approval::{ApprovalClosed, ApprovalRequest};
 use quackd_protocol::client::{ClaimParams, ClientName, FindParams, HelloParams};
 use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::limits::{
@@ -310,28 +311,24 @@ async fn read(mut events: Events, running: Arc<RunningCalls>, questions: Arc<Que
         tool_call_id: &'a str,
         bytes: &'a str,
     }
-    #[derive(Deserialize)]
-    struct Closed {
-        id: Value,
-    }
     while let Some(event) = events.recv().await {
         let text = event.data.as_deref().map(RawValue::get).unwrap_or_default();
         match event.name.as_str() {
             ToolOutput::NAME => {}
-            questions::ASKED => {
-                if let Ok(mut question) = serde_json::from_str::<Question>(text)
+            ApprovalRequest::NAME => {
+                let data = serde_json::from_str(text).unwrap_or_default();
+                let session = event.session_id.as_deref().unwrap_or_default();
+                if let Some(question) = Question::read(session, &data)
                     // A follower gets a second copy, with a number.
                     && (question.permission.is_none() || event.seq.is_none())
                 {
-                    question.session = event.session_id.unwrap_or_default();
                     questions.opened(question);
                 }
                 continue;
             }
-            questions::CLOSED => {
-                if let Ok(Closed { id }) = serde_json::from_str(text) {
-                    questions.closed(&id);
-                }
+            ApprovalClosed::NAME => {
+                let data: Value = serde_json::from_str(text).unwrap_or_default();
+                questions.closed(&data["id"]);
                 continue;
             }
             _ => continue,

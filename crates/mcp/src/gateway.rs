@@ -7,11 +7,10 @@ use crate::parked_calls::ParkedCalls;
 use crate::results::Reply;
 use crate::tool_list::Selection;
 use quackd_client::Connector;
-use quackd_protocol::client::{SandboxParams, ToolParams};
+use quackd_protocol::client::{SandboxSession, SandboxShow, ToolParams};
 use rmcp::model::Implementation;
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::task_manager::TaskManager;
-use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -179,14 +178,12 @@ impl Gateway {
     /// Runs a tool in this session, without progress and cancellation.
     pub(crate) async fn ask(
         &self,
-        tool: &str,
-        arguments: Value,
+        call: ToolParams,
         session: &str,
         agent: Option<Implementation>,
     ) -> Result<Reply, LinkError> {
         let link = self.link(agent).await?;
-        let (tool, session_id) = (tool.to_owned(), Some(session.to_owned()));
-        let params = ToolParams { tool, arguments, session_id, ..ToolParams::default() };
+        let params = ToolParams { session_id: Some(session.to_owned()), ..call };
         Ok(link.client.call_within(params, PATIENCE).await?)
     }
 
@@ -194,11 +191,7 @@ impl Gateway {
     pub(crate) async fn has_network(&self, context: &RequestContext<RoleServer>) -> Option<bool> {
         let link = self.link(context.client_info()).await.ok()?;
         let session = self.session(&link, None, context).await.ok()?;
-        let params = SandboxParams {
-            action: Some("show".to_owned()),
-            session_id: Some(session.id),
-            ..SandboxParams::default()
-        };
+        let params = SandboxShow { session: SandboxSession::of(session.id) };
         let policy = link.client.call_within(params, REPLY_TIMEOUT).await.ok()?.policy;
         Some(policy.network || policy.hosts.is_some())
     }

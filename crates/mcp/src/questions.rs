@@ -4,8 +4,8 @@
 //! The daemon sends a question to other clients too, and the first answer counts. Agents of revisions before 2026-07-28
 //! get a question as a request ([`crate::elicitations`]), others as the result of a call ([`crate::parked_calls`]).
 
-use quackd_client::{Answer, Question};
-use quackd_protocol::approval::{ApprovalClosed, ApprovalRequest, DENY_OPTION};
+use quackd_client::{Answer, OpenQuestion, OpenQuestions, Question, QuestionKind};
+use quackd_protocol::approval::DENY_OPTION;
 use quackd_protocol::client::UiResponseParams;
 use quackd_protocol::limits::MAX_WATCHED_SESSIONS;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ProtocolVersion};
@@ -16,15 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-
-/// Open questions of one connection to the daemon. Beyond that the oldest is dropped, and another client has to answer.
-const MAX_OPEN: usize = 64;
-
-/// Name of the event of a question.
-pub(crate) const ASKED: &str = ApprovalRequest::NAME;
-
-/// Name of the event of the end of a question.
-pub(crate) const CLOSED: &str = ApprovalClosed::NAME;
 
 /// Form in which an agent gets questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,29 +40,27 @@ pub(crate) fn way(context: &RequestContext<RoleServer>) -> Option<Way> {
     }
 }
 
-/// Returns the form of a question. `None` for a message that needs no answer.
+/// Returns the form of a question. `None` if rmcp refuses its schema.
 pub(crate) fn form(question: &Question) -> Option<ElicitRequestParams> {
-    let (name, property) = match question.method.as_str() {
-        "confirm" => {
+    let (name, property) = match &question.kind {
+        QuestionKind::Confirm => {
             ("confirmed", json!({"type": "boolean", "title": question.title, "default": true}))
         }
-        "select" => {
+        QuestionKind::Select(options) => {
             // Without a default, because hosts preselect it. A host that preselects the first option gets the shortest permission.
-            let (deny, allow): (Vec<_>, Vec<_>) = question
-                .options
+            let (deny, allow): (Vec<_>, Vec<_>) = options
                 .iter()
                 .partition(|option| question.permission.is_some() && *option == DENY_OPTION);
             let options = [allow, deny].concat();
             ("value", json!({"type": "string", "title": question.title, "enum": options}))
         }
-        "input" | "editor" => {
+        QuestionKind::Input | QuestionKind::Editor => {
             let mut property = json!({"type": "string", "title": question.title});
             if let Some(text) = &question.prefill {
-                set(&mut property, "default", text);
+                property["default"] = text.as_str().into();
             }
             ("value", property)
         }
-        _ => return None,
     };
 
     let properties = Map::from_iter([(name.to_owned(), property)]);
@@ -86,11 +75,11 @@ pub(crate) fn form(question: &Question) -> Option<ElicitRequestParams> {
 pub(crate) fn answer(question: &Question, result: &ElicitResult) -> UiResponseParams {
     let content =
         |name: &str| result.content.as_ref().and_then(|content| content.get(name)).cloned();
-    question.reply(match (&result.action, question.method.as_str()) {
-        (ElicitationAction::Accept, "confirm") => {
+    question.reply(match (&result.action, &question.kind) {
+        (ElicitationAction::Accept, QuestionKind::Confirm) => {
             Answer::Confirmed(content("confirmed").is_none_or(|value| value == Value::Bool(true)))
         }
-        (ElicitationAction::Decline, "confirm") => Answer::Confirmed(false),
+        (ElicitationAction::Decline, QuestionKind::Confirm) => Answer::Confirmed(false),
         (ElicitationAction::Cancel, _) => Answer::Dismissed,
         // A form that was sent without a choice is no answer either.
         (ElicitationAction::Accept, _)
@@ -103,24 +92,17 @@ pub(crate) fn answer(question: &Question, result: &ElicitResult) -> UiResponsePa
     })
 }
 
-fn set(object: &mut Value, name: &str, text: &str) {
-    if let Some(object) = object.as_object_mut() {
-        object.insert(name.to_owned(), text.into());
-    }
-}
-
 /// The open questions of one connection to the daemon.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
-    open: Mutex<Vec<Open>>,
+    open: Mutex<OpenQuestions<Taken>>,
     changed: Notify,
 }
 
 #[derive(Debug)]
-struct Open {
-    asked: Asked,
+struct Taken {
     is_taken: bool,
-    /// When the daemon closes it, if it does.
+    /// When the daemon closes the question, if it does.
     until: Option<Instant>,
 }
 
@@ -133,31 +115,27 @@ pub(crate) struct Asked {
 }
 
 impl Questions {
-    /// Adds a question, and wakes the callers of `take`.
+    /// Adds a question, and wakes the callers of `take`. If there are too many, the oldest is dropped, and another client
+    /// has to answer it.
     pub(crate) fn opened(&self, question: Question) {
-        let mut open = lock(&self.open);
-        if MAX_OPEN <= open.len() {
-            open.remove(0).asked.closed.cancel();
-        }
-
         let until = question.timeout.map(|ms| Instant::now() + Duration::from_millis(ms));
-        let asked = Asked { question: Arc::new(question), closed: CancellationToken::new() };
-        open.push(Open { asked, is_taken: false, until });
+        let mut open = lock(&self.open);
+        if OpenQuestions::<Taken>::MAX <= open.list.len() {
+            open.list.pop_front();
+        }
+        open.open(Arc::new(question), Taken { is_taken: false, until });
         drop(open);
         self.changed.notify_waiters();
     }
 
     /// Removes a question that was answered elsewhere or timed out, and ends its dialog.
     pub(crate) fn closed(&self, id: &Value) {
-        let mut open = lock(&self.open);
-        if let Some(at) = open.iter().position(|open| open.asked.question.id == *id) {
-            open.remove(at).asked.closed.cancel();
-        }
+        lock(&self.open).close(id);
     }
 
     /// Removes all questions when the connection has closed.
     pub(crate) fn close_all(&self) {
-        lock(&self.open).drain(..).for_each(|open| open.asked.closed.cancel());
+        lock(&self.open).list.clear();
     }
 
     /// Waits for questions without a taker, and takes them. Cancel-safe.
@@ -177,24 +155,24 @@ impl Questions {
         let mut open = lock(&self.open);
         // After its call, this client does not get the end of a question.
         let now = Instant::now();
-        open.retain(|open| open.is_taken || open.until.is_none_or(|until| now < until));
+        open.list.retain(|OpenQuestion { state, .. }| {
+            state.is_taken || state.until.is_none_or(|until| now < until)
+        });
 
-        let is_free = |open: &&mut Open| !open.is_taken && is_wanted(&open.asked.question);
-        let take = |open: &mut Open| {
-            open.is_taken = true;
-            open.asked.clone()
+        let is_free =
+            |open: &&mut OpenQuestion<Taken>| !open.state.is_taken && is_wanted(&open.question);
+        let take = |open: &mut OpenQuestion<Taken>| {
+            open.state.is_taken = true;
+            Asked { question: Arc::clone(&open.question), closed: open.closed.clone() }
         };
-        open.iter_mut().filter(is_free).map(take).collect()
+        open.list.iter_mut().filter(is_free).map(take).collect()
     }
 
     /// Lets a question be taken again, because the agent has not answered it.
     pub(crate) fn put_back(&self, question: &Question) {
-        let mut open = lock(&self.open);
-        let same = open.iter_mut().find(|open| open.asked.question.id == question.id);
-        if let Some(open) = same {
-            open.is_taken = false;
+        if let Some(open) = lock(&self.open).get_mut(&question.id) {
+            open.state.is_taken = false;
         }
-        drop(open);
         self.changed.notify_waiters();
     }
 }
@@ -260,16 +238,16 @@ mod tests {
     use futures_util::FutureExt;
 
     fn question(question: Value) -> Question {
-        let mut question: Question = serde_json::from_value(question).unwrap();
-        question.session = "s".to_owned();
-        question
+        Question::read("s", &question).unwrap()
     }
 
     fn permission(id: &str) -> Question {
         let options = ["Deny", "Allow once"];
-        question(json!({"id": id, "method": "select", "title": "Allow network access?",
+        question(
+            json!({"id": format!("quack-{id}"), "method": "select", "title": "Allow network access?",
             "message": "curl connects to a:443", "options": options, "timeout": 28000,
-            "permission": {"toolCallId": "c"}}))
+            "permission": {"toolCallId": "c"}}),
+        )
     }
 
     fn answered(question: &Question, action: ElicitationAction, content: Option<Value>) -> Value {
@@ -298,7 +276,6 @@ mod tests {
         assert_eq!(property.get("default"), None);
         let editor = asked(json!({"id": 1, "method": "editor", "title": "Text", "prefill": "x"}));
         assert_eq!(editor.unwrap()["requestedSchema"]["properties"]["value"]["default"], "x");
-        assert_eq!(asked(json!({"id": 1, "method": "notify", "message": "hello"})), None);
         let form = serde_json::to_value(form(&permission("q")).unwrap()).unwrap();
         assert_eq!(form["message"], "Allow network access? curl connects to a:443");
         let property = &form["requestedSchema"]["properties"]["value"];
@@ -338,16 +315,16 @@ mod tests {
     fn a_question_is_taken_once_and_closed_for_its_taker() {
         let questions = Questions::default();
         let keys = |taken: Vec<Asked>| taken.iter().map(|it| it.question.key()).collect::<Vec<_>>();
-        let mut waiting = Box::pin(questions.take(|question| question.key() != "b"));
+        let mut waiting = Box::pin(questions.take(|question| question.key() != "quack-b"));
         assert!(waiting.as_mut().now_or_never().is_none());
         questions.opened(permission("a"));
         questions.opened(permission("b"));
         let taken = waiting.now_or_never().unwrap();
         let [a] = taken.as_slice() else { panic!("{taken:?}") };
-        assert_eq!(keys(questions.take(|_| true).now_or_never().unwrap()), ["b"]);
+        assert_eq!(keys(questions.take(|_| true).now_or_never().unwrap()), ["quack-b"]);
         assert!(questions.take(|_| true).now_or_never().is_none());
         questions.put_back(&a.question);
-        assert_eq!(keys(questions.take(|_| true).now_or_never().unwrap()), ["a"]);
+        assert_eq!(keys(questions.take(|_| true).now_or_never().unwrap()), ["quack-a"]);
         assert!(!a.closed.is_cancelled());
         questions.closed(&a.question.id);
         assert!(a.closed.is_cancelled());
@@ -357,11 +334,12 @@ mod tests {
         expired.timeout = Some(0);
         questions.opened(expired);
         assert!(questions.take(|_| true).now_or_never().is_none());
-        for n in 0..=MAX_OPEN {
+        for n in 0..100 {
             questions.opened(permission(&n.to_string()));
         }
         let taken = questions.take(|_| true).now_or_never().unwrap();
-        assert_eq!(taken.len(), MAX_OPEN);
+        assert_eq!(taken.last().unwrap().question.key(), "quack-99");
+        assert_eq!(taken.len(), 64);
         questions.close_all();
         assert!(taken.iter().all(|asked| asked.closed.is_cancelled()));
     }

@@ -6,7 +6,8 @@ use crate::gateway::{Gateways, Scope};
 use crate::results;
 use crate::tool_list::{self, ListFacts};
 use quackd_protocol::VERSION;
-use quackd_protocol::tools::READ_FILE;
+use quackd_protocol::client::ToolParams;
+use quackd_protocol::tools::ReadFileArguments;
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CustomRequest, CustomResult,
@@ -120,13 +121,13 @@ impl ServerHandler for AgentServer {
         };
 
         let failed = |error: LinkError| ErrorData::internal_error(error.to_string(), None);
-        let read =
-            |arguments| gateway.ask(READ_FILE.name, arguments, &session, context.client_info());
+        let file = || ReadFileArguments::builder().path(path.to_str());
+        let read = |call: ToolParams| gateway.ask(call, &session, context.client_info());
 
-        let mut reply = read(json!({"path": path})).await.map_err(failed)?;
+        let mut reply = read(file().into()).await.map_err(failed)?;
         if reply.info.is_error {
             // It is too long. The answer says how to go on.
-            reply = read(json!({"path": path, "offset": 1})).await.map_err(failed)?;
+            reply = read(file().offset(1).into()).await.map_err(failed)?;
         }
 
         if reply.info.is_error {

@@ -4,12 +4,13 @@
 use crate::gateway::Gateway;
 use crate::results::{self, Reply};
 use crate::tool_list::has_structured_content;
+use quackd_protocol::client::ToolParams;
 use quackd_protocol::limits::MAX_JOB_TIME;
-use quackd_protocol::tools::{JOB_KILL, JOB_OUTPUT, Tool, runs_commands};
+use quackd_protocol::tools::{JOB_OUTPUT, JobKillArguments, JobOutputArguments, runs_commands};
 use rmcp::model::{CallToolResult, CreateTaskResult, Implementation};
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::task_manager::{TaskContext, TaskExit, TaskOptions};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -63,14 +64,15 @@ async fn follow(
     task: &TaskContext,
 ) -> Result<CallToolResult, TaskExit> {
     let structured = has_structured_content(agent.as_ref());
-    let ask = |tool: Tool, arguments| gateway.ask(tool.name, arguments, session, agent.clone());
+    let ask = |call: ToolParams| gateway.ask(call, session, agent.clone());
+    let output = || JobOutputArguments::builder().job(job);
     let mut cursor = 0;
     loop {
-        let look = ask(JOB_OUTPUT, json!({"job": job, "cursor": cursor, "wait_ms": WAIT_MS}));
+        let look = ask(output().cursor(cursor).wait_ms(WAIT_MS).into());
         let reply = tokio::select! {
             () = task.cancelled() => {
                 // The agent expects no result of a canceled task, so an error is ignored.
-                ask(JOB_KILL, json!({"job": job})).await.ok();
+                ask(JobKillArguments::builder().job(job).into()).await.ok();
                 return Err(TaskExit::Cancelled);
             }
             reply = look => reply,
@@ -91,7 +93,7 @@ async fn follow(
     }
 
     // From the start: the waits have returned only the parts.
-    match ask(JOB_OUTPUT, json!({"job": job})).await {
+    match ask(output().into()).await {
         Ok(reply) => Ok(results::complete(JOB_OUTPUT.name, reply, structured)),
         Err(error) => Ok(results::failure(&format!("Error: {error}"), structured)),
     }

@@ -39,6 +39,7 @@ impl<'a> Query<'a> {
         if flags & 0xf8 != 0 {
             return None;
         }
+
         let (mut name, mut at) = (Vec::new(), HEADER);
         loop {
             let length = usize::from(*query.get(at)?);
@@ -46,10 +47,12 @@ impl<'a> Query<'a> {
             match length {
                 0 => break,
                 1..=63 => name.push(String::from_utf8_lossy(query.get(at..at + length)?)),
+                // Above 63, the byte begins a pointer to another name, which a single question does not need.
                 _ => return None,
             }
             at += length;
         }
+
         let question = query.get(HEADER..at + 4)?;
         let name = name.join(".").to_ascii_lowercase();
         let (id, wants_recursion) = ([id_high, id_low], flags & 1);

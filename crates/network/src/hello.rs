@@ -23,6 +23,7 @@ pub fn read(bytes: &[u8]) -> Hello {
     if bytes.first().is_some_and(|first| *first != 0x16) {
         return Hello::Other;
     }
+
     let mut acceptor = Acceptor::default();
     let mut rest = bytes;
     while !rest.is_empty() {

@@ -86,6 +86,7 @@ pub fn proxy_request(bytes: &[u8]) -> Read {
             let (host, port) = target.rsplit_once(':')?;
             return Some((Host::read(host).ok()?, number(port)?, None));
         }
+
         let rest = target.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"));
         let after = rest.and_then(|_| target.get(7..))?;
         let (place, path) = after.split_at(after.find(['/', '?', '#']).unwrap_or(after.len()));
@@ -115,35 +116,43 @@ fn read(bytes: &[u8], target_of: impl Fn(&str, &str) -> Option<Target>) -> Read 
         Ok(Status::Partial) if bytes.len() < MAX_HEAD => return Read::Incomplete,
         _ => return Read::Malformed,
     };
+
     let (Some(method), Some(target), Some(version)) =
         (request.method, request.path, request.version)
     else {
         return Read::Malformed;
     };
+
     let Some((host, port, path)) = target_of(method, target) else { return Read::Malformed };
     let Some(path) = path else {
         return Read::Complete(Head { host, port, kind: Kind::Connect, length });
     };
+
     let Some(facts) = Facts::of(request.headers) else { return Read::Malformed };
     match facts.host.map(authority) {
+        // Version 1.0 does not require the field.
         None if version == 0 => {}
         Some(Some((named, at))) if named == host && at == port => {}
         Some(Some(_)) => return Read::Mismatch(host, port),
         None | Some(None) => return Read::Malformed,
     }
+
     // A server of version 1.0 would not see the end of the body.
     if version == 0 && facts.body == Body::Chunked {
         return Read::Malformed;
     }
+
     let has_port = port != 80 || facts.host.is_some_and(has_port);
     let named = host_field(&host, has_port.then_some(port));
     let connection = if facts.upgrades { "Upgrade" } else { "close" };
+
     // The fields that decide about host and length are written again, as this proxy has understood them.
     let mut head = format!(
         "{method} {path} HTTP/1.{version}\r\nHost: {named}\r\nConnection: {connection}\r\n{}",
         facts.length_field()
     )
     .into_bytes();
+
     for field in request.headers.iter() {
         let name = field.name.to_ascii_lowercase();
         let is_kept = !REWRITTEN.contains(&name.as_str()) || (name == "upgrade" && facts.upgrades);
@@ -153,6 +162,7 @@ fn read(bytes: &[u8], target_of: impl Fn(&str, &str) -> Option<Target>) -> Read 
         }
     }
     head.extend(b"\r\n");
+
     let kind = Kind::Forward { head, body: facts.body, upgrades: facts.upgrades };
     Read::Complete(Head { host, port, kind, length })
 }
@@ -199,11 +209,13 @@ impl<'a> Facts<'a> {
     /// `None` if the fields contradict each other.
     fn of(fields: &[httparse::Header<'a>]) -> Option<Self> {
         let one = |name: &str| -> Option<Option<&'a str>> {
-            let mut found = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
-            let first = found.next().map(|field| std::str::from_utf8(field.value));
+            let mut same = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+            let first = same.next().map(|field| std::str::from_utf8(field.value));
             let first = first.transpose().ok()?;
-            found.next().is_none().then_some(first)
+            // Programs differ in which of two equal fields counts.
+            same.next().is_none().then_some(first)
         };
+
         let host = one("host")?;
         let (length, encoding) = (one("content-length")?, one("transfer-encoding")?);
         let body = match (length, encoding) {
@@ -213,8 +225,10 @@ impl<'a> Facts<'a> {
                 Body::Length(length.parse().ok().filter(|_| is_number)?)
             }
             (None, Some(encoding)) if encoding.eq_ignore_ascii_case("chunked") => Body::Chunked,
+            // With both fields, or another encoding, a server could find another end of the body.
             _ => return None,
         };
+
         let is_web_socket =
             |protocol: Option<&str>| protocol.is_some_and(|p| p.eq_ignore_ascii_case("websocket"));
         let upgrades = one("upgrade").is_some_and(is_web_socket);
@@ -306,6 +320,7 @@ impl Chunks {
                 }
                 continue;
             }
+
             self.state = self.next(byte)?;
             at += 1;
             if self.state == ChunkState::Done {
@@ -325,6 +340,7 @@ impl Chunks {
             (Start, byte) => Size(digit(byte).ok_or(BadChunks)?, 1),
             (Size(size, _), b'\r') => SizeEnd(*size),
             (Size(size, _), b';') => Extension(*size),
+            // A size of at most 15 digits fits into 64 bits.
             (Size(size, n), byte) if *n < 15 => {
                 Size(size * 16 + digit(byte).ok_or(BadChunks)?, n + 1)
             }

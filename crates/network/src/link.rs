@@ -44,14 +44,17 @@ pub fn target(bytes: &[u8], own_port: u16) -> Result<Option<LinkTarget>, LinkRef
         Ok(_) => return Err(LinkRefusal::TooLong),
         Err(_) => return Err(LinkRefusal::Malformed),
     }
+
     let is_path = |path: &str| path.starts_with('/') || path == "*";
     if !request.path.is_some_and(is_path) {
         return Err(LinkRefusal::Malformed);
     }
+
     let mut hosts = request.headers.iter().filter(|field| field.name.eq_ignore_ascii_case("host"));
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
         return Err(LinkRefusal::Malformed);
     };
+
     let host = std::str::from_utf8(host.value).map_err(|_error| LinkRefusal::Malformed)?;
     let target = host_target(host, own_port).ok_or(LinkRefusal::OtherHost)?;
     if target.port == own_port { Err(LinkRefusal::OwnPort) } else { Ok(Some(target)) }

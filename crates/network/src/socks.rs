@@ -61,9 +61,11 @@ pub fn request(bytes: &[u8]) -> Message<(String, u16)> {
         [] | [5] | [5, _] | [5, _, 0] => return Message::Incomplete,
         _ => return Message::Malformed,
     };
+
     if command != 1 {
         return if matches!(command, 2 | 3) { Message::Unsupported } else { Message::Malformed };
     }
+
     let (host, used) = match (kind, rest) {
         (1, [a, b, c, d, ..]) => (Ipv4Addr::new(*a, *b, *c, *d).to_string(), 4),
         (4, long) => match long.first_chunk::<16>() {
@@ -78,6 +80,7 @@ pub fn request(bytes: &[u8]) -> Message<(String, u16)> {
         (1 | 3, _) => return Message::Incomplete,
         _ => return Message::Malformed,
     };
+
     match rest.get(used..used + 2) {
         Some(&[high, low]) => Message::Complete((host, u16::from_be_bytes([high, low])), 6 + used),
         _ => Message::Incomplete,

@@ -65,6 +65,7 @@ impl SyntheticAddresses {
         if count < MAX_NAMES {
             return self.start + count + 1;
         }
+
         let oldest = self.by_use.pop_first().map_or(1, |(_, number)| number);
         if let Some((name, _)) = self.numbers.remove(&oldest) {
             self.names.remove(&name);

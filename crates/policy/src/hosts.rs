@@ -12,10 +12,12 @@ mod address;
 mod host;
 pub mod presets;
 mod rule;
+mod session_rules;
 
 pub use address::{is_of_local_network, is_refused, local_refusal};
-pub use host::{Host, HostError};
+pub use host::{Host, HostError, HostPort};
 pub use rule::{HostRule, HostTarget, Ports, Rule, RuleError};
+pub use session_rules::SessionRules;
 
 use quackd_protocol::network::{MACHINE_HOST, RuleText};
 use std::fmt;
@@ -46,6 +48,7 @@ pub fn askable(host: &Host, port: u16) -> Option<String> {
 
     let is_same = match (target, host) {
         (HostTarget::Name(name), Host::Name(requested)) => {
+            // The last two lead to this machine (RFC 6761).
             name == *requested && name != "localhost" && !name.ends_with(".localhost")
         }
         (HostTarget::Addresses(net), Host::Address(requested)) => {
@@ -68,7 +71,7 @@ pub fn askable_address(address: IpAddr, port: u16) -> Option<String> {
 }
 
 /// Rules of a session in force, with their origins.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostRules {
     deny: Vec<OriginRule>,
     allow: Vec<OriginRule>,
@@ -108,27 +111,25 @@ impl HostRules {
     #[must_use]
     pub fn parse(rules: &[RuleText]) -> Self {
         let mut all = Self::default();
-        for RuleText { rule: text, origin } in rules {
-            let read = match text.parse() {
-                Ok(Rule::Host(rule)) => Ok(rule),
-                Ok(Rule::Preset { .. }) => Err(RuleError::Preset(text.clone())),
-                Err(error) => Err(error),
-            };
-            match read {
-                Ok(rule) => {
-                    let list = if rule.denies { &mut all.deny } else { &mut all.allow };
-                    list.push(OriginRule { rule, origin: origin.clone() });
-                }
-                Err(error) => {
-                    if text.starts_with('!') {
-                        let origin = format!("{origin}, instead of the unreadable rule {text}");
-                        all.deny.push(OriginRule { rule: HostRule::deny_all(), origin });
-                    }
-                    all.unreadable.push(error);
-                }
-            }
-        }
+        rules.iter().for_each(|text| all.add(text, text.rule.parse()));
         all
+    }
+
+    /// Adds a rule. `parsed` is the result of parsing its text.
+    fn add(&mut self, RuleText { rule: text, origin }: &RuleText, parsed: Result<Rule, RuleError>) {
+        let error = match parsed {
+            Ok(Rule::Host(rule)) => {
+                let list = if rule.denies { &mut self.deny } else { &mut self.allow };
+                return list.push(OriginRule { rule, origin: origin.clone() });
+            }
+            Ok(Rule::Preset { .. }) => RuleError::Preset(text.clone()),
+            Err(error) => error,
+        };
+        if text.starts_with('!') {
+            let origin = format!("{origin}, instead of the unreadable rule {text}");
+            self.deny.push(OriginRule { rule: HostRule::deny_all(), origin });
+        }
+        self.unreadable.push(error);
     }
 
     /// Returns the errors of the rules that could not be parsed, for display.
@@ -204,6 +205,7 @@ impl HostRules {
             Ports::All => None,
             Ports::List(ports) => Some(ports.iter().copied()),
         });
+
         let mut ports: Vec<u16> = lists.flatten().collect();
         ports.sort_unstable();
         ports.dedup();

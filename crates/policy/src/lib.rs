@@ -147,6 +147,7 @@ pub fn validate(policy: &Policy, home: &Path, state_dir: &Path) -> Result<(), Po
     check_list("writable", &policy.writable_roots)?;
     check_list("hidden", &policy.hidden)?;
     validate_hosts(policy.hosts.as_deref().unwrap_or_default())?;
+
     for root in &policy.writable_roots {
         let refuse = |reason| Err(path_error("writable", root, reason));
         if home.starts_with(root) {
@@ -264,12 +265,14 @@ pub fn path_problem(path: &Path) -> Option<&'static str> {
     if MAX_PATH_BYTES <= bytes.len() {
         return Some("is too long");
     }
+
     if !path.is_absolute() {
         return Some("is not absolute");
     }
     if path.parent().is_none() {
         return Some("is the root of the file system");
     }
+
     // `components` already drops `.` and double slashes.
     if path.components().any(|component| matches!(component, Component::ParentDir)) {
         return Some("has a `..`");

@@ -31,8 +31,8 @@ impl UpstreamProxy {
     ///
     /// # Errors
     /// A proxy that is not an HTTP proxy, or one with a password.
-    pub fn check(given: UpstreamVariables) -> Result<Option<UpstreamVariables>, UpstreamError> {
-        let UpstreamVariables { all, http, https, no } = given;
+    pub fn check(variables: UpstreamVariables) -> Result<Option<UpstreamVariables>, UpstreamError> {
+        let UpstreamVariables { all, http, https, no } = variables;
         let is_set = |value: &str| !value.trim().is_empty();
         if ![&all, &http, &https].into_iter().any(|value| is_set(value)) {
             return Ok(None);

@@ -51,6 +51,7 @@ impl Capture {
         let room = HEAD_BYTES - self.head.len();
         let (first, rest) = chunk.split_at(room.min(chunk.len()));
         self.head.extend_from_slice(first);
+
         // A chunk that is longer than the tail replaces all of it.
         let last = rest.get(rest.len().saturating_sub(TAIL_BYTES)..).unwrap_or_default();
         let excess = (self.tail.len() + last.len()).saturating_sub(TAIL_BYTES);

@@ -168,6 +168,7 @@ impl LaunchError {
 
         match error.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE) => Self::TooManyFiles(error),
+            // fork(2) reports every limit on processes so.
             Some(libc::EAGAIN) => Self::TooManyProcesses(error),
             Some(libc::E2BIG) => Self::TooLong,
             Some(

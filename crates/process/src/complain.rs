@@ -6,7 +6,7 @@ use std::io::Write;
 /// Writes one line to stderr.
 pub fn complain(text: &str) {
     // A failed write cannot be reported.
-    drop(writeln!(std::io::stderr(), "{text}"));
+    writeln!(std::io::stderr(), "{text}").ok();
 }
 
 /// Makes each panic end this process, with its text on stderr.

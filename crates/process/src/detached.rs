@@ -81,13 +81,16 @@ pub fn spawn_other_blocking(path: &Path, args: &[&str]) -> Result<DetachedChild,
 
 fn watched(mut command: std::process::Command) -> Result<DetachedChild, SpawnError> {
     let mut child = command.spawn()?;
+
     let watch = |child: &mut std::process::Child| -> io::Result<DetachedChild> {
         let stderr = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let stderr = OwnedFd::from(stderr);
+        // `stderr_so_far` must not wait.
         rustix::io::ioctl_fionbio(&stderr, true)?;
         let process = ProcessHandle::of_child(child.id())?;
         Ok(DetachedChild { process, stderr: File::from(stderr), last_words: VecDeque::new() })
     };
+
     watch(&mut child).map_err(|error| {
         discard(&mut child);
         error.into()
@@ -98,7 +101,7 @@ fn watched(mut command: std::process::Command) -> Result<DetachedChild, SpawnErr
 /// process. A process that already leads a group stays in it.
 pub fn become_session_leader() {
     // EPERM is the only failure. It means that this process already leads a group (setsid(2)).
-    let _is_leader = rustix::process::setsid();
+    rustix::process::setsid().ok();
 }
 
 /// Redirects stderr to `/dev/null`, before the program that reads it exits.

@@ -60,7 +60,7 @@ impl Flow {
     /// Waits until there is output to take. Cancel-safe.
     pub async fn changed(&self) {
         // `wait_for` cannot fail: `self` is the sender.
-        drop(self.0.subscribe().wait_for(|waiting| !waiting.pieces.is_empty()).await);
+        self.0.subscribe().wait_for(|waiting| !waiting.pieces.is_empty()).await.ok();
     }
 
     /// Takes the oldest bytes of one stream, at most `max`.
@@ -78,7 +78,8 @@ impl Flow {
 
     /// Waits until there is a whole piece to take. Cancel-safe.
     pub async fn gathered(&self) {
-        drop(self.0.subscribe().wait_for(Waiting::has_piece).await);
+        // Cannot fail, as above.
+        self.0.subscribe().wait_for(Waiting::has_piece).await.ok();
     }
 
     /// Returns whether the reader has caught up.
@@ -89,7 +90,8 @@ impl Flow {
 
     /// Waits until the reader has caught up. Cancel-safe.
     pub async fn room(&self) {
-        drop(self.0.subscribe().wait_for(Waiting::has_room).await);
+        // Cannot fail, as above.
+        self.0.subscribe().wait_for(Waiting::has_room).await.ok();
     }
 
     /// Adds a chunk, and drops the part that does not fit. That can only happen after the end of the command, if

@@ -72,6 +72,7 @@ pub fn harden(role: Role) -> io::Result<()> {
     }
 
     survive(Signal::SIGXFSZ)?;
+    // Unblocked last, so that a waiting signal finds its handler.
     nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
     adopt_orphans()
 }
@@ -103,7 +104,7 @@ pub(crate) fn keep_descriptors_to_ourselves() -> io::Result<()> {
         // list is closed by now, and the call on a closed number fails without effect.
         let descriptor = unsafe { BorrowedFd::borrow_raw(fd) };
         // A descriptor that another thread has closed since then needs no flag.
-        let _is_set = rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC);
+        rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC).ok();
     }
     Ok(())
 }
@@ -129,6 +130,7 @@ fn is_resettable(signal: Signal) -> bool {
 
 fn stop_ignoring(signal: Signal) -> io::Result<()> {
     let before = set_default(signal)?;
+    // The previous action can only be read by setting another one.
     if !matches!(before.handler(), SigHandler::SigIgn) {
         set_action(signal, &before)?;
     }

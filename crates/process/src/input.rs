@@ -77,7 +77,7 @@ impl CommandInput {
         });
 
         // `wait_for` cannot fail: `self` is the sender.
-        drop(self.0.subscribe().wait_for(|exchange| exchange.piece.is_some()).await);
+        self.0.subscribe().wait_for(|exchange| exchange.piece.is_some()).await.ok();
 
         let mut piece = None;
         self.0.send_if_modified(|exchange| {
@@ -126,8 +126,8 @@ impl InputWriter {
 
         let left = self.bytes.get(self.n_written..).unwrap_or_default();
         match pipe.write(left).await {
-            // A pipe without a reader.
             Ok(n) if n != 0 => self.n_written += n,
+            // No process can read the pipe any longer.
             _ => self.close(),
         }
     }

@@ -70,7 +70,9 @@ pub use harden::{Role, harden, restore_after_fork};
 pub use input::{CommandInput, Wanted};
 pub use limits::{DEFAULT_PROCESSES, Limits, MIN_OPEN_FILES};
 pub use live_output::{LIVE_BYTES, Live, Piece};
-pub use members::{end_commands_blocking, find_processes_by_list};
+pub use members::{
+    end_commands_blocking, end_left_commands_blocking, find_processes_by_list, mark_commands_with,
+};
 pub use oom::{OomScore, rank_above_parent};
 pub use outside::{Held, Writable};
 pub use piped::{Piped, Pipes, launch_piped};

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 /// up to 3 bytes of a character split by the previous piece, they fit into one update.
 pub const LIVE_BYTES: usize = 8 * 1024;
 
-const _: () = assert!(LIVE_BYTES + 3 <= MAX_SHOWN_BYTES, "one update holds what is kept");
+const _: () = assert!(LIVE_BYTES + 3 <= MAX_SHOWN_BYTES, "the kept bytes fit into one update");
 
 /// Both streams of one command, in the order in which they were read. Clones share one buffer of at most
 /// [`LIVE_BYTES`], or as set by [`Live::with_room`].
@@ -46,7 +46,7 @@ impl Live {
     /// Waits until there is output to take.
     pub async fn changed(&self) {
         // `wait_for` cannot fail: `self` is the sender.
-        drop(self.piece.subscribe().wait_for(|piece| !piece.bytes.is_empty()).await);
+        self.piece.subscribe().wait_for(|piece| !piece.bytes.is_empty()).await.ok();
     }
 
     /// Takes the output since the last call.

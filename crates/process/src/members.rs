@@ -19,11 +19,14 @@ use crate::{ProcessHandle, SweepReport};
 use nix::sys::signal::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Variable whose value identifies a command among all commands of the machine: `WORKER.STARTED.NUMBER.`, with the process
-/// id and the start time of the process that runs the command.
+/// Variable whose value identifies a command among all commands of the machine: `OWNER.WORKER.STARTED.NUMBER.`, with the
+/// daemon's state directory (`DEVICE:INODE`), and the process id and start time of the process that runs the command.
 pub(crate) const MEMBER_VARIABLE: &str = "QUACKD_COMMAND";
 
 /// Maximum number of environments that one scan reads. The next scan reads the rest.
@@ -36,6 +39,26 @@ const MAX_PASSES: usize = 64;
 const PAUSE: Duration = Duration::from_millis(2);
 
 static BY_LIST: AtomicBool = AtomicBool::new(false);
+
+/// The state directory of this process's daemon, as commands carry it.
+static OWNER: OnceLock<String> = OnceLock::new();
+
+/// Marks the commands of this process with the daemon's state directory, so that the next daemon of that directory can end
+/// them and no other daemon does. Call it before the first command and before [`end_commands_blocking`]. A second call
+/// changes nothing.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn mark_commands_with(state_dir: &Path) -> io::Result<()> {
+    let found = state_dir.metadata()?;
+    OWNER.get_or_init(|| format!("{:x}:{:x}", found.dev(), found.ino()));
+    Ok(())
+}
+
+/// Returns the first part of the mark. A process without a daemon, as in tests, has none.
+fn owner() -> &'static str {
+    OWNER.get().map_or("-", String::as_str)
+}
 
 /// Lets this process find the processes of its commands as on macOS, without control groups and adoption: for tests of
 /// tier M on Linux. Call it before the first command.
@@ -70,7 +93,8 @@ impl Members {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let this = process_facts(std::process::id()).ok_or(io::ErrorKind::NotFound)?;
         let number = NUMBER.fetch_add(1, Ordering::SeqCst);
-        let mut members = Self::with_entry(&format!("{}.{}.{number}.", this.pid, this.started));
+        let mut members =
+            Self::with_entry(&format!("{}.{}.{}.{number}.", owner(), this.pid, this.started));
 
         let others =
             processes()?.into_values().map(|process| (process.pid, (process.started, false)));
@@ -80,7 +104,12 @@ impl Members {
 
     /// Describes the processes of the commands of a worker that has exited.
     pub(crate) fn of_worker(pid: u32, started: u64) -> Self {
-        Self::with_entry(&format!("{pid}.{started}."))
+        Self::with_entry(&format!("{}.{pid}.{started}.", owner()))
+    }
+
+    /// Describes the processes of the commands of all workers of this process's daemon.
+    fn of_daemon() -> Self {
+        Self::with_entry(&format!("{}.", owner()))
     }
 
     fn with_entry(value: &str) -> Self {
@@ -262,6 +291,17 @@ pub fn end_commands_blocking(worker: &ProcessHandle, limit: Duration) -> Option<
     Some(Members::of_worker(worker.pid(), started).end_blocking(limit))
 }
 
+/// Kills the commands that an earlier daemon of the directory of [`mark_commands_with`] left, whose workers died with it.
+/// Call it before this daemon has a worker. Does nothing where commands are not found by list, unless `in_tests_of_macos`.
+///
+/// Blocks for at most `limit` plus one pass over the processes. The report is not verified if the processes cannot be
+/// listed or the limit passed.
+#[must_use]
+pub fn end_left_commands_blocking(limit: Duration, in_tests_of_macos: bool) -> Option<SweepReport> {
+    let is_by_list = is_by_list() || in_tests_of_macos;
+    (is_by_list && OWNER.get().is_some()).then(|| Members::of_daemon().end_blocking(limit))
+}
+
 /// Signals a process if its number, start time and user are still those of the process that was found. Returns true if it
 /// was running and the signal was sent.
 pub(crate) fn signal(process: &ProcessFacts, signal: Signal) -> bool {
@@ -289,7 +329,7 @@ mod tests {
     /// Value of a worker that does not exist.
     fn value(number: u32) -> (u64, String) {
         let started = u64::from(number) << 32;
-        (started, format!("{}.{started}.0.", std::process::id()))
+        (started, format!("{}.{}.{started}.0.", owner(), std::process::id()))
     }
 
     fn pids(found: &[ProcessFacts]) -> Vec<u32> {

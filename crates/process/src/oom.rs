@@ -74,6 +74,7 @@ impl OomScore {
         let file = File::from(file);
 
         let own = read(&file)?;
+        // A refusal must show here, and not at the first command.
         write(&file, of_command(own))?;
         write(&file, own)?;
         Ok(Self { file, own })
@@ -89,7 +90,7 @@ impl OomScore {
         let launched = launch();
         // The same write succeeded when the file was opened. If it fails here, this worker keeps the rank of its
         // commands.
-        let _lowered = write(&self.file, self.own);
+        write(&self.file, self.own).ok();
         Ok(launched)
     }
 }

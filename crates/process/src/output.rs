@@ -56,7 +56,9 @@ impl Stream {
     async fn readable(&self) {
         match &self.pipe {
             // An error means that the runtime is shutting down. The read fails then too.
-            Some(pipe) => drop(pipe.readable().await),
+            Some(pipe) => {
+                pipe.readable().await.ok();
+            }
             None => std::future::pending().await,
         }
     }
@@ -141,16 +143,19 @@ impl OutputReader {
             if let Some(flow) = self.flow.as_ref().filter(|_| self.has_patience) {
                 flow.room().await;
             }
+
             if self.in_a_hurry {
                 self.spill.make_room_now();
             } else {
                 self.spill.make_room().await;
             }
+
             // `select!` picks randomly among ready streams, so neither can starve the other.
             let name = tokio::select! {
                 () = self.stdout.readable() => StreamName::Stdout,
                 () = self.stderr.readable() => StreamName::Stderr,
             };
+
             if 0 < self.read(name, Readiness::Known) {
                 // A command that prints without pause must not starve the other tasks of this thread.
                 tokio::task::yield_now().await;
@@ -208,6 +213,7 @@ impl OutputReader {
                 }
                 continue;
             }
+
             tokio::select! {
                 () = self.pump() => (),
                 () = sleep_until(wake) => (),

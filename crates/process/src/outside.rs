@@ -128,26 +128,28 @@ impl Writable {
         push_reversed(&mut pending, path);
         let (mut at, mut last_link, mut n_links) = (PathBuf::from("/"), None, 0);
         while let Some(name) = pending.pop() {
+            // Links are resolved as they are met, so `..` is the parent of the real directory.
             if name == ".." {
                 at.pop();
                 continue;
             }
             at.push(&name);
-            let found = fs::symlink_metadata(&at).ok();
+            let metadata = fs::symlink_metadata(&at).ok();
             // The directories above were looked up in earlier rounds.
             let held = self.paths.get(&at);
-            let held = held.or_else(|| self.identities.get(&identity(found.as_ref()?)));
+            let held = held.or_else(|| self.identities.get(&identity(metadata.as_ref()?)));
 
             if let Some(directory) = held {
                 return Some(Held::Way { directory: directory.clone(), link: last_link });
             }
 
-            if !found.is_some_and(|found| found.is_symlink()) {
+            if !metadata.is_some_and(|metadata| metadata.is_symlink()) {
                 continue;
             }
             let Ok(target) = fs::read_link(&at) else { continue };
 
             n_links += 1;
+            // The kernel refuses such a path too.
             if MAX_LINKS < n_links {
                 return None;
             }
@@ -167,21 +169,21 @@ impl Writable {
     /// of the same file system, and only matters if this user can write the file. Names of programs
     /// are not checked: rustup and package managers link those.
     fn second_name_blocking(&self, path: &Path) -> Option<Held> {
-        let found = fs::metadata(path).ok()?;
+        let metadata = fs::metadata(path).ok()?;
         let is_writable =
-            found.uid() == rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0;
-        if !found.is_file() || found.nlink() < 2 || !is_writable {
+            metadata.uid() == rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0;
+        if !metadata.is_file() || metadata.nlink() < 2 || !is_writable {
             return None;
         }
 
-        let same = self.identities.iter().filter(|((device, _), _)| *device == found.dev());
+        let same = self.identities.iter().filter(|((device, _), _)| *device == metadata.dev());
         let directory = same.map(|(_, directory)| directory).max()?;
         Some(Held::SecondName { directory: directory.clone() })
     }
 }
 
-fn identity(found: &Metadata) -> (u64, u64) {
-    (found.dev(), found.ino())
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
 fn push_reversed(pending: &mut Vec<OsString>, path: &Path) {

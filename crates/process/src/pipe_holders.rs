@@ -43,7 +43,8 @@ fn command_of(pid: u32) -> String {
 fn first_bytes(path: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(HOLDER_BYTES).unwrap_or(u64::MAX).saturating_mul(2);
-    drop(File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)));
+    // The process may have exited. Its text then is empty.
+    File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)).ok();
     bytes
 }
 

@@ -63,6 +63,7 @@ impl ProcessTree {
                 table.entry(stat.parent).or_default().push(pid);
             }
         }
+
         if table.is_empty() {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -91,23 +92,23 @@ impl ProcessTree {
     /// Like [`ProcessTree::descendants`], but stops searching once `limit` processes are found.
     pub(crate) fn descendants_up_to(&self, roots: &[u32], limit: usize) -> Vec<TreeProcess> {
         let this = std::process::id();
-        let mut found: Vec<TreeProcess> =
+        let mut tree: Vec<TreeProcess> =
             roots.iter().map(|&pid| TreeProcess { pid, parent: this }).collect();
 
         // A number may be reused during the search, which could close a cycle.
         let mut seen: BTreeSet<u32> = roots.iter().copied().chain([this]).collect();
         let mut next = 0;
-        while let Some(&TreeProcess { pid: parent, .. }) = found.get(next)
-            && found.len() < limit
+        while let Some(&TreeProcess { pid: parent, .. }) = tree.get(next)
+            && tree.len() < limit
         {
             next += 1;
             for pid in self.children(parent) {
                 if seen.insert(pid) {
-                    found.push(TreeProcess { pid, parent });
+                    tree.push(TreeProcess { pid, parent });
                 }
             }
         }
-        found
+        tree
     }
 
     /// Returns the children of all threads of `pid`. Empty if `pid` is gone.
@@ -174,7 +175,7 @@ pub(crate) fn has_variable(pid: u32, entry: &[u8]) -> bool {
     let mut environment = Vec::new();
     File::open(format!("/proc/{pid}/environ"))
         .and_then(|file| file.take(MAX_ENVIRONMENT_BYTES).read_to_end(&mut environment))
-        .is_ok_and(|_| environment.split(|byte| *byte == 0).any(|found| found == entry))
+        .is_ok_and(|_| environment.split(|byte| *byte == 0).any(|one| one == entry))
 }
 
 #[cfg(test)]

@@ -143,8 +143,10 @@ async fn watch(
 ) -> EndedBy {
     let deadline = begin + command.deadline.min(LONGEST);
     let mut reaping = interval_at(begin + REAP_INTERVAL, REAP_INTERVAL);
+    // After missed ticks, one check reaps all orphans.
     reaping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut next_count = begin + COUNT_INTERVAL;
+
     loop {
         let is_fed = input.as_ref().is_some_and(InputWriter::is_open);
         let feeding = async {
@@ -197,6 +199,7 @@ async fn dismiss(shell: &mut Shell, output: &mut OutputReader, grace: Duration) 
     if grace.is_zero() || !shell.has_strays() {
         return;
     }
+
     shell.terminate();
     let until = Instant::now() + grace;
     while shell.has_strays() && Instant::now() < until {
@@ -244,6 +247,7 @@ async fn stop(
             () = output.pump(), if !output.is_at_end() => (),
         }
     }
+
     shell.kill();
     n_found
 }

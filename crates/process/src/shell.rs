@@ -201,17 +201,18 @@ impl Shell {
 
     /// Kills every process of this command at once. The sweep kills the processes that are forked in between.
     pub(crate) fn kill(&mut self) {
-        // Without a list or a free descriptor only the group can be killed.
+        // Any of these steps can fail, for example without a free descriptor. The kill of the group needs nothing.
         let mut sweeper = Sweeper::new(Instant::now() + FREEZE_LIMIT);
         if let Some(listed) = &mut self.listed {
-            drop(listed.kill(|_| true, sweeper.killed(), Instant::now() + FREEZE_LIMIT));
+            listed.kill(|_| true, sweeper.killed(), Instant::now() + FREEZE_LIMIT).ok();
             signal_group(self.mark.group, Signal::SIGKILL);
             return;
         }
+
         if let Some(leaf) = &self.mark.leaf {
-            drop(leaf.kill(sweeper.killed()));
+            leaf.kill(sweeper.killed()).ok();
         }
-        drop(sweeper.freeze_and_kill(&self.roots()));
+        sweeper.freeze_and_kill(&self.roots()).ok();
         signal_group(self.mark.group, Signal::SIGKILL);
     }
 
@@ -229,7 +230,7 @@ impl Shell {
 
     pub(crate) fn has_strays(&mut self) -> bool {
         match &mut self.listed {
-            Some(listed) => listed.look_beside_shell().is_ok_and(|found| !found.is_empty()),
+            Some(listed) => listed.look_beside_shell().is_ok_and(|processes| !processes.is_empty()),
             None => !self.strays().is_empty(),
         }
     }
@@ -251,21 +252,21 @@ impl Shell {
     /// in its control group. Stops searching at about `limit`.
     pub(crate) fn processes(&mut self, limit: usize) -> BTreeSet<u32> {
         if let Some(listed) = &mut self.listed {
-            let found = listed.look().unwrap_or_default();
-            return found.into_iter().map(|process| process.pid).take(limit).collect();
+            let processes = listed.look().unwrap_or_default();
+            return processes.into_iter().map(|process| process.pid).take(limit).collect();
         }
 
         let lineage = ProcessTree::now();
         let members = lineage.map(|lineage| lineage.descendants_up_to(&self.roots(), limit));
-        let mut found: BTreeSet<u32> =
+        let mut processes: BTreeSet<u32> =
             members.unwrap_or_default().into_iter().map(|member| member.pid).collect();
 
         if let Some(leaf) = &self.mark.leaf {
-            found.extend(leaf.processes());
+            processes.extend(leaf.processes());
         }
 
-        found.retain(|pid| stat(*pid).is_ok_and(|stat| !stat.has_ended));
-        found
+        processes.retain(|pid| stat(*pid).is_ok_and(|stat| !stat.has_ended));
+        processes
     }
 
     /// Returns true if the command has more than `limit` processes and its control group does not limit them.
@@ -300,6 +301,7 @@ impl Drop for Shell {
         }
         self.kill();
         self.note_end();
+
         // Without a runtime, dropping the value reaps the shell once.
         let abandoned = AbandonedShell {
             process: self.process.clone(),
@@ -334,10 +336,12 @@ impl AbandonedShell {
             if let Some(listed) = self.listed.as_mut().filter(|_| is_gone) {
                 listed.note_reaped();
             }
+
             let left = sweep(&self.mark, self.listed.as_mut(), &mut sweeper);
             if is_gone && left != SweepProgress::Dying {
                 return;
             }
+
             tokio::time::sleep(pause).await;
             pause = LONGEST_PAUSE.min(pause * 2);
         }
@@ -347,7 +351,7 @@ impl AbandonedShell {
 impl Drop for AbandonedShell {
     /// Without a runtime, or during its shutdown, this is the only chance to reap the shell.
     fn drop(&mut self) {
-        drop(self.process.try_reap());
+        self.process.try_reap().ok();
     }
 }
 
@@ -367,13 +371,13 @@ fn sweep(
 
 /// Sends TERM to every process of a command, including stopped ones. Returns the number of processes found.
 fn terminate_listed(listed: &mut Members, group: u32) -> u32 {
-    let mut found = listed.look().unwrap_or_default();
-    let n_found = u32::try_from(found.len()).unwrap_or(u32::MAX);
+    let mut processes = listed.look().unwrap_or_default();
+    let n_found = u32::try_from(processes.len()).unwrap_or(u32::MAX);
 
-    found.retain(|process| process.group != group);
+    processes.retain(|process| process.group != group);
     for signal in [Signal::SIGTERM, Signal::SIGCONT] {
         signal_group(group, signal);
-        for process in &found {
+        for process in &processes {
             signal_listed(process, signal);
         }
     }
@@ -383,13 +387,14 @@ fn terminate_listed(listed: &mut Members, group: u32) -> u32 {
 /// Signals a process group. A group without processes is not an error.
 fn signal_group(group: u32, signal: Signal) {
     if let Ok(group) = i32::try_from(group) {
-        let _signalled = killpg(Pid::from_raw(group), signal);
+        killpg(Pid::from_raw(group), signal).ok();
     }
 }
 
 /// Reaps orphans that exited while commands run, so that a long command cannot fill the process table.
 pub(crate) fn reap_ended_orphans() {
-    drop(living_strays(shell_registry::contains, |_| false));
+    // Without a list of the children, a later call reaps them.
+    living_strays(shell_registry::contains, |_| false).ok();
 }
 
 /// Starts the command, on the spawn thread if the worker has one.
@@ -430,6 +435,7 @@ fn prepare(command: &Command, input: Input, listed: Option<&Members>) -> std::pr
         Input::Nothing => Stdio::null(),
         Input::Pipe => Stdio::piped(),
     };
+
     let mut program = std::process::Command::new(&command.program);
     program
         .args(&command.args)

@@ -54,7 +54,7 @@ impl SpawnThread {
                 None => Ok(launch()),
             };
             // The receiver waits below.
-            drop(sender.send(launched));
+            sender.send(launched).ok();
         };
 
         // The thread runs until `self` is dropped.
@@ -71,11 +71,12 @@ impl SpawnThread {
             let is_ready = prepared.is_ok();
             // A thread that is not prepared must launch nothing: its commands would run without the
             // filter.
-            drop(sender.send(prepared));
+            sender.send(prepared).ok();
             if is_ready {
                 queue.into_iter().for_each(|job| job());
             }
         };
+
         std::thread::Builder::new().name("launch".to_owned()).spawn(launches)?;
         is_prepared.recv().map_err(io::Error::other)??;
         Ok(jobs)

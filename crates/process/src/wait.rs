@@ -30,6 +30,7 @@ pub(crate) fn reap(pid: i32) -> io::Result<Option<(Exit, Usage)>> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: both pointers are to live values of the types that wait4 fills in.
     let reaped = unsafe { libc::wait4(pid, &raw mut status, libc::WNOHANG, usage.as_mut_ptr()) };
+
     match reaped {
         0 => Ok(None),
         // wait4 with WNOHANG does not wait, so it is never interrupted.

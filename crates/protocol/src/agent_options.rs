@@ -130,14 +130,17 @@ impl AgentOptions {
                 return Err(AgentOptionsError::UnsafeName(c));
             }
         }
+
         let changes = tools.iter().filter(|entry| change(entry).is_some()).count();
         if changes != 0 && changes != tools.len() {
             return Err(AgentOptionsError::Mixed);
         }
+
         let prompts = self.system_prompt.iter().chain(&self.append_system_prompt);
         if MAX_ENTRIES < self.append_system_prompt.len() {
             return Err(AgentOptionsError::TooMany);
         }
+
         match prompts.map(String::len).sum::<usize>() {
             ..=MAX_PROMPT_BYTES => Ok(()),
             _ => Err(AgentOptionsError::Prompts),
@@ -152,13 +155,16 @@ impl AgentOptions {
         if self.exclude_tools.iter().any(|entry| entry != "ls" && is_it(entry)) {
             return false;
         }
+
         let Some(tools) = &self.tools else { return true };
         let mut names = tools.iter().filter(|entry| change(entry).is_none()).peekable();
         let is_named = if names.peek().is_none() && !tools.is_empty() {
+            // A list that has only changes begins with all tools.
             true
         } else {
             names.any(|entry| is_it(entry))
         };
+
         let changes = tools.iter().filter_map(|entry| change(entry));
         let last = changes.rev().find(|(_, name)| is_it(name));
         last.map_or(is_named, |(is_added, _)| is_added)
@@ -186,6 +192,7 @@ impl AgentOptions {
         if self.no_mcp || self.exclude_tools.iter().any(|entry| matches(entry, name)) {
             return false;
         }
+
         let entries = self.tools.iter().flatten();
         let mut of_servers = entries.filter(|entry| entry.starts_with("mcp__")).peekable();
         of_servers.peek().is_none() || of_servers.any(|entry| matches(entry, name))
@@ -213,6 +220,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     let Some(mut left) = text.strip_prefix(begin) else { return false };
     let mut parts: Vec<&str> = rest.split('*').collect();
     let end = parts.pop().unwrap_or_default();
+
     for part in parts {
         let Some((_, after)) = left.split_once(part) else { return false };
         left = after;

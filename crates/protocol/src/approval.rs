@@ -216,6 +216,7 @@ impl ApprovalRequest {
         if option == DENY_OPTION {
             return Some((Decision::Deny, AnswerScope::Once));
         }
+
         let scope = self.permission.scopes.iter().find(|scope| scope.option() == option)?;
         Some((Decision::Allow, *scope))
     }

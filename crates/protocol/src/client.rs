@@ -80,8 +80,9 @@ pub use session_admin::{
 pub use small_params::{
     AbortParams, ActivateParams, AnySession, ConfigParams, DaemonParams, KillParams, MetricsParams,
     NoData, PingParams, PsParams, SandboxAllow, SandboxAudit, SandboxDenials, SandboxExplain,
-    SandboxExplainHost, SandboxNetwork, SandboxPresets, SandboxRevoke, SandboxSet, SessionParams,
-    ShutdownParams, StateParams, TreeParams, UnfollowParams, WorkspacesParams,
+    SandboxExplainHost, SandboxNetwork, SandboxPresets, SandboxRevoke, SandboxSession, SandboxSet,
+    SandboxShow, SessionParams, ShutdownParams, StateParams, TreeParams, UnfollowParams,
+    WorkspacesParams,
 };
 pub use tool_params::ToolParams;
 pub use voice::{

@@ -69,6 +69,7 @@ impl Denial {
         let was = if self.likely { "was probably" } else { "was" };
         let network = policy.network_mode();
         let profile = policy.profile;
+
         let allow = if self.likely && self.is_about_git_settings() {
             "Settings of git can run programs later, outside of the sandbox; to change them, run git yourself in a \
              terminal"
@@ -76,6 +77,7 @@ impl Denial {
         } else {
             self.remedy(profile, session)
         };
+
         format!("[Sandbox: {self} {was} denied ({profile}, network {network}). {allow}]")
     }
 }
@@ -97,6 +99,7 @@ impl Denial {
                 ),
             };
         }
+
         let command = match self.kind {
             DenialKind::Write => "To allow it: quack sandbox set workspace-write",
             DenialKind::Network => "To allow it: quack sandbox set --network on",
@@ -122,6 +125,7 @@ impl Denial {
         else {
             return false;
         };
+
         self.kind == DenialKind::Protected
             && ["config", "config.worktree", "config.lock"].contains(&name)
             && above.split('/').any(|part| part.ends_with(".git"))
@@ -162,7 +166,9 @@ impl RefusedHost {
         if host.is_empty() || !host.chars().all(is_host) {
             return None;
         }
+
         Some(match (self.port, &self.address) {
+            // The usual ports are not a part of a rule.
             (0 | 80 | 443, None) => in_rule(host),
             (port, _) => format!("{}:{port}", in_rule(host)),
         })
@@ -215,6 +221,7 @@ pub fn explain_network(
     if reasons.is_empty() {
         reasons.push((None, None));
     }
+
     let lines = reasons.into_iter().take(MAX_REASONS).map(|(why, approved)| {
         let is_meant = |host: &&RefusedHost| host.why == why && host.approved == approved;
         let those: Vec<_> = hosts.iter().filter(is_meant).cloned().collect();
@@ -259,6 +266,7 @@ fn explain_reason(
         None | Some(DenyReason::NotListed) => named_by(hosts, RefusedHost::without_usual_port),
         Some(_) => named(hosts),
     };
+
     let whom = if is_shared { " to a command of this session" } else { "" };
     let why = match reason {
         Some(DenyReason::PrivateAddress) => {
@@ -290,6 +298,7 @@ fn explain_reason(
         Some(DenyReason::NoAnswerer) => ": no client can answer".to_owned(),
         Some(DenyReason::NotListed) | None => String::new(),
     };
+
     let (profile, network) = (policy.profile, policy.network_mode());
     let allow = remedy(hosts, reason, session);
     format!(
@@ -309,14 +318,17 @@ fn remedy(hosts: &[RefusedHost], reason: Option<DenyReason>, session: &str) -> S
                 | DenyReason::TooMany
         )
     );
+
     if reason == Some(DenyReason::DenyRule) {
         let host = hosts.first().and_then(RefusedHost::rule).unwrap_or_else(|| "HOST".to_owned());
         return format!(". To see the rule: quack sandbox explain {host}{of_session}");
     }
+
     let mut suggested = hosts.iter().filter(|host| host.may_be_suggested()).peekable();
     if !has_rule || (!hosts.is_empty() && suggested.peek().is_none()) {
         return String::new();
     }
+
     let mut rules: Vec<String> =
         suggested.take(MAX_NAMED_HOSTS).filter_map(RefusedHost::rule).collect();
     rules.dedup();
@@ -346,6 +358,7 @@ impl fmt::Display for Denial {
             DenialKind::SystemCall => "a system call",
             DenialKind::Unconfined => "running unconfined",
         };
+
         match (&self.target, self.kind) {
             (Some(target), DenialKind::Network) => write!(f, "{what} ({target})"),
             (Some(target), _) => write!(f, "{what} {target}"),
@@ -389,10 +402,12 @@ fn writable_directory(target: &str) -> Option<&str> {
     let mut names = dir.split('/');
     let is_system = names.clone().next().is_some_and(|first| SYSTEM.contains(&first));
     let is_below_dot = names.any(|name| name.starts_with('.') || name.is_empty());
+
     // Home directories, and those above them, contain keys of all kinds.
     let below_home = ["home/", "Users/", "var/home/"].iter().find_map(|top| dir.strip_prefix(top));
     let is_top = !below_home.unwrap_or(dir).contains('/');
     let is_of_keys = KEY_NAMES.contains(&name);
+
     (!is_system && !is_below_dot && !is_top && !is_of_keys)
         .then(|| target.get(..=dir.len()))
         .flatten()

@@ -87,8 +87,8 @@ pub fn stripped_lines(text: &str) -> String {
 /// Returns the first unsafe character of `text`.
 #[must_use]
 pub fn first_unsafe(text: &str) -> Option<char> {
-    let shown = one_line(text);
-    text.chars().zip(shown.chars()).find(|(c, shown)| c != shown).map(|(c, _)| c)
+    let safe = one_line(text);
+    text.chars().zip(safe.chars()).find(|(c, safe)| c != safe).map(|(c, _)| c)
 }
 
 /// Failed check of a name.
@@ -149,6 +149,7 @@ impl UnsafeCharFilter {
             out.push(if joins { joiner } else { MARK });
             self.base = self.base.filter(|_| joins);
         }
+
         let base = self.base;
         match c {
             '\u{200c}' | '\u{200d}' if base.is_some_and(is_joined) => {
@@ -200,6 +201,7 @@ fn selects(selector: char, base: char) -> bool {
         base,
         '0'..='9' | '#' | '*' | '©' | '®' | '‼' | '⁉' | '™' | 'ℹ' | '〰' | '〽' | '㊗' | '㊙'
     );
+
     match selector {
         c if is_mongolian_selector(c) => matches!(base, '\u{1820}'..='\u{18aa}'),
         '\u{fe00}'..='\u{fe0f}' => is_joined(base) || is_ideograph || is_lone_emoji,

@@ -29,10 +29,12 @@ pub fn imports(text: &str) -> impl Iterator<Item = Import<'_>> {
         is_code ^= is_fence;
         !is_code && !is_fence
     });
+
     let words = lines.flat_map(|line| {
         // Every second part of a line is between backticks.
         line.split('`').step_by(2).flat_map(str::split_whitespace)
     });
+
     let paths = words.filter_map(|word| word.strip_prefix('@'));
     paths.map(|path| path.trim_end_matches(['.', ',', ';', ':', ')'])).filter_map(|path| {
         let is_plain = |c: char| !c.is_control() && !matches!(c, '"' | '<' | '>' | '~');

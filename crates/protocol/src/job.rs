@@ -4,7 +4,7 @@ use crate::denial::Denial;
 use serde::{Deserialize, Serialize};
 
 /// A running background job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobInfo {
     /// Unique within the worker, at most [`crate::limits::MAX_JOB_ID_BYTES`].
     pub id: String,
@@ -13,7 +13,7 @@ pub struct JobInfo {
 }
 
 /// A background job that has exited.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedJob {
     /// The job.
     pub info: JobInfo,

@@ -147,6 +147,7 @@ impl JournalGap {
         };
         let arguments = serde_json::json!({ "calls": self.n_calls, "reason": reason });
         let number = |ms: i64| u64::try_from(ms).unwrap_or_default();
+
         CallRecord {
             id: format!("gap{}", id_of(number(self.until_ms))),
             at_ms: self.since_ms,
@@ -195,6 +196,7 @@ pub fn cut_masked(text: &str) -> String {
     if text.len() <= 2 * n_searched {
         return cut_text(&masked(text));
     }
+
     let start = masked(cut_at_word(text, n_searched));
     let end = masked(after_cut_key(end_at_word(text, n_searched)));
     both_ends(&start, &end, text.len())

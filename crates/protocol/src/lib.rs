@@ -11,6 +11,7 @@
 pub mod agent;
 pub mod agent_options;
 pub mod approval;
+mod call_spec;
 pub mod client;
 pub mod denial;
 pub mod environment;

@@ -105,20 +105,24 @@ pub fn masked(text: &str) -> Cow<'_, str> {
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
         let n_word = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
         let before = text.get(..at).unwrap_or_default();
-        let found = match n_word {
+        let key = match n_word {
             0 => in_address(rest),
             n => key_at(before, rest, n),
         };
-        if let Some((kept, end)) = found.filter(|(kept, end)| kept < end) {
+
+        if let Some((kept, end)) = key.filter(|(kept, end)| kept < end) {
             out.push_str(text.get(copied..at + kept).unwrap_or_default());
             out.push_str(MASK);
             copied = at + end;
             at = copied;
             continue;
         }
+
+        // No key begins here.
         let n_other = rest.chars().next().map_or(1, char::len_utf8);
         at += n_word.max(n_other);
     }
+
     if copied == 0 && out.is_empty() {
         return Cow::Borrowed(text);
     }
@@ -168,14 +172,18 @@ fn key_at(before: &str, rest: &str, n_word: usize) -> Option<(usize, usize)> {
     if word == "-----BEGIN" {
         return private_key(rest);
     }
+
     let token = |(prefix, least): &(&str, usize)| {
         let tail = word_or_dots(rest.strip_prefix(prefix)?);
+        // A JSON Web Token has dots between its parts.
         let is_whole = *least <= tail && (*prefix != "eyJ" || rest.get(..tail)?.contains('.'));
         is_whole.then_some((prefix.len(), prefix.len() + tail))
     };
-    if let Some(found) = TOKENS.iter().find_map(token) {
-        return Some(found);
+
+    if let Some(range) = TOKENS.iter().find_map(token) {
+        return Some(range);
     }
+
     let is_scheme = |scheme: &str| word.eq_ignore_ascii_case(scheme);
     let is_of_header = || {
         let header = b"authorization:";
@@ -188,9 +196,11 @@ fn key_at(before: &str, rest: &str, n_word: usize) -> Option<(usize, usize)> {
         let n = value_length(value.get(blanks..)?, 8)?;
         return (blanks != 0).then_some((n_word + blanks, n_word + blanks + n));
     }
+
     if is_secret(word) {
         return value_of(word, rest, n_word);
     }
+
     // `curl -u name:password`
     if ["-u", "--user", "--proxy-user"].contains(&word) {
         let value = rest.get(n_word..)?;
@@ -221,6 +231,7 @@ fn private_key(rest: &str) -> Option<(usize, usize)> {
     if !head.ends_with("PRIVATE KEY") && !head.ends_with("PRIVATE KEY BLOCK") {
         return None;
     }
+
     let kept = head.len() + "-----".len();
     let end = rest.get(kept..)?.find("-----END").map_or(rest.len(), |at| kept + at);
     Some((kept, end))
@@ -249,11 +260,14 @@ fn value_of(word: &str, rest: &str, n_word: usize) -> Option<(usize, usize)> {
         _ if word.starts_with("--") && after.starts_with(' ') => (spaced, true),
         _ => return None,
     };
+
     let trimmed = value.trim_start_matches(' ');
     let is_sure = is_sure && (trimmed.len() == value.len() || word.starts_with("--"));
     let quotes = trimmed.len() - trimmed.trim_start_matches(['"', '\'', '\\']).len();
     let begin = trimmed.get(quotes..)?;
+    // A password may be short. A short value of another name is hardly a key.
     let least = if is_sure && word.to_ascii_lowercase().contains("pass") { 1 } else { 6 };
+
     let start = start_of(begin);
     let value = start.get(..value_length(start, least)?)?;
     let is_code = value.contains(['(', ')', '<', '{', '[']);
@@ -262,6 +276,7 @@ fn value_of(word: &str, rest: &str, n_word: usize) -> Option<(usize, usize)> {
     if is_code || !is_literal {
         return None;
     }
+
     let kept = rest.len() - begin.len();
     Some((kept, kept + value_length(begin, least)?))
 }
@@ -281,6 +296,7 @@ fn in_address(rest: &str) -> Option<(usize, usize)> {
     let (user, _) = inner.get(..end.unwrap_or(inner.len()))?.rsplit_once('@')?;
     let (name, password) = user.split_once(':')?;
     let kept = "://".len() + name.len() + 1;
+    // A variable is not the password itself.
     (!password.starts_with('$')).then_some((kept, kept + password.len()))
 }
 

@@ -93,15 +93,18 @@ impl McpServer {
         if MAX_MCP_WORDS < self.args.len() || MAX_MCP_WORDS < self.env.len() {
             return Err(McpServerError::TooMany);
         }
+
         let variables = self.env.iter().flat_map(|it| [&it.name, &it.value]);
         let texts = || [&self.command].into_iter().chain(&self.args).chain(variables.clone());
         if MAX_MCP_SERVER_BYTES < texts().map(String::len).sum() {
             return Err(McpServerError::TooLong);
         }
+
         let is_control = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
         if texts().any(|text| text.contains(is_control)) {
             return Err(McpServerError::Control);
         }
+
         for variable in &self.env {
             let name = variable.name.as_str();
             let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

@@ -102,6 +102,7 @@ impl Price {
     #[must_use]
     pub fn given(cost: ModelCost) -> Self {
         let parts = [cost.input, cost.output, cost.cache_read, cost.cache_write];
+
         if !parts.iter().all(|part| part.is_finite() && 0.0 <= *part) {
             Self::Unknown
         } else if cost == ModelCost::default() {

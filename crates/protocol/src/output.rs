@@ -68,6 +68,7 @@ fn is_short_base64(json: &RawValue) -> bool {
     // Without an early end, the compiler checks many bytes at once.
     let is_base64 =
         |byte: u8| byte.is_ascii_alphanumeric() | (byte == b'+') | (byte == b'/') | (byte == b'=');
+
     let text = json.get().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     text.is_some_and(|text| {
         text.len() <= MAX_PIECE_BYTES.div_ceil(3) * 4

@@ -126,11 +126,14 @@ pub fn refusal(path: &Path, home: &Path) -> Option<&'static str> {
     if is_of_socket(path, home) {
         return Some(HOLDS_SOCKET);
     }
+
+    // A service may have its home directory in a directory of the system.
     let in_service_home = path.starts_with(home)
         && home.parent().is_some_and(|above| above == Path::new(SERVICE_HOMES));
     let is_open = |(place, names): &(&str, usize)| {
         path.strip_prefix(place).is_ok_and(|beneath| *names <= beneath.components().count())
     };
+
     if in_service_home || OPEN.iter().any(is_open) {
         return None;
     }

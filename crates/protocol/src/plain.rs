@@ -11,6 +11,7 @@ pub fn without_numbers(text: &str) -> String {
     for piece in pieces {
         let rest = piece.trim_start_matches(|c: char| c.is_ascii_digit());
         match rest.strip_prefix(')') {
+            // At least one digit is before the bracket.
             Some(rest) if rest.len() + 1 < piece.len() => plain.push_str(rest),
             _ => plain.extend([NUMBER, piece]),
         }
@@ -32,6 +33,7 @@ pub fn error_line(output: &str) -> Option<&str> {
             ends.iter().any(|end| word.ends_with(end))
         }
     };
+
     let mut lines = output.lines().map(str::trim).filter(|line| !line.is_empty()).rev();
     lines.clone().find(names_error).or_else(|| lines.next())
 }

@@ -322,9 +322,11 @@ impl fmt::Display for Policy {
             1 => f.write_str(", 1 extra root")?,
             n => write!(f, ", {n} extra roots")?,
         }
+
         if self.web_search != WebSearchRule::On {
             write!(f, ", web search {}", self.web_search)?;
         }
+
         match self.hidden.len() {
             0 => Ok(()),
             n => write!(f, ", {n} hidden"),

@@ -93,6 +93,7 @@ impl Places {
                 _ => return Ok(Self(PlaceList::Any(three.into_iter().take(n).collect()))),
             }
         }
+
         let Some(fourth) = next()? else { return Ok(Self(PlaceList::Three(three))) };
         let mut any: Vec<u64> = three.into_iter().chain([fourth]).collect();
         while let Some(place) = next()? {

@@ -27,6 +27,8 @@ pub fn shorten(text: &str, kind: &str, limit: usize) -> String {
                 return text;
             }
         }
+
+        // Many short texts may be too long together.
         empty_arrays(&mut value);
         let text = value.to_string();
         if text.len() <= limit {
@@ -49,6 +51,7 @@ fn cut(value: &mut Value, length: usize) {
         let bytes = data.len() / 4 * 3;
         *value = json!({ "type": "text", "text": format!("(image left out: {bytes} bytes)") });
     }
+
     match value {
         Value::String(text) if length < text.len() => {
             text.truncate(text.floor_char_boundary(length));
@@ -90,6 +93,7 @@ pub(crate) fn first_few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
                 let Some(element) = list.next_element()? else { return Ok(first) };
                 first.push(element);
             }
+            // The rest must be read, but is not kept.
             while list.next_element::<IgnoredAny>()?.is_some() {}
             Ok(first)
         }

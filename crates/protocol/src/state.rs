@@ -110,6 +110,7 @@ impl WorkspaceState {
     pub fn limits(&self) -> Option<Self> {
         let PolicyPatch { profile, network, web_search, hosts, writable_roots, hidden } =
             self.policy.clone();
+
         let policy = PolicyPatch {
             profile: profile.filter(|profile| *profile != Profile::FullAccess),
             network: network.filter(|mode| *mode != NetworkMode::On),

@@ -33,15 +33,18 @@ pub fn may_be_suggested(host: &str) -> bool {
     if let Ok(address) = host.parse::<IpAddr>() {
         return !is_kept(address);
     }
+
     let host = host.to_ascii_lowercase();
     let last = host.rsplit('.').next().unwrap_or_default();
     // Some programs read such names as addresses.
     let is_number = last.starts_with(|c: char| c.is_ascii_digit());
+
     let is_kept = |name: &str| {
         host == *name
             || host.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
             || host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'))
     };
+
     !host.is_empty() && !is_number && !KEPT_NAMES.into_iter().any(is_kept)
 }
 
@@ -69,8 +72,11 @@ fn inside(long: Ipv6Addr) -> Option<Ipv4Addr> {
         let part = octets.get(at..at + 4)?;
         <[u8; 4]>::try_from(part).ok().map(Ipv4Addr::from)
     };
+
     match long.segments() {
+        // NAT64, IPv4-compatible and IPv4-translated addresses.
         [0x64, 0xff9b, ..] | [0, 0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => four(12),
+        // 6to4.
         [0x2002, ..] => four(2),
         _ => None,
     }

@@ -16,6 +16,7 @@ pub fn parse<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<T> {
         Ok(value) => return Ok(value),
         Err(error) => error,
     };
+
     match std::str::from_utf8(json).map(without_lone_surrogates) {
         Ok(Cow::Owned(repaired)) => serde_json::from_str(&repaired),
         _ => Err(error),
@@ -28,9 +29,10 @@ pub fn without_lone_surrogates(json: &str) -> Cow<'_, str> {
     let mut repaired = String::new();
     let (mut n_done, mut at) = (0, 0);
     // A backslash occurs only in strings, so this code needs no other knowledge of JSON.
-    while let Some(found) = json.get(at..).and_then(|rest| rest.find('\\')) {
-        at += found;
+    while let Some(distance) = json.get(at..).and_then(|rest| rest.find('\\')) {
+        at += distance;
         match (unit(json, at), unit(json, at + ESCAPE)) {
+            // A pair is one valid character.
             (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => at += 2 * ESCAPE,
             (Some(0xd800..=0xdfff), _) => {
                 repaired.push_str(json.get(n_done..at).unwrap_or_default());
@@ -43,6 +45,7 @@ pub fn without_lone_surrogates(json: &str) -> Cow<'_, str> {
             (None, _) => at += 2,
         }
     }
+
     if n_done == 0 {
         return Cow::Borrowed(json);
     }

@@ -7,6 +7,7 @@
 //! Order: the supervisor writes [`ToWorker::Start`]. The worker confines itself and answers [`FromWorker::Hello`].
 
 use crate::approval::ApprovalKind;
+pub use crate::call_spec::{CallOrigin, CallSpec, TurnOrigin};
 use crate::denial::Denial;
 use crate::isolate::CopiedTree;
 pub use crate::job::{EndedJob, JobInfo};
@@ -67,7 +68,7 @@ pub enum ToWorker {
     /// follows; each fork of the template gets its own channel.
     Template {},
     /// Run one tool. Answered by exactly one [`FromWorker::ToolFinished`] with the same id.
-    ToolCall(ToolCall),
+    ToolCall(CallSpec),
     /// Stop one call. It still ends with its [`FromWorker::ToolFinished`]. Has no effect on a finished call.
     Cancel {
         /// The call to stop.
@@ -196,65 +197,6 @@ pub struct CommandLimits {
     /// Free disk space required to write spill files, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_free_bytes: Option<u64>,
-}
-
-/// One tool call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolCall {
-    /// Unique within the worker.
-    pub call_id: CallId,
-    /// Tool name as the client sent it.
-    pub tool: String,
-    /// Arguments as JSON text, as the client sent them.
-    pub arguments: String,
-    /// Timeout of the call, in milliseconds from its arrival.
-    pub deadline_ms: u64,
-    /// True if the call may only use tools that change nothing.
-    pub safe_mode: bool,
-    /// True if the user allowed the command of this call, which safe mode would refuse.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub approved: bool,
-    /// True if the client requested the command's whole output while it runs.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub stream: bool,
-    /// True if the client also requested the rows of a search.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub stream_rows: bool,
-    /// True if the client sends the input of a command.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub stdin: bool,
-    /// Directory of the caller, relative to the workspace. Empty: the workspace.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub cwd: String,
-    /// Origin of the call. The record of a changed file has it.
-    #[serde(default, skip_serializing_if = "CallOrigin::is_unknown")]
-    pub origin: CallOrigin,
-}
-
-/// Origin of a call. The records of changed files have it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallOrigin {
-    /// Id of the call in the journal of calls, which `quack log` shows.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub call: String,
-    /// The turn of the session's own agent that made the call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turn: Option<TurnOrigin>,
-}
-
-impl CallOrigin {
-    fn is_unknown(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// A turn of an agent. Turns count from 1 in each daemon.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TurnOrigin {
-    /// Number of the turn.
-    pub number: u64,
-    /// Start of the daemon, ISO 8601 UTC.
-    pub daemon: String,
 }
 
 /// Worker to supervisor.

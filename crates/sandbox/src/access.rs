@@ -126,6 +126,8 @@ fn or_dot(relative: &Path) -> &Path {
 /// Opens the directory that contains `relative`, and follows no link. Returns the last name too, which is `.` for the root.
 fn parent_of<'p>(root: &Dir, relative: &'p Path) -> io::Result<(OwnedFd, &'p OsStr)> {
     let mut parent = root.as_fd().try_clone_to_owned()?;
+
+    // Each turn opens the name of the turn before it, so that the last name is left to the caller.
     let mut last = OsStr::new(".");
     for component in relative.components() {
         match component {
@@ -135,6 +137,7 @@ fn parent_of<'p>(root: &Dir, relative: &'p Path) -> io::Result<(OwnedFd, &'p OsS
                 last = name;
             }
             Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                // As openat2(2) for a path that leaves the directory.
                 return Err(Errno::XDEV.into());
             }
         }
@@ -152,8 +155,8 @@ fn step(directory: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
 }
 
 fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
-    let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
-    found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_symlink())
+    let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_symlink())
 }
 
 /// Converts cap-std's error for an escape, which is a permission error without an error number of the system.

@@ -36,15 +36,18 @@ impl Entry {
 pub fn parse(text: &str) -> Vec<Entry> {
     let mut entries = Vec::new();
     let (mut section, mut subsection) = (String::new(), String::new());
+    // Git skips a byte order mark.
     let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
     while entries.len() < MAX_ENTRIES {
         rest = rest.trim_start();
         if rest.is_empty() {
             break;
         }
+
         if let Some(after) = rest.strip_prefix('[') {
             match header(after) {
                 Some((name, sub, after)) => {
+                    // Settings may follow in the same line.
                     (section, subsection) = (name, sub);
                     rest = after;
                 }
@@ -59,6 +62,7 @@ pub fn parse(text: &str) -> Vec<Entry> {
                 rest = next_line(rest);
                 continue;
             }
+
             let (value, after) = value(after);
             entries.push(Entry {
                 section: section.clone(),
@@ -81,6 +85,7 @@ fn header(text: &str) -> Option<(String, String, &str)> {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.')?;
     let (name, rest) = text.split_at(end);
     let after_blank = rest.trim_start_matches([' ', '\t']);
+
     if let Some(quoted) = after_blank.strip_prefix('"') {
         let mut sub = String::new();
         let mut chars = quoted.char_indices();
@@ -110,6 +115,7 @@ fn value(text: &str) -> (Option<String>, &str) {
     let text = text.trim_start_matches([' ', '\t']);
     let (mut value, mut kept) = (String::new(), 0);
     let (mut is_quoted, mut is_comment) = (false, false);
+
     let mut chars = text.char_indices();
     while let Some((at, one)) = chars.next() {
         match one {

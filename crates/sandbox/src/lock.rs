@@ -35,12 +35,14 @@ pub(crate) fn lock(
             Err(Errno::WOULDBLOCK | Errno::INTR) => (),
             Ok(()) | Err(_) => return Ok(()),
         }
+
         if give_up() {
             return Err(WriteError::GivenUp);
         }
         if until <= Instant::now() {
             return Err(WriteError::Locked);
         }
+
         // Poll, because a blocking flock has no timeout.
         #[expect(clippy::disallowed_methods, reason = "called from threads that may block")]
         std::thread::sleep(pause);

@@ -60,6 +60,7 @@ pub(crate) fn follow_trusted_links(
     let mut resolved = base.to_path_buf();
     let mut pending = Vec::new();
     push_reversed(&mut pending, path);
+
     let mut n_links = 0;
     while let Some(name) = pending.pop() {
         if name == ".." {

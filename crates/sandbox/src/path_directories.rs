@@ -23,7 +23,7 @@ pub fn path_directories_blocking(path: &str, home: &Path) -> Vec<PathBuf> {
 fn is_trusted_blocking(link: &Path, home: &Path) -> bool {
     let Some(directory) = link.parent() else { return false };
     let is_foreign = || {
-        let owner = stat(directory).map(|found| found.st_uid);
+        let owner = stat(directory).map(|stat| stat.st_uid);
         owner.is_ok_and(|owner| owner != geteuid().as_raw())
             && accessat(CWD, directory, Access::WRITE_OK, AtFlags::EACCESS).is_err()
     };

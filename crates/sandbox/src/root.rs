@@ -111,6 +111,8 @@ impl Root {
             let handle = Access::open_directory(path)?;
             let canonical = fs::canonicalize(path)?;
             let identity = identity(&handle.metadata()?);
+
+            // The name may have led to another directory by the second call.
             if identity_at(&canonical)? == identity {
                 let given = path.to_path_buf();
                 return Ok(Self {
@@ -144,13 +146,15 @@ impl Root {
     /// the root may be stale, or if a name or the content has to be read or a symlink followed.
     #[must_use]
     pub fn read_cached(&self, argument: &str, max: usize) -> Option<CachedFile> {
-        let there = cached::open_directory(&self.given)?.metadata().ok()?;
+        let named = cached::open_directory(&self.given)?.metadata().ok()?;
         let name = self.locate_by_text(argument).ok()??;
+
         // No link is followed, so this is the path of the file.
         if self.hidden.contains(&name) {
             return None;
         }
-        let is_current = there.nlink() != 0 && identity(&there) == self.identity;
+
+        let is_current = named.nlink() != 0 && identity(&named) == self.identity;
         let read = || cached::read(&self.access, self.cached_reads, &name, max);
         let (content, version) = is_current.then(read)??;
         Some(CachedFile { content, name, version })
@@ -199,6 +203,7 @@ impl Root {
         } else {
             self.open_target_of(&relative)?
         };
+
         let metadata = file.metadata()?;
         match Kind::from_mode(metadata.mode()) {
             Kind::File => {
@@ -283,7 +288,7 @@ impl Root {
     pub fn metadata(&self, argument: &str) -> Result<Metadata, PathError> {
         let relative = self.real_name(argument)?;
         match self.access.stat(&relative, Links::Never) {
-            Ok(found) => Ok(Metadata { relative, kind: found.kind, len: found.len }),
+            Ok(info) => Ok(Metadata { relative, kind: info.kind, len: info.len }),
             Err(error) => Err(self.refusal(error, &relative)),
         }
     }
@@ -298,6 +303,7 @@ impl Root {
         self.check_shown(relative).map_err(|_missing| PathError::NotFound)?;
         let target = follow_links(&self.canonical, relative)?;
         let target = target.strip_prefix(&self.canonical).map_err(|_| PathError::Escapes)?;
+        // A link may lead to a hidden path.
         self.check_shown(target).map_err(|_missing| PathError::NotFound)?;
         Ok(target.to_path_buf())
     }
@@ -328,8 +334,8 @@ impl Root {
             // A socket cannot be opened, and neither can a device without a driver (open(2)).
             Some(Errno::NXIO | Errno::OPNOTSUPP | Errno::NODEV) => {
                 match self.access.stat(relative, Links::Beneath) {
-                    Ok(found) if found.kind != Kind::File => {
-                        PathError::NotRegular { kind: found.kind }
+                    Ok(info) if info.kind != Kind::File => {
+                        PathError::NotRegular { kind: info.kind }
                     }
                     Ok(_) | Err(_) => PathError::Io(error),
                 }

@@ -101,6 +101,7 @@ impl Staged {
             let value = value.get(..len).unwrap_or_default();
             sys::fsetxattr(&self.file, name, value, XattrFlags::empty())?;
         }
+
         // A directory may give new files a default access list that the old file did not have.
         if !names.split(|byte| *byte == 0).any(|name| name == ACCESS_LIST)
             && attribute_names(&self.file)?.split(|byte| *byte == 0).any(|name| name == ACCESS_LIST)
@@ -144,7 +145,7 @@ impl Drop for Staged {
     fn drop(&mut self) {
         if self.is_ours {
             // If this fails, the file stays: there is no alternative.
-            let _left = sys::unlinkat(&self.parent, &self.name, AtFlags::empty());
+            sys::unlinkat(&self.parent, &self.name, AtFlags::empty()).ok();
         }
     }
 }

@@ -30,13 +30,8 @@ const EXISTING: OFlags =
     OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Mode of new files and directories, minus the umask.
-const NEW_FILE: Mode = Mode::RUSR
-    .union(Mode::WUSR)
-    .union(Mode::RGRP)
-    .union(Mode::WGRP)
-    .union(Mode::ROTH)
-    .union(Mode::WOTH);
-const NEW_DIRECTORY: Mode = Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
+const NEW_FILE: Mode = Mode::from_raw_mode(0o666);
+const NEW_DIRECTORY: Mode = Mode::from_raw_mode(0o777);
 
 /// Mode of a temporary file before it gets the final mode.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -175,11 +170,13 @@ impl Root {
             let above = relative.parent().unwrap_or_else(|| Path::new(""));
             let parent = Arc::new(Dir::from_std_file(directory(self.access(), above, purpose)?));
             let at = NameAt::of(&*parent, &name).map_err(PathError::Io)?;
+            // After an attempt at the same name, the thread keeps its turn.
             let turn = match turns.take().filter(|(known, _)| *known == at) {
                 Some((_, turn)) => turn,
                 None => Turn::wait(at.clone(), until, give_up)?,
             };
             let mut target = Target { parent, name, relative, existing: None, at, _turn: turn };
+
             match target.open_existing(purpose) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => match purpose {
                     Purpose::Write => return Ok(target),
@@ -200,6 +197,7 @@ impl Root {
                     }
                 }
             }
+
             if give_up() {
                 return Err(WriteError::GivenUp);
             }
@@ -240,6 +238,7 @@ impl Target {
         if max < existing.version.len() {
             return Err(WriteError::TooLarge { len: existing.version.len() });
         }
+
         let failed = |source| WriteError::Io { call: "read", source };
         existing.file.rewind().map_err(failed)?;
         // With this capacity, one read suffices for most files. Bytes appended since the file was opened are not read. The
@@ -283,6 +282,7 @@ impl Target {
                 }
             }
         };
+
         if way != ReplaceMethod::Into {
             fill(&staged.file, content)?;
         }
@@ -331,21 +331,26 @@ impl Target {
         give_up: &dyn Fn() -> bool,
     ) -> Result<File, WriteError> {
         let Some(existing) = &self.existing else { return Err(WriteError::Changed) };
+
         let mut old = &existing.file;
         old.rewind().map_err(write_failed)?;
         io::copy(&mut old, &mut copy.file).map_err(write_failed)?;
+        // Durable before the first byte of the file changes.
         copy.file.sync_all().map_err(write_failed)?;
+
         let file = sys::openat(&self.parent, &self.name, OFlags::WRONLY | EXISTING, Mode::empty());
         let mut file = match file {
             Ok(file) => File::from(file),
             Err(Errno::NOENT | Errno::LOOP) => return Err(WriteError::Changed),
             Err(errno) => return Err(open_failed(errno.into())),
         };
+
         self.check_unchanged(give_up)?;
         let metadata = file.metadata().map_err(open_failed)?;
         if FileVersion::of(&metadata) != existing.version || existing.n_links < metadata.nlink() {
             return Err(WriteError::Changed);
         }
+
         let written = overwrite(&mut file, &mut io::Cursor::new(content));
         if let Err(error) = written {
             let restored = copy.file.rewind().and_then(|()| overwrite(&mut file, &mut copy.file));
@@ -432,6 +437,7 @@ fn directory(access: &Access, relative: &Path, purpose: Purpose) -> Result<File,
     let mut at = File::from(
         sys::openat(access.handle(), ".", DIRECTORY, Mode::empty()).map_err(io::Error::from)?,
     );
+
     for component in relative.components() {
         let Component::Normal(name) = component else { return Err(PathError::Escapes) };
         let opened = match open(&at, name) {
@@ -459,9 +465,9 @@ fn directory(access: &Access, relative: &Path, purpose: Purpose) -> Result<File,
 
 /// Returns true if a name that was not a directory is now a directory or a link.
 fn is_on_the_move(at: &File, name: &OsStr) -> bool {
-    let found = sys::statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
-    found.is_ok_and(|found| {
-        let kind = sys::FileType::from_raw_mode(found.st_mode);
+    let stat = sys::statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| {
+        let kind = sys::FileType::from_raw_mode(stat.st_mode);
         kind.is_symlink() || kind.is_dir()
     })
 }

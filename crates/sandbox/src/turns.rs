@@ -29,10 +29,10 @@ pub(crate) struct NameAt {
 impl NameAt {
     /// Returns the name of an entry, regardless of the path of its directory.
     pub(crate) fn of(directory: impl AsFd, name: &OsStr) -> std::io::Result<Self> {
-        let found = fstat(directory)?;
+        let stat = fstat(directory)?;
         // The types differ between systems.
         #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss, reason = "as the comment says")]
-        let directory = (found.st_dev as u64, found.st_ino as u64);
+        let directory = (stat.st_dev as u64, stat.st_ino as u64);
         Ok(Self { directory, name: name.to_owned() })
     }
 }
@@ -71,6 +71,7 @@ impl Turn {
         give_up: &dyn Fn() -> bool,
     ) -> Result<Self, WriteError> {
         let queue = Arc::clone(lock(&QUEUES).entry(name.clone()).or_default());
+
         match queue.wait(until, give_up) {
             Ok(()) => Ok(Self { name, queue }),
             Err(error) => {
@@ -104,14 +105,17 @@ impl Queue {
             waiting.is_taken = true;
             return Ok(());
         }
+
         let ticket = waiting.next_ticket;
         waiting.next_ticket += 1;
         let condition = Arc::new(Condvar::new());
         waiting.tickets.push_back((ticket, Arc::clone(&condition)));
+
         loop {
             let left = until.saturating_duration_since(Instant::now()).min(LOOK);
             let woken = condition.wait_timeout(waiting, left);
             waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+
             let is_called = waiting.called == Some(ticket);
             let error = match () {
                 () if give_up() => WriteError::GivenUp,
@@ -122,6 +126,7 @@ impl Queue {
                 () if until <= Instant::now() => WriteError::Locked,
                 () => continue,
             };
+            // A turn that this thread does not use goes to the next one.
             if is_called {
                 waiting.call_next();
             }

@@ -22,8 +22,8 @@ const KEPT_ASIDE: &str = "run.old-";
 
 /// Returns true if the workspace is in a part of the state directory that the daemon uses.
 fn is_kept(workspace: &Path, state_dir: &Path) -> bool {
-    let beneath = workspace.strip_prefix(state_dir).ok().and_then(|beneath| beneath.iter().next());
-    beneath.and_then(|name| name.to_str()).is_some_and(|name| {
+    let first = workspace.strip_prefix(state_dir).ok().and_then(|below| below.iter().next());
+    first.and_then(|name| name.to_str()).is_some_and(|name| {
         // A file system may ignore case.
         let name = name.to_lowercase();
         KEPT.contains(&name.as_str()) || name.starts_with(KEPT_ASIDE)
@@ -44,6 +44,7 @@ pub fn workspace_refusal(
     if state_dir.starts_with(workspace) || run_dir.starts_with(workspace) {
         return Some("holds the daemon's own files");
     }
+
     if is_kept(workspace, state_dir) {
         return Some("lies among the daemon's own files");
     }

@@ -16,6 +16,7 @@ mod tests {
     use quackd_sandbox::git::GitDirectories;
     use quackd_sandbox::{MacPaths, Pin, Seatbelt};
     use std::collections::BTreeMap;
+    use std::path::PathBuf;
 
     /// Returns the rules of a profile with their parameters replaced.
     fn rules(profile: &Seatbelt) -> Vec<Form> {
@@ -496,6 +497,32 @@ mod tests {
         ] {
             decisions.push((CREATE, path(elsewhere), false));
         }
+        let wrong = wrong(&rules(&profile), &decisions);
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+
+    #[test]
+    fn very_many_repositories_above_the_workspace_of_the_user_open_neither_it_nor_other_copies() {
+        let (mut places, mut decisions) = in_a_copy();
+        let many = (0..200).map(|number| format!("/Users/u/z/r{number}/.git").into());
+        let own: PathBuf = "/Users/u/state/isolated/s1/tree/.git".into();
+        let foreign =
+            ["/Users/u/w/.git", "/Users/u/w/sub/.git", "/Users/u/state/isolated/s2/tree/.git"];
+        places.git.repositories =
+            foreign.map(PathBuf::from).into_iter().chain([own]).chain(many).collect();
+        let mut policy = policy(Profile::WorkspaceWrite, NetworkMode::Off);
+        policy.writable_roots = vec!["/Users/u".into()];
+        let profile = Seatbelt::new(&policy, &places).unwrap();
+        assert!(profile.has_read_only_repositories());
+        for foreign in [
+            "/Users/u/w/.git/refs/heads/x",
+            "/Users/u/w/sub/.git/refs/heads/x",
+            "/Users/u/state/isolated/s2/tree/.git/refs/heads/x",
+        ] {
+            decisions.push((CREATE, path(foreign), false));
+            decisions.push((READ, path(foreign), false));
+        }
+        decisions.push((CREATE, path("/Users/u/z/r0/.git/refs/heads/x"), true));
         let wrong = wrong(&rules(&profile), &decisions);
         assert!(wrong.is_empty(), "{wrong:?}");
     }

@@ -99,21 +99,21 @@ fn complete(title: &str, schema: Value, defs: &Map<String, Value>) -> Value {
     whole.into()
 }
 
-fn reach(schema: &Value, defs: &Map<String, Value>, found: &mut BTreeSet<String>) {
+fn reach(schema: &Value, defs: &Map<String, Value>, names: &mut BTreeSet<String>) {
     match schema {
-        Value::Array(all) => all.iter().for_each(|item| reach(item, defs, found)),
+        Value::Array(all) => all.iter().for_each(|item| reach(item, defs, names)),
         Value::Object(all) => {
             let name = all
                 .get("$ref")
                 .and_then(Value::as_str)
                 .and_then(|reference| reference.strip_prefix(DEFS));
             if let Some(name) = name
-                && found.insert(name.to_owned())
+                && names.insert(name.to_owned())
                 && let Some(next) = defs.get(name)
             {
-                reach(next, defs, found);
+                reach(next, defs, names);
             }
-            all.values().for_each(|value| reach(value, defs, found));
+            all.values().for_each(|value| reach(value, defs, names));
         }
         _ => {}
     }
@@ -131,6 +131,7 @@ fn defs() -> Map<String, Value> {
     }
 
     let events = events(&mut writing);
+
     let mut defs: Map<String, Value> = writing.take_definitions(true);
     defs.values_mut().for_each(never_null);
     // A type that is both read and written has the same schema in both directions. A test checks that.
@@ -298,6 +299,7 @@ fn event_line(event: EventSchema) -> Value {
             properties.insert("turn".to_owned(), turn());
         }
     }
+
     if event.audience == EventAudience::Followers
         && let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut)
     {

@@ -46,7 +46,7 @@ pub(super) fn events(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
     }));
     all.extend(made_here(generator));
     all.extend(network(generator));
-    all.extend(told(generator));
+    all.extend(for_one_client(generator));
 
     for event in &mut all {
         // Only `voice_say` has data without its name.
@@ -156,9 +156,10 @@ fn network(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
     ]
 }
 
-fn told(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
+fn for_one_client(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
     let single =
         |name, about, data| EventSchema { name, about, audience: EventAudience::One, data };
+
     vec![
         single(
             "voice_session_changed",
@@ -209,6 +210,7 @@ fn named(data: &mut Value, name: &str) {
     if let Some(alternatives) = data.get_mut("anyOf").and_then(Value::as_array_mut) {
         return alternatives.iter_mut().for_each(|data| named(data, name));
     }
+
     let Some(data) = data.as_object_mut() else { return };
     if let Some(properties) = data.entry("properties").or_insert_with(|| json!({})).as_object_mut()
     {

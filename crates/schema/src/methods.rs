@@ -27,6 +27,7 @@ impl MethodSchema {
                 all.push(one);
             }
         }
+
         match all.as_slice() {
             [one] => one.clone(),
             several => json!({ "anyOf": several }),

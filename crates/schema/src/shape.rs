@@ -20,6 +20,7 @@ pub(super) fn never_null(schema: &mut Value) {
         .flatten()
         .filter_map(|name| name.as_str().map(str::to_owned))
         .collect();
+
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
         return;
     };
@@ -28,6 +29,7 @@ pub(super) fn never_null(schema: &mut Value) {
         let Some(property) = property.as_object_mut() else { continue };
         if let Some(types) = property.get_mut("type").and_then(Value::as_array_mut) {
             types.retain(|kind| kind != "null");
+            // A single type is no list.
             if let [only] = types.as_slice() {
                 let only = only.clone();
                 property.insert("type".to_owned(), only);

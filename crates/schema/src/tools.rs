@@ -31,12 +31,14 @@ fn described(tool: &Tool) -> Value {
 /// so the schema permits additional names.
 #[must_use]
 pub fn tool_input(tool: &Tool, is_short: bool) -> Value {
-    let shown = tool.parameters.iter().filter(|parameter| !parameter.is_spelling);
-    let shown = shown.filter(|parameter| !(is_short && parameter.is_rare));
-    let properties: Map<String, Value> =
-        shown.clone().map(|parameter| (parameter.name.to_owned(), property(parameter))).collect();
+    let parameters = tool.parameters.iter().filter(|parameter| !parameter.is_spelling);
+    let parameters = parameters.filter(|parameter| !(is_short && parameter.is_rare));
+    let properties: Map<String, Value> = parameters
+        .clone()
+        .map(|parameter| (parameter.name.to_owned(), property(parameter)))
+        .collect();
     let required: Vec<&str> =
-        shown.filter(|parameter| parameter.is_required).map(|it| it.name).collect();
+        parameters.filter(|parameter| parameter.is_required).map(|it| it.name).collect();
 
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -57,22 +59,23 @@ pub fn tool_input(tool: &Tool, is_short: bool) -> Value {
 /// Returns the schema of some of a tool's arguments, without descriptions and limits, for models with a small window.
 #[must_use]
 pub fn brief_tool_input(tool: &Tool, names: &[&str]) -> Value {
-    let shown = tool.parameters.iter().filter(|parameter| names.contains(&parameter.name));
+    let parameters = tool.parameters.iter().filter(|parameter| names.contains(&parameter.name));
     let kind = |parameter: &Parameter| {
         let mut schema = values(parameter.kind);
         schema.retain(|key, _| matches!(key.as_str(), "type" | "enum" | "anyOf" | "items"));
         (parameter.name.to_owned(), schema.into())
     };
 
-    let properties: Map<String, Value> = shown.clone().map(kind).collect();
+    let properties: Map<String, Value> = parameters.clone().map(kind).collect();
     let required: Vec<&str> =
-        shown.filter(|parameter| parameter.is_required).map(|it| it.name).collect();
+        parameters.filter(|parameter| parameter.is_required).map(|it| it.name).collect();
     json!({"type": "object", "properties": properties, "required": required})
 }
 
 fn property(parameter: &Parameter) -> Value {
     let mut schema = values(parameter.kind);
     schema.insert("description".to_owned(), parameter.about.into());
+
     // A test checks that the default is JSON.
     if let Some(default) =
         parameter.default.and_then(|text| serde_json::from_str::<Value>(text).ok())

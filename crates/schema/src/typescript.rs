@@ -17,12 +17,13 @@ pub(super) fn declarations(document: &Value) -> String {
         comment(&mut text, schema, 0);
         let has_alternatives = schema.get("anyOf").or_else(|| schema.get("oneOf")).is_some();
         let is_object = schema.get("properties").is_some() && !has_alternatives;
-        // Writing to a String cannot fail.
-        let _cannot_fail = if is_object {
+        let written = if is_object {
             writeln!(text, "export interface {name} {}", ts(schema, 0))
         } else {
             writeln!(text, "export type {name} = {};", ts(schema, 0))
         };
+        // Writing to a String cannot fail.
+        written.ok();
     }
     text
 }
@@ -113,12 +114,12 @@ fn braces(schema: &Map<String, Value>, depth: usize) -> String {
     for (name, property) in properties {
         comment(&mut text, property, depth + 1);
         let mark = if required.contains(&name.as_str()) { "" } else { "?" };
-        let _cannot_fail =
-            writeln!(text, "{indent}{}{mark}: {};", key(name), ts(property, depth + 1));
+        // Writing to a String cannot fail.
+        writeln!(text, "{indent}{}{mark}: {};", key(name), ts(property, depth + 1)).ok();
     }
 
     if rest == Some(&Value::Bool(true)) {
-        let _cannot_fail = writeln!(text, "{indent}[key: string]: unknown;");
+        writeln!(text, "{indent}[key: string]: unknown;").ok();
     }
 
     text.push_str(&"  ".repeat(depth));
@@ -149,6 +150,7 @@ fn key(name: &str) -> String {
 fn comment(text: &mut String, schema: &Value, depth: usize) {
     if let Some(about) = schema.get("description").and_then(Value::as_str) {
         let about = about.replace("*/", "* /");
-        let _cannot_fail = writeln!(text, "{}/** {about} */", "  ".repeat(depth));
+        // Writing to a String cannot fail.
+        writeln!(text, "{}/** {about} */", "  ".repeat(depth)).ok();
     }
 }

@@ -30,10 +30,11 @@ impl<T> Monitored<T> {
 
     /// Blocks until `ask` returns a value. Calls `ask` again after each [`Monitored::tell`].
     pub(crate) fn wait_for<R>(&self, mut ask: impl FnMut(&mut T) -> Option<R>) -> R {
+        // A panic aborts the process (docs/adr/0003), so only tests can poison the lock.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(found) = ask(&mut state) {
-                return found;
+            if let Some(value) = ask(&mut state) {
+                return value;
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }

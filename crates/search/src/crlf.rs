@@ -22,12 +22,14 @@ impl CrlfMap {
     pub fn fold(text: &mut [u8]) -> (usize, Self) {
         let mut places = Vec::new();
         let (mut from, mut to) = (0, 0);
+
         while let Some(at) = memmem::find(text.get(from..).unwrap_or_default(), b"\r\n") {
             if from != to {
                 text.copy_within(from..from + at, to);
             }
             to += at;
             places.push(u32::try_from(to).unwrap_or(u32::MAX));
+            // The LF stays, and moves with the text after it.
             from += at + 1;
         }
 

@@ -35,7 +35,7 @@ impl Cursor {
         let mut text = format!("1{dialect}.{request:x}.{offset:x}.{line:x}.{nth:x}.");
         for byte in self.path.as_os_str().as_bytes() {
             // Writing to a string cannot fail.
-            let _always_ok = write!(text, "{byte:02x}");
+            write!(text, "{byte:02x}").ok();
         }
         text
     }

@@ -2,7 +2,7 @@
 //! results.
 //!
 //! Decides which files are searched, in which order and with which pattern, and where the result is cut. Called
-//! by `crates/tools`, from a thread that may block.
+//! by `crates/tools` and `crates/facades`, from a thread that may block.
 //!
 //! Does not depend on answer texts, tools or sessions. Reads files only through the caller's [`Tree`], and
 //! changes none.

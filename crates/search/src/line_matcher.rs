@@ -122,12 +122,13 @@ impl Matcher for LineMatcher {
             // The pattern has an anchor of the whole text, which matches in each line.
             return Ok(Some(LineMatchKind::Candidate(0)));
         }
-        let found = self.wide.as_ref().unwrap_or(&self.exact).find_candidate_line(haystack)?;
-        Ok(match found {
+
+        let candidate = self.wide.as_ref().unwrap_or(&self.exact).find_candidate_line(haystack)?;
+        Ok(match candidate {
             Some(LineMatchKind::Confirmed(at)) if !self.is_sure(haystack, at) => {
                 Some(LineMatchKind::Candidate(at))
             }
-            found => found,
+            candidate => candidate,
         })
     }
 }

@@ -52,18 +52,19 @@ fn readings_with(
         return Err(SearchError::PatternTooLong { max: MAX_BYTES });
     }
 
-    let as_asked = read(pattern, pattern.dialect, ends);
+    let requested = read(pattern, pattern.dialect, ends);
     let has_other = pattern.dialect == Dialect::Rust
         && pattern.retry_as_basic
         && !pattern.literal
         && pattern.patterns.iter().any(|pattern| basic::has_idioms(pattern));
     if !has_other {
-        return Ok(vec![as_asked?]);
+        return Ok(vec![requested?]);
     }
 
-    match (as_asked, read(pattern, Dialect::Basic, ends)) {
+    match (requested, read(pattern, Dialect::Basic, ends)) {
         (Ok(rust), Ok(basic)) => Ok(vec![rust, basic]),
         (Err(_), Ok(basic)) => Ok(vec![basic]),
+        // If neither is valid, the error is about the dialect of the request.
         (rust, Err(_)) => Ok(vec![rust?]),
     }
 }
@@ -76,6 +77,7 @@ fn read(
     let spelled = || pattern.patterns.iter().map(|text| spell(without_end(text), pattern, dialect));
     let reading = |exact: RegexMatcher, multiline| {
         let piece = if pattern.literal {
+            // A literal has no repetitions.
             usize::MAX
         } else {
             pattern_cost::piece(&spelled().collect::<Vec<_>>())?

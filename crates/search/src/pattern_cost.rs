@@ -45,6 +45,7 @@ fn weigh(hir: &Hir) -> (usize, usize) {
             (sum.0.saturating_add(part.0), sum.1.saturating_add(part.1))
         })
     };
+
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => (0, 0),
         HirKind::Literal(literal) => (literal.0.len(), 0),
@@ -52,10 +53,12 @@ fn weigh(hir: &Hir) -> (usize, usize) {
         HirKind::Capture(capture) => weigh(&capture.sub),
         HirKind::Concat(parts) | HirKind::Alternation(parts) => sum(parts),
         HirKind::Repetition(repetition) => {
+            // An unlimited repetition has only as many copies as its minimum.
             let times = repetition.max.unwrap_or(repetition.min).max(1);
             let times = usize::try_from(times).unwrap_or(usize::MAX);
             let (all, repeated) = weigh(&repetition.sub);
             let all = all.saturating_mul(times);
+            // An optional part, such as `a?`, is not repeated.
             let is_many = repetition.max != Some(1);
             (all, if is_many { all } else { repeated })
         }

@@ -70,9 +70,9 @@ pub fn activated_blocking(
     }
 
     let address = listener.local_addr().map_err(ActivationError::NotListening)?;
-    let found = address.as_pathname().unwrap_or_else(|| Path::new("(no path)"));
-    if found != path {
-        return Err(ActivationError::Elsewhere { found: found.into(), wanted: path.into() });
+    let bound = address.as_pathname().unwrap_or_else(|| Path::new("(no path)"));
+    if bound != path {
+        return Err(ActivationError::Elsewhere { found: bound.into(), wanted: path.into() });
     }
     Ok(Some(listener))
 }

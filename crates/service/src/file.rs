@@ -54,16 +54,16 @@ pub fn look_blocking(path: &Path, text: &str) -> io::Result<Standing> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Standing::Absent),
         Err(error) => return Err(error),
         // A link to `/dev/null` masks a unit. quackd writes only regular files.
-        Ok(found) if !found.is_file() => return Ok(Standing::Foreign),
+        Ok(metadata) if !metadata.is_file() => return Ok(Standing::Foreign),
         Ok(_) => {}
     }
 
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
-    let found = String::from_utf8_lossy(&bytes);
-    Ok(if found == text {
+    let content = String::from_utf8_lossy(&bytes);
+    Ok(if content == text {
         Standing::Same
-    } else if found.lines().take(MARK_LINES).any(|line| line.contains(MARK)) {
+    } else if content.lines().take(MARK_LINES).any(|line| line.contains(MARK)) {
         Standing::Ours
     } else {
         Standing::Foreign
@@ -80,9 +80,11 @@ pub fn write_blocking(path: &Path, text: &str) -> io::Result<()> {
     make_directory_blocking(directory)?;
     let mut file = tempfile::Builder::new().prefix(".quackd-").tempfile_in(directory)?;
     file.write_all(text.as_bytes())?;
+    // A temporary file is private.
     file.as_file().set_permissions(Permissions::from_mode(MODE))?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|refused| refused.error)?;
+    // The new name lasts only after a sync of its directory.
     File::open(directory)?.sync_all()
 }
 
@@ -129,7 +131,7 @@ pub fn remove_link_blocking(link: &Path) -> io::Result<bool> {
     fs::remove_file(link)?;
     if let Some(directory) = link.parent() {
         // Fails if the directory is not empty, which is intended.
-        drop(fs::remove_dir(directory));
+        fs::remove_dir(directory).ok();
     }
     Ok(true)
 }

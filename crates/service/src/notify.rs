@@ -32,6 +32,7 @@ impl Notifier {
         };
         let address = address(&path)?;
         let socket = UnixDatagram::unbound()?;
+        // The daemon must not wait for a manager whose queue is full.
         socket.set_nonblocking(true)?;
         Ok(Some(Self { socket, address }))
     }
@@ -60,7 +61,7 @@ impl Notifier {
 
     fn send(&self, text: &str) {
         // A failed notification cannot be reported.
-        drop(self.socket.send_to_addr(text.as_bytes(), &self.address));
+        self.socket.send_to_addr(text.as_bytes(), &self.address).ok();
     }
 }
 

@@ -19,6 +19,7 @@ pub const LABEL: &str = "dev.quackd.daemon";
 pub fn directory(manager: Manager, variable: Variable<'_>) -> Result<PathBuf, String> {
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || absolute("HOME").ok_or_else(|| "HOME is not set to an absolute path".to_owned());
+
     match manager {
         Manager::Systemd => {
             let config = match absolute("XDG_CONFIG_HOME") {

@@ -1,6 +1,7 @@
-//! The two durable files as types: version, maximum size and parser of each. Used by the loader and by
-//! [`crate::Files`].
+//! The two durable files as types: version, maximum size, parser and writer of each. `quackd-state.json` contains
+//! metadata in the shape of `metadata.json`, so both parsers are here.
 
+use crate::StoreError;
 use crate::duplicates::{Duplicate, Duplicates};
 use quackd_protocol::approval::Grant;
 use quackd_protocol::limits::{MAX_METADATA_BYTES, MAX_STATE_BYTES};
@@ -13,7 +14,8 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::fmt;
+use std::path::Path;
+use std::{fmt, io};
 
 /// `metadata.json` or `quackd-state.json`.
 pub trait DurableDocument: Serialize + Default {
@@ -27,6 +29,24 @@ pub trait DurableDocument: Serialize + Default {
     /// # Errors
     /// The text has another shape.
     fn from_json(bytes: &[u8]) -> serde_json::Result<(Self, Vec<Duplicate>)>;
+}
+
+/// Returns the text of a document, with an indent of two spaces and no final newline. `path` is the file that gets it.
+///
+/// # Errors
+/// [`StoreError::TooLarge`] if it could not be loaded again.
+pub fn to_bytes<D: DurableDocument>(
+    path: &Path,
+    document: &impl Serialize,
+) -> Result<Vec<u8>, StoreError> {
+    let bytes = serde_json::to_vec_pretty(document);
+    let bytes = bytes.map_err(|error| StoreError::write(path, io::Error::from(error)))?;
+
+    let limit = D::MAX_BYTES;
+    if limit < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
+        return Err(StoreError::TooLarge { path: path.to_owned(), bytes: bytes.len(), limit });
+    }
+    Ok(bytes)
 }
 
 impl DurableDocument for Metadata {
@@ -266,5 +286,15 @@ mod tests {
         assert_eq!(state.sessions, wanted);
         let told: Vec<_> = duplicates.iter().map(Duplicate::to_string).collect();
         assert_eq!(told, [r#"second state of the session "s" left out"#]);
+    }
+
+    #[test]
+    fn what_would_be_too_large_to_be_read_is_not_written() {
+        let path = Path::new("/f");
+        let limit = Metadata::MAX_BYTES;
+        let text = "x".repeat(usize::try_from(limit).unwrap() - 2);
+        to_bytes::<Metadata>(path, &text).unwrap();
+        let error = to_bytes::<Metadata>(path, &(text + "x")).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("more than the {limit} allowed")), "{error}");
     }
 }

@@ -54,7 +54,7 @@ pub enum StoreError {
         /// Maximum size, in bytes.
         limit: u64,
     },
-    /// More than [`crate::SAVE_WAITERS`] requests are waiting for the disk.
+    /// Too many requests are waiting for the disk.
     #[error("too many changes wait for the disk")]
     Busy,
     /// The writer thread has stopped: the daemon is shutting down.
@@ -71,7 +71,9 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    pub(crate) fn write(path: &Path, source: io::Error) -> Self {
+    /// Returns the error of a write to `path` that failed with `source`.
+    #[must_use]
+    pub fn write(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         let errno = Errno::from_io_error(&source);
         let source = Arc::new(source);

@@ -1,5 +1,5 @@
 //! Puts a file in the place of one that another program replaces too, without losing the other program's file.
-//! Called by [`crate::Files`].
+//! Called by `quackd-rubber-duck`, for `metadata.json`.
 //!
 //! A plain rename would destroy a file that the other program wrote after our last look. So the two files are
 //! exchanged (`RENAME_EXCHANGE`), and the caller inspects the old one.
@@ -8,23 +8,13 @@ use crate::replace::{Previous, hold_blocking, remove_if_there, rename, with_suff
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::io;
-use std::path::{Path, PathBuf};
-
-/// Path of a file of another program that a save took out of the way. It stays until its changes are durable.
-pub(crate) fn theirs_name(metadata: &Path) -> PathBuf {
-    with_suffix(metadata, ".theirs")
-}
-
-/// Path of the last metadata of an older version, if that was killed.
-pub(crate) fn ours_name(metadata: &Path) -> PathBuf {
-    with_suffix(metadata, ".ours")
-}
+use std::path::Path;
 
 /// Moves the file at `new` to `target`. Returns true if `target` existed: the old file is at `new` then.
 ///
 /// # Errors
 /// The error of the system call. Nothing was moved.
-pub(crate) fn exchange_blocking(new: &Path, target: &Path) -> io::Result<bool> {
+pub fn exchange_blocking(new: &Path, target: &Path) -> io::Result<bool> {
     // Twice: the target may appear or disappear between the calls. EXCHANGE needs an existing target, and NOREPLACE
     // a missing one.
     for _ in 0..2 {

@@ -1,42 +1,35 @@
-//! The durable files of the daemon: `quackd-state.json`, which is the truth, and `metadata.json`, a view of it that
-//! another program writes too. Loads, validates, quarantines, imports and replaces them.
+//! Durable files: loads, validates, quarantines and replaces them. `quackd-state.json` has everything that the daemon
+//! keeps.
 //!
-//! Used by the supervisor only, which holds the instance lock. It calls [`open_blocking`] once at start, then starts
-//! one [`Writer`] for both files.
+//! `quackd-rubber-duck` saves the state together with `metadata.json`. The supervisor and the command line replace
+//! single small files.
 //!
 //! Promises:
-//! - An acknowledged change is on disk (P-10).
-//! - A full disk fails only the request that needed space (P-06).
 //! - A damaged file is quarantined and never reset silently (P-11).
-//! - Changes by another program are imported (P-12).
+//! - A replaced file is complete at every moment: the old one or the new one.
 
 mod document;
 mod duplicates;
 mod error;
 mod exchange;
-mod import;
 mod load;
-mod open;
-mod platform;
 mod quarantine;
 mod replace;
-mod save;
 mod stamp;
+mod state;
 mod validate;
-mod watch;
-mod writer;
 
-#[cfg(feature = "fuzzing")]
-pub mod fuzzing;
-
-pub use document::{DurableDocument, StateFile};
+pub use document::{DurableDocument, StateFile, to_bytes};
 pub use duplicates::Duplicate;
 pub use error::StoreError;
-pub use import::{Gone, rebase};
-pub use load::{Loaded, Origin, load_blocking};
-pub use open::{Opened, open_blocking};
-pub use quarantine::set_aside_blocking;
-pub use replace::replace_file_blocking;
-pub use save::{Files, Paths, Saved, SetAside, Snapshot};
-pub use watch::Watching;
-pub use writer::{SAVE_WAITERS, Writer};
+pub use exchange::exchange_blocking;
+pub use load::{
+    FILE_IS_MISSING, FileContent, Good, Loaded, Origin, load_blocking, read_blocking,
+    read_good_blocking,
+};
+pub use quarantine::{quarantine_blocking, set_aside_blocking};
+pub use replace::{
+    Temporary, keep_as_backup_blocking, replace_file_blocking, with_suffix, write_synced_blocking,
+};
+pub use stamp::FileStamp;
+pub use state::{Snapshot, StoredState};

@@ -1,4 +1,4 @@
-//! Reads one of the two files and recovers from damage. Called by [`crate::open_blocking`] and [`crate::Files`].
+//! Reads one of the two files and recovers from damage.
 
 use crate::StoreError;
 use crate::document::DurableDocument;
@@ -24,11 +24,11 @@ pub struct Loaded<D> {
     /// Entries that were left out, at most 100 of each kind.
     pub duplicates: Vec<Duplicate>,
     /// Identifies the file; `None` unless the origin is `File`.
-    pub(crate) stamp: Option<FileStamp>,
+    pub stamp: Option<FileStamp>,
 }
 
-/// [`Origin::Backup`] of a missing file.
-pub(crate) const MISSING: &str = "the file is missing";
+/// Reason in [`Origin::Backup`] if the file is missing.
+pub const FILE_IS_MISSING: &str = "the file is missing";
 
 /// Source of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,21 +63,21 @@ pub enum Origin {
 /// without writing. `ReadOnly`, `Full` and `Io`: a bad file could not be moved aside. The caller may continue
 /// without writing then, too.
 pub fn load_blocking<D: DurableDocument>(path: &Path) -> Result<Loaded<D>, StoreError> {
-    let file = read(path)?;
+    let file = read_blocking(path)?;
     if let FileContent::Good(Good { document, duplicates, stamp, .. }) = file {
         return Ok(Loaded { document, origin: Origin::File, duplicates, stamp });
     }
 
     // Read the backup before moving anything, so that an error leaves all files unchanged.
     let backup_path = with_suffix(path, ".bak");
-    let backup = read::<D>(&backup_path)?;
+    let backup = read_blocking::<D>(&backup_path)?;
     let bad_file = set_aside(path, &file, path)?;
     // Move a bad backup too: the next saves would overwrite it.
     let bad_backup = set_aside(&backup_path, &backup, path)?;
 
     if let FileContent::Good(Good { document, duplicates, saved_at, .. }) = backup {
         // A first start leaves no backup, so the file was lost in a crash or was deleted.
-        let missing = || (None, MISSING.to_owned());
+        let missing = || (None, FILE_IS_MISSING.to_owned());
         let (quarantined, reason) = bad_file.map_or_else(missing, |(to, why)| (Some(to), why));
         let origin = Origin::Backup { quarantined, reason, saved_at };
         return Ok(Loaded { document, origin, duplicates, stamp: None });
@@ -91,8 +91,11 @@ pub fn load_blocking<D: DurableDocument>(path: &Path) -> Result<Loaded<D>, Store
 }
 
 /// Returns the document at a path, or `None` if it is missing or unusable.
-pub(crate) fn read_good<D: DurableDocument>(path: &Path) -> Result<Option<D>, StoreError> {
-    match read(path) {
+///
+/// # Errors
+/// [`StoreError::Read`]: the file may be valid.
+pub fn read_good_blocking<D: DurableDocument>(path: &Path) -> Result<Option<D>, StoreError> {
+    match read_blocking(path) {
         Ok(FileContent::Good(good)) => Ok(Some(good.document)),
         Ok(FileContent::Missing | FileContent::Bad(_)) | Err(StoreError::TooNew { .. }) => Ok(None),
         Err(error) => Err(error),
@@ -111,22 +114,32 @@ fn set_aside<D>(
 }
 
 /// Result of reading a path.
-pub(crate) enum FileContent<D> {
+#[derive(Debug)]
+pub enum FileContent<D> {
+    /// The path has no file.
     Missing,
+    /// A usable document.
     Good(Good<D>),
-    /// The reason.
+    /// The reason why the content is unusable.
     Bad(String),
 }
 
-pub(crate) struct Good<D> {
-    pub(crate) document: D,
+/// A usable document and its file.
+#[derive(Debug)]
+pub struct Good<D> {
+    /// Content of the file.
+    pub document: D,
     duplicates: Vec<Duplicate>,
     saved_at: Option<SystemTime>,
     /// Identifies the file that was read.
-    pub(crate) stamp: Option<FileStamp>,
+    pub stamp: Option<FileStamp>,
 }
 
-pub(crate) fn read<D: DurableDocument>(path: &Path) -> Result<FileContent<D>, StoreError> {
+/// Reads and parses the file at a path. Changes nothing.
+///
+/// # Errors
+/// [`StoreError::TooNew`] and [`StoreError::Read`].
+pub fn read_blocking<D: DurableDocument>(path: &Path) -> Result<FileContent<D>, StoreError> {
     // O_NONBLOCK: opening a FIFO would wait for a writer. O_NOFOLLOW: neither program creates a link, so a
     // link is quarantined and its target is left unchanged.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;

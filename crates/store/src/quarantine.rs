@@ -17,8 +17,11 @@ pub fn set_aside_blocking(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Moves `bad` to `<original>.corrupt-<n>` and returns that path. `n` is larger than every existing number.
-/// `bad` is `original` or its backup.
-pub(crate) fn quarantine_blocking(bad: &Path, original: &Path) -> io::Result<PathBuf> {
+/// `bad` is in the directory of `original`.
+///
+/// # Errors
+/// The error of the system call. The file was not moved.
+pub fn quarantine_blocking(bad: &Path, original: &Path) -> io::Result<PathBuf> {
     let prefix = with_suffix(original, ".corrupt-");
     let mut numbers = quarantined(&prefix)?;
     let next = numbers.iter().max().map_or(1, |n| n.saturating_add(1));

@@ -23,8 +23,16 @@ pub fn replace_file_blocking(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub(crate) fn replace_with_backup_blocking(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let held = replace_blocking(path, bytes)?;
     // rename(2) does nothing if both names are the same file. Then the drop removes the second name.
-    rename(&held.0, &with_suffix(path, ".bak")).ok();
+    keep_as_backup_blocking(&held.0, path);
     Ok(())
+}
+
+/// Makes `old`, a replaced file in the same directory, the `<path>.bak` of its successor. A failure is no error: `old`
+/// is removed then.
+pub fn keep_as_backup_blocking(old: &Path, path: &Path) {
+    if rename(old, &with_suffix(path, ".bak")).is_err() {
+        remove_if_there(old).ok();
+    }
 }
 
 /// Writes a new file, syncs it, renames it, and syncs the directory. So a crash at any point leaves the complete old
@@ -36,11 +44,11 @@ fn replace_blocking(path: &Path, bytes: &[u8]) -> io::Result<Temporary> {
     // Open the directory first: if the descriptors are used up, nothing has to be undone.
     let dir = directory_of(path)?;
 
-    let new = Temporary::new(with_suffix(path, ".tmp"))?;
-    let held = Temporary::new(with_suffix(path, ".bak.tmp"))?;
+    let new = Temporary::new_blocking(with_suffix(path, ".tmp"))?;
+    let held = Temporary::new_blocking(with_suffix(path, ".bak.tmp"))?;
     let previous = hold_blocking(path, &held.0)?;
 
-    write_synced(&new.0, bytes)?;
+    write_synced_blocking(&new.0, bytes)?;
     rename(&new.0, path)?;
 
     if let Err(error) = dir.sync_all() {
@@ -58,17 +66,26 @@ fn replace_blocking(path: &Path, bytes: &[u8]) -> io::Result<Temporary> {
 
 /// A name that is removed when this is dropped: on a full disk an incomplete file would occupy space.
 #[derive(Debug)]
-pub(crate) struct Temporary(pub(crate) PathBuf);
+pub struct Temporary(PathBuf);
 
 impl Temporary {
     /// Removes an existing file: the name may be a link or another user's file, which must not be written.
-    pub(crate) fn new(path: PathBuf) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// The existing file cannot be removed.
+    pub fn new_blocking(path: PathBuf) -> io::Result<Self> {
         remove_if_there(&path)?;
         Ok(Self(path))
     }
 
+    /// Returns the name.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// Leaves the file where it is.
-    pub(crate) fn keep(mut self) {
+    pub fn keep(mut self) {
         self.0 = PathBuf::new();
     }
 }
@@ -105,14 +122,18 @@ pub(crate) fn hold_blocking(target: &Path, held: &Path) -> io::Result<Previous> 
 }
 
 /// Appends a suffix to the last component of the path.
-pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+#[must_use]
+pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut text = path.as_os_str().to_owned();
     text.push(suffix);
     text.into()
 }
 
 /// Creates the file with mode 0600, writes `bytes` and syncs it.
-pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<FileStamp> {
+///
+/// # Errors
+/// The file exists, or a system call failed. An incomplete file may be left.
+pub fn write_synced_blocking(path: &Path, bytes: &[u8]) -> io::Result<FileStamp> {
     let mut file = create_private(path)?;
     file.write_all(bytes)?;
     // On macOS, `sync_all` is F_FULLFSYNC; fsync(2) alone does not flush the drive's cache.

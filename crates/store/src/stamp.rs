@@ -1,4 +1,5 @@
-//! Identity and time of a file, to detect a replacement without reading it. Used by [`crate::Files`].
+//! Identity and time of a file, to detect a replacement without reading it. Used by the loader and by
+//! `quackd-rubber-duck`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,7 +8,7 @@ use std::path::Path;
 /// Equal stamps mean the same file with the same content. The stamp does not depend on the name, so a rename
 /// keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FileStamp {
+pub struct FileStamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -25,7 +26,8 @@ impl FileStamp {
     }
 
     /// Returns the stamp of whatever is at the path; `None` if it cannot be inspected.
-    pub(crate) fn at_blocking(path: &Path) -> Option<Self> {
+    #[must_use]
+    pub fn at_blocking(path: &Path) -> Option<Self> {
         fs::symlink_metadata(path).ok().map(|found| Self::of(&found))
     }
 }

@@ -22,6 +22,7 @@ impl Backoff {
     pub fn delay(&self, recent: u32, random: u64) -> Duration {
         let growth = self.factor.saturating_pow(recent);
         let delay = self.min.saturating_mul(growth).min(self.max);
+
         // Between -jitter and +jitter percent.
         let jitter = self.jitter_percent.min(100);
         let step = u32::try_from(random % u64::from(2 * jitter + 1)).unwrap_or(jitter);

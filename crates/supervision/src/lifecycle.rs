@@ -118,9 +118,9 @@ impl Lifecycle {
             State::Starting { .. } | State::Draining { .. } => return Demand::WaitForReady,
             State::Backoff { until, .. } if now < *until => return Demand::WaitUntil(*until),
             State::Failed { cause, at } => {
-                let asked_again = demander == Demander::Attach
+                let may_retry = demander == Demander::Attach
                     || self.spec.forgiveness <= now.saturating_duration_since(*at);
-                if !asked_again {
+                if !may_retry {
                     return Demand::Refuse(cause.clone());
                 }
                 // The user or the time has forgiven earlier crashes, so the restarts are counted
@@ -130,6 +130,7 @@ impl Lifecycle {
             }
             State::Absent | State::Backoff { .. } => {}
         }
+
         self.enter(now, State::Starting { since: now });
         Demand::Start
     }
@@ -139,6 +140,7 @@ impl Lifecycle {
         if std::mem::take(&mut self.owes_restart) {
             self.window.record(now);
         }
+
         match &mut self.state {
             State::Starting { since } => {
                 // The time until the spawn is the supervisor's, not the child's.
@@ -166,6 +168,7 @@ impl Lifecycle {
             State::Draining { .. } => return self.rest(now, waiting),
             _ => return AfterExit::Stay,
         }
+
         if self.is_terminal(&cause) {
             return self.fail(now, cause);
         }
@@ -217,6 +220,7 @@ impl Lifecycle {
     /// a crash. The first cause wins.
     pub fn condemn(&mut self, now: Instant, cause: Cause) -> Order {
         let kill_at = now + self.spec.shutdown;
+
         match &mut self.state {
             State::Starting { .. } | State::Ready { .. } => {
                 self.enter(now, State::Draining { since: now, kill_at, cause: Some(cause) });
@@ -277,6 +281,7 @@ impl Lifecycle {
         if matches!(self.spec.restart, Restart::Temporary | Restart::Escalate) {
             return self.rest(now, false);
         }
+
         // The restart is counted when it happens, because the limit applies to restarts. No other restart can
         // happen in between, so one that is allowed here is still allowed then.
         let recent = self.window.recent(self.spec.period, now);

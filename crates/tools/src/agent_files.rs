@@ -40,8 +40,8 @@ const MAX_INSTRUCTIONS: u64 = 32 * 1024;
 const MAX_IMAGE: u64 = 3 * 1024 * 1024;
 
 /// Returns the files with instructions: `files` with `path` and `text`; the name of the `shell`; `git`, the
-/// [state](git_state) of the repository; and `workspace`, the path of a copy that is not at the path of the workspace. The parameter `directory` is that of the user, relative to the root; `head` is
-/// that of the last `git`.
+/// [state](git_state) of the repository; and `workspace`, the path of a copy that is not at the path of the workspace.
+/// The parameter `directory` is that of the user, relative to the root; `head` is that of the last `git`.
 pub(crate) async fn quack_instructions(
     toolbox: &Toolbox,
     root: Arc<Root>,
@@ -50,6 +50,7 @@ pub(crate) async fn quack_instructions(
 ) -> Output {
     let InstructionsArguments { directory, head } = InstructionsArguments::of(arguments.object());
     let (directory, head) = (directory.unwrap_or_default(), head.unwrap_or_default());
+
     let of_files = Arc::clone(&root);
     let files = bounds.run_blocking(move || instructions_blocking(&of_files, &directory)).await;
     match files {
@@ -79,6 +80,7 @@ fn instructions_blocking(root: &Root, directory: &str) -> Vec<Value> {
     for group in INSTRUCTION_FILES {
         found.first_blocking("", group);
     }
+
     let mut below = String::new();
     for name in directory.split('/').filter(|name| !matches!(*name, "" | ".")).take(MAX_DEPTH) {
         below.push_str(name);
@@ -92,18 +94,22 @@ impl Found<'_> {
     /// Adds the first of these files of a directory, which ends with a slash.
     fn first_blocking(&mut self, directory: &str, names: &[&str]) {
         let mut paths = names.iter().map(|name| format!("{directory}{name}"));
+        // `any` stops at the first file that was added.
         let _is_found = paths.any(|path| self.add_blocking(&path, 0));
     }
 
     /// Adds a file, and after it those that it imports. Returns whether it exists and has a text.
     fn add_blocking(&mut self, path: &str, depth: usize) -> bool {
+        // The first files are few, so only imports are limited. A known path is in the list already, or imports itself.
         if 0 < depth && MAX_IMPORTED <= self.imported || self.known.contains(path) {
             return false;
         }
         let Some(text) = self.read_blocking(path) else { return false };
+
         self.imported += usize::from(0 < depth);
         self.known.insert(path.to_owned());
         self.files.push(json!({ "path": path, "text": text }));
+
         if depth < MAX_IMPORTS {
             let parent = path.rfind('/').map_or("", |at| path.get(..=at).unwrap_or_default());
             for import in imports(&text) {
@@ -115,6 +121,7 @@ impl Found<'_> {
                 }
             }
         }
+
         true
     }
 
@@ -123,6 +130,7 @@ impl Found<'_> {
         let is_cut = MAX_INSTRUCTIONS < file.len;
         let mut bytes = Vec::new();
         file.file.take(MAX_INSTRUCTIONS).read_to_end(&mut bytes).ok()?;
+
         let mut text = String::from_utf8_lossy(&bytes).into_owned();
         if is_cut {
             text.push_str(&format!("\n(Cut after {} KiB.)", MAX_INSTRUCTIONS / 1024));
@@ -141,6 +149,7 @@ pub(crate) async fn quack_image(
     let Some(path) = arguments.directory().path_of(path) else {
         return Output::error("Missing required parameter 'path'");
     };
+
     let shown = path.clone();
     match bounds.run_blocking(move || image_blocking(&root, &path)).await {
         Ok(Ok((mime_type, bytes))) => {
@@ -162,14 +171,18 @@ fn image_blocking(root: &Root, path: &str) -> io::Result<(&'static str, Vec<u8>)
             MAX_IMAGE / 1024 / 1024
         ))
     };
+
     if MAX_IMAGE < file.len {
         return Err(too_large());
     }
+
     let mut bytes = Vec::new();
+    // The file may have grown since its length was read.
     file.file.take(MAX_IMAGE + 1).read_to_end(&mut bytes)?;
     if MAX_IMAGE < bytes.len().try_into().unwrap_or(u64::MAX) {
         return Err(too_large());
     }
+
     let kind = mime_type(&bytes);
     let kind = kind.ok_or_else(|| io::Error::other("it is not a PNG, JPEG, GIF or WebP file"))?;
     Ok((kind, bytes))

@@ -103,14 +103,18 @@ fn unquote(tool: &Tool, name: &str, value: &mut Value) {
     if let (Kind::Edits(_), Value::Object(_)) = (parameter.kind, &*value) {
         *value = Value::Array(vec![value.take()]);
     }
+
     let text = value.as_str().map(str::trim_start).unwrap_or_default();
+    // The main parameter, such as a command, is a text that may begin with a bracket.
     if !text.starts_with(['[', '{']) || tool.main == Some(parameter.name) {
         return;
     }
+
     let Ok(read) = serde_json::from_str::<Value>(text) else { return };
     let is_list_of = |is_meant: fn(&Value) -> bool| {
         read.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(is_meant))
     };
+
     let is_meant = match parameter.kind {
         Kind::Texts | Kind::List | Kind::Choices(_) => is_list_of(Value::is_string),
         Kind::Lines => read.is_array(),
@@ -118,6 +122,7 @@ fn unquote(tool: &Tool, name: &str, value: &mut Value) {
         Kind::Edits(_) => is_list_of(Value::is_object),
         _ => false,
     };
+
     if is_meant {
         *value = read;
     }

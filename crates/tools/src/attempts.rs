@@ -128,11 +128,13 @@ impl Attempts {
     /// Starts the span of a command.
     pub(crate) fn begin(self: &Arc<Self>) -> Span {
         self.read_reports();
+
         // Count the packets of the running commands as attempts before this one. Without a running command,
         // the counters have not changed since the last command exited.
         if self.state.borrow().running != 0 {
             self.count_unrouted();
         }
+
         let (mut before, mut number, mut was_alone) = (0, 0, false);
         self.state.send_modify(|state| {
             was_alone = state.running == 0;
@@ -140,6 +142,7 @@ impl Attempts {
             state.started += 1;
             (before, number) = (state.count, state.started);
         });
+
         Span { attempts: Arc::clone(self), before, number, was_alone }
     }
 
@@ -162,6 +165,7 @@ impl State {
     fn record(&mut self, host: Option<RefusedHost>) {
         self.count += 1;
         let Some(host) = host else { return };
+        // The latest attempt moves a host to the end, so that the limit drops the host without recent attempts.
         self.hosts.retain(|(_, known)| (&known.host, known.port) != (&host.host, host.port));
         self.hosts.push_back((self.count, host));
         if MAX_HOSTS < self.hosts.len() {
@@ -175,18 +179,22 @@ impl Span {
     pub(crate) fn refused(&self) -> Option<Refused> {
         self.attempts.read_reports();
         self.attempts.count_unrouted();
+
         let state = self.attempts.state.borrow();
         if state.count <= self.before {
             return None;
         }
+
         let hosts = state.hosts.iter().filter(|(number, _)| self.before < *number);
         let hosts: Vec<_> = hosts.map(|(_, host)| host).collect();
+
         // A refused query for a name adds nothing to a refused connection.
         let is_connected =
             |query: &RefusedHost| hosts.iter().any(|it| it.host == query.host && it.port != 0);
-        let told = hosts.iter().filter(|host| host.port != 0 || !is_connected(host));
+        let reported = hosts.iter().filter(|host| host.port != 0 || !is_connected(host));
+
         Some(Refused {
-            hosts: told.map(|host| (*host).clone()).collect(),
+            hosts: reported.map(|host| (*host).clone()).collect(),
             is_shared: !self.was_alone || state.started != self.number,
         })
     }

@@ -39,54 +39,66 @@ pub(crate) async fn bash(
         let upstreams = upstreams.map(|upstreams| upstreams.variables_blocking());
         (root, upstreams.unwrap_or_default(), is_outdated)
     };
+
     let (root, upstreams): (Arc<Root>, _) = match toolbox.in_root("bash", bounds, look).await {
         Ok((_, _, true)) => return Toolbox::outdated(),
         Ok((root, upstreams, false)) => (root, upstreams),
         Err(answer) => return answer,
     };
+
     if let Some(refused) = toolbox.confinement.refuse_unconfined("bash") {
         return refused;
     }
+
     let BashArguments { command, timeout_ms, background } = BashArguments::of(arguments.object());
     let command_line = match command_line(toolbox, call, &root, upstreams, command, bounds).await {
         Ok(command_line) => command_line,
         Err(answer) => return answer,
     };
+
     let unsigned =
         if toolbox.signs_commits { UnsignedCommits::before(root.path()).await } else { None };
+
+    // The detector compares with the state before the command, so it records that state now.
     let finder = DenialDetector::new(&toolbox.confinement, root.path())
-        .watching(&toolbox.watched)
-        .losing(&toolbox.lost)
-        .leaving(&toolbox.temporary, &command_line)
+        .watching(&toolbox.state.watched)
+        .losing(&toolbox.state.lost)
+        .leaving(&toolbox.state.temporary, &command_line)
         .signing(unsigned)
-        .keeping(&toolbox.upstreams)
+        .keeping(&toolbox.state.upstreams)
         .during(toolbox.attempts.begin());
+
     let limit = timeout_ms.map(Duration::from_millis);
     if background {
         return jobs::start(toolbox, call, command_line, finder, limit, bounds).await;
     }
+
     let limit = shortened(limit, bounds);
+    // The limit of the call includes the time before the command starts, which has passed.
     let spent = bounds.limit.saturating_sub(bounds.deadline.duration_since(Instant::now()));
     let live = call.watch.as_ref().map(|watch| LiveText::new(Live::default(), Rc::clone(watch)));
+
     let running = quackd_process::run(Command {
         deadline: limit.saturating_sub(spent),
         cancel: bounds.cancel.clone(),
-        spill: Some(spill_target(toolbox, &call.call_id)),
+        spill: Some(spill_target(toolbox, call.spec.call_id.as_str())),
         live: live.as_ref().map(LiveText::source),
         flow: call.flow.clone(),
         input: call.input.clone(),
-        ..command_line.command(call.call_id.clone())
+        ..command_line.command(call.spec.call_id.0.clone())
     });
     let (finished, update) = show_while(running, live).await;
+
     match finished {
         Ok(finished) => {
             let processes = toolbox.limits.processes;
             let Found { denials, line, missing } = finder.find(&finished).await;
-            let told = finder.look_at_watched(Some(&finished)).await;
-            let denied = told.after(line);
+            let changes = finder.look_at_watched(Some(&finished)).await;
+            let denied = changes.after(line);
+
             let ending = CommandSummary { finished, limit, processes, denials, denied };
             let mut output = Output { update, ..bash_text::compose(ending) };
-            output.report.audit = told.list;
+            output.report.audit = changes.list;
             output.report.missing = missing;
             output
         }
@@ -105,36 +117,44 @@ async fn command_line(
     bounds: &CallLimits,
 ) -> Result<CommandLine, Output> {
     let line = line.ok_or_else(|| Output::error("Missing required parameter 'command'"))?;
-    let cwd = root.path().join(&call.cwd);
+
+    let cwd = root.path().join(&call.spec.cwd);
     let mut env = toolbox.env.clone();
     let (limits, group) = (toolbox.limits.clone(), toolbox.group.clone());
     let spawn_thread = toolbox.spawn_thread.clone();
+
     // A command that the user has allowed runs as it would without safe mode, within the session's confinement.
-    if !(toolbox.safe_mode || call.safe_mode) || call.approved {
+    if !(toolbox.safe_mode || call.spec.safe_mode) || call.spec.approved {
         let (program, args) = shell(&line);
         let (program, args) = toolbox.confined(program, args);
         env.extend(upstreams);
         return Ok(CommandLine { line, program, args, cwd, env, limits, group, spawn_thread });
     }
+
     let (program, args) = safe_mode::parse(&line).map_err(|error| {
         let refused = Output::error(error).with_hint(Some(safe_mode::safe_mode_rule()));
         refused.may_ask(ApprovalKind::Command)
     })?;
+
     let path = toolbox.variable("PATH").map(str::to_owned);
     let workspace = root.path().to_path_buf();
+
     // The launcher would report a missing program in other words, so check for it first.
-    let wanted = toolbox.must_keep_from_writing().then(|| program.clone());
+    let needed = toolbox.must_keep_from_writing().then(|| program.clone());
     let look = move || {
         let path = path_outside(path.as_deref(), &workspace);
-        let is_there = wanted.is_none_or(|wanted| is_in_path(&wanted, &path));
+        let is_there = needed.is_none_or(|needed| is_in_path(&needed, &path));
         (path, is_there)
     };
+
     let looked = bounds.run_blocking(look).await;
     let (path, is_there) = looked.map_err(|cutoff| Output::cut_off("bash", bounds, cutoff))?;
+
     if !is_there {
         let source = io::ErrorKind::NotFound.into();
         return Err(launch_failed(&LaunchError::Program { path: program.into(), source }));
     }
+
     env.retain(|(name, _)| name != "PATH");
     env.push(("PATH".to_owned(), path));
     let args = args.into_iter().map(OsString::from).collect();
@@ -145,10 +165,10 @@ async fn command_line(
 /// Returns the session's stored upstreams if git shall read them. Git settings in the caller's environment take
 /// precedence.
 fn stored_upstreams(toolbox: &Toolbox, call: &Call) -> Option<Upstreams> {
-    let is_safe = toolbox.safe_mode || call.safe_mode;
+    let is_safe = toolbox.safe_mode || call.spec.safe_mode;
     let has_settings = toolbox.variable("GIT_CONFIG_COUNT").is_some();
     let are_read = toolbox.confinement.is_enforced() && !is_safe && !has_settings;
-    are_read.then(|| toolbox.upstreams.clone())
+    are_read.then(|| toolbox.state.upstreams.clone())
 }
 
 /// Runs a command to its end and sends its output while it runs.
@@ -202,13 +222,14 @@ fn is_in_path(program: &str, path: &str) -> bool {
 }
 
 /// Returns the time limit of the command. A caller can shorten the call's limit, but not extend it.
-fn shortened(asked: Option<Duration>, bounds: &CallLimits) -> Duration {
-    let asked =
-        asked.map(|limit| limit.clamp(limits::MIN_TOOL_DEADLINE, limits::MAX_TOOL_DEADLINE));
-    asked.map_or(bounds.limit, |limit| limit.min(bounds.limit))
+fn shortened(timeout: Option<Duration>, bounds: &CallLimits) -> Duration {
+    let timeout =
+        timeout.map(|limit| limit.clamp(limits::MIN_TOOL_DEADLINE, limits::MAX_TOOL_DEADLINE));
+    timeout.map_or(bounds.limit, |limit| limit.min(bounds.limit))
 }
 
 fn spill_target(toolbox: &Toolbox, call_id: &str) -> SpillTarget {
+    // The id may come from a client: it must not lead to another directory, or be too long for a name.
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let id: String = call_id.chars().take(64).map(plain).collect();
     SpillTarget {

@@ -14,9 +14,10 @@ use std::time::Duration;
 /// Maximum number of processes that a text lists as holders of an output.
 const MAX_NAMED: usize = 3;
 
+// A cut may fall into a sequence and into a character of 4 bytes, which are then dropped.
 const _: () = assert!(
     OUTPUT_HALF_BYTES + strip_ansi::MAX_SEQUENCE + 4 <= TAIL_BYTES,
-    "behind the lead is enough to show"
+    "the kept end of a stream must contain one half of the shown output"
 );
 
 /// An ended command, and the limits under which it ran.
@@ -38,6 +39,7 @@ pub(crate) struct CommandSummary {
 pub(crate) fn compose(ending: CommandSummary) -> Output {
     let CommandSummary { finished, limit, processes, denials, denied } = ending;
     let DisplayOutput { mut text, truncated } = show(&finished);
+
     let mut closing = String::new();
     if truncated {
         text.push('\n');
@@ -46,10 +48,12 @@ pub(crate) fn compose(ending: CommandSummary) -> Output {
         let n_bytes = finished.stdout.total.saturating_add(finished.stderr.total);
         closing = format!("\n[{n_bytes} bytes of output{}]", place(finished.spill.as_ref()));
     }
+
     for line in closing_lines(&finished, limit, processes, denied) {
         text.push_str(&format!("\n{line}"));
         closing.push_str(&format!("\n{line}"));
     }
+
     let report = ToolReport { denials, ..report(&finished, truncated) };
     Output { text, report, data: None, update: None, closing: Some(closing) }
 }
@@ -73,19 +77,23 @@ pub(crate) fn closing_lines(
             lines.push(format!("[Process limit of {processes} exceeded; the command was ended]"));
         }
     }
+
     if finished.output_open {
         lines.push(open_line(&finished.output_held_by));
     }
+
     match finished.background_ended {
         0 => (),
         1 => lines.push("[1 background process was ended]".to_owned()),
         n => lines.push(format!("[{n} background processes were ended]")),
     }
+
     match finished.survivors {
         0 => (),
         1 => lines.push("[1 process could not be ended]".to_owned()),
         n => lines.push(format!("[{n} processes could not be ended]")),
     }
+
     lines.extend(denied);
     lines.push(match finished.exit {
         Exit::Code(code) => format!("[Exit code: {code}]"),
@@ -115,8 +123,11 @@ fn report(finished: &Finished, truncated: bool) -> ToolReport {
         Exit::Code(code) => (Some(code), None),
         Exit::Signal(signal) => (None, Some(signal)),
     };
+    // The field promises the whole output. A partial file is named only in the text.
     let whole = finished.spill.as_ref().filter(|spilled| truncated && spilled.complete);
+
     let holders = finished.output_held_by.iter().take(MAX_LISTED);
+
     ToolReport {
         is_error: exit_code != Some(0) || finished.ended_by != EndedBy::Itself,
         exit_code,
@@ -162,6 +173,7 @@ fn show(finished: &Finished) -> DisplayOutput {
         let tail = strip_ansi::tail(&joined.back, strip_ansi::MAX_SEQUENCE, OUTPUT_HALF_BYTES);
         (strip_ansi::head(front, OUTPUT_HALF_BYTES), tail)
     };
+
     let n_shown = u64::try_from(head.n_bytes + tail.n_bytes).unwrap_or(u64::MAX);
     let n_omitted = joined.total.saturating_sub(n_shown);
     let place = place(finished.spill.as_ref());
@@ -208,6 +220,7 @@ impl Joined {
             (false, true) => (stdout.head.clone(), [&stdout.tail, &*all_of_stderr()].concat()),
             (false, false) => (stdout.head.clone(), stderr.tail.clone()),
         };
+
         let n_separator = u64::try_from(separator.len()).unwrap_or(0);
         let total = stdout.total.saturating_add(stderr.total).saturating_add(n_separator);
         Self { front, back, total }

@@ -23,7 +23,7 @@ pub(crate) struct CallLimits {
 
 /// Reason for abandoning blocking work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StopCause {
+pub enum StopCause {
     /// The caller canceled.
     Aborted,
     /// The deadline passed.
@@ -55,11 +55,14 @@ impl CallLimits {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, StopCause> {
+        // The `select!` below starts the work before it polls the token.
         if self.cancel.is_cancelled() {
             return Err(StopCause::Aborted);
         }
+
         let give_up = tokio::time::Instant::from_std(self.deadline + SLACK);
         tokio::select! {
+            // A finished result takes precedence over a cancellation at the same time.
             biased;
             done = spawn_blocking(work) => done.map_err(|_| StopCause::Broken),
             () = self.cancel.cancelled() => Err(StopCause::Aborted),
@@ -82,6 +85,7 @@ impl CancelOnDrop {
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
+        // The flag publishes no other data, so no stronger order is needed.
         self.0.store(true, Ordering::Relaxed);
     }
 }

@@ -1,7 +1,7 @@
 //! The directory of a caller: relative paths and globs of a call are read from it, and paths in the answer are
 //! relative to it.
 
-use crate::js_compat::trim;
+use quackd_protocol::white_space::trim;
 use quackd_search::{FileHits, FindOutcome, SearchOutcome, Warning};
 use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Directory of a caller, relative to the workspace. Empty: the workspace itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct CallerDir(PathBuf);
+pub struct CallerDir(PathBuf);
 
 impl CallerDir {
     pub(crate) fn new(relative: &Path) -> Self {
@@ -21,7 +21,8 @@ impl CallerDir {
     }
 
     /// Returns a given path relative to the workspace. Absolute paths and those of the home directory are not changed.
-    pub(crate) fn path<'a>(&self, given: &'a str) -> Cow<'a, str> {
+    #[must_use]
+    pub fn path<'a>(&self, given: &'a str) -> Cow<'a, str> {
         let trimmed = trim(given);
         if self.is_workspace() || trimmed.starts_with(['/', '~']) {
             return Cow::Borrowed(given);
@@ -33,12 +34,14 @@ impl CallerDir {
     }
 
     /// Like [`Self::path`], for an argument.
-    pub(crate) fn path_of(&self, given: Option<String>) -> Option<String> {
+    #[must_use]
+    pub fn path_of(&self, given: Option<String>) -> Option<String> {
         given.map(|given| self.path(&given).into_owned())
     }
 
     /// Returns a given glob relative to the workspace. A glob without a slash matches names in any directory.
-    pub(crate) fn glob(&self, given: &str) -> String {
+    #[must_use]
+    pub fn glob(&self, given: &str) -> String {
         let (not, glob) = given.strip_prefix('!').map_or(("", given), |glob| ("!", glob));
         let is_anchored = glob.trim_end_matches('/').contains('/');
         if self.is_workspace() || !is_anchored || glob.starts_with('/') || glob.starts_with("**/") {
@@ -48,17 +51,23 @@ impl CallerDir {
     }
 
     /// Returns a glob that begins at the directory, even one without a slash.
-    pub(crate) fn anchored(&self, glob: &str) -> String {
+    #[must_use]
+    pub fn anchored(&self, glob: &str) -> String {
         if self.is_workspace() {
             return glob.to_owned();
         }
+
         let (mut base, mut glob) = (self.0.as_path(), glob);
+        // Each `../` removes one directory of the caller. A `../` out of the workspace stays in the glob.
         while let (Some(parent), Some(rest)) = (base.parent(), glob.strip_prefix("../")) {
             (base, glob) = (parent, rest);
         }
+
         if base.as_os_str().is_empty() {
             return glob.to_owned();
         }
+
+        // The name of a directory must match literally.
         let mut whole = String::new();
         for c in base.to_string_lossy().chars() {
             if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '!' | '\\') {
@@ -66,22 +75,27 @@ impl CallerDir {
             }
             whole.push(c);
         }
+
         whole.push('/');
         whole.push_str(glob);
         whole
     }
 
     /// Returns a path of an answer, given relative to the workspace, relative to the directory.
-    pub(crate) fn shown<'a>(&self, path: &'a Path) -> Cow<'a, Path> {
+    #[must_use]
+    pub fn shown<'a>(&self, path: &'a Path) -> Cow<'a, Path> {
         if self.is_workspace() {
             return Cow::Borrowed(path);
         }
+
         if let Ok(below) = path.strip_prefix(&self.0)
             && !below.as_os_str().is_empty()
         {
             return Cow::Borrowed(below);
         }
+
         let is_name = |one: &Component<'_>| *one != Component::CurDir;
+        // The path is not in the directory: go up to the common ancestor first.
         let (mut path, mut base) =
             (path.components().filter(is_name), self.0.components().filter(is_name));
         let mut ahead = (path.next(), base.next());
@@ -90,14 +104,19 @@ impl CallerDir {
         {
             ahead = (path.next(), base.next());
         }
+
         let up = ahead.1.into_iter().chain(base).map(|_| Component::ParentDir);
-        let shown: PathBuf = up.chain(ahead.0).chain(path).collect();
-        if shown.as_os_str().is_empty() { Cow::Borrowed(Path::new(".")) } else { Cow::Owned(shown) }
+        let relative: PathBuf = up.chain(ahead.0).chain(path).collect();
+        if relative.as_os_str().is_empty() {
+            Cow::Borrowed(Path::new("."))
+        } else {
+            Cow::Owned(relative)
+        }
     }
 
     fn change(&self, path: &mut PathBuf) {
-        let shown = self.shown(path).into_owned();
-        *path = shown;
+        let relative = self.shown(path).into_owned();
+        *path = relative;
     }
 
     /// Makes the paths of a list relative to the directory.
@@ -114,7 +133,8 @@ impl CallerDir {
         file
     }
 
-    pub(crate) fn show_search(&self, outcome: &mut SearchOutcome) {
+    /// Makes all paths of a result relative to the directory.
+    pub fn show_search(&self, outcome: &mut SearchOutcome) {
         if !self.is_workspace() {
             for file in &mut outcome.files {
                 file.path = Arc::from(self.shown(&file.path));
@@ -124,7 +144,8 @@ impl CallerDir {
         }
     }
 
-    pub(crate) fn show_find(&self, outcome: &mut FindOutcome) {
+    /// Makes all paths of a result relative to the directory.
+    pub fn show_find(&self, outcome: &mut FindOutcome) {
         self.show_all(outcome.entries.iter_mut().map(|entry| &mut entry.path));
         self.show_warnings(&mut outcome.warnings);
     }

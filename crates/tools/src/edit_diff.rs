@@ -26,15 +26,18 @@ pub(crate) fn describe(path: &str, old: &[u8], new: &[u8]) -> Map<String, Value>
     let lines = |text| memchr_lines(text).collect::<Vec<_>>();
     let (old, new): (Vec<&[u8]>, Vec<&[u8]>) = (lines(old), lines(new));
     let changes = changes(&old, &new);
+
     let mut described = Map::new();
     let Some(first) = changes.first() else { return described };
     described.insert("firstChangedLine".to_owned(), (first.new.start + 1).into());
+
     let diff = shown(&old, &new, &changes);
     let patch = unified(path, &old, &new, &changes);
     if diff.len() <= MAX_BYTES && patch.len() <= MAX_BYTES {
         described.insert("diff".to_owned(), diff.into());
         described.insert("patch".to_owned(), patch.into());
     }
+
     described
 }
 
@@ -45,6 +48,7 @@ fn memchr_lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Finds the changed lines.
 fn changes(old: &[&[u8]], new: &[&[u8]]) -> Vec<Change> {
+    // The comparison is quadratic, so it leaves out the equal lines at both ends.
     let begin = old.iter().zip(new).take_while(|(one, other)| one == other).count();
     let (old_rest, new_rest) =
         (old.get(begin..).unwrap_or_default(), new.get(begin..).unwrap_or_default());
@@ -53,16 +57,21 @@ fn changes(old: &[&[u8]], new: &[&[u8]]) -> Vec<Change> {
     let (n_old, n_new) = (old_rest.len() - end, new_rest.len() - end);
     let inner =
         (old_rest.get(..n_old).unwrap_or_default(), new_rest.get(..n_new).unwrap_or_default());
+
     if n_old == 0 && n_new == 0 {
         return Vec::new();
     }
+
     let whole = Change { old: begin..begin + n_old, new: begin..begin + n_new };
     if MAX_PAIRS < (n_old + 1).saturating_mul(n_new + 1) {
         return vec![whole];
     }
+
     let mut changes: Vec<Change> = Vec::new();
     let (mut at_old, mut at_new) = (0, 0);
     let same = same_lines(inner.0, inner.1);
+
+    // The pair behind the last lines closes the last change.
     for (in_old, in_new) in same.into_iter().chain([(n_old, n_new)]) {
         if (at_old, at_new) != (in_old, in_new) {
             changes.push(Change {
@@ -78,11 +87,13 @@ fn changes(old: &[&[u8]], new: &[&[u8]]) -> Vec<Change> {
 /// Returns the pairs of a longest common subsequence.
 fn same_lines(old: &[&[u8]], new: &[&[u8]]) -> Vec<(usize, usize)> {
     let width = new.len() + 1;
+
     // Lengths for the rest of both texts, from each pair of lines on.
     let mut lengths = vec![0_u32; (old.len() + 1) * width];
     let length = |lengths: &[u32], a: usize, b: usize| {
         lengths.get(a * width + b).copied().unwrap_or_default()
     };
+
     for (a, one) in old.iter().enumerate().rev() {
         for (b, other) in new.iter().enumerate().rev() {
             let longest = if one == other {
@@ -95,7 +106,9 @@ fn same_lines(old: &[&[u8]], new: &[&[u8]]) -> Vec<(usize, usize)> {
             }
         }
     }
+
     let (mut a, mut b, mut pairs) = (0, 0, Vec::new());
+    // Of two equally long ways, the one that deletes first is taken.
     while let (Some(one), Some(other)) = (old.get(a), new.get(b)) {
         if one == other {
             pairs.push((a, b));
@@ -124,6 +137,7 @@ fn shown(old: &[&[u8]], new: &[&[u8]], changes: &[Change]) -> String {
     let skipped = format!(" {:>width$} ...", "");
     let mut out: Vec<String> = Vec::new();
     let mut from = 0;
+
     for (index, change) in changes.iter().enumerate() {
         let between = from..change.old.start;
         let shown_begin = if index == 0 { 0 } else { CONTEXT };
@@ -138,6 +152,7 @@ fn shown(old: &[&[u8]], new: &[&[u8]], changes: &[Change]) -> String {
         out.extend(change.new.clone().map(|at| numbered('+', new, at)));
         from = change.old.end;
     }
+
     let end = old.len().min(from + CONTEXT);
     out.extend((from..end).map(|at| numbered(' ', old, at)));
     if end < old.len() {
@@ -150,23 +165,27 @@ fn shown(old: &[&[u8]], new: &[&[u8]], changes: &[Change]) -> String {
 fn unified(path: &str, old: &[&[u8]], new: &[&[u8]], changes: &[Change]) -> String {
     let mut out = format!("--- {path}\n+++ {path}\n");
     let near = |one: &Change, next: &Change| next.old.start - one.old.end <= 2 * CONTEXT;
+
     for group in changes.chunk_by(near) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
         let before = first.old.start.min(CONTEXT);
         let after = (old.len() - last.old.end).min(CONTEXT);
         let in_old = first.old.start - before..last.old.end + after;
         let in_new = first.new.start - before..last.new.end + after;
+
         // An empty range is given by the line before it.
         let start = |range: &Range<usize>| range.start + usize::from(!range.is_empty());
         // Writing to a text cannot fail.
-        let _written = writeln!(
+        writeln!(
             out,
             "@@ -{},{} +{},{} @@",
             start(&in_old),
             in_old.len(),
             start(&in_new),
             in_new.len()
-        );
+        )
+        .ok();
+
         let mut from = in_old.start;
         for change in group {
             signed(&mut out, ' ', old, from..change.old.start);

@@ -31,32 +31,39 @@ pub(crate) async fn edit_file(
     if let Some(refused) = toolbox.refuse_change(call, "edit_file") {
         return refused;
     }
-    let asked = EditFileArguments::of(arguments.object());
-    let Some(path) = arguments.directory().path_of(asked.path) else {
+
+    let request = EditFileArguments::of(arguments.object());
+    let Some(path) = arguments.directory().path_of(request.path) else {
         return Output::error("Missing required parameter 'path'");
     };
-    let single = EditArguments { old_text: asked.old_text, new_text: asked.new_text };
-    let replacements = match replacements(asked.edits.as_ref(), single) {
+
+    let single = EditArguments { old_text: request.old_text, new_text: request.new_text };
+    let replacements = match replacements(request.edits.as_ref(), single) {
         Ok(replacements) => replacements,
         Err(error) => return Output::error(error),
     };
+
     if let Some(refused) = toolbox.confinement.refuse_read_only(&path) {
         return refused;
     }
+
     let named = path.clone();
-    let any_line_ending = asked.any_line_ending.is_none_or(|given| given == true);
-    let leniency = Leniency { any_line_ending, similar: asked.similar };
-    let has_diff = asked.diff;
-    let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
+    let any_line_ending = request.any_line_ending.is_none_or(|given| given == true);
+    let leniency = Leniency { any_line_ending, similar: request.similar };
+    let has_diff = request.diff;
+    let (seen, confinement) = (Arc::clone(&toolbox.state.seen), Arc::clone(&toolbox.confinement));
     let recorder = ChangeRecorder::new(toolbox, call);
+
     // An abandoned write must not happen after the answer.
     let cancel = CancelOnDrop::default();
     let give_up = bounds.give_up(&cancel);
+
     let edit = move |root: Arc<Root>| {
         let editor = Editor { root: &root, seen: &seen, confinement: &confinement, recorder };
         let edits = Edits { replacements: &replacements, leniency, has_diff };
         editor.edit_blocking(&path, edits, &give_up)
     };
+
     match toolbox.in_root("edit_file", bounds, edit).await {
         Ok(Ok(Edited { text, change, advice })) => {
             let data = change.map(|change| Data::of(&change));
@@ -96,13 +103,16 @@ fn replacements(edits: Option<&Value>, single: EditArguments) -> Result<Vec<Repl
         Some(Value::Array(edits)) if !edits.is_empty() => edits,
         Some(_) => return Err(BadEdit::NotEdits),
     };
+
     // Another text would be ignored in silence.
     if single.old_text.0.is_some() {
         return Err(BadEdit::Both);
     }
+
     if MAX_EDITS < edits.len() {
         return Err(BadEdit::TooMany(edits.len()));
     }
+
     let of = |edit: &Value| one_replacement(EditArguments::of(edit.as_object()?)).ok();
     edits.iter().map(of).collect::<Option<_>>().ok_or(BadEdit::NotEdits)
 }
@@ -154,10 +164,12 @@ impl Editor<'_> {
             let content = target.read(MAX_EDITED_BYTES).map_err(named)?;
             let (edited, notes) = replace_all(content.clone(), replacements, leniency)?;
             match recorder.replace_blocking(&mut target, Some(&content), &edited, give_up) {
+                // Another program changed the file since it was read, so the edit is made again in the new content.
                 Err(WriteError::Changed) if attempt < MAX_ATTEMPTS => attempt += 1,
                 Err(error) => return Err(named(error)),
                 Ok(RecordedWrite { version, advice }) => {
                     seen.remember_blocking(target.relative().to_path_buf(), version);
+
                     let edits = match replacements.len() {
                         1 => String::new(),
                         edits => format!(": {edits} edits"),
@@ -191,6 +203,7 @@ fn replace_all(
             Ok(EditedOnce { content, .. }) => {
                 return Err(WriteFailure::TooLarge(content.len().try_into().unwrap_or(u64::MAX)));
             }
+            // A single edit needs no number.
             Err(failure) if replacements.len() == 1 => return Err(failure),
             Err(failure) => {
                 return Err(WriteFailure::InEdit {

@@ -19,33 +19,40 @@ pub(crate) fn of_missing(content: &[u8], old: &[u8]) -> String {
     if MAX_SEARCHED < content.len() {
         return READ.to_owned();
     }
+
     if let Some((line, only)) = differing(content, old) {
         return format!("From line {line}, the file differs from old_text only in {only}. {READ}");
     }
+
     let lines: Vec<&[u8]> = content.split(|byte| *byte == b'\n').collect();
-    let wanted: Vec<String> =
+    let old_lines: Vec<String> =
         old.split(|byte| *byte == b'\n').take(MAX_COMPARED).map(words).collect();
-    let Some(first) = wanted.iter().position(|line| !line.is_empty()) else {
+    let Some(first) = old_lines.iter().position(|line| !line.is_empty()) else {
         return READ.to_owned();
     };
-    let wanted = wanted.get(first..).unwrap_or_default();
+    let old_lines = old_lines.get(first..).unwrap_or_default();
     let known: Vec<String> = lines.iter().map(|line| words(line)).collect();
+
     // The place at which most lines are the same but for white space.
     let matching = |at: usize| {
         let there = known.get(at..).unwrap_or_default();
-        there.iter().zip(wanted).take_while(|(known, wanted)| known == wanted).count()
+        there.iter().zip(old_lines).take_while(|(known, line)| known == line).count()
     };
+
+    // `max_by_key` returns the last of several maxima, so the reversed order selects the first place.
     let best = (0..known.len()).rev().max_by_key(|at| matching(*at));
     let Some((at, n)) = best.map(|at| (at, matching(at))).filter(|(_, n)| *n != 0) else {
         return format!("No line of the file is like the first line of old_text. {READ}");
     };
+
     // The last line of old_text may be a part of a line.
-    if n == wanted.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1) {
+    if n == old_lines.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1) {
         return format!(
             "From line {}, the file differs from old_text only in white space, such as tabs, spaces or empty lines. {READ}",
             at + 1
         );
     }
+
     let differs = at + n;
     let shown = lines.get(differs).map(|line| shown(line)).unwrap_or_default();
     format!(
@@ -60,17 +67,19 @@ fn differing(content: &[u8], old: &[u8]) -> Option<(usize, String)> {
     let (content, old) = (String::from_utf8_lossy(content), String::from_utf8_lossy(old));
     // A line is not wanted for its blanks alone.
     let range = find_first(&content, &old, Form::ALL).filter(|_| !old.trim().is_empty())?;
+
     let line = content.get(..range.start)?.matches('\n').count() + 1;
-    let found = content.get(range)?;
-    let words = differences(found, &old, Form::ALL).into_iter().map(|form| match form {
-        Form::LineEnds if found.contains('\r') => "line ends (the file has CRLF)",
+    let text = content.get(range)?;
+    let words = differences(text, &old, Form::ALL).into_iter().map(|form| match form {
+        Form::LineEnds if text.contains('\r') => "line ends (the file has CRLF)",
         Form::LineEnds => "line ends (the file has LF)",
         Form::TrailingBlanks => "trailing spaces",
-        Form::Blanks if found.contains('\t') != old.contains('\t') => "tabs against spaces",
+        Form::Blanks if text.contains('\t') != old.contains('\t') => "tabs against spaces",
         Form::Blanks => "the number of spaces",
         Form::Typographic => "typographic quotes, dashes or spaces",
         Form::Unicode => "the Unicode form of letters (NFC against NFD)",
     });
+
     let words: Vec<_> = words.collect();
     let (last, others) = words.split_last()?;
     let and = if others.is_empty() { String::new() } else { format!("{} and ", others.join(", ")) };
@@ -81,11 +90,13 @@ fn differing(content: &[u8], old: &[u8]) -> Option<(usize, String)> {
 pub(crate) fn of_several(content: &[u8], count: usize, places: &[usize]) -> String {
     let (mut line, mut from) = (1, 0);
     let mut lines = Vec::new();
+
     for &at in places.iter().take(MAX_LINES) {
         line += memchr::memchr_iter(b'\n', content.get(from..at).unwrap_or_default()).count();
         from = at;
         lines.push(line.to_string());
     }
+
     let more = if lines.len() < count { " and others" } else { "" };
     format!(
         "It is in the lines {}{more}. Add lines around it until it is unique, or make one edit for each.",

@@ -35,45 +35,51 @@ pub(crate) fn replace_once(
     new: &str,
     leniency: Leniency,
 ) -> Result<EditedOnce, WriteFailure> {
+    // A text with a CR names its line ends itself.
     let folds = leniency.any_line_ending && !old.contains('\r');
-    let (seen, crlf) = if folds && memmem::find(content, b"\r\n").is_some() {
-        let mut seen = content.to_vec();
-        let (len, crlf) = CrlfMap::fold(&mut seen);
-        seen.truncate(len);
-        (Cow::Owned(seen), crlf)
+    let (searched, crlf) = if folds && memmem::find(content, b"\r\n").is_some() {
+        let mut searched = content.to_vec();
+        let (len, crlf) = CrlfMap::fold(&mut searched);
+        searched.truncate(len);
+        (Cow::Owned(searched), crlf)
     } else {
         (Cow::Borrowed(content), CrlfMap::default())
     };
+
     let mut new = Cow::Borrowed(new);
     let mut similar = None;
-    let place = match occurrences(&seen, old.as_bytes()) {
+    let place = match occurrences(&searched, old.as_bytes()) {
         Occurrences::One(at) => at..at + old.len(),
         Occurrences::Several { count, first } => {
-            let hint = edit_hint::of_several(&seen, count, &first);
+            let hint = edit_hint::of_several(&searched, count, &first);
             return Err(WriteFailure::Ambiguous { count, hint });
         }
         Occurrences::None => {
             let forms = &[Form::TrailingBlanks, Form::Typographic];
-            let text = std::str::from_utf8(&seen).ok().filter(|_| leniency.similar);
-            let Some(found) = text.and_then(|text| find_only(text, old, &new, forms)) else {
-                let shown = if folds { &*seen } else { content };
-                let hint = edit_hint::of_missing(shown, old.as_bytes());
+            let text = std::str::from_utf8(&searched).ok().filter(|_| leniency.similar);
+            let Some(hit) = text.and_then(|text| find_only(text, old, &new, forms)) else {
+                let compared = if folds { &*searched } else { content };
+                let hint = edit_hint::of_missing(compared, old.as_bytes());
                 return Err(WriteFailure::NoOccurrence { hint });
             };
-            let before = seen.get(..found.range.start).unwrap_or_default();
+
+            let before = searched.get(..hit.range.start).unwrap_or_default();
             let line = 1 + memchr::memchr_iter(b'\n', before).count();
-            similar = Some((line, found.forms));
-            new = Cow::Owned(found.new);
-            found.range
+            similar = Some((line, hit.forms));
+            new = Cow::Owned(hit.new);
+            hit.range
         }
     };
+
+    // Positions in the folded content become positions in the file, whose line ends must stay.
     let region = crlf.original_range(place.clone());
-    let old = seen.get(place).unwrap_or_default();
+    let old = searched.get(place).unwrap_or_default();
     let new = if folds && new.contains('\n') && !new.contains('\r') {
         with_line_ends(content, &region, old, new.as_bytes())
     } else {
         new.as_bytes().to_vec()
     };
+
     let before = content.get(..region.start).unwrap_or_default();
     let after = content.get(region.end..).unwrap_or_default();
     Ok(EditedOnce { content: [before, &new, after].concat(), similar })
@@ -88,16 +94,19 @@ enum Occurrences {
 /// Finds the occurrences of a text. If several do not overlap, only those count.
 fn occurrences(content: &[u8], old: &[u8]) -> Occurrences {
     let finder = Finder::new(old);
-    let mut found = finder.find_iter(content);
-    let Some(at) = found.next() else { return Occurrences::None };
+    let mut matches = finder.find_iter(content);
+    let Some(at) = matches.next() else { return Occurrences::None };
     let mut first = vec![at];
     let mut count = 1;
-    for place in found {
+
+    for place in matches {
         count += 1;
         if first.len() < MAX_PLACES {
             first.push(place);
         }
     }
+
+    // The iterator skips overlapping occurrences. They make the text ambiguous too.
     if count == 1 {
         let mut from = at + 1;
         while let Some(more) = finder.find(content.get(from..).unwrap_or_default()) {
@@ -109,6 +118,7 @@ fn occurrences(content: &[u8], old: &[u8]) -> Occurrences {
         }
         count = first.len();
     }
+
     if count == 1 { Occurrences::One(at) } else { Occurrences::Several { count, first } }
 }
 
@@ -120,13 +130,17 @@ fn with_line_ends(content: &[u8], region: &Range<usize>, old: &[u8], new: &[u8])
         .map(|at| replaced.get(..at).is_some_and(|before| before.ends_with(b"\r")))
         .collect();
     let here = is_crlf_here(content, region);
+
     let (old, new): (Vec<&[u8]>, Vec<&[u8]>) = (lines(old), lines(new));
     let n_new = new.len() - 1;
     let n_old = ends.len().min(old.len() - 1);
+
+    // Equal lines at both ends keep their line ends. The lines between them take those that they replace.
     let head = (0..n_old.min(n_new)).take_while(|n| old.get(*n) == new.get(*n)).count();
     let most = n_old.min(n_new) - head;
     let same_from_end = |n: &usize| old.get(n_old - n) == new.get(n_new - n);
     let tail = (1..=most).take_while(same_from_end).count();
+
     let end_of = |n: usize| {
         let n = if n < head {
             n
@@ -138,6 +152,7 @@ fn with_line_ends(content: &[u8], region: &Range<usize>, old: &[u8], new: &[u8])
         };
         ends.get(n).or_else(|| ends.first()).copied().unwrap_or(here)
     };
+
     let mut text = Vec::with_capacity(region.len() + 64);
     for (n, line) in new.iter().enumerate() {
         text.extend_from_slice(line);

@@ -2,8 +2,8 @@
 //! `fuzzing`, which nothing else turns on.
 
 use crate::arguments::Arguments;
-use crate::js_compat::trim;
 use crate::safe_mode;
+use quackd_protocol::white_space::trim;
 
 /// Parses the arguments of a call and returns them as one JSON object.
 ///

@@ -48,11 +48,14 @@ pub(crate) async fn git_state(
     bounds: &CallLimits,
 ) -> Option<Value> {
     let begin = Instant::now();
+
     let workspace = root.path().to_owned();
     let head = bounds.run_blocking(move || head_blocking(&workspace)).await.ok()??;
+
     if head == known {
         return Some(json!({ "head": head }));
     }
+
     let branch = branch(&head)?;
     let until = begin + PATIENCE;
     let text = match changes(toolbox, root.path(), until, bounds).await {
@@ -65,11 +68,13 @@ pub(crate) async fn git_state(
 /// Reads the name of the branch, or the commit.
 fn head_blocking(workspace: &Path) -> Option<String> {
     let path = unsigned_commits::git_directory_blocking(workspace)?.join("HEAD");
+    // A command can replace the file by a link, or by a pipe, on which a blocking open would wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     if !file.metadata().ok()?.is_file() {
         return None;
     }
+
     let mut text = String::new();
     file.take(MAX_HEAD).read_to_string(&mut text).ok()?;
     branch(text.trim()).map(|_| text.trim().to_owned())
@@ -95,14 +100,19 @@ async fn changes(
     if toolbox.confinement.refuse_unconfined(BASH.name).is_some() {
         return None;
     }
+
+    // `git status` runs the filters that the settings of the repository name. List them first, to turn them off.
     let filters = ["config", "--null", "--name-only", "--get-regexp", r"^filter\..*\."];
     let git = Git { toolbox, workspace, until, bounds };
     // Exit code 1: there is none.
     let (_, listed) = git.run(&filters, &[]).await?;
+
+    // An incomplete list would leave some filters on.
     if !listed.is_whole() {
         return None;
     }
     let settings = without_filters(&[listed.head, listed.tail].concat())?;
+
     let status = ["status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=all"];
     let (code, listed) = git.run(&status, &settings).await?;
     (code == 0).then(|| counted(&listed))
@@ -115,8 +125,10 @@ fn without_filters(names: &[u8]) -> Option<Vec<(String, String)>> {
         .split('\0')
         .filter_map(|name| Some(name.strip_prefix("filter.")?.rsplit_once('.')?.0))
         .collect();
+
     filters.sort_unstable();
     filters.dedup();
+
     let of = |filter: &str| {
         [("clean", ""), ("process", ""), ("required", "false")]
             .map(|(key, value)| (format!("filter.{filter}.{key}"), value.to_owned()))
@@ -132,12 +144,15 @@ fn counted(listed: &Captured) -> String {
             *if record.starts_with(b"??") { &mut new } else { &mut changed } += 1;
         }
     };
+
     let is_whole = listed.is_whole();
     if is_whole {
         count(&[listed.head.as_slice(), &listed.tail].concat());
     } else {
+        // The tail begins within a record.
         count(&listed.head);
     }
+
     let least = if is_whole { "" } else { "at least " };
     match (changed, new) {
         (0, 0) => "no changes".to_owned(),
@@ -161,6 +176,7 @@ impl Git<'_> {
         let inside = workspace.to_path_buf();
         let path = move || path_outside(path.as_deref(), &inside);
         let path = bounds.run_blocking(path).await.ok()?;
+
         let mut env = toolbox.env.clone();
         let is_kept = |name: &str| {
             GIT_SETTINGS_VARIABLES.contains(&name)
@@ -168,12 +184,15 @@ impl Git<'_> {
         };
         env.retain(|(name, _)| is_kept(name));
         env.push(("PATH".to_owned(), path));
+        // Git must not refresh the index, and must not wait for a password.
         for name in ["GIT_OPTIONAL_LOCKS", "GIT_TERMINAL_PROMPT"] {
             env.push((name.to_owned(), "0".to_owned()));
         }
+
         // Missing objects are not fetched: that would run a program of the repository's settings.
         env.push(("GIT_NO_LAZY_FETCH".to_owned(), "1".to_owned()));
         env.push(("GIT_ALLOW_PROTOCOL".to_owned(), "none".to_owned()));
+
         let fixed = SETTINGS.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let settings = || fixed.iter().chain(settings);
         env.push(("GIT_CONFIG_COUNT".to_owned(), settings().count().to_string()));
@@ -181,6 +200,7 @@ impl Git<'_> {
             env.push((format!("GIT_CONFIG_KEY_{n}"), key.clone()));
             env.push((format!("GIT_CONFIG_VALUE_{n}"), value.clone()));
         }
+
         let args = args.iter().map(OsString::from).collect();
         let (program, args) = toolbox.kept_from_writing("git".into(), args);
         let command_line = CommandLine {
@@ -193,11 +213,13 @@ impl Git<'_> {
             group: toolbox.group.clone(),
             spawn_thread: toolbox.spawn_thread.clone(),
         };
+
         let command = quackd_process::Command {
             deadline: until.saturating_duration_since(Instant::now()),
             cancel: bounds.cancel.clone(),
             ..command_line.command("git-state".to_owned())
         };
+
         let finished = quackd_process::run(command).await.ok()?;
         match (finished.ended_by, finished.exit) {
             (EndedBy::Itself, Exit::Code(code)) => Some((code, finished.stdout)),

@@ -1,7 +1,7 @@
 //! The tools: parses a call's arguments, checks its permissions, runs it, and writes the exact answer text.
 //!
-//! Owns the order of the checks before a tool runs, and every answer text. Called by the tool executor of
-//! `workers/session`, once per call.
+//! Owns the order of the checks before a tool runs, and every answer text. Called by `crates/facades`, once per call,
+//! which adds the tools with the names of other products.
 //!
 //! The texts are a promise to clients and to models. The tables in `tests/` check them.
 
@@ -17,20 +17,18 @@ mod call_limits;
 mod caller_dir;
 mod command_line;
 mod confinement;
+mod conversions;
 mod denials;
 mod edit_diff;
 mod edit_file;
 mod edit_hint;
 mod edit_once;
-mod facades;
 mod git_state;
 mod jobs;
-mod js_compat;
 mod line_range;
 mod live;
 mod lost_files;
 mod mcp;
-mod node_errors;
 mod os_denial;
 mod output;
 mod platform;
@@ -41,10 +39,12 @@ mod replace;
 mod replaced_files;
 mod safe_mode;
 mod sandbox_tools;
-mod search_common;
+pub mod search_common;
 mod similar_text;
 mod strip_ansi;
+mod system_errors;
 mod temporary_files;
+mod tool_state;
 mod truncate;
 mod unsigned_commits;
 mod upstreams;
@@ -52,6 +52,7 @@ mod watched_names;
 mod web;
 mod web_results;
 mod web_search;
+mod workspace_call;
 mod write_error;
 mod write_file;
 
@@ -60,18 +61,24 @@ pub mod fuzzing;
 
 pub use attempts::{Attempts, RefusedRequest};
 pub use call::Call;
+pub use call_limits::StopCause;
+pub use caller_dir::CallerDir;
 pub use confinement::Confinement;
 pub use jobs::{JobReport, JobReports, Jobs};
 pub use live::{Update, Watch};
 pub use output::{Data, Output};
+pub use replace::ReplaceOutput;
 pub use strip_ansi::PlainText;
+pub use tool_state::{ToolState, WorkerFiles};
 pub use toolbox::{Toolbox, UserGit};
+pub use truncate::TRUNCATED;
 pub use web::Web;
+pub use workspace_call::{ReplaceFailure, WorkspaceCall};
 
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
-use crate::caller_dir::CallerDir;
 use quackd_protocol::tools;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -83,25 +90,44 @@ use std::time::Instant;
 /// # Panics
 /// Outside a tokio runtime with a timer.
 pub async fn execute(toolbox: Rc<Toolbox>, call: Call) -> Output {
+    execute_with(toolbox, call, async |_: WorkspaceCall<'_>| None).await
+}
+
+/// Like [`execute`], with further tools: `other_tools` runs a call of a tool that this crate does not have, and returns
+/// `None` for an unknown tool.
+///
+/// # Panics
+/// Outside a tokio runtime with a timer.
+pub async fn execute_with(
+    toolbox: Rc<Toolbox>,
+    call: Call,
+    other_tools: impl AsyncFnOnce(WorkspaceCall<'_>) -> Option<Output>,
+) -> Output {
     let arrived = Instant::now();
-    let mut output = dispatch(&toolbox, &call, arrived).await;
+    let mut output = dispatch(&toolbox, &call, arrived, other_tools).await;
     let duration_ms = u64::try_from(arrived.elapsed().as_millis());
     output.report.duration_ms = duration_ms.unwrap_or(u64::MAX);
     output
 }
 
-/// Runs the checks in their observable order, then the tool. Together with [`in_workspace`] it has all tool names.
-async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
-    let arguments = match Arguments::parse(&call.tool, &call.arguments) {
-        Ok(arguments) => arguments.from(CallerDir::new(&call.cwd)),
+/// Runs the checks in their observable order, then the tool. Together with [`in_workspace`] it has all tool names of
+/// this crate.
+async fn dispatch(
+    toolbox: &Toolbox,
+    call: &Call,
+    arrived: Instant,
+    other_tools: impl AsyncFnOnce(WorkspaceCall<'_>) -> Option<Output>,
+) -> Output {
+    let arguments = match Arguments::parse(&call.spec.tool, &call.spec.arguments) {
+        Ok(arguments) => arguments.from(CallerDir::new(Path::new(&call.spec.cwd))),
         Err(error) => return Output::error(error),
     };
-    let bounds = CallLimits::new(arrived, call.deadline, call.cancel.clone());
-    if tools::find(&call.tool).is_none_or(|tool| !tool.reads_only) {
-        toolbox.watched.writing();
+    let bounds = CallLimits::new(arrived, call.spec.deadline(), call.cancel.clone());
+    if tools::find(&call.spec.tool).is_none_or(|tool| !tool.reads_only) {
+        toolbox.state.watched.writing();
     }
     // The job tools also work if the workspace was deleted.
-    match call.tool.as_str() {
+    match call.spec.tool.as_str() {
         "jobs" => return jobs::jobs(toolbox),
         "job_output" => return jobs::job_output(toolbox, &arguments, &bounds).await,
         "job_kill" => return jobs::job_kill(toolbox, &arguments, &bounds).await,
@@ -117,7 +143,7 @@ async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
         _ => (),
     }
     // The future is large and would be copied at each call of any tool.
-    Box::pin(in_workspace(toolbox, call, &arguments, &bounds)).await
+    Box::pin(in_workspace(toolbox, call, &arguments, &bounds, other_tools)).await
 }
 
 /// Runs a tool that needs the workspace to be opened first.
@@ -126,34 +152,17 @@ async fn in_workspace(
     call: &Call,
     arguments: &Arguments,
     bounds: &CallLimits,
+    other_tools: impl AsyncFnOnce(WorkspaceCall<'_>) -> Option<Output>,
 ) -> Output {
-    let root = match toolbox.in_root(&call.tool, bounds, |root| root).await {
+    let root = match toolbox.in_root(&call.spec.tool, bounds, |root| root).await {
         Ok(root) => root,
         Err(answer) => return answer,
     };
-    match call.tool.as_str() {
+    match call.spec.tool.as_str() {
         "search" => search_common::search::search(call, root, arguments, bounds).await,
         "find" => search_common::find::find(call, root, arguments, bounds).await,
         "replace" => replace::replace(toolbox, call, root, arguments, bounds).await,
         "undo" => replace::undo::undo(toolbox, call, root, arguments, bounds).await,
-        "grep_search" => {
-            let respect = toolbox.respect_ignore_files;
-            facades::grep_search::grep_search(respect, root, arguments, bounds).await
-        }
-        "find_files" => facades::find_files::find_files(root, arguments, bounds).await,
-        "search_content" => {
-            facades::nixcode::search_content::search_content(root, arguments, bounds).await
-        }
-        "replace_content" => {
-            let replaced = facades::nixcode::replace_content::replace_content(
-                toolbox, call, root, arguments, bounds,
-            );
-            replaced.await
-        }
-        "search_glob_files" => {
-            facades::nixcode::search_glob_files::search_glob_files(root, arguments, bounds).await
-        }
-        "ripgrep_search" => facades::ripgrep_search::ripgrep_search(root, arguments, bounds).await,
         "web_search" => web_search::web_search(toolbox, call, arguments, bounds).await,
         tools::AUDIT => sandbox_tools::quack_audit(toolbox, root, bounds).await,
         "request_permission" => Output::error("request_permission is answered by the daemon"),
@@ -164,6 +173,10 @@ async fn in_workspace(
         tools::MCP_LIST => mcp::quack_mcp_list(toolbox, call, root, bounds).await,
         tools::MCP_CALL => mcp::quack_mcp_call(toolbox, call, root, bounds).await,
         tools::EXPLAIN => sandbox_tools::quack_explain(toolbox, root, arguments, bounds).await,
-        unknown => Output::error(format!("Unknown tool '{unknown}'")),
+        name => {
+            let other = WorkspaceCall { toolbox, call, root, arguments, bounds };
+            let output = other_tools(other).await;
+            output.unwrap_or_else(|| Output::error(format_args!("Unknown tool '{name}'")))
+        }
     }
 }

@@ -35,13 +35,14 @@ pub(crate) enum RangeError {
 }
 
 impl LineRange {
-    /// Returns the requested lines. `None` if the call limits nothing and wants no line numbers.
-    pub(crate) fn new(asked: ReadFileArguments) -> Result<Option<Self>, BadParameter> {
-        let (FromOne(offset), FromOne(limit)) = (asked.offset?, asked.limit?);
-        let (FromOne(max_bytes), numbered) = (asked.max_bytes?, asked.line_numbers);
+    /// Returns the requested lines. `None` if the call limits nothing and requests no line numbers.
+    pub(crate) fn new(request: ReadFileArguments) -> Result<Option<Self>, BadParameter> {
+        let (FromOne(offset), FromOne(limit)) = (request.offset?, request.limit?);
+        let (FromOne(max_bytes), numbered) = (request.max_bytes?, request.line_numbers);
         if offset.is_none() && limit.is_none() && max_bytes.is_none() && !numbered {
             return Ok(None);
         }
+
         let max_bytes = max_bytes.unwrap_or(u64::MAX).min(MAX_FILE_BYTES);
         let (offset, limit) = (offset.unwrap_or(1), limit.unwrap_or(DEFAULT_LINES));
         Ok(Some(Self { offset, limit, numbered, max_bytes }))
@@ -56,10 +57,12 @@ impl LineRange {
         let most = usize::try_from(self.max_bytes).unwrap_or(usize::MAX);
         let mut text = String::new();
         let last = (self.offset - 1).saturating_add(self.limit);
+
         loop {
             let is_shown = self.offset <= number + 1;
             let room = if is_shown { most.saturating_sub(text.len()) } else { 0 };
             line.clear();
+            // A first look behind the last line shows whether the file continues.
             let is_past = last <= number;
             let read = read_line(&mut file, &mut line, room, is_past, until)?;
             let Some((n_bytes, is_cut)) = read else {
@@ -68,18 +71,21 @@ impl LineRange {
             if n_bytes == 0 {
                 break;
             }
+
             // A line that is too long for any answer is shown in part.
             let is_full = is_cut && is_shown && !text.is_empty();
             if is_past || is_full {
                 note(&mut text, self.offset, number, !is_past);
                 return Ok(text);
             }
+
             number += 1;
             if is_shown {
                 if self.numbered {
                     // Writing to a string cannot fail.
-                    let _written = write!(text, "{number:>6}\t");
+                    write!(text, "{number:>6}\t").ok();
                 }
+
                 if is_cut {
                     line.truncate(without_half_char(&line));
                 }
@@ -91,8 +97,11 @@ impl LineRange {
                     return Ok(text);
                 }
             }
+
             start = start.saturating_add(wide(n_bytes));
         }
+
+        // An empty file has a first line, which is empty.
         if number < self.offset && 1 < self.offset {
             return Err(RangeError::BeyondEnd { lines: number, offset: self.offset });
         }
@@ -113,13 +122,14 @@ impl LineRange {
     ) {
         let rest = start.saturating_add(n_shown).saturating_add(1);
         let n_next = n_bytes.saturating_sub(n_shown).min(self.max_bytes);
-        let _written = write!(
+        // Writing to a string cannot fail.
+        write!(
             text,
             "\n[Line {number} is cut: {n_shown} of its {n_bytes} bytes are shown. For more of it: tail -c +{rest} FILE | head -c {n_next}"
-        );
+        )
+        .ok();
         if continues {
-            let _written =
-                write!(text, ". The file continues: offset {}", number.saturating_add(1));
+            write!(text, ". The file continues: offset {}", number.saturating_add(1)).ok();
         }
         text.push(']');
     }
@@ -136,6 +146,7 @@ fn is_more(file: &mut impl BufRead, until: Instant) -> io::Result<bool> {
 
 /// Returns the length without a character that is cut at the end.
 fn without_half_char(line: &[u8]) -> usize {
+    // A character has at most 4 bytes, so the last 3 bytes contain all of a cut one.
     let tail = line.get(line.len().saturating_sub(3)..).unwrap_or_default();
     let last = tail.iter().rposition(|byte| byte & 0xC0 == 0xC0);
     let kept = last
@@ -156,15 +167,18 @@ fn read_line(
     let mut n_bytes = 0;
     while Instant::now() < until {
         let buffer = match file.fill_buf() {
+            // A signal arrived before any byte was read.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             buffer => buffer?,
         };
+
         let end = memchr::memchr(b'\n', buffer).map(|end| end + 1);
         let part = end.unwrap_or(buffer.len());
         let kept = part.min(room.saturating_sub(line.len()));
         line.extend(buffer.iter().take(kept));
         file.consume(part);
         n_bytes += part;
+
         if end.is_some() || part == 0 || one_look {
             return Ok(Some((n_bytes, line.len() < n_bytes)));
         }
@@ -179,8 +193,7 @@ fn note(text: &mut String, first: u64, last: u64, is_full: bool) {
     }
     let why = if is_full { ", as much as fits" } else { "" };
     let next = last.saturating_add(1);
-    let _written =
-        write!(text, "[Lines {first} to {last} shown{why}. The file continues: offset {next}]");
+    write!(text, "[Lines {first} to {last} shown{why}. The file continues: offset {next}]").ok();
 }
 
 #[cfg(test)]

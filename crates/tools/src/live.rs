@@ -81,15 +81,18 @@ impl LiveText {
     fn next(&mut self, piece: Piece, is_last: bool) -> Update {
         let mut bytes = std::mem::take(&mut self.carry);
         let mut omitted = piece.omitted;
+        // The missing bytes contain the rest of the carried character, so its first bytes are missing too.
         if omitted != 0 {
             omitted += u64::try_from(bytes.len()).unwrap_or(0);
             bytes.clear();
             self.is_full = true;
         }
+
         bytes.extend_from_slice(&piece.bytes);
         if !is_last {
             self.carry = bytes.split_off(bytes.len() - unfinished(&bytes));
         }
+
         let delta = String::from_utf8_lossy(&bytes).into_owned();
         let has_grown = self.grow(&delta);
         Update {

@@ -98,9 +98,10 @@ struct PrivateHome {
 impl LostFiles {
     /// Looks at a private home before any command has run.
     pub(crate) fn in_home_blocking(home: PathBuf) -> Self {
-        let device = home.symlink_metadata().map_or(0, |found| found.dev());
+        let device = home.symlink_metadata().map_or(0, |metadata| metadata.dev());
         let reported = watch::Sender::new(BTreeMap::new());
         let mut home = PrivateHome { path: home, device, of_start: BTreeSet::new(), reported };
+
         let mut waiting = vec![PathBuf::new()];
         while let Some(way) = waiting.pop() {
             for name in names_blocking(&home.path.join(&way)) {
@@ -111,6 +112,7 @@ impl LostFiles {
                 home.of_start.insert(path);
             }
         }
+
         Self(Some(Arc::new(home)))
     }
 
@@ -129,7 +131,7 @@ impl PrivateHome {
     /// Returns the names below which a command has written since the last check.
     fn look_blocking(&self) -> Vec<String> {
         let mut left = MAX_VISITED;
-        let found: BTreeMap<PathBuf, Content> = self
+        let current: BTreeMap<PathBuf, Content> = self
             .new_names_blocking()
             .into_iter()
             .map(|path| {
@@ -141,17 +143,19 @@ impl PrivateHome {
                 (path, content)
             })
             .collect();
+
         let mut changed = Vec::new();
         self.reported.send_if_modified(|reported| {
             let is_new =
                 |(path, content): &(&PathBuf, &Content)| reported.get(*path) != Some(content);
-            let names = found.iter().filter(is_new).map(|(path, _)| path.display());
+            let names = current.iter().filter(is_new).map(|(path, _)| path.display());
             changed = names.map(|name| one_line(&format!("~/{name}"))).collect();
             // A file of a program is reported once, also if the program removes it and makes it again.
             let earlier = std::mem::take(reported).into_iter();
-            *reported = earlier.filter(|(path, _)| is_of_program(path)).chain(found).collect();
+            *reported = earlier.filter(|(path, _)| is_of_program(path)).chain(current).collect();
             false
         });
+
         changed
     }
 
@@ -167,6 +171,7 @@ impl PrivateHome {
                 if is_cache(&path) {
                     continue;
                 }
+
                 if is_way {
                     waiting.extend(self.is_own_directory(&path).then_some(path));
                 } else if new.len() < MAX_VISITED {
@@ -174,13 +179,14 @@ impl PrivateHome {
                 }
             }
         }
+
         new
     }
 
     /// Whether a path is a directory in memory, and no mount and no link.
     fn is_own_directory(&self, path: &Path) -> bool {
-        let found = self.path.join(path).symlink_metadata();
-        found.is_ok_and(|found| found.is_dir() && found.dev() == self.device)
+        let metadata = self.path.join(path).symlink_metadata();
+        metadata.is_ok_and(|metadata| metadata.is_dir() && metadata.dev() == self.device)
     }
 }
 
@@ -212,11 +218,13 @@ fn content_blocking(path: &Path, left: &mut usize) -> Content {
     while let Some(path) = waiting.pop() {
         let Some(rest) = left.checked_sub(1) else { break };
         *left = rest;
-        let Ok(found) = path.symlink_metadata() else { continue };
-        let changed = i128::from(found.ctime()) * 1_000_000_000 + i128::from(found.ctime_nsec());
+        let Ok(metadata) = path.symlink_metadata() else { continue };
+        let changed =
+            i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec());
         content.n_files += 1;
         content.newest = content.newest.max(changed);
-        if found.is_dir() {
+
+        if metadata.is_dir() {
             waiting.extend(names_blocking(&path).map(|name| path.join(name)));
         }
     }
@@ -224,23 +232,25 @@ fn content_blocking(path: &Path, left: &mut usize) -> Content {
 }
 
 /// Adds the names to a report. `session` is the label of the session.
-pub(crate) fn add_to(told: ReportedChanges, names: &[String], session: &str) -> ReportedChanges {
+pub(crate) fn add_to(changes: ReportedChanges, names: &[String], session: &str) -> ReportedChanges {
     if names.is_empty() {
-        return told;
+        return changes;
     }
-    let shown = names.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let named = names.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
     let more = match names.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         n => format!(" and {n} more"),
     };
+
     let of = of_session(session);
     let line = format!(
-        "[Sandbox: {shown}{more} will be lost: this home exists only as long as the worker of the session, which ends \
+        "[Sandbox: {named}{more} will be lost: this home exists only as long as the worker of the session, which ends \
          when it is idle, when permissions change and at quack stop. Write into the workspace, or into a directory that \
          you share: quack sandbox set --writable DIR{of}]"
     );
+
     let lost = names.iter().map(|name| format!("{name} will be lost with the worker"));
-    told.and(lost.take(MAX_NAMED).collect(), line)
+    changes.and(lost.take(MAX_NAMED).collect(), line)
 }
 
 #[cfg(test)]

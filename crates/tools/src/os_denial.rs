@@ -24,18 +24,19 @@ pub(crate) fn denial_blocking(
     error: &io::Error,
     root: &Path,
     name: &Path,
-    wanted: AccessMode,
+    mode: AccessMode,
 ) -> Option<Denial> {
     let is_pinned = match Errno::from_io_error(error)? {
         // In a writable workspace, only protected names are separate mounts.
         Errno::ROFS | Errno::BUSY => true,
-        Errno::ACCESS | Errno::PERM if is_ordinary_blocking(&root.join(name), wanted) => {
+        Errno::ACCESS | Errno::PERM if is_ordinary_blocking(&root.join(name), mode) => {
             return None;
         }
         Errno::ACCESS | Errno::PERM => protected_name(name).is_some(),
         _ => return None,
     };
-    let kind = match wanted {
+
+    let kind = match mode {
         AccessMode::Read => DenialKind::Read,
         AccessMode::Write if is_pinned => DenialKind::Protected,
         AccessMode::Write => DenialKind::Write,
@@ -45,20 +46,22 @@ pub(crate) fn denial_blocking(
 
 /// Whether ordinary permissions forbid the access. access(2) ignores Landlock, and returns another error for a
 /// read-only mount.
-pub(crate) fn is_ordinary_blocking(path: &Path, wanted: AccessMode) -> bool {
-    let right = match wanted {
+pub(crate) fn is_ordinary_blocking(path: &Path, mode: AccessMode) -> bool {
+    let right = match mode {
         AccessMode::Read => Access::READ_OK,
         AccessMode::Write => Access::WRITE_OK,
     };
-    let asked = |path: &Path, right| accessat(CWD, path, right, AtFlags::EACCESS);
-    match (asked(path, right), wanted) {
+    // EACCESS checks with the effective ids, as the kernel does for the operation itself.
+    let access = |path: &Path, right| accessat(CWD, path, right, AtFlags::EACCESS);
+    match (access(path, right), mode) {
         (Err(Errno::ACCESS | Errno::PERM), _) => true,
         // A missing file would be created in the nearest existing directory.
         (Err(Errno::NOENT), AccessMode::Write) => {
             let directory =
-                path.ancestors().skip(1).find(|above| asked(above, Access::EXISTS).is_ok());
+                path.ancestors().skip(1).find(|above| access(above, Access::EXISTS).is_ok());
+            // Creating a file needs the right to write and to search its directory.
             let right = Access::WRITE_OK | Access::EXEC_OK;
-            directory.is_some_and(|above| asked(above, right) == Err(Errno::ACCESS))
+            directory.is_some_and(|above| access(above, right) == Err(Errno::ACCESS))
         }
         _ => false,
     }
@@ -66,8 +69,8 @@ pub(crate) fn is_ordinary_blocking(path: &Path, wanted: AccessMode) -> bool {
 
 /// Whether a file, or the directory in which it would be created, is on a read-only mount.
 pub(crate) fn is_mounted_read_only_blocking(path: &Path) -> bool {
-    let asked = |path: &Path| accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS);
-    let mut answers = path.ancestors().take(2).map(asked);
+    let access = |path: &Path| accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS);
+    let mut answers = path.ancestors().take(2).map(access);
     answers.find(|answer| *answer != Err(Errno::NOENT)) == Some(Err(Errno::ROFS))
 }
 

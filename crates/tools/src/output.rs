@@ -79,7 +79,8 @@ impl PartialEq for Data {
 
 impl Output {
     /// Creates a success.
-    pub(crate) fn success(text: String) -> Self {
+    #[must_use]
+    pub fn success(text: String) -> Self {
         Self { text, report: ToolReport::default(), data: None, update: None, closing: None }
     }
 
@@ -150,6 +151,7 @@ impl Output {
             }
             StopCause::Broken => Self::error(format_args!("{tool} ended unexpectedly")),
         };
+
         output.report.aborted = cutoff == StopCause::Aborted;
         output.report.timed_out = cutoff == StopCause::TimedOut;
         output

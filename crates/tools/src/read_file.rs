@@ -4,9 +4,9 @@ use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use crate::denials::hidden_line_blocking;
 use crate::line_range::{LineRange, RangeError};
-use crate::node_errors::{hint, system_words};
 use crate::os_denial::{AccessMode, denial_blocking};
 use crate::read_tracker::ReadTracker;
+use crate::system_errors::{hint, system_words};
 use crate::{Output, Toolbox};
 use quackd_protocol::denial::Denial;
 use quackd_protocol::limits::MAX_FILE_BYTES;
@@ -29,17 +29,20 @@ pub(crate) async fn read_file(
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
-    let mut asked = ReadFileArguments::of(arguments.object());
-    let path = arguments.directory().path_of(asked.path.take());
-    let range = LineRange::new(asked);
+    let mut request = ReadFileArguments::of(arguments.object());
+    let path = arguments.directory().path_of(request.path.take());
+    let range = LineRange::new(request);
+
     if let (Some(path), Ok(range)) = (&path, &range)
         && let Some(text) = read_again(toolbox, path, *range, bounds)
     {
         return Output::success(text);
     }
+
     let run_dir = toolbox.run_dir.clone();
-    let (seen, until) = (Arc::clone(&toolbox.seen), bounds.deadline);
+    let (seen, until) = (Arc::clone(&toolbox.state.seen), bounds.deadline);
     let confinement = Arc::clone(&toolbox.confinement);
+
     let read = toolbox.in_root("read_file", bounds, move |root| {
         let Some(path) = path else { return (Err(ReadError::NoPath), None) };
         let read = match range {
@@ -47,12 +50,15 @@ pub(crate) async fn read_file(
             Ok(None) => read_blocking(&root, &run_dir, &seen, &path),
             Err(error) => Err(ReadError::Parameter(error)),
         };
+
+        // A hidden file looks empty or does not exist, so the answer explains it.
         let has_content = read.as_ref().is_ok_and(|text| !text.is_empty());
         let hidden = (!has_content)
             .then(|| hidden_line_blocking(&confinement, root.path(), &path))
             .flatten();
         (read, hidden)
     });
+
     match read.await {
         Ok((Ok(text), hidden)) => Output::success(text).with_advice(hidden),
         Ok((Err(error), Some(hidden))) => {
@@ -75,9 +81,10 @@ fn read_again(
 ) -> Option<String> {
     toolbox.in_known_root(bounds, |root| {
         let CachedFile { content, name, version } = root.read_cached(path, SMALL_FILE_BYTES)?;
-        if !toolbox.seen.is_known(&name, version) {
+        if !toolbox.state.seen.is_known(&name, version) {
             return None;
         }
+
         let text = match range {
             Some(range) => range.read(content.as_slice(), bounds.deadline).ok(),
             None => Some(text(content)),
@@ -138,9 +145,11 @@ fn read_blocking(
 ) -> Result<String, ReadError> {
     let OpenFile { mut file, len, version, .. } =
         open(root, run_dir, path).map_err(|error| name(error, root, path))?;
+
     if MAX_FILE_BYTES < len {
         return Err(ReadError::TooLarge(len));
     }
+
     // With room to see the end of the file in the second read.
     let mut content = Vec::with_capacity(usize::try_from(len).unwrap_or(0) + 1);
     // One byte more than allowed, to detect a file that has grown since it was opened.
@@ -150,10 +159,12 @@ fn read_blocking(
         let len = file.metadata().map_or(0, |metadata| metadata.len());
         return Err(ReadError::TooLarge(len.max(MAX_FILE_BYTES + 1)));
     }
+
     // Only now: a refused call has not seen the content. Files outside the workspace cannot be written.
     if let Ok(name) = root.real_name(path) {
         seen.remember_blocking(name, version);
     }
+
     Ok(text(content))
 }
 
@@ -168,11 +179,13 @@ fn read_lines_blocking(
 ) -> Result<String, ReadError> {
     let OpenFile { file, version, .. } =
         open(root, run_dir, path).map_err(|error| name(error, root, path))?;
+
     let file = BufReader::with_capacity(BUFFER, file);
     let text = range.read(file, until).map_err(|error| match error {
         RangeError::Io(error) => failed(&error, path),
         error => ReadError::Range(error),
     })?;
+
     if let Ok(name) = root.real_name(path) {
         seen.remember_blocking(name, version);
     }
@@ -205,6 +218,7 @@ fn name(error: PathError, root: &Root, path: &str) -> ReadError {
             let call = format!("open '{}'", absolute.display());
             let name = root.real_name(path).unwrap_or_else(|_| PathBuf::from(path));
             let denial = denial_blocking(&error, root.path(), &name, AccessMode::Read);
+
             let reason = format!("Error: {}", system_words(&error, &call));
             ReadError::Failed { reason, denial, hint: hint(&error, path) }
         }

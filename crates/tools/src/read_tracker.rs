@@ -112,11 +112,15 @@ impl Memory {
         if !matches!(self.journal, Journal::At(_)) {
             return;
         }
+
+        // `take` turns the journal off. It stays off if the file cannot be opened.
         let Journal::At(path) = std::mem::take(&mut self.journal) else { return };
         let Ok(file) = open(&path) else { return };
+
         let mut lines = 0;
         let mut reader = BufReader::new((&file).take(MAX_BYTES));
         let mut line = Vec::new();
+
         while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {
             // A crash may have cut a line. Skip it.
             if let Ok(TrackerLine(name, version)) = serde_json::from_slice(&line) {
@@ -125,6 +129,7 @@ impl Memory {
             lines += 1;
             line.clear();
         }
+
         self.journal = Journal::Open { path, file, lines };
     }
 
@@ -140,6 +145,7 @@ impl Memory {
                 write_line(file, name, version)
             })
         };
+
         if written.is_err() {
             self.journal = Journal::Off;
         }
@@ -167,16 +173,19 @@ fn write_line(mut file: &File, name: &Path, version: FileVersion) -> io::Result<
 /// Replaces the file by one with the latest version of each name, oldest first.
 fn write_anew(path: &Path, files: &HashMap<PathBuf, TrackedVersion>) -> io::Result<(File, usize)> {
     let staged = path.with_extension("new");
+    // `open` appends, so the file of an interrupted rewrite must go first.
     match std::fs::remove_file(&staged) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let anew = open(&staged)?;
+
     let mut latest: Vec<(&PathBuf, &TrackedVersion)> = files.iter().collect();
     latest.sort_by_key(|(_, seen)| seen.at);
     for (name, seen) in &latest {
         write_line(&anew, name, seen.version)?;
     }
+
     #[expect(
         clippy::disallowed_methods,
         reason = "not durable: a lost file only clears the versions"

@@ -25,8 +25,9 @@ pub(crate) struct RecordedWrite {
 
 impl ChangeRecorder {
     pub(crate) fn new(toolbox: &Toolbox, call: &Call) -> Self {
-        let author = ChangeAuthor { tool: call.tool.clone(), origin: call.origin.clone() };
-        Self { journal: Arc::clone(&toolbox.journal), author }
+        let author =
+            ChangeAuthor { tool: call.spec.tool.clone(), origin: call.spec.origin.clone() };
+        Self { journal: Arc::clone(&toolbox.state.journal), author }
     }
 
     /// Replaces the content of `target`. `old` is its content, if the caller has read it. A change that cannot be recorded
@@ -46,12 +47,15 @@ impl ChangeRecorder {
             Some(old) => Some(Cow::Borrowed(old)),
             None => target.read(MAX_ORIGINAL_BYTES).ok().map(Cow::Owned),
         };
+
         let before = match &old {
             _ if !exists => Before::Absent,
             Some(old) => Before::Kept(Digest::of(old)),
             None => Before::NotKept,
         };
+
         let after = Digest::of(content);
+        // An equal content leaves nothing to undo.
         if before == Before::Kept(after) {
             let version = target.replace(content, give_up)?;
             return Ok(RecordedWrite { version, advice: None });

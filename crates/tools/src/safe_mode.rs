@@ -24,10 +24,10 @@ const SAFE_COMMANDS: &[&[&str]] = &[
     &["pytest"],
 ];
 
-/// Text for a command that safe mode does not run. Upstream's wire fixes it.
+/// Text for a command that safe mode does not run. The protocol fixes it.
 const NOT_SAFE: &str = "Command not allowed in safe mode";
 
-/// Returns the rule of safe mode with its list. The error text of the tool is upstream's and cannot include them.
+/// Returns the rule of safe mode with its list. The protocol fixes the error text of the tool, which cannot include them.
 pub(crate) fn safe_mode_rule() -> String {
     let listed: Vec<String> = SAFE_COMMANDS.iter().map(|words| words.join(" ")).collect();
     format!(
@@ -83,10 +83,12 @@ pub(crate) fn parse(line: &str) -> Result<(String, Vec<String>), SafeModeError> 
         let is_git = words.first().is_some_and(|word| word == "git");
         commands.push(if is_git { git::hardened(words) } else { words });
     }
+
     if 1 < commands.len() {
         let commands: Vec<String> = commands.iter().map(|words| quoted(words)).collect();
         return Ok(("sh".to_owned(), vec!["-c".to_owned(), commands.join(" | ")]));
     }
+
     let mut words = commands.into_iter().flatten();
     let program = words.next().ok_or(SafeModeError::Syntax)?;
     Ok((program, words.collect()))
@@ -112,9 +114,11 @@ fn is_allowed(words: &[String]) -> bool {
         words.len() >= prefix.len()
             && words.iter().zip(*prefix).all(|(word, listed)| word == listed)
     });
+
     let refused =
         REFUSED.iter().find(|(program, _)| words.first().is_some_and(|word| word == program));
     let is_git = words.first().is_some_and(|word| word == "git");
+
     is_listed
         && !(is_git && git::is_refused(words))
         && refused.is_none_or(|(_, refused)| {
@@ -134,6 +138,7 @@ fn pieces(line: &str) -> Option<Vec<Piece>> {
     let mut word: Option<String> = None;
     let mut quote = None;
     let mut rest = line.chars();
+
     while let Some(c) = rest.next() {
         match (quote, c) {
             (None | Some('"'), '\\') => word.get_or_insert_default().push(rest.next()?),
@@ -147,6 +152,7 @@ fn pieces(line: &str) -> Option<Vec<Piece>> {
             _ => word.get_or_insert_default().push(c),
         }
     }
+
     pieces.extend(word.map(Piece::Word));
     (quote.is_none() && !pieces.is_empty()).then_some(pieces)
 }

@@ -32,13 +32,15 @@ const RESERVE: Duration = Duration::from_millis(500);
 
 /// Compares the workspace with its initial state, and lists the names that make git run programs.
 pub(crate) async fn quack_audit(toolbox: &Toolbox, root: Arc<Root>, bounds: &CallLimits) -> Output {
-    let before = toolbox.watched.snapshot();
+    let before = toolbox.state.watched.snapshot();
     let until = bounds.deadline.checked_sub(RESERVE).unwrap_or(bounds.deadline);
     let budget = Budget { entries: MAX_ENTRIES, until };
+
     let audit = move || {
         let handle = root.open_directory(Path::new(""))?;
         audit_blocking(&handle, root.path(), before.as_deref(), budget)
     };
+
     match bounds.run_blocking(audit).await {
         Ok(Ok(report)) => answer(audit::text(&report), &report),
         Ok(Err(error)) => Output::error(format_args!("The workspace cannot be audited: {error}")),
@@ -62,19 +64,22 @@ pub(crate) async fn quack_explain(
         notes: toolbox.sandbox.notes.clone(),
         ..ExplainReport::default()
     };
+
     let Some(target) = ExplainArguments::of(arguments.object()).path else {
         report.layers = layers::layers(&confinement, report.tier);
         return answer(layers::text(&report), &report);
     };
+
     let question = path::PathQuery {
         confinement,
         tier: report.tier,
         run_dir: toolbox.run_dir.clone(),
         target,
     };
+
     match bounds.run_blocking(move || question.answer_blocking(&root)).await {
-        Ok(found) => {
-            report.path = Some(found);
+        Ok(explained) => {
+            report.path = Some(explained);
             answer(path::text(&report), &report)
         }
         Err(cutoff) => Output::cut_off("The look at it", bounds, cutoff),

@@ -45,6 +45,7 @@ impl Plain {
         let seen = |c: char| if has(Form::Typographic) { untypographic(c) } else { c };
         let mut plain = Self { len: text.len(), ..Self::default() };
         let mut at = 0;
+
         while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
             let blanks = rest.trim_start_matches(|c| is_blank(seen(c)));
             let after_blanks = at + rest.len() - blanks.len();
@@ -61,12 +62,16 @@ impl Plain {
                 at = after_blanks;
                 continue;
             }
+
             if has(Form::LineEnds) && rest.starts_with("\r\n") {
+                // The LF that follows is the line end.
                 at += 1;
                 continue;
             }
+
             let mut chars = rest.chars();
             let Some(c) = chars.next() else { break };
+            // NFC can join several characters, so all bytes of the result get the place of the whole cluster.
             let joined = chars.as_str().trim_start_matches(joins);
             let len = if has(Form::Unicode) { rest.len() - joined.len() } else { c.len_utf8() };
             if has(Form::Unicode) && (len != c.len_utf8() || !c.is_ascii()) {
@@ -82,6 +87,7 @@ impl Plain {
 
     fn push(&mut self, c: char, place: Range<usize>) {
         self.text.push(c);
+        // `MAX_SEARCHED` bounds the text, so 32 bits are enough.
         let short = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
         let place = (short(place.start), short(place.end));
         self.places.extend(std::iter::repeat_n(place, c.len_utf8()));
@@ -162,19 +168,25 @@ pub(crate) fn find_only(text: &str, old: &str, new: &str, forms: &[Form]) -> Opt
             )
         }
     };
-    let wanted = Plain::of(old, forms);
-    let range = there.original(at..at + wanted.text().len());
+
+    let plain_old = Plain::of(old, forms);
+    let range = there.original(at..at + plain_old.text().len());
+
+    // Only the part that `new` changes is replaced. The rest keeps the form that it has in the file.
     let head = common(old.chars().zip(new.chars()));
     let (old_rest, new_rest) =
         (old.get(head..).unwrap_or_default(), new.get(head..).unwrap_or_default());
     let tail = common(old_rest.chars().rev().zip(new_rest.chars().rev()));
+
     let original = |n: usize| there.start_of(at + n).clamp(range.start, range.end);
-    let head_end = original(wanted.n_before(head));
-    let tail_start = original(wanted.n_before(old.len() - tail)).max(head_end);
+    let head_end = original(plain_old.n_before(head));
+    let tail_start = original(plain_old.n_before(old.len() - tail)).max(head_end);
     let tail_start = if tail == 0 { range.end } else { tail_start };
+
     let middle = new_rest.get(..new_rest.len() - tail).unwrap_or_default();
     let parts = [text.get(range.start..head_end), Some(middle), text.get(tail_start..range.end)];
     let new = parts.map(Option::unwrap_or_default).concat();
+
     let forms = differences(text.get(range.clone()).unwrap_or_default(), old, forms);
     Some(Similar { range, forms, new })
 }
@@ -183,14 +195,15 @@ pub(crate) fn find_only(text: &str, old: &str, new: &str, forms: &[Form]) -> Opt
 pub(crate) fn find_first(text: &str, old: &str, forms: &[Form]) -> Option<Range<usize>> {
     let there = Plain::of(text, forms);
     let place = |old: &str| {
-        let wanted = Plain::of(old, forms);
-        let at = first(there.text(), wanted.text())?;
-        Some(at..at + wanted.text().len())
+        let plain = Plain::of(old, forms);
+        let at = first(there.text(), plain.text())?;
+        Some(at..at + plain.text().len())
     };
-    let found = place(old).or_else(|| {
-        place(without_last_blanks(old, forms)?).filter(|found| ends_line(there.text(), found.end))
+
+    let range = place(old).or_else(|| {
+        place(without_last_blanks(old, forms)?).filter(|range| ends_line(there.text(), range.end))
     });
-    Some(there.original(found?))
+    Some(there.original(range?))
 }
 
 /// Returns a text without the blanks at its end, if it has some and their form does not count.
@@ -214,14 +227,15 @@ pub(crate) fn differences(one: &str, other: &str, forms: &[Form]) -> Vec<Form> {
 }
 
 /// Returns the first place of a text, if it is not empty.
-fn first(text: &str, wanted: &str) -> Option<usize> {
-    memmem::find(text.as_bytes(), wanted.as_bytes()).filter(|_| !wanted.is_empty())
+fn first(text: &str, part: &str) -> Option<usize> {
+    memmem::find(text.as_bytes(), part.as_bytes()).filter(|_| !part.is_empty())
 }
 
-fn only(text: &str, wanted: &str) -> Option<usize> {
-    let at = first(text, wanted)?;
+fn only(text: &str, part: &str) -> Option<usize> {
+    let at = first(text, part)?;
+    // An occurrence that overlaps with the first one counts too.
     let next = at + text.get(at..)?.chars().next()?.len_utf8();
-    first(text.get(next..)?, wanted).is_none().then_some(at)
+    first(text.get(next..)?, part).is_none().then_some(at)
 }
 
 /// Returns the number of bytes of equal characters at the beginning.

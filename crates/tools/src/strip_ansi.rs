@@ -164,6 +164,7 @@ fn sequence(bytes: &[u8]) -> Token {
             _ if byte < b' ' || !byte.is_ascii() => return Token::Hidden(at),
             _ => state_change(state, byte).0,
         };
+
         match next {
             State::Ground => return Token::Hidden(at + 1),
             State::Anywhere => (),
@@ -174,9 +175,11 @@ fn sequence(bytes: &[u8]) -> Token {
             next => state = next,
         }
     }
+
     if MAX_SEQUENCE <= bytes.len() {
         return Token::Hidden(INTRODUCER);
     }
+    // A string without an end may be ordinary text after a stray introducer.
     let is_string = matches!(state, State::OscString | State::SosPmApcString | State::DcsEntry);
     Token::Begun { hidden: if is_string { INTRODUCER } else { bytes.len() } }
 }
@@ -186,6 +189,7 @@ impl<'a> ShownRange<'a> {
     fn after(self, lead: usize) -> Option<Self> {
         let skip = lead.saturating_sub(self.at);
         let rest = self.bytes.get(skip..)?;
+        // Continuation bytes at the start belong to a character before `lead`.
         let is_rest = |byte: &&u8| 0 < skip && **byte & 0b1100_0000 == 0b1000_0000;
         let n_rest = rest.iter().take(3).take_while(is_rest).count();
         let bytes = rest.get(n_rest..)?;

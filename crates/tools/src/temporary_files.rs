@@ -71,7 +71,7 @@ impl TemporaryFiles {
 
 impl PrivatePlaces {
     fn look_blocking(&self, command: &str, output: &str) -> Vec<PathBuf> {
-        let found: Vec<(bool, PathBuf)> = self
+        let current: Vec<(bool, PathBuf)> = self
             .places
             .iter()
             .flat_map(|place| {
@@ -79,9 +79,10 @@ impl PrivatePlaces {
                 paths_blocking(place).map(move |path| (is_named, path))
             })
             .collect();
+
         let mut left = Vec::new();
         self.seen.send_if_modified(|seen| {
-            for (is_place_named, path) in found {
+            for (is_place_named, path) in current {
                 let is_new = !seen.known.contains(&path) && seen.known.len() < MAX_KNOWN;
                 let is_result = || {
                     let Some(text) = path.to_str() else { return false };
@@ -101,6 +102,7 @@ impl PrivatePlaces {
             }
             false
         });
+
         left
     }
 }
@@ -142,17 +144,19 @@ fn has_word(text: &str, path: &str, is_end: impl Fn(Option<char>) -> bool) -> bo
 }
 
 /// Adds the paths to a report. `session` is the label of the session.
-pub(crate) fn add_to(told: ReportedChanges, left: &[PathBuf], session: &str) -> ReportedChanges {
+pub(crate) fn add_to(changes: ReportedChanges, left: &[PathBuf], session: &str) -> ReportedChanges {
     let paths: Vec<String> =
         left.iter().map(|path| one_line(&path.display().to_string())).collect();
     if paths.is_empty() {
-        return told;
+        return changes;
     }
+
     let named = paths.get(..MAX_NAMED).unwrap_or(&paths);
     let more = match paths.len() - named.len() {
         0 => String::new(),
         n => format!(" and {n} more"),
     };
+
     let words: Vec<_> = named.iter().map(|path| quoted(path)).collect();
     let copy = quoted(&format!("cp -rnv {} .", words.join(" ")));
     let line = format!(
@@ -161,8 +165,9 @@ pub(crate) fn add_to(told: ReportedChanges, left: &[PathBuf], session: &str) -> 
         named.join(", "),
         of_session(session)
     );
+
     let list = named.iter().map(|path| format!("{path} will be lost with the worker")).collect();
-    told.and(list, line)
+    changes.and(list, line)
 }
 
 #[cfg(test)]

@@ -1,17 +1,10 @@
 //! Resources of a session's tools.
 //!
-//! Owns the handle of the workspace, and the versions of files that were read or written. The workspace is
-//! opened at first use, and again when its directory was replaced. Created once per worker.
+//! The workspace is opened at first use, and again when its directory was replaced. Created once per worker.
 
 use crate::call_limits::CallLimits;
-use crate::lost_files::LostFiles;
-use crate::mcp::McpServers;
-use crate::read_tracker::ReadTracker;
-use crate::replace::journal::{Journal, Plans};
 use crate::replaced_files::ReplacedFiles;
-use crate::temporary_files::TemporaryFiles;
-use crate::upstreams::Upstreams;
-use crate::watched_names::WatchedFiles;
+use crate::tool_state::{ToolState, WorkerFiles};
 use crate::{Attempts, Call, Confinement, Jobs, Output, Web};
 use quackd_process::{Group, Limits, SpawnThread};
 use quackd_protocol::approval::ApprovalKind;
@@ -21,8 +14,6 @@ use quackd_protocol::tiers::Tier;
 use quackd_protocol::tools;
 use quackd_protocol::worker::{SandboxReport, ToolReport};
 use quackd_sandbox::Root;
-use quackd_sandbox::audit::Known;
-use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,59 +28,67 @@ pub struct UserGit {
     pub signs_commits: bool,
 }
 
+impl UserGit {
+    /// Applies the excluded names, before the first search of this process.
+    pub fn exclude(&self) {
+        if let Some(excludes) = &self.excludes {
+            quackd_search::set_user_excludes(excludes);
+        }
+    }
+}
+
 /// Resources of a session's tools.
 #[derive(Debug)]
 pub struct Toolbox {
-    pub(crate) workspace: PathBuf,
-    /// See [`Toolbox::in_copy`].
-    other_name: Option<PathBuf>,
-    pub(crate) run_dir: PathBuf,
-    pub(crate) env: Vec<(String, String)>,
-    pub(crate) safe_mode: bool,
-    pub(crate) respect_ignore_files: bool,
-    pub(crate) seen: Arc<ReadTracker>,
-    pub(crate) web: Option<Web>,
-    pub(crate) jobs: Jobs,
-    pub(crate) mcp: McpServers,
-    /// Words before a command that keep it from writing; see [`Toolbox::with_read_only_words`].
-    read_only_words: Vec<OsString>,
-    /// See [`Toolbox::with_pins`].
-    pins: Arc<[PathBuf]>,
-    /// See [`Toolbox::with_pins`].
-    read_only_pins: Arc<[PathBuf]>,
-    /// See [`Toolbox::with_pins`].
-    absent: Arc<[PathBuf]>,
-    /// See [`Toolbox::with_command_words`].
-    command_words: Vec<OsString>,
-    pub(crate) limits: Limits,
-    pub(crate) group: Option<Arc<Group>>,
-    pub(crate) spawn_thread: Option<Arc<SpawnThread>>,
-    pub(crate) confinement: Arc<Confinement>,
-    pub(crate) sandbox: SandboxReport,
-    pub(crate) watched: WatchedFiles,
-    pub(crate) lost: LostFiles,
-    replaced: Option<Arc<ReplacedFiles>>,
-    pub(crate) temporary: TemporaryFiles,
+    /// Directory in which all tools work: the workspace, or its copy.
+    pub workspace: PathBuf,
+    /// For a copy, the path of the workspace: clients may name files by it.
+    pub other_name: Option<PathBuf>,
+    /// The session's private directory. Long outputs are written there, and `read_file` may read it.
+    pub run_dir: PathBuf,
+    /// The complete environment of commands.
+    pub env: Vec<(String, String)>,
+    /// True restricts every call to tools that change nothing.
+    pub safe_mode: bool,
+    /// True if `grep_search` skips files that match ignore files.
+    pub respect_ignore_files: bool,
+    /// Client for `web_search`. Without it, the tool answers that the key is missing.
+    pub web: Option<Web>,
+    /// Words before every command: a program that confines itself and then executes the command. Empty if the worker
+    /// itself is confined.
+    pub command_words: Vec<OsString>,
+    /// Words that keep a command from writing, for safe mode of a single call. Without them, only the list of allowed
+    /// commands applies.
+    pub read_only_words: Vec<OsString>,
+    /// Names that mounts protect. A call is rejected if one of them is no longer mounted: the next worker protects it.
+    pub pins: Arc<[PathBuf]>,
+    /// Names that mounts only protect from being changed. Tools that only read do not need them.
+    pub read_only_pins: Arc<[PathBuf]>,
+    /// Hidden names that do not exist. A call is rejected if one of them exists: the next worker protects it.
+    pub absent: Arc<[PathBuf]>,
+    /// Resource limits of each command.
+    pub limits: Limits,
+    /// The session's control group. Each command gets a separate child group.
+    pub group: Option<Arc<Group>>,
+    /// Thread that launches commands, and sets their filter and score. `None`: the calling thread launches them.
+    pub spawn_thread: Option<Arc<SpawnThread>>,
+    /// Permissions of the session, and whether the kernel enforces them.
+    pub confinement: Arc<Confinement>,
+    /// The confinement in force.
+    pub sandbox: SandboxReport,
     /// Whether the user's commits are signed, and those of the session are not.
-    pub(crate) signs_commits: bool,
-    /// Upstreams of branches that git could not write to a repository's settings.
-    pub(crate) upstreams: Upstreams,
-    pub(crate) attempts: Arc<Attempts>,
-    /// Originals of replaced files, for undo.
-    pub(crate) journal: Arc<Journal>,
-    /// Plans of dry runs, so that exactly those can be applied.
-    pub(crate) plans: Arc<Plans>,
-    root: RefCell<Option<Arc<Root>>>,
+    pub signs_commits: bool,
+    /// Attempts to use the network, which the worker fills.
+    pub attempts: Arc<Attempts>,
+    /// State of the tools between calls.
+    pub state: ToolState,
 }
 
 /// Most commands that are named to end background jobs.
 const MAX_ENDS: usize = 4;
 
 impl Toolbox {
-    /// Creates a toolbox without file access.
-    ///
-    /// `run_dir` is the session's private directory. Long outputs are written there, and read_file may read it.
-    /// `env` is the complete environment of commands. `safe_mode` restricts every call.
+    /// Creates a toolbox without confinement, control group, limits and web. It accesses no files yet.
     #[must_use]
     pub fn new(
         workspace: PathBuf,
@@ -97,123 +96,29 @@ impl Toolbox {
         env: Vec<(String, String)>,
         safe_mode: bool,
     ) -> Self {
-        let seen = Arc::new(ReadTracker::kept_at(run_dir.join("seen.jsonl")));
-        let root = RefCell::new(None);
-        let respect_ignore_files = false;
-        let (web, jobs) = (None, Jobs::kept_at(&run_dir));
-        let (journal, plans) = (Journal::kept_in(run_dir.clone()), Plans::default());
-        let (limits, group) = (Limits::default(), None);
-        let confinement = Arc::default();
-        let upstreams = Upstreams::kept_in(&run_dir);
-        let (read_only_words, command_words) = (Vec::new(), Vec::new());
-        let (sandbox, watched) = (unconfined(), WatchedFiles::default());
+        let state = ToolState::new_blocking(&run_dir, WorkerFiles::default());
         Self {
             workspace,
             other_name: None,
             run_dir,
             env,
             safe_mode,
-            respect_ignore_files,
-            seen,
-            web,
-            jobs,
-            mcp: McpServers::default(),
-            read_only_words,
-            command_words,
-            pins: Arc::new([]),
-            read_only_pins: Arc::new([]),
-            absent: Arc::new([]),
-            limits,
-            group,
+            respect_ignore_files: false,
+            web: None,
+            command_words: Vec::new(),
+            read_only_words: Vec::new(),
+            pins: Arc::default(),
+            read_only_pins: Arc::default(),
+            absent: Arc::default(),
+            limits: Limits::default(),
+            group: None,
             spawn_thread: None,
-            confinement,
-            sandbox,
-            watched,
-            lost: LostFiles::default(),
-            replaced: None,
-            temporary: TemporaryFiles::default(),
+            confinement: Arc::default(),
+            sandbox: unconfined(),
             signs_commits: false,
-            upstreams,
             attempts: Arc::default(),
-            journal: Arc::new(journal),
-            plans: Arc::new(plans),
-            root,
+            state,
         }
-    }
-
-    /// Sets the client for `web_search`. Without it, the tool answers that the key is missing.
-    #[must_use]
-    pub fn with_web(mut self, web: Web) -> Self {
-        self.web = Some(web);
-        self
-    }
-
-    /// Sets the resource limits of each command. Default: [`Limits::default`].
-    #[must_use]
-    pub fn with_limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Sets the session's control group. Each command gets a separate child group.
-    #[must_use]
-    pub fn with_group(mut self, group: Option<Arc<Group>>) -> Self {
-        self.group = group;
-        self
-    }
-
-    /// Launches commands on a separate thread, which sets their filter and score. By default they start on the
-    /// calling thread.
-    #[must_use]
-    pub fn with_spawn_thread(mut self, thread: SpawnThread) -> Self {
-        self.spawn_thread = Some(Arc::new(thread));
-        self
-    }
-
-    /// Sets the permissions of the session and whether the kernel enforces them. By default, everything is
-    /// allowed.
-    #[must_use]
-    pub fn with_confinement(mut self, confinement: Confinement) -> Self {
-        self.confinement = Arc::new(confinement);
-        self
-    }
-
-    /// The session's confinement.
-    #[must_use]
-    pub fn confinement(&self) -> &Confinement {
-        &self.confinement
-    }
-
-    /// Shares the attempts to use the network, which the worker fills.
-    #[must_use]
-    pub fn with_attempts(mut self, attempts: Arc<Attempts>) -> Self {
-        self.attempts = attempts;
-        self
-    }
-
-    /// Sets the names that are protected by mounts, those of them that are only protected from being changed, and the
-    /// hidden names that do not exist. A call is rejected if one of the first is no longer mounted, or one of the last
-    /// exists: the next worker protects it. Tools that only read do not need the second.
-    #[must_use]
-    pub fn with_pins(
-        mut self,
-        pins: Vec<PathBuf>,
-        read_only: Vec<PathBuf>,
-        absent: Vec<PathBuf>,
-    ) -> Self {
-        self.pins = pins.into();
-        self.read_only_pins = read_only.into();
-        self.absent = absent.into();
-        self
-    }
-
-    /// Makes all tools work in a copy of the workspace. Clients may name its files by the path of the workspace.
-    #[must_use]
-    pub fn in_copy(mut self, copy: Option<PathBuf>) -> Self {
-        if let Some(copy) = copy {
-            self.other_name = Some(std::mem::replace(&mut self.workspace, copy));
-        }
-        self
     }
 
     /// Returns the copy of the workspace, if it has another path than the workspace.
@@ -221,17 +126,10 @@ impl Toolbox {
         self.other_name.as_ref().map(|_| self.workspace.as_path())
     }
 
-    /// Sets the mounts whose files of the host may be replaced while this worker runs. The next worker shows the new files.
-    #[must_use]
-    pub fn with_sources(mut self, sources: Option<quackd_sandbox::confine::MountSources>) -> Self {
-        self.replaced = sources.map(|sources| Arc::new(ReplacedFiles::new(sources)));
-        self
-    }
-
     /// The files of the host that the worker shows, unless background jobs keep the worker anyway.
     pub(crate) fn replaceable(&self) -> Option<Arc<ReplacedFiles>> {
-        let has_jobs = || self.jobs.all().iter().any(|job| job.is_running());
-        self.replaced.clone().filter(|_| !has_jobs())
+        let has_jobs = || self.state.jobs.all().iter().any(|job| job.is_running());
+        self.state.replaced.clone().filter(|_| !has_jobs())
     }
 
     /// Returns the answer of a call that was not run because files of the host were replaced.
@@ -247,7 +145,7 @@ impl Toolbox {
     /// protects it again.
     fn bare_name(&self, name: &Path) -> Output {
         let of = of_session(&self.confinement.session);
-        let running = self.jobs.all().into_iter().filter(|job| job.is_running());
+        let running = self.state.jobs.all().into_iter().filter(|job| job.is_running());
         let ends: Vec<_> =
             running.take(MAX_ENDS).map(|job| format!("quack jobs kill {}{of}", job.id)).collect();
         let way = if ends.is_empty() {
@@ -263,14 +161,6 @@ impl Toolbox {
         Self::to_next_worker(answer)
     }
 
-    /// Sets the words before every command: a program that confines itself and then executes the command. Not
-    /// used if the worker itself is confined.
-    #[must_use]
-    pub fn with_command_words(mut self, words: Vec<OsString>) -> Self {
-        self.command_words = words;
-        self
-    }
-
     /// Returns a program and its arguments with the command words.
     pub(crate) fn confined(
         &self,
@@ -278,14 +168,6 @@ impl Toolbox {
         args: Vec<OsString>,
     ) -> (OsString, Vec<OsString>) {
         after(&self.command_words, program, args)
-    }
-
-    /// Sets the words that keep a command from writing, for safe mode of a single call. Without them, only the
-    /// list of allowed commands applies.
-    #[must_use]
-    pub fn with_read_only_words(mut self, words: Vec<OsString>) -> Self {
-        self.read_only_words = words;
-        self
     }
 
     /// Returns a program and its arguments with the read-only words, unless the session is read-only anyway.
@@ -307,59 +189,15 @@ impl Toolbox {
         !self.read_only_words.is_empty() && !is_read_only
     }
 
-    /// Sets the confinement in force, and the repositories found at the start. By default, they are searched
-    /// for when the workspace is first opened.
-    #[must_use]
-    pub fn with_sandbox(mut self, report: SandboxReport, known: Option<Known>) -> Self {
-        self.sandbox = report;
-        self.watched.knowing(known);
-        self
-    }
-
-    /// Sets the private home of the session, if it has one, before any command runs. Files in it are lost with the worker.
-    #[must_use]
-    pub fn with_private_home_blocking(mut self, home: Option<PathBuf>) -> Self {
-        self.lost = home.map(LostFiles::in_home_blocking).unwrap_or_default();
-        self
-    }
-
-    /// Sets that `/tmp` and its like exist only as long as the worker, before any command runs.
-    #[must_use]
-    pub fn with_private_temporary_files_blocking(mut self, are_private: bool) -> Self {
-        self.temporary = if are_private {
-            TemporaryFiles::private_blocking()
-        } else {
-            TemporaryFiles::default()
-        };
-        self
-    }
-
-    /// Applies settings of the user for git, before the first search of this process.
-    #[must_use]
-    pub fn with_user_git(mut self, git: UserGit) -> Self {
-        if let Some(excludes) = &git.excludes {
-            quackd_search::set_user_excludes(excludes);
-        }
-        self.signs_commits = git.signs_commits;
-        self
-    }
-
-    /// Makes `grep_search` respect ignore files.
-    #[must_use]
-    pub fn respecting_ignore_files(mut self, respect: bool) -> Self {
-        self.respect_ignore_files = respect;
-        self
-    }
-
     /// Returns the session's background jobs.
     #[must_use]
     pub fn jobs(&self) -> &Jobs {
-        &self.jobs
+        &self.state.jobs
     }
 
     /// Returns the refusal of a call that may not change files, regardless of its arguments.
     pub(crate) fn refuse_change(&self, call: &Call, tool: &str) -> Option<Output> {
-        if self.safe_mode || call.safe_mode {
+        if self.safe_mode || call.spec.safe_mode {
             let refused = Output::error(format_args!("{tool} is disabled in safe mode"));
             return Some(refused.may_ask(ApprovalKind::SafeMode));
         }
@@ -377,8 +215,8 @@ impl Toolbox {
         bounds: &CallLimits,
         work: impl FnOnce(Arc<Root>) -> T + Send + 'static,
     ) -> Result<T, Output> {
-        let cached = self.root.borrow().clone();
-        let (workspace, watched) = (self.workspace.clone(), self.watched.clone());
+        let cached = self.state.root.borrow().clone();
+        let (workspace, watched) = (self.workspace.clone(), self.state.watched.clone());
         let (other_name, confinement) = (self.other_name.clone(), Arc::clone(&self.confinement));
         let (pins, absent) = (Arc::clone(&self.pins), Arc::clone(&self.absent));
         let read_only = if tools::find(tool).is_some_and(|tool| tool.reads_only) {
@@ -409,7 +247,7 @@ impl Toolbox {
             })
             .await
             .map_err(|cutoff| Output::cut_off(tool, bounds, cutoff))?;
-        self.root.replace(current);
+        self.state.root.replace(current);
         done.map_err(|bare| match bare {
             Some(bare) => self.bare_name(&bare),
             None => self.not_accessible(),
@@ -423,7 +261,7 @@ impl Toolbox {
         bounds: &CallLimits,
         work: impl FnOnce(&Root) -> Option<T>,
     ) -> Option<T> {
-        let root = self.root.borrow();
+        let root = self.state.root.borrow();
         let root = root.as_ref().filter(|_| !bounds.cancel.is_cancelled())?;
         // The kernel has a mounted name in memory. Any other one is rejected by `in_root`.
         let is_known = self.absent.is_empty()

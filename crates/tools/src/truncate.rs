@@ -4,7 +4,7 @@
 //! measured after decoding, and reported in bytes of the original.
 
 /// Line after a cut output.
-pub(crate) const TRUNCATED: &str = "[Output truncated at 100KB]";
+pub const TRUNCATED: &str = "[Output truncated at 100KB]";
 
 /// Decoded part of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,11 +26,6 @@ pub(crate) fn head(bytes: &[u8], max_text: usize) -> DecodedPart {
     head_of([ShownRange { at: 0, bytes }], bytes.len(), max_text)
 }
 
-/// Returns as much of the end as fits into `max_text` bytes of text.
-pub(crate) fn tail(bytes: &[u8], max_text: usize) -> DecodedPart {
-    tail_of(&[ShownRange { at: 0, bytes }], bytes.len(), max_text)
-}
-
 /// Like [`head`], for the visible ranges of `n_bytes` bytes. Hidden bytes before the cut count as shown.
 pub(crate) fn head_of<'a>(
     runs: impl IntoIterator<Item = ShownRange<'a>>,
@@ -38,6 +33,7 @@ pub(crate) fn head_of<'a>(
     max_text: usize,
 ) -> DecodedPart {
     let mut text = String::new();
+
     for ShownRange { at, bytes } in runs {
         let mut n_shown = at;
         for chunk in bytes.utf8_chunks() {
@@ -46,6 +42,7 @@ pub(crate) fn head_of<'a>(
             let (kept, left_out) = valid.split_at(valid.floor_char_boundary(room));
             text.push_str(kept);
             n_shown += kept.len();
+
             let is_full = max_text - text.len() < char::REPLACEMENT_CHARACTER.len_utf8();
             if !left_out.is_empty() || (is_full && !chunk.invalid().is_empty()) {
                 return DecodedPart { text, n_bytes: n_shown };
@@ -56,15 +53,18 @@ pub(crate) fn head_of<'a>(
             }
         }
     }
+
     DecodedPart { text, n_bytes }
 }
 
 /// Like [`tail`], for the visible ranges of `n_bytes` bytes. Hidden bytes after the cut count as shown.
 pub(crate) fn tail_of(runs: &[ShownRange<'_>], n_bytes: usize, max_text: usize) -> DecodedPart {
+    // The length of the decoded text decides where its end begins.
     let text_bytes: usize = runs.iter().map(|run| text_bytes(run.bytes)).sum();
     let mut skip = text_bytes.saturating_sub(max_text);
     let mut text = String::new();
     let mut begin = if skip == 0 { runs.first().map(|run| run.at) } else { None };
+
     for ShownRange { at, bytes } in runs {
         let mut next = *at;
         for chunk in bytes.utf8_chunks() {
@@ -74,6 +74,7 @@ pub(crate) fn tail_of(runs: &[ShownRange<'_>], n_bytes: usize, max_text: usize) 
                 begin.get_or_insert(next + left_out.len());
                 text.push_str(kept);
             }
+
             skip = skip.saturating_sub(valid.len());
             next += valid.len();
             if chunk.invalid().is_empty() {
@@ -87,6 +88,7 @@ pub(crate) fn tail_of(runs: &[ShownRange<'_>], n_bytes: usize, max_text: usize) 
             next += chunk.invalid().len();
         }
     }
+
     DecodedPart { text, n_bytes: begin.map_or(0, |begin| n_bytes - begin) }
 }
 
@@ -106,6 +108,10 @@ mod tests {
 
     fn part(text: &str, n_bytes: usize) -> DecodedPart {
         DecodedPart { text: text.into(), n_bytes }
+    }
+
+    fn tail(bytes: &[u8], max_text: usize) -> DecodedPart {
+        tail_of(&[ShownRange { at: 0, bytes }], bytes.len(), max_text)
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl UnsignedCommits {
         let workspace = workspace.to_owned();
         let look = tokio::task::spawn_blocking(move || {
             let record = record_blocking(&workspace)?;
-            let length = record.symlink_metadata().map_or(0, |found| found.len());
+            let length = record.symlink_metadata().map_or(0, |metadata| metadata.len());
             Some(Self { record, length })
         });
         tokio::time::timeout(PATIENCE, look).await.ok()?.ok()?
@@ -44,9 +44,11 @@ impl UnsignedCommits {
     }
 
     fn any_blocking(&self) -> bool {
+        // A command can replace the record by a link, or by a pipe without a writer.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let flags = i32::try_from(flags.bits()).unwrap_or_default();
         let mut added = Vec::new();
+
         let opened = OpenOptions::new().read(true).custom_flags(flags).open(&self.record);
         let read = opened.and_then(|mut file| {
             file.seek(SeekFrom::Start(self.length))?;
@@ -55,6 +57,7 @@ impl UnsignedCommits {
         if read.is_err() {
             return false;
         }
+
         let text = String::from_utf8_lossy(&added);
         let mut entries = text.lines().filter_map(|line| line.split_once('\t'));
         entries.any(|(_, what)| NEW_COMMITS.iter().any(|new| what.starts_with(new)))
@@ -79,8 +82,8 @@ pub(crate) fn git_directory_blocking(workspace: &Path) -> Option<PathBuf> {
 }
 
 /// Adds the line about unsigned commits to a report.
-pub(crate) fn add_to(told: ReportedChanges) -> ReportedChanges {
+pub(crate) fn add_to(changes: ReportedChanges) -> ReportedChanges {
     let line = "[Sandbox: what this command has committed is not signed, although your settings have commit.gpgSign: your key \
                 is not in the session. To sign the last commit, outside of it: git commit --amend --no-edit -S]";
-    told.and(Vec::new(), line.to_owned())
+    changes.and(Vec::new(), line.to_owned())
 }

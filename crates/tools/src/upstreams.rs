@@ -39,7 +39,7 @@ type Branches = BTreeMap<String, (String, String)>;
 
 /// Upstream as git reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct TrackedBranch {
     /// Branch that gets an upstream.
     pub(crate) branch: String,
     /// `origin/main`, or the name of a local branch.
@@ -54,29 +54,34 @@ impl Upstreams {
 
     /// Stores the upstreams that git reports in `text` for the repository with the settings file `settings`.
     /// Returns the stored ones: the remote exists, and the settings file has no upstream for the branch.
-    pub(crate) fn keep_blocking(&self, text: &str, settings: &Path) -> Vec<Told> {
+    pub(crate) fn keep_blocking(&self, text: &str, settings: &Path) -> Vec<TrackedBranch> {
         let mut reported = reported(text);
         let is_main = settings.file_name().is_some_and(|name| name == "config");
         let Some(git) = settings.parent().filter(|_| is_main && !reported.is_empty()) else {
             return Vec::new();
         };
+
         let Some((git, entries)) = fs::canonicalize(git).ok().and_then(|git| {
             let entries = parse(&read(&git.join("config"))?);
             Some((git.to_str().filter(|git| is_plain_path(git))?.to_owned(), entries))
         }) else {
             return Vec::new();
         };
+
+        // Locked until the file is written, so that concurrent commands lose no upstream.
         let directory = self.0.blocking_lock();
         let file = directory.join(file_name(&git));
         let mut branches = read(&file).map(|text| branches(&parse(&text))).unwrap_or_default();
-        reported.retain(|told| {
-            let found = resolve(told, &entries).filter(|_| !has_upstream(&entries, &told.branch));
-            let has_room = branches.len() < MAX_BRANCHES || branches.contains_key(&told.branch);
-            found.filter(|_| has_room).is_some_and(|found| {
-                branches.insert(told.branch.clone(), found);
+        reported.retain(|report| {
+            let target =
+                resolve(report, &entries).filter(|_| !has_upstream(&entries, &report.branch));
+            let has_room = branches.len() < MAX_BRANCHES || branches.contains_key(&report.branch);
+            target.filter(|_| has_room).is_some_and(|target| {
+                branches.insert(report.branch.clone(), target);
                 true
             })
         });
+
         if reported.is_empty() || write(&directory, &file, &git, &branches).is_ok() {
             reported
         } else {
@@ -90,6 +95,7 @@ impl Upstreams {
         let directory = self.0.blocking_lock();
         let Ok(files) = fs::read_dir(&*directory) else { return Vec::new() };
         let files = files.take(MAX_REPOSITORIES).filter_map(|entry| Some(entry.ok()?.path()));
+
         let mut pairs = Vec::new();
         for file in files.filter(|file| file.to_str().is_some()) {
             let Some(git) = current(&directory, &file) else { continue };
@@ -101,6 +107,7 @@ impl Upstreams {
         if pairs.is_empty() {
             return Vec::new();
         }
+
         let mut variables = vec![("GIT_CONFIG_COUNT".to_owned(), pairs.len().to_string())];
         for (n, (key, file)) in pairs.into_iter().enumerate() {
             variables.push((format!("GIT_CONFIG_KEY_{n}"), key));
@@ -111,8 +118,8 @@ impl Upstreams {
 }
 
 /// Returns the line about stored upstreams for an answer text.
-pub(crate) fn line(kept: &[Told]) -> Option<String> {
-    let Told { branch, upstream } = kept.first()?;
+pub(crate) fn line(kept: &[TrackedBranch]) -> Option<String> {
+    let TrackedBranch { branch, upstream } = kept.first()?;
     let more = match kept.len() {
         1 => String::new(),
         n => format!(" ({} more branches likewise)", n - 1),
@@ -131,10 +138,12 @@ fn current(directory: &Path, file: &Path) -> Option<String> {
     let git = kept.iter().find(|one| one.is("quackd", "gitdir"))?.value.clone()?;
     let is_ours = is_plain_path(&git) && file.file_name()? == file_name(&git).as_str();
     let entries = parse(&is_ours.then(|| read(&Path::new(&git).join("config")))??);
+
     let mut left = branches(&kept);
     left.retain(|branch, (remote, _)| {
         !has_upstream(&entries, branch) && (remote == "." || has_remote(&entries, remote))
     });
+
     if contents(&git, &left) != text {
         write(directory, file, &git, &left).ok()?;
     }
@@ -142,13 +151,14 @@ fn current(directory: &Path, file: &Path) -> Option<String> {
 }
 
 /// Parses the upstreams that git reports, in the wording of several versions.
-fn reported(text: &str) -> Vec<Told> {
+fn reported(text: &str) -> Vec<TrackedBranch> {
     let lines = text.lines().filter_map(|line| {
         let line = line.trim_end().strip_suffix('.')?;
         let line = line.strip_suffix(" by rebasing").unwrap_or(line);
         let rest = line.strip_prefix("branch '").or_else(|| line.strip_prefix("Branch '"))?;
         let (branch, rest) = rest.split_once("' set up to track ")?;
         let quoted = |rest: &str| Some(rest.strip_prefix('\'')?.strip_suffix('\'')?.to_owned());
+
         let upstream = if let Some(rest) = rest.strip_prefix("remote branch ") {
             // Before git 2.34.
             let (name, remote) = rest.split_once(" from ")?;
@@ -156,21 +166,24 @@ fn reported(text: &str) -> Vec<Told> {
         } else {
             quoted(rest.strip_prefix("local branch ").unwrap_or(rest))?
         };
-        let told = Told { branch: branch.to_owned(), upstream };
-        (is_name(&told.branch) && is_name(&told.upstream)).then_some(told)
+
+        let report = TrackedBranch { branch: branch.to_owned(), upstream };
+        (is_name(&report.branch) && is_name(&report.upstream)).then_some(report)
     });
-    let mut found: Vec<Told> = Vec::new();
-    for told in lines.take(MAX_BRANCHES) {
+
+    let mut reports: Vec<TrackedBranch> = Vec::new();
+    for report in lines.take(MAX_BRANCHES) {
         // The last upstream of a branch applies.
-        found.retain(|known| known.branch != told.branch);
-        found.push(told);
+        reports.retain(|known| known.branch != report.branch);
+        reports.push(report);
     }
-    found
+
+    reports
 }
 
 /// Returns the remote and the merge ref of an upstream. Selects the longest remote name that is a prefix.
-fn resolve(told: &Told, entries: &[Entry]) -> Option<(String, String)> {
-    let upstream = told.upstream.as_str();
+fn resolve(report: &TrackedBranch, entries: &[Entry]) -> Option<(String, String)> {
+    let upstream = report.upstream.as_str();
     let splits = upstream.rmatch_indices('/').map(|(at, _)| upstream.split_at(at));
     let remote = splits
         .map(|(remote, name)| (remote, name.trim_start_matches('/')))
@@ -195,13 +208,13 @@ fn branches(entries: &[Entry]) -> Branches {
         entries.iter().rev().find(is_it).and_then(|one| one.value.clone())
     };
     let names = entries.iter().filter(|one| one.is("branch", "merge") && is_name(&one.subsection));
-    let found = names.take(MAX_BRANCHES).filter_map(|one| {
+    let valid = names.take(MAX_BRANCHES).filter_map(|one| {
         let (remote, merge) = (value(&one.subsection, "remote")?, value(&one.subsection, "merge")?);
         let is_valid = (remote == "." || is_name(&remote))
             && merge.strip_prefix("refs/heads/").is_some_and(is_name);
         is_valid.then(|| (one.subsection.clone(), (remote, merge)))
     });
-    found.collect()
+    valid.collect()
 }
 
 /// Whether git allows the name for a branch, and it needs no escape in a settings file.
@@ -230,12 +243,13 @@ fn file_name(git: &str) -> String {
 
 /// Reads the text of a regular file. `None` if it is too large or cannot be read.
 fn read(path: &Path) -> Option<String> {
+    // A command can replace the file by a link, or by a pipe without a writer.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let flags = i32::try_from(flags.bits()).ok()?;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    let found = file.metadata().ok()?;
+    let metadata = file.metadata().ok()?;
     let mut text = String::new();
-    let fits = found.is_file() && found.len() <= MAX_FILE;
+    let fits = metadata.is_file() && metadata.len() <= MAX_FILE;
     fits.then(|| file.take(MAX_FILE).read_to_string(&mut text))?.ok()?;
     Some(text)
 }
@@ -247,6 +261,7 @@ fn write(directory: &Path, file: &Path, git: &str, branches: &Branches) -> io::R
     if is_new && MAX_REPOSITORIES <= fs::read_dir(directory)?.take(MAX_REPOSITORIES).count() {
         return Err(io::Error::other("too many repositories"));
     }
+
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
     let mut options = OpenOptions::new();
@@ -269,8 +284,8 @@ fn contents(git: &str, branches: &Branches) -> String {
 mod tests {
     use super::*;
 
-    fn told(branch: &str, upstream: &str) -> Told {
-        Told { branch: branch.to_owned(), upstream: upstream.to_owned() }
+    fn told(branch: &str, upstream: &str) -> TrackedBranch {
+        TrackedBranch { branch: branch.to_owned(), upstream: upstream.to_owned() }
     }
 
     #[test]

@@ -109,6 +109,7 @@ impl WatchedFiles {
             return;
         }
         let known = self.0.borrow().known.clone();
+
         // Without a baseline nothing is reported, and an audit treats every file as new.
         let Ok(handle) = root.open_directory(Path::new("")) else { return };
         let Ok(snapshot) = Snapshot::take_blocking(&handle, root.path(), known) else { return };
@@ -117,6 +118,7 @@ impl WatchedFiles {
         let (path, swept) = (root.path().to_owned(), Vec::new());
         let begun =
             Baseline { root: Arc::new(handle), snapshot: Arc::new(snapshot), checked, path, swept };
+
         self.0.send_if_modified(|state| {
             // A concurrent call may have taken a baseline too. The first one is kept.
             state.begun.get_or_insert(begun);
@@ -167,7 +169,9 @@ impl WatchedFiles {
         // With full access the links are only reported.
         let removes = confinement.has_limits();
         let look = move || this.look_blocking(removes);
+        // After a timeout the check continues. Its changes are in the report of a later call.
         tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(look)).await.ok();
+
         let FoundChanges { files, planted, set_aside, n_unchecked } = self.take_unreported();
         ReportedChanges::of(&files, &confinement.session)
             .with(&planted)
@@ -183,29 +187,32 @@ impl WatchedFiles {
             let state = self.0.borrow();
             (state.begun.clone(), state.since)
         };
+
         let Some(begun) = begun else { return };
+
         // Without the lock, because the check may hang.
         let Baseline { root, snapshot, checked, path, .. } = begun;
         let since = removes.then(|| since.unwrap_or_else(SystemTime::now));
         let check = snapshot.check_blocking(&checked, &root, &path, since);
-        let Ok(found) = check else { return };
+        let Ok(result) = check else { return };
+
         self.0.send_if_modified(|state| {
-            let is_complete = found.as_ref().is_none_or(|found| found.n_unchecked == 0);
+            let is_complete = result.as_ref().is_none_or(|result| result.n_unchecked == 0);
             // The caller is one of the running commands. The next check goes on with what this one left.
             if state.running <= 1 && is_complete {
                 state.since = None;
             }
-            if let (Some(begun), Some(found)) = (&mut state.begun, found) {
+            if let (Some(begun), Some(result)) = (&mut state.begun, result) {
                 let mut changes = FoundChanges::default();
                 // Compared with the last check of all calls, so that each change is reported once.
-                changes.files = begun.checked.changes(&found.checked);
-                begun.checked = Arc::new(found.checked);
-                changes.planted = found.planted;
+                changes.files = begun.checked.changes(&result.checked);
+                begun.checked = Arc::new(result.checked);
+                changes.planted = result.planted;
                 changes.planted.retain(|one| one.removed || !begun.swept.contains(one));
                 begun.swept.extend(changes.planted.iter().filter(|one| !one.removed).cloned());
                 begun.swept.truncate(MAX_LISTED);
-                changes.set_aside = found.set_aside;
-                changes.n_unchecked = found.n_unchecked;
+                changes.set_aside = result.set_aside;
+                changes.n_unchecked = result.n_unchecked;
                 state.unreported.extend(changes);
             }
             false
@@ -253,6 +260,7 @@ impl ReportedChanges {
         };
         self.list.extend(planted.iter().map(words));
         self.list.truncate(MAX_LISTED);
+
         let Some(first) = planted.first() else { return self };
         let more = match planted.len() {
             1 => String::new(),
@@ -262,6 +270,7 @@ impl ReportedChanges {
         let line = format!(
             "[Sandbox: {first}{more}; git would write to another file by it. quack sandbox audit looks at all]"
         );
+
         self.line = Some(match self.line {
             Some(before) => format!("{before}\n{line}"),
             None => line,
@@ -278,11 +287,13 @@ impl ReportedChanges {
             };
             one_line(&format!("{} ({}) {end}", one.path, one.why))
         };
+
         let Some(first) = files.first() else { return self };
         let more = match files.len() {
             1 => String::new(),
             n => format!(", and {} more", n - 1),
         };
+
         let line = format!(
             "[Sandbox: {}{more}; git would run a program by it outside of the sandbox. To use it, run the command outside]",
             words(first)

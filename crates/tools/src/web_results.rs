@@ -1,10 +1,11 @@
 //! Formats the results of a web search as text and as data. All content is untrusted.
 
 use crate::Output;
-use crate::js_compat::{first_units, is_space, to_fixed_3, trim};
+use crate::conversions::{first_units, to_fixed_3};
 use crate::truncate::{self, TRUNCATED};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use quackd_protocol::surrogates::without_lone_surrogates;
+use quackd_protocol::white_space::{is_space, trim};
 use quackd_protocol::worker::WebSearch;
 use serde_json::{Map, Value, json};
 
@@ -16,6 +17,7 @@ const UNTITLED: &str = "(untitled)";
 
 /// Formats the body of a successful answer.
 pub(crate) fn results(body: &str, search: &WebSearch) -> Output {
+    // serde_json does not accept a byte order mark.
     let body = body.strip_prefix('\u{feff}').unwrap_or(body);
     let mut payload: Value = match serde_json::from_str(&without_lone_surrogates(body)) {
         Ok(payload) => payload,
@@ -26,21 +28,24 @@ pub(crate) fn results(body: &str, search: &WebSearch) -> Output {
     let Some(Value::Array(given)) = payload.get_mut("results").map(Value::take) else {
         return Output::error("web_search response missing expected 'results' array");
     };
+
     let (mut text, mut list) = (String::new(), Vec::new());
-    let found = given.iter().filter_map(|given| read(given.as_object()?, search.include_text));
-    for (rank, found) in (1_usize..).zip(found) {
-        write(&mut text, rank, &found);
-        list.push(data(rank, found));
+    let parsed = given.iter().filter_map(|given| read(given.as_object()?, search.include_text));
+    for (rank, result) in (1_usize..).zip(parsed) {
+        write(&mut text, rank, &result);
+        list.push(data(rank, result));
         if MAX_OUTPUT_BYTES < text.trim_end_matches(is_space).len() {
             // Further results exceed the limit of the answer.
             break;
         }
     }
+
     if list.is_empty() {
         text = format!("No web results found for '{}'", search.query);
     }
     // The text begins with a digit or a letter, so only its end can be white space.
     text.truncate(text.trim_end_matches(is_space).len());
+
     let mut output = Output::success(text);
     cut(&mut output);
     output.data = Some(json!({ "results": list }).into());
@@ -79,28 +84,28 @@ fn snippet(text: &str) -> String {
     }
 }
 
-fn write(text: &mut String, rank: usize, found: &WebResult<'_>) {
-    text.push_str(&format!("{rank}. {}\n   URL: {}\n", found.title, found.url));
-    if let Some(published) = found.published {
+fn write(text: &mut String, rank: usize, result: &WebResult<'_>) {
+    text.push_str(&format!("{rank}. {}\n   URL: {}\n", result.title, result.url));
+    if let Some(published) = result.published {
         text.push_str(&format!("   Published: {published}\n"));
     }
-    if let Some(score) = found.score {
+    if let Some(score) = result.score {
         text.push_str(&format!("   Score: {}\n", to_fixed_3(score)));
     }
-    if let Some(snippet) = &found.snippet {
+    if let Some(snippet) = &result.snippet {
         text.push_str(&format!("   Snippet: {snippet}\n"));
     }
     text.push('\n');
 }
 
-fn data(rank: usize, found: WebResult<'_>) -> Value {
+fn data(rank: usize, result: WebResult<'_>) -> Value {
     let fields = [
         ("rank", Some(rank.into())),
-        ("title", Some(found.title.into())),
-        ("url", Some(found.url.into())),
-        ("published", found.published.map(Value::from)),
-        ("score", found.score.map(Value::from)),
-        ("snippet", found.snippet.map(Value::from)),
+        ("title", Some(result.title.into())),
+        ("url", Some(result.url.into())),
+        ("published", result.published.map(Value::from)),
+        ("score", result.score.map(Value::from)),
+        ("snippet", result.snippet.map(Value::from)),
     ];
     let known = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Object(known.collect())

@@ -5,11 +5,12 @@
 
 use crate::arguments::Arguments;
 use crate::call_limits::{CallLimits, StopCause};
-use crate::js_compat::{leading_integer, trim};
+use crate::conversions::leading_integer;
 use crate::web_results::{cut, results};
 use crate::{Call, Output, Toolbox};
 use quackd_protocol::limits::{MAX_WEB_DOMAIN_BYTES, MAX_WEB_DOMAINS, MAX_WEB_QUERY_BYTES};
 use quackd_protocol::tools::{WEB_SEARCH, WebSearchArguments};
+use quackd_protocol::white_space::trim;
 use quackd_protocol::worker::{WebOutcome, WebSearch};
 use serde_json::Value;
 use std::time::Duration;
@@ -40,6 +41,7 @@ pub(crate) async fn web_search(
         Ok(search) => search,
         Err(error) => return Output::error(error),
     };
+
     let outcome = match &toolbox.web {
         None => WebOutcome::NoKey,
         Some(web) => tokio::select! {
@@ -47,9 +49,9 @@ pub(crate) async fn web_search(
             () = bounds.cancel.cancelled() => {
                 return Output::cut_off(WEB_SEARCH.name, bounds, StopCause::Aborted);
             }
-            outcome = web.search(&call.call_id, search.clone()) => outcome,
+            outcome = web.search(&call.spec.call_id, search.clone()) => outcome,
             () = tokio::time::sleep_until(bounds.deadline.into()) => {
-                WebOutcome::TimedOut { after_ms: told_ms(bounds.limit) }
+                WebOutcome::TimedOut { after_ms: rounded_ms(bounds.limit) }
             }
         },
     };
@@ -58,29 +60,29 @@ pub(crate) async fn web_search(
 
 /// Parses the arguments of a call.
 fn search(arguments: &Arguments) -> Result<WebSearch, WebSearchError> {
-    let asked = WebSearchArguments::of(arguments.object());
-    let query = asked.query.ok_or(WebSearchError::NoQuery)?;
+    let params = WebSearchArguments::of(arguments.object());
+    let query = params.query.ok_or(WebSearchError::NoQuery)?;
     if MAX_WEB_QUERY_BYTES < query.len() {
         return Err(WebSearchError::LongQuery);
     }
     Ok(WebSearch {
         query,
-        num_results: num_results(asked.num_results.as_ref()),
-        include_text: asked.include_text,
-        include_domains: domains("include_domains", asked.include_domains)?,
-        exclude_domains: domains("exclude_domains", asked.exclude_domains)?,
+        num_results: num_results(params.num_results.as_ref()),
+        include_text: params.include_text,
+        include_domains: domains("include_domains", params.include_domains)?,
+        exclude_domains: domains("exclude_domains", params.exclude_domains)?,
     })
 }
 
 /// Parses a number, or a text that begins with one. Anything else counts as absent.
 fn num_results(given: Option<&Value>) -> u32 {
-    let wanted = match given {
+    let requested = match given {
         Some(Value::Number(number)) => number.as_f64().map(f64::trunc),
         Some(Value::String(text)) => leading_integer(text),
         _ => None,
     };
-    let at_least = |wanted: f64| (1..MAX_RESULTS).find(|n| wanted <= f64::from(*n));
-    wanted.filter(|wanted| wanted.is_finite()).and_then(at_least).unwrap_or(MAX_RESULTS)
+    let at_least = |requested: f64| (1..MAX_RESULTS).find(|n| requested <= f64::from(*n));
+    requested.filter(|requested| requested.is_finite()).and_then(at_least).unwrap_or(MAX_RESULTS)
 }
 
 fn domains(name: &'static str, given: Vec<String>) -> Result<Vec<String>, WebSearchError> {
@@ -94,7 +96,7 @@ fn domains(name: &'static str, given: Vec<String>) -> Result<Vec<String>, WebSea
 }
 
 /// Returns a limit in milliseconds, rounded to 100 ms from one second on: see [`crate::call_limits::seconds`].
-fn told_ms(limit: Duration) -> u64 {
+fn rounded_ms(limit: Duration) -> u64 {
     let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
     if ms < 1000 { ms } else { ms.saturating_add(50) / 100 * 100 }
 }
@@ -153,9 +155,9 @@ mod tests {
 
     #[test]
     fn a_limit_is_told_in_true_milliseconds() {
-        let told =
-            [30_000, 29_985, 9_000, 1_340, 996, 150].map(|ms| told_ms(Duration::from_millis(ms)));
+        let told = [30_000, 29_985, 9_000, 1_340, 996, 150]
+            .map(|ms| rounded_ms(Duration::from_millis(ms)));
         assert_eq!(told, [30_000, 30_000, 9_000, 1_300, 996, 150]);
-        assert!(told_ms(Duration::MAX) > 1 << 60);
+        assert!(rounded_ms(Duration::MAX) > 1 << 60);
     }
 }

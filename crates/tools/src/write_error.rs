@@ -1,8 +1,8 @@
 //! Errors of write_file and edit_file.
 
 use crate::call_limits::{CallLimits, StopCause};
-use crate::node_errors::{hint, system_words};
 use crate::os_denial::{AccessMode, denial_blocking};
+use crate::system_errors::{hint, system_words};
 use crate::{Confinement, Output};
 use quackd_protocol::denial::{Denial, DenialKind};
 use quackd_sandbox::{PathError, Root, Rule, WriteError};
@@ -69,6 +69,7 @@ impl WriteFailure {
             let reason = format!("Error: {}", system_words(source, &call));
             Self::Failed { verb, reason, denial, hint: hint(source, path) }
         };
+
         let failed = |source: &io::Error, call: &str| {
             let name = root.real_name(path).unwrap_or_else(|_| PathBuf::from(path));
             let is_read_only = Errno::from_io_error(source) == Some(Errno::ROFS);
@@ -77,6 +78,7 @@ impl WriteFailure {
             }
             words(source, call, denial_blocking(source, root.path(), &name, AccessMode::Write))
         };
+
         match error {
             WriteError::Path(PathError::Escapes) => Self::Escapes,
             WriteError::Path(PathError::NotFound) => failed(&Errno::NOENT.into(), "open"),

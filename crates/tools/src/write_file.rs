@@ -33,9 +33,11 @@ pub(crate) async fn write_file(
     if let Some(refused) = toolbox.confinement.refuse_read_only(&path) {
         return refused;
     }
+
     let named = path.clone();
-    let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
+    let (seen, confinement) = (Arc::clone(&toolbox.state.seen), Arc::clone(&toolbox.confinement));
     let recorder = ChangeRecorder::new(toolbox, call);
+
     // An abandoned write must not happen after the answer.
     let cancel = CancelOnDrop::default();
     let give_up = bounds.give_up(&cancel);
@@ -43,6 +45,7 @@ pub(crate) async fn write_file(
         let writer = Writer { root: &root, seen: &seen, confinement: &confinement, recorder };
         writer.write_blocking(&path, &content, &give_up)
     };
+
     match toolbox.in_root("write_file", bounds, write).await {
         Ok(Ok((text, advice))) => {
             let advice = tilde_advice(&named).or(advice);
@@ -106,6 +109,7 @@ impl Writer<'_> {
         if target.version().is_some() && known.is_some() && known != target.version() {
             return Err(WriteError::Changed);
         }
+
         let content = content.as_bytes();
         let written = self.recorder.replace_blocking(target, None, content, give_up)?;
         self.seen.remember_blocking(target.relative().to_path_buf(), written.version);
@@ -126,9 +130,11 @@ pub(crate) fn open_unprotected(
     if let Ok(name) = root.real_name(path) {
         WriteFailure::check(&name, confinement)?;
     }
+
     let target = root
         .open_target(path, purpose, give_up)
         .map_err(|error| WriteFailure::of(error, verb, root, path, confinement))?;
+
     // Also check the opened path: a link may have been exchanged since.
     WriteFailure::check(target.relative(), confinement)?;
     Ok(target)

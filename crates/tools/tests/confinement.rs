@@ -8,14 +8,14 @@
 mod tests {
     use quackd_protocol::denial::{Denial, DenialKind};
     use quackd_protocol::policy::{Policy, Profile};
+    use quackd_protocol::worker::CallSpec;
     use quackd_tools::{Call, Confinement, Output, Toolbox, execute};
     use serde_json::{Value, json};
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
     use std::rc::Rc;
-    use std::sync::OnceLock;
-    use std::time::Duration;
+    use std::sync::{Arc, OnceLock};
     use tempfile::TempDir;
     use tokio::sync::{Mutex, MutexGuard};
 
@@ -45,18 +45,24 @@ mod tests {
                 ("HOME".to_owned(), base.join("home").display().to_string()),
             ];
             let policy = Policy { profile, ..Policy::default() };
-            let toolbox = Toolbox::new(base.join("ws"), base.join("run"), env.into(), false)
-                .with_confinement(Confinement::new(policy, is_confined, String::new()));
+            let confinement = Confinement::new(policy, is_confined, String::new());
+            let toolbox = Toolbox {
+                confinement: Arc::new(confinement),
+                ..Toolbox::new(base.join("ws"), base.join("run"), env.into(), false)
+            };
             Self { toolbox: Rc::new(toolbox), base, _dir: dir, _turn: turn }
         }
 
         async fn call(&self, tool: &str, arguments: Value, safe_mode: bool) -> Output {
             let call = Call {
-                call_id: "c1".into(),
-                tool: tool.into(),
-                arguments: arguments.to_string(),
-                deadline: Duration::from_secs(30),
-                safe_mode,
+                spec: CallSpec {
+                    call_id: "c1".into(),
+                    tool: tool.into(),
+                    arguments: arguments.to_string(),
+                    deadline_ms: 30_000,
+                    safe_mode,
+                    ..CallSpec::default()
+                },
                 ..Call::default()
             };
             execute(Rc::clone(&self.toolbox), call).await
@@ -99,8 +105,8 @@ mod tests {
                 assert_eq!(output.report.denials, [denial]);
             }
             assert_eq!(bench.run("read_file", json!("f")).await.text, "one\n");
-            assert_eq!(bench.run("grep_search", json!("one")).await.text, "f:1:one\n");
-            assert_eq!(bench.run("find_files", json!("*")).await.text, "f");
+            assert_eq!(bench.run("search", json!("one")).await.text, "f:1:one");
+            assert_eq!(bench.run("find", json!("*")).await.text, "f");
             assert_eq!(bench.run("jobs", json!({})).await.text, "No background jobs");
             assert!(!bench.ws("made").exists());
             assert_eq!(fs::read_to_string(bench.ws("f")).unwrap(), "one\n");

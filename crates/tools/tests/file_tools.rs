@@ -1,10 +1,12 @@
-//! Tests of write_file, edit_file and find_files: every answer text, and the files afterwards.
+//! Tests of write_file and edit_file: every answer text, and the files afterwards.
 
 // The texts of the system are those of Linux.
 #![cfg(target_os = "linux")]
 
 #[cfg(test)]
 mod tests {
+    use quackd_protocol::CallId;
+    use quackd_protocol::worker::CallSpec;
     use quackd_tools::{Call, Output, Toolbox, execute};
     use serde_json::{Value, json};
     use std::fs;
@@ -62,10 +64,13 @@ mod tests {
 
         fn run(&self, tool: &str, arguments: &str, change: impl FnOnce(&mut Call)) -> Output {
             let mut call = Call {
-                call_id: "c1".into(),
-                tool: tool.into(),
-                arguments: arguments.replace("BASE", self.base.to_str().unwrap()),
-                deadline: Duration::from_secs(30),
+                spec: CallSpec {
+                    call_id: "c1".into(),
+                    tool: tool.into(),
+                    arguments: arguments.replace("BASE", self.base.to_str().unwrap()),
+                    deadline_ms: 30_000,
+                    ..CallSpec::default()
+                },
                 ..Call::default()
             };
             change(&mut call);
@@ -92,9 +97,9 @@ mod tests {
             let outside = fs::read_dir(self.base.join("outside")).unwrap();
             assert_eq!(outside.count(), 1);
             assert_eq!(fs::read_to_string(self.base.join("outside/secret")).unwrap(), "secret");
-            let arguments = json!({"pattern": "*quackd*", "include_hidden": true});
-            let left = self.text("find_files", &arguments);
-            assert_eq!(left, "No files found matching '*quackd*'");
+            let arguments = r#"{"pattern":"*quackd*","hidden":true,"ignore":"none"}"#;
+            let left = self.run("find", arguments, |_| ()).data.unwrap().value();
+            assert_eq!(left["entries"], json!([]));
         }
     }
 
@@ -349,14 +354,14 @@ mod tests {
             let refused = format!("Error: {tool} is disabled in safe mode");
             let arguments = r#"{"path":"a.txt","content":"x","old_text":"one","new_text":"1"}"#;
             for arguments in [arguments, "{}"] {
-                let output = bench.run(tool, arguments, |call| call.safe_mode = true);
+                let output = bench.run(tool, arguments, |call| call.spec.safe_mode = true);
                 assert_eq!(
                     (output.text.as_str(), output.report.is_error),
                     (refused.as_str(), true)
                 );
             }
         }
-        let found = bench.run("find_files", r#""a.txt""#, |call| call.safe_mode = true);
+        let found = bench.run("find", r#""a.txt""#, |call| call.spec.safe_mode = true);
         assert_eq!(found.text, "a.txt");
         assert_eq!(bench.get("a.txt").as_deref(), Some("one\ntwo\ntwo\n"));
 
@@ -453,10 +458,13 @@ mod tests {
         let bench = Bench::new();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let call = |n: usize| Call {
-            call_id: format!("c{n}"),
-            tool: "write_file".into(),
-            arguments: json!({"path": "shared", "content": format!("{n:04}")}).to_string(),
-            deadline: Duration::from_secs(30),
+            spec: CallSpec {
+                call_id: CallId(format!("c{n}")),
+                tool: "write_file".into(),
+                arguments: json!({"path": "shared", "content": format!("{n:04}")}).to_string(),
+                deadline_ms: 30_000,
+                ..CallSpec::default()
+            },
             ..Call::default()
         };
         let outputs = tokio::task::LocalSet::new().block_on(&runtime, async {
@@ -484,8 +492,7 @@ mod tests {
             write,
             "Error: Failed to write file: Error: EBUSY: resource busy or locked, open 'BASE/ws/a.txt'",
         );
-        let late =
-            bench.run("write_file", write, |call| call.deadline = Duration::from_millis(200));
+        let late = bench.run("write_file", write, |call| call.spec.deadline_ms = 200);
         assert_eq!(late.text, "Error: write_file timed out after 0.2s");
         assert!(late.report.timed_out && late.report.is_error);
         drop(held);
@@ -514,106 +521,5 @@ mod tests {
             r#"{"path":"a.txt","old_text":"one","new_text":"x"}"#,
             &format!("Error: Failed to edit file: {denied}"),
         );
-    }
-
-    #[test]
-    fn find_files_answers() {
-        let bench = Bench::new();
-        for name in [
-            "src/b.rs",
-            "src/c.ts",
-            "src/deep/D.TS",
-            "src/node_modules/x.ts",
-            ".hidden",
-            ".git/config",
-            ".build/x",
-            ".github/ci.yml",
-            "x y.md",
-            "é.md",
-            "a-b/f",
-            "a/f",
-            "Z",
-        ] {
-            bench.put(name, b"");
-        }
-        let none = "Workspace scan complete: no non-hidden files found. Try include_hidden=true to list dotfiles.";
-        let everything = "Z\na-b/f\na.txt\na/f\ndangling-in\ndangling-out\nlink\nout\nout-dir\n\
-                          src/b.rs\nsrc/c.ts\nsrc/deep/D.TS\nx y.md\né.md";
-        bench.put("empty/.keep", b"");
-        let rows: &[(&str, &str)] = &[
-            ("{}", everything),
-            (r#"{"pattern":" "}"#, everything),
-            (r#"{"pattern":"**"}"#, everything),
-            (r#"{"pattern":"*.ts"}"#, "src/c.ts\nsrc/deep/D.TS"),
-            (r#""*.ts""#, "src/c.ts\nsrc/deep/D.TS"),
-            (r#"{"glob":" *.ts "}"#, "src/c.ts\nsrc/deep/D.TS"),
-            (r#"{"pattern":"*.{ts,md}"}"#, "src/c.ts\nsrc/deep/D.TS\nx y.md\né.md"),
-            (r#"{"pattern":"!*.ts","path":"src"}"#, "src/b.rs"),
-            (r#"{"pattern":"!(*.ts)","path":"src"}"#, "src/b.rs"),
-            (r#"{"pattern":"src\\*.rs"}"#, "src/b.rs"),
-            (r#"{"pattern":"deep/*","path":"src"}"#, "src/deep/D.TS"),
-            (r#"{"pattern":"/c.ts","directory":"src"}"#, "src/c.ts"),
-            (r#"{"pattern":"*","dir":"BASE/ws/a"}"#, "a/f"),
-            (r#"{"pattern":"a","include_directories":true}"#, "a"),
-            (r#"{"pattern":"a","include_directories":"true"}"#, "No files found matching 'a'"),
-            (r#"{"pattern":".*","include_hidden":true}"#, ".hidden\nempty/.keep"),
-            (r#"{"pattern":".*","include_hidden":1}"#, "No files found matching '.*'"),
-            (r#"{"pattern":"*.yml","include_hidden":true}"#, ".github/ci.yml"),
-            (r#"{"pattern":"*","path":".github"}"#, ".github/ci.yml"),
-            (r#"{"pattern":"config","include_hidden":true}"#, "No files found matching 'config'"),
-            (r#"{"path":".git"}"#, ".git/config"),
-            (r#"{"path":"empty"}"#, none),
-            (r#"{"pattern":" **/* ","path":"empty"}"#, none),
-            (r#"{"pattern":" *.zig "}"#, "No files found matching ' *.zig '"),
-            (r##"{"pattern":"#a"}"##, "No files found matching '#a'"),
-            (r#"{"pattern":"./a.txt"}"#, "No files found matching './a.txt'"),
-            (r#"{"pattern":"[b"}"#, "No files found matching '[b'"),
-            (r#"{"pattern":"secret"}"#, "No files found matching 'secret'"),
-            (r#"{"path":"none"}"#, "Error: Search path not found: 'none'"),
-            (r#"{"path":"a.txt"}"#, "Error: Search path is not a directory: 'a.txt'"),
-            (r#"{"path":"fifo"}"#, "Error: Search path is not a directory: 'fifo'"),
-            (
-                r#"{"path":"a\u0000b"}"#,
-                "Error: Failed to access search path: path contains a NUL byte",
-            ),
-            (r#"{"path":".."}"#, ESCAPES),
-            (r#"{"path":"out-dir"}"#, ESCAPES),
-            (
-                r#"{"pattern":"{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}"}"#,
-                "Error: Invalid pattern: pattern stands for more than 1024 patterns",
-            ),
-        ];
-        for (arguments, expected) in rows {
-            bench.check("find_files", arguments, expected);
-        }
-    }
-
-    #[test]
-    fn find_files_cuts_after_sorting_and_only_when_more_exist() {
-        let bench = Bench::new();
-        let names: Vec<String> = (0..201).map(|n| format!("many/{n:03}")).collect();
-        for name in names.iter().skip(1) {
-            bench.put(name, b"");
-        }
-        let arguments = json!({"path": "many"}).to_string();
-        bench.check("find_files", &arguments, &names[1..].join("\n"));
-        bench.put(&names[0], b"");
-        let cut = names[..200].join("\n") + "\n[Results truncated at 200 entries]";
-        bench.check("find_files", &arguments, &cut);
-        let output = bench.run("find_files", &arguments, |_| ());
-        let data = json!({"files": 200, "truncated": true, "timedOut": false, "unreadable": 0});
-        assert_eq!((output.data, output.report.truncated), (Some(data.into()), true));
-    }
-
-    #[test]
-    fn find_files_that_runs_out_of_time_keeps_what_it_found() {
-        let bench = Bench::new();
-        let late = bench.run("find_files", "{}", |call| call.deadline = Duration::ZERO);
-        let told = "Workspace scan complete: no non-hidden files found. Try include_hidden=true to list \
-                    dotfiles.\n[Search timed out after 0s; results are incomplete]";
-        assert_eq!(late.text, told);
-        assert!(late.report.timed_out && !late.report.is_error);
-        let aborted = bench.run("find_files", "{}", |call| call.cancel.cancel());
-        assert_eq!(aborted.text, "Error: find_files was aborted");
     }
 }

@@ -5,8 +5,9 @@
 
 #[cfg(test)]
 mod tests {
+    use quackd_protocol::CallId;
     use quackd_protocol::limits::{MAX_ENDED_JOBS, MAX_JOBS_PER_SESSION};
-    use quackd_protocol::worker::JobInfo;
+    use quackd_protocol::worker::{CallSpec, JobInfo};
     use quackd_tools::{Call, Output, Toolbox, execute};
     use serde_json::{Value, json};
     use std::fs;
@@ -48,10 +49,13 @@ mod tests {
 
         fn call(tool: &str, arguments: &Value) -> Call {
             Call {
-                call_id: format!("c{tool}{arguments}"),
-                tool: tool.into(),
-                arguments: arguments.to_string(),
-                deadline: Duration::from_secs(30),
+                spec: CallSpec {
+                    call_id: CallId(format!("c{tool}{arguments}")),
+                    tool: tool.into(),
+                    arguments: arguments.to_string(),
+                    deadline_ms: 30_000,
+                    ..CallSpec::default()
+                },
                 ..Call::default()
             }
         }
@@ -185,11 +189,11 @@ mod tests {
     async fn a_job_that_cannot_be_launched_is_told_at_once_and_uses_up_no_number() {
         let bench = Bench::new().await;
         let mut call = Bench::call("bash", &json!({"command": "pytest", "background": true}));
-        call.safe_mode = true;
+        call.spec.safe_mode = true;
         let output = execute(Rc::clone(&bench.toolbox), call).await;
         assert_eq!(output.text, "Error: Failed to launch process: spawn pytest ENOENT");
         let mut call = Bench::call("bash", &json!({"command": "rm x", "background": true}));
-        call.safe_mode = true;
+        call.spec.safe_mode = true;
         let output = execute(Rc::clone(&bench.toolbox), call).await;
         assert_eq!(output.text, "Error: Command not allowed in safe mode");
         assert_eq!(bench.text("jobs", json!({})).await, "No background jobs");
@@ -284,7 +288,7 @@ mod tests {
         assert!(bench.text("jobs", json!({})).await.contains("running"));
         // A wait never exceeds the time of its call.
         let mut call = Bench::call("job_output", &json!({"job": "job-1", "wait_ms": 60_000}));
-        call.deadline = Duration::from_millis(100);
+        call.spec.deadline_ms = 100;
         let output = execute(Rc::clone(&bench.toolbox), call).await;
         assert_eq!(output.text, "\n[Cursor: 0]\n[Job running]");
         bench.text("job_kill", json!("job-1")).await;

@@ -5,7 +5,9 @@
 
 #[cfg(test)]
 mod tests {
+    use quackd_protocol::CallId;
     use quackd_protocol::mcp::McpTools;
+    use quackd_protocol::worker::CallSpec;
     use quackd_tools::{Call, Output, Toolbox, execute};
     use serde_json::{Value, json};
     use std::fs;
@@ -48,10 +50,13 @@ mod tests {
 
         fn start(&self, tool: &str, arguments: &Value) -> (Call, Rc<Toolbox>) {
             let call = Call {
-                call_id: format!("c{tool}{arguments}"),
-                tool: tool.into(),
-                arguments: arguments.to_string(),
-                deadline: Duration::from_secs(30),
+                spec: CallSpec {
+                    call_id: CallId(format!("c{tool}{arguments}")),
+                    tool: tool.into(),
+                    arguments: arguments.to_string(),
+                    deadline_ms: 30_000,
+                    ..CallSpec::default()
+                },
                 ..Call::default()
             };
             (call, Rc::clone(&self.toolbox))
@@ -171,9 +176,10 @@ mod tests {
         });
         assert_eq!(canceled.text, "Error: slow was aborted");
         assert!(canceled.report.aborted);
-        let (slow, toolbox) =
+        let (mut slow, toolbox) =
             bench.start("quack_mcp_call", &call(&given, "slow", &json!({ "n": 2 })));
-        let late = execute(toolbox, Call { deadline: Duration::from_millis(200), ..slow }).await;
+        slow.spec.deadline_ms = 200;
+        let late = execute(toolbox, slow).await;
         assert_eq!(late.text, "Error: slow timed out after 0.2s");
         assert!(late.report.timed_out);
         let told = bench.call(&given, "cancelled", json!({})).await;

@@ -5,13 +5,13 @@
 
 #[cfg(test)]
 mod tests {
+    use quackd_protocol::worker::CallSpec;
     use quackd_tools::{Call, Output, Toolbox, execute};
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::Path;
     use std::rc::Rc;
     use std::sync::OnceLock;
-    use std::time::Duration;
     use tempfile::TempDir;
     use tokio::sync::Mutex;
 
@@ -59,11 +59,14 @@ mod tests {
         let env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
         let toolbox = Toolbox::new(dir.join("ws"), dir.join("run"), env, false);
         let call = Call {
-            call_id: "c1".into(),
-            tool: tool.into(),
-            arguments: arguments.into(),
-            deadline: Duration::from_secs(30),
-            safe_mode,
+            spec: CallSpec {
+                call_id: "c1".into(),
+                tool: tool.into(),
+                arguments: arguments.into(),
+                deadline_ms: 30_000,
+                safe_mode,
+                ..CallSpec::default()
+            },
             ..Call::default()
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -232,114 +235,7 @@ mod tests {
                     "Error: Failed to launch process: spawn xcodebuild ENOENT",
                 ),
                 ("read_file", r#"{"path":"empty"}"#, ""),
-                ("grep_search", r#"{"pattern":"two"}"#, "a.txt:2:two\n"),
-            ],
-        );
-    }
-
-    #[test]
-    fn grep_search_answers() {
-        let everywhere = ".hidden:1:needle hidden\na.txt:3:needle 1\nsrc/b.rs:1:fn needle() {}\n\
-                          src/c.ts:1:needle // ts\r\nsrc/deep/d.ts:1:-V needle\n";
-        check(
-            false,
-            &[
-                ("grep_search", r#"{"pattern":"needle"}"#, everywhere),
-                ("grep_search", r#""needle""#, everywhere),
-                ("grep_search", r#"{"query":"two"}"#, "a.txt:2:two\n"),
-                ("grep_search", r#"{"pattern":1,"query":"","regex":"two"}"#, "a.txt:2:two\n"),
-                (
-                    "grep_search",
-                    r#"{"pattern":"foo|bar$|^two"}"#,
-                    "a.txt:2:two\nsrc/b.rs:2:foo\nsrc/c.ts:2:bar\n",
-                ),
-                (
-                    "grep_search",
-                    r#"{"pattern":"needle","path":"src/deep"}"#,
-                    "src/deep/d.ts:1:-V needle\n",
-                ),
-                (
-                    "grep_search",
-                    r#"{"pattern":"needle","directory":"BASE/ws/src/deep"}"#,
-                    "src/deep/d.ts:1:-V needle\n",
-                ),
-                (
-                    "grep_search",
-                    r#"{"pattern":"needle","dir":"link-dir/deep"}"#,
-                    "src/deep/d.ts:1:-V needle\n",
-                ),
-                ("grep_search", r#"{"pattern":"needle","path":"a.txt"}"#, "a.txt:3:needle 1\n"),
-                ("grep_search", r#"{"pattern":"needle","path":"link"}"#, "a.txt:3:needle 1\n"),
-                ("grep_search", r#"{"pattern":"needle","path":".git"}"#, ".git/config:1:needle\n"),
-                (
-                    "grep_search",
-                    r#"{"pattern":"needle","include":"*.ts"}"#,
-                    "src/c.ts:1:needle // ts\r\nsrc/deep/d.ts:1:-V needle\n",
-                ),
-                (
-                    "grep_search",
-                    r#"{"pattern":"needle","include":"*.{rs,txt}"}"#,
-                    "a.txt:3:needle 1\nsrc/b.rs:1:fn needle() {}\n",
-                ),
-                (
-                    "grep_search",
-                    r#"{"pattern":"needle","include":"src/*.ts"}"#,
-                    "src/c.ts:1:needle // ts\r\n",
-                ),
-                (
-                    "grep_search",
-                    r#"{"pattern":"needle","path":"src","include":"deep/*"}"#,
-                    "src/deep/d.ts:1:-V needle\n",
-                ),
-                ("grep_search", r#"{"pattern":"needle","include":""}"#, "No matches found"),
-                (
-                    "grep_search",
-                    r#"{"pattern":"needle","include":5,"path":"a.txt"}"#,
-                    "a.txt:3:needle 1\n",
-                ),
-                ("grep_search", r#"{"pattern":"-V"}"#, "src/deep/d.ts:1:-V needle\n"),
-                ("grep_search", r#"{"pattern":"dash"}"#, "-dash:1:dash\n"),
-                ("grep_search", r#"{"pattern":"caf"}"#, "latin1:1:caf\u{fffd}\n"),
-                ("grep_search", r#"{"pattern":"NEEDLE"}"#, "No matches found"),
-                ("grep_search", r#"{"pattern":"secret"}"#, "No matches found"),
-                (
-                    "grep_search",
-                    r#"{"pattern":"foo\\|two"}"#,
-                    "a.txt:2:two\nsrc/b.rs:2:foo\n[Note: read as a basic regular expression, because \
-                 the pattern matches nothing in Rust syntax]",
-                ),
-                ("grep_search", "{}", "Error: Missing required parameter 'pattern'"),
-                (
-                    "grep_search",
-                    r#"{"pattern":"x","path":"../"}"#,
-                    "Error: Path escapes workspace root",
-                ),
-                (
-                    "grep_search",
-                    r#"{"pattern":"x","path":"out"}"#,
-                    "Error: Path escapes workspace root",
-                ),
-                (
-                    "grep_search",
-                    r#"{"pattern":"foo("}"#,
-                    "Error: grep failed with exit code 2: unclosed group",
-                ),
-                (
-                    "grep_search",
-                    r#"{"pattern":"x","include":"["}"#,
-                    "Error: grep failed with exit code 2: invalid include pattern '[': \
-                 unclosed character class; missing ']'",
-                ),
-                (
-                    "grep_search",
-                    r#"{"pattern":"x","path":"no/such"}"#,
-                    "Error: grep failed with exit code 2: grep: no/such: No such file or directory",
-                ),
-                (
-                    "grep_search",
-                    r#"{"pattern":"x","path":"fifo"}"#,
-                    "Error: grep failed with exit code 2: grep: fifo: not a regular file (fifo)",
-                ),
+                ("search", r#"{"pattern":"two"}"#, "a.txt:2:two"),
             ],
         );
     }

@@ -2,14 +2,14 @@
 
 #[cfg(test)]
 mod tests {
-    use quackd_protocol::worker::{CallOrigin, TurnOrigin};
+    use quackd_protocol::CallId;
+    use quackd_protocol::worker::{CallOrigin, CallSpec, TurnOrigin};
     use quackd_tools::{Call, Output, Toolbox, execute};
     use serde_json::{Value, json};
     use std::fs;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::path::PathBuf;
     use std::rc::Rc;
-    use std::time::Duration;
     use tempfile::TempDir;
 
     /// A session, whose calls are numbered.
@@ -56,11 +56,14 @@ mod tests {
             let turn = self.turn;
             let turn = turn.map(|number| TurnOrigin { number, daemon: self.daemon.to_owned() });
             let call = Call {
-                call_id: format!("c{}", self.n_calls),
-                tool: tool.into(),
-                arguments: arguments.to_string(),
-                deadline: Duration::from_secs(60),
-                origin: CallOrigin { call: format!("call{}", self.n_calls), turn },
+                spec: CallSpec {
+                    call_id: CallId(format!("c{}", self.n_calls)),
+                    tool: tool.into(),
+                    arguments: arguments.to_string(),
+                    deadline_ms: 60_000,
+                    origin: CallOrigin { call: format!("call{}", self.n_calls), turn },
+                    ..CallSpec::default()
+                },
                 ..Call::default()
             };
             let runtime =

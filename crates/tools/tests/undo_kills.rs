@@ -7,7 +7,7 @@
 mod tests {
     #![expect(clippy::print_stdout, reason = "output of the child, which the parent reads")]
 
-    use quackd_protocol::worker::{CallOrigin, TurnOrigin};
+    use quackd_protocol::worker::{CallOrigin, CallSpec, TurnOrigin};
     use quackd_tools::{Call, Output, Toolbox, execute};
     use serde_json::{Value, json};
     use std::collections::BTreeMap;
@@ -16,7 +16,6 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::process::{Command, Stdio};
     use std::rc::Rc;
-    use std::time::Duration;
 
     const DIRECTORY: &str = "QUACKD_TEST_CHANGING_IN";
     const N_FILES: u64 = 5;
@@ -52,13 +51,16 @@ mod tests {
 
         fn run(&self, tool: &str, arguments: &Value, turn: u64) -> Output {
             let call = Call {
-                call_id: "c".into(),
-                tool: tool.into(),
-                arguments: arguments.to_string(),
-                deadline: Duration::from_secs(600),
-                origin: CallOrigin {
-                    call: format!("call{turn}"),
-                    turn: Some(TurnOrigin { number: turn, daemon: "d".into() }),
+                spec: CallSpec {
+                    call_id: "c".into(),
+                    tool: tool.into(),
+                    arguments: arguments.to_string(),
+                    deadline_ms: 600_000,
+                    origin: CallOrigin {
+                        call: format!("call{turn}"),
+                        turn: Some(TurnOrigin { number: turn, daemon: "d".into() }),
+                    },
+                    ..CallSpec::default()
                 },
                 ..Call::default()
             };

@@ -3,7 +3,8 @@
 
 #[cfg(test)]
 mod tests {
-    use quackd_protocol::worker::{WebOutcome, WebSearch};
+    use quackd_protocol::CallId;
+    use quackd_protocol::worker::{CallSpec, WebOutcome, WebSearch};
     use quackd_tools::{Call, Output, Toolbox, Web, execute};
     use serde_json::{Value, json};
     use std::cell::RefCell;
@@ -16,11 +17,14 @@ mod tests {
 
     fn call(arguments: &str) -> Call {
         Call {
-            call_id: "c7".into(),
-            tool: "web_search".into(),
-            arguments: arguments.into(),
-            deadline: Duration::from_secs(30),
-            safe_mode: true,
+            spec: CallSpec {
+                call_id: "c7".into(),
+                tool: "web_search".into(),
+                arguments: arguments.into(),
+                deadline_ms: 30_000,
+                safe_mode: true,
+                ..CallSpec::default()
+            },
             ..Call::default()
         }
     }
@@ -30,7 +34,7 @@ mod tests {
     }
 
     /// Runs a call whose search has this outcome. Also returns the requested searches.
-    fn run(arguments: &str, outcome: &WebOutcome) -> (Output, Vec<(String, WebSearch)>) {
+    fn run(arguments: &str, outcome: &WebOutcome) -> (Output, Vec<(CallId, WebSearch)>) {
         let dir = tempfile::tempdir().unwrap();
         let (asked, outcome) = (Rc::new(RefCell::new(Vec::new())), outcome.clone());
         let seen = Rc::clone(&asked);
@@ -40,7 +44,7 @@ mod tests {
             async move { outcome }
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let toolbox = Rc::new(toolbox(&dir).with_web(web));
+        let toolbox = Rc::new(Toolbox { web: Some(web), ..toolbox(&dir) });
         let output = runtime.block_on(execute(toolbox, call(arguments)));
         (output, asked.take())
     }
@@ -51,7 +55,7 @@ mod tests {
         match asked.pop() {
             None => Err(output.text),
             Some((call_id, search)) => {
-                assert!(call_id == "c7" && asked.is_empty(), "{arguments}");
+                assert!(call_id.as_str() == "c7" && asked.is_empty(), "{arguments}");
                 Ok(search)
             }
         }
@@ -360,8 +364,9 @@ mod tests {
     async fn a_search_ends_with_its_call() {
         let dir = tempfile::tempdir().unwrap();
         let (web, is_dropped) = hanging(|| ());
-        let late = Call { deadline: Duration::from_millis(150), ..call(r#""x""#) };
-        let asked = execute(Rc::new(toolbox(&dir).with_web(web)), late);
+        let mut late = call(r#""x""#);
+        late.spec.deadline_ms = 150;
+        let asked = execute(Rc::new(Toolbox { web: Some(web), ..toolbox(&dir) }), late);
         let output = tokio::time::timeout(Duration::from_secs(60), asked).await.unwrap();
         assert_eq!(output.text, "Error: web_search request timed out after 150ms");
         assert!(output.report.timed_out && *is_dropped.borrow());
@@ -369,12 +374,13 @@ mod tests {
         let call = call(r#""x""#);
         let cancel = call.cancel.clone();
         let (web, is_dropped) = hanging(move || cancel.cancel());
-        let output = execute(Rc::new(toolbox(&dir).with_web(web)), call.clone()).await;
+        let output =
+            execute(Rc::new(Toolbox { web: Some(web), ..toolbox(&dir) }), call.clone()).await;
         assert_eq!(output.text, "Error: web_search was aborted");
         assert!(output.report.aborted && !output.report.timed_out && *is_dropped.borrow());
 
         let (web, is_dropped) = hanging(|| ());
-        let output = execute(Rc::new(toolbox(&dir).with_web(web)), call).await;
+        let output = execute(Rc::new(Toolbox { web: Some(web), ..toolbox(&dir) }), call).await;
         assert_eq!(output.text, "Error: web_search was aborted");
         assert!(!*is_dropped.borrow(), "who is cancelled before does not ask");
     }

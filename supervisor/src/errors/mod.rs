@@ -74,8 +74,8 @@ pub(crate) enum MethodError {
     WorkspaceNotFound(String),
     #[error("Session is busy: {}; end with force", running(*.0))]
     SessionBusy(RunningWork),
-    #[error("Session is busy: {}; wait or end that, or use --force (not for discard)", running(*.0))]
-    FilesInUse(RunningWork),
+    #[error("Session is busy: {}; wait or end that{}", self::running(*.running), if *.can_force { ", or use --force" } else { "" })]
+    FilesInUse { running: RunningWork, can_force: bool },
     #[error("Session name must be {0}")]
     BadName(#[from] NameError),
     #[error("A session of this name exists already in the workspace: {0}")]
@@ -279,7 +279,7 @@ impl MethodError {
             Self::Refused { code, .. } | Self::Say { code, .. } => *code,
             Self::SessionNotFound(_) => Some(ErrorCode::SessionNotFound),
             Self::Agent(AgentError::TooMany | AgentError::TooManyAgents { .. })
-            | Self::FilesInUse(_)
+            | Self::FilesInUse { .. }
             | Self::Overloaded => Some(ErrorCode::Busy),
             Self::NoPlace(_) => Some(ErrorCode::NotAWorkspace),
             Self::ShuttingDown

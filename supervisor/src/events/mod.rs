@@ -16,11 +16,13 @@ mod death;
 mod follower;
 mod named_calls;
 mod ring;
+mod session_call;
 mod tool_events;
 
 pub(crate) use call_input::{CallInput, InputRequest, call_input};
 pub(crate) use follower::{FollowStarted, Follower};
-pub(crate) use tool_events::{CallPreview, shown_arguments};
+pub(crate) use session_call::{CallFacts, SessionCall};
+pub(crate) use tool_events::shown_arguments;
 
 use crate::wire;
 use answerers::Answerers;

@@ -3,18 +3,18 @@
 //! A worker's texts are forwarded as raw JSON strings. They were checked when they arrived.
 
 use super::Events;
+use super::session_call::SessionCall;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
-    ClientName, HelloParams, TextBlock, ToolContent, ToolExecutionEnd, ToolExecutionStart,
-    ToolExecutionUpdate, ToolInfo, UpdateDetails,
+    TextBlock, ToolContent, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, ToolInfo,
+    UpdateDetails,
 };
 use quackd_protocol::limits::{MAX_SHOWN_ARGUMENTS_BYTES, MAX_SHOWN_JSON_BYTES};
 use quackd_protocol::mask::cut_at_word;
 use quackd_protocol::tools::main_parameter;
-use quackd_protocol::worker::{CallOrigin, ToolUpdate};
+use quackd_protocol::worker::ToolUpdate;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
-use std::sync::Arc;
 
 /// Maximum length of a string in shortened arguments, in characters.
 const LONG_ARGUMENT_CHARS: usize = 1000;
@@ -22,39 +22,13 @@ const LONG_ARGUMENT_CHARS: usize = 1000;
 /// Longer arguments are not parsed, because this would block the actors' thread.
 const MAX_LOOKED_AT_BYTES: usize = 256 * 1024;
 
-/// Description of a call in events.
-#[derive(Debug)]
-pub(crate) struct CallPreview {
-    /// Id that the client gave the call, or the daemon's own.
-    pub(crate) id: String,
-    pub(crate) tool: String,
-    /// `None` if the session had no followers when the call arrived and calls are not recorded.
-    pub(crate) arguments: Option<Box<RawValue>>,
-    /// `quack.hello` of the caller.
-    pub(crate) caller: Option<Arc<HelloParams>>,
-    /// For a call of the session's own agent, the name by which its model called the tool. The agent itself publishes the
-    /// start and the end. Empty for a call that no event shows.
-    pub(crate) agents: Option<String>,
-    /// Id of the call in the journal, and the turn of the agent that makes it.
-    pub(crate) origin: CallOrigin,
-    /// Whether the journal has the beginning of the call.
-    pub(crate) is_begun: bool,
-}
-
-impl CallPreview {
-    fn arguments(&self) -> &RawValue {
-        let none = || serde_json::from_str("{}").unwrap_or(RawValue::NULL);
-        self.arguments.as_deref().unwrap_or_else(none)
-    }
-
-    /// Returns the name that the caller gave itself with `quack.hello`.
-    pub(crate) fn client(&self) -> Option<&ClientName> {
-        self.caller.as_deref().map(|hello| &hello.client)
-    }
+fn arguments(call: &SessionCall) -> &RawValue {
+    let none = || serde_json::from_str("{}").unwrap_or(RawValue::NULL);
+    call.shown_arguments.as_deref().unwrap_or_else(none)
 }
 
 impl Events {
-    pub(crate) fn tool_started(&self, session: &SessionId, call: &CallPreview) {
+    pub(crate) fn tool_started(&self, session: &SessionId, call: &SessionCall) {
         const NAME: &str = "tool_execution_start";
         // The agent itself publishes the start and the end of its calls.
         if call.agents.is_some() {
@@ -63,9 +37,9 @@ impl Events {
 
         self.publish(session, NAME, || ToolExecutionStart {
             kind: NAME,
-            tool_call_id: &call.id,
-            tool_name: &call.tool,
-            args: call.arguments(),
+            tool_call_id: call.id(),
+            tool_name: &call.spec.tool,
+            args: arguments(call),
             client: call.client(),
         });
     }
@@ -73,22 +47,22 @@ impl Events {
     pub(crate) fn tool_printed(
         &self,
         session: &SessionId,
-        call: &CallPreview,
+        call: &SessionCall,
         update: &ToolUpdate,
     ) {
         const NAME: &str = "tool_execution_update";
-        let tool_name = call.agents.as_ref().unwrap_or(&call.tool);
+        let tool_name = call.agents.as_ref().unwrap_or(&call.spec.tool);
         // A call that no event shows.
         if tool_name.is_empty() {
             return;
         }
 
-        let turn = call.origin.turn.as_ref().map(|turn| turn.number);
+        let turn = call.spec.origin.turn.as_ref().map(|turn| turn.number);
         self.publish_in_turn(session, turn, NAME, || ToolExecutionUpdate {
             kind: NAME,
-            tool_call_id: &call.id,
+            tool_call_id: call.id(),
             tool_name,
-            args: call.arguments(),
+            args: arguments(call),
             partial_result: ToolContent {
                 content: update.partial.as_deref().map(TextBlock::new).into_iter().collect(),
                 details: UpdateDetails {
@@ -104,7 +78,7 @@ impl Events {
     pub(crate) fn tool_ended(
         &self,
         session: &SessionId,
-        call: &CallPreview,
+        call: &SessionCall,
         text: Option<&RawValue>,
         info: &ToolInfo,
     ) {
@@ -116,8 +90,8 @@ impl Events {
 
         self.publish(session, NAME, || ToolExecutionEnd {
             kind: NAME,
-            tool_call_id: &call.id,
-            tool_name: &call.tool,
+            tool_call_id: call.id(),
+            tool_name: &call.spec.tool,
             result: ToolContent {
                 // A worker must send a short text for followers. A longer one is left out.
                 content: text

@@ -5,7 +5,8 @@ pub(crate) mod loop_monitor;
 pub(crate) mod next_daemon;
 pub(crate) mod service_manager;
 
-use quackd_store::{Origin, Watching};
+use quackd_rubber_duck::Watching;
+use quackd_store::Origin;
 use std::cell::RefCell;
 use tokio::sync::watch;
 

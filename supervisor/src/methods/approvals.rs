@@ -12,6 +12,7 @@ use crate::events::client_registry::Transport;
 use crate::registry::{ChangeSession, FindSession, GrantChange, Purpose, SessionChange};
 use crate::session::network::AllowOnce;
 use quackd_config::RemoteApprovals;
+use quackd_policy::hosts::HostPort;
 use quackd_protocol::SessionId;
 use quackd_protocol::approval::{AnswerScope, ApprovalKind, Decision};
 use quackd_protocol::client::{
@@ -198,7 +199,9 @@ async fn apply(
     let change = match (kind, decision, scope) {
         (ApprovalKind::Network, Decision::Allow, AnswerScope::Once) => {
             // Also if nothing waits: the question has expired, or an agent asked before it tried.
-            found.actors.worker.send(AllowOnce(target.clone())).await?;
+            if let Some(target) = HostPort::read(target) {
+                found.actors.worker.send(AllowOnce(target)).await?;
+            }
             return Ok(());
         }
         (_, _, AnswerScope::Once) => return Ok(()),

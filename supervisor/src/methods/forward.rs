@@ -12,7 +12,7 @@ use crate::session::worker::OpenNetwork;
 use actix::Addr;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{ForwardData, ForwardInfo, ForwardParams, SessionForward};
-use quackd_protocol::tools::{self, Tool};
+use quackd_protocol::tools::Tool;
 
 impl Serve<ForwardParams> for Caller {
     async fn serve(&self, asked: ForwardParams) -> Result<ForwardData, MethodError> {
@@ -119,14 +119,14 @@ fn no_worker(found: &FoundSession) -> MethodError {
 
 /// The line about forwarded ports for the answers of the job tools. `None` without forwards.
 pub(super) fn forwards_line(
-    tool: &str,
+    tool: Option<&Tool>,
     is_job: bool,
     session: &FoundSession,
     caller: &Caller,
 ) -> Option<String> {
     // A killed job no longer listens.
     let is_about_jobs = |tool: &Tool| tool.is_job_tool && !tool.is_destructive;
-    if !is_job && !tools::find(tool).is_some_and(is_about_jobs) {
+    if !is_job && !tool.is_some_and(is_about_jobs) {
         return None;
     }
     let network = caller.services.sessions.pool.networks.get(&session.session_id)?;

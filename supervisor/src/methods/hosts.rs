@@ -9,7 +9,7 @@ use crate::session::FoundSession;
 use quackd_policy::hosts::presets::{self, PRESETS, PresetHosts};
 use quackd_policy::hosts::{Decision, Host, HostRules, OriginRule, is_refused, local_refusal};
 use quackd_policy::upstream::UpstreamProxy;
-use quackd_protocol::client::{HostExplained, HostVerdict, NetworkData, SandboxParams};
+use quackd_protocol::client::{HostExplained, HostVerdict, NetworkData};
 use quackd_protocol::denial::of_session;
 use quackd_protocol::network::{MACHINE_HOST, RuleText};
 use quackd_protocol::policy::NetworkMode;
@@ -23,16 +23,16 @@ const USUAL_PORT: u16 = 443;
 /// Most unreadable rules in one answer.
 const MAX_UNREADABLE: usize = 8;
 
-/// Requests of a session's commands.
+/// Requests of a session's commands with a higher number than `after`.
 pub(super) async fn requests(
-    asked: &SandboxParams,
+    after: u64,
     session: FoundSession,
     found: FoundPolicy,
     caller: &Caller,
 ) -> Result<NetworkData, MethodError> {
     let label = label(caller, &session.session_id).await?;
     let network = caller.services.sessions.pool.networks.get(&session.session_id);
-    let report = network.map(|network| network.report(asked.after.unwrap_or(0)));
+    let report = network.map(|network| network.report(after));
     let (requests, hosts, last, dropped) = report.unwrap_or_default();
     Ok(NetworkData {
         session_id: session.session_id,
@@ -99,7 +99,7 @@ pub(super) fn explain(
             explained(HostVerdict::Allowed, text, change, None)
         }
         NetworkMode::Hosts => {
-            let rules = HostRules::parse(&found.rules.rules);
+            let rules = found.rules.hosts();
             match rules.decide(&host, port) {
                 Decision::Allowed(by) => {
                     let path = upstream(&host, port, daemon).unwrap_or_else(|| but_private(&host));

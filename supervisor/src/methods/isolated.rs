@@ -54,7 +54,8 @@ impl Serve<IsolatedParams> for Caller {
         // Commits never change again, so other work may go on.
         let may_run = only_reads || is_forced || takes_commits;
         if !may_run && !running.is_none() {
-            return Err(MethodError::FilesInUse(running));
+            let can_force = action != IsolatedAction::Discard;
+            return Err(MethodError::FilesInUse { running, can_force });
         }
         let session_id = found.session_id.clone();
         let mut data = IsolatedData {
@@ -424,7 +425,18 @@ async fn discard(found: &FoundSession, caller: &Caller) -> Result<CopiedTree, Me
     n_changes(found, caller).await;
     // An idle worker still shows the old copy. Calls from now on wait for the next worker.
     found.actors.worker.send(Evict(EvictionReason::Discarded)).await?;
+    forget_read_files(&caller.services.sessions, &found.session_id).await;
     renew_copy(caller, &found.session_id, &found.workspace_path).await
+}
+
+/// Deletes the list of the files that the session's tools have read: the new copy may not have them, and a tool would ask
+/// to read them again.
+async fn forget_read_files(services: &SessionServices, session: &SessionId) {
+    let (home, id) = (services.daemon.home.clone(), session.clone());
+    let forget = move || home.forget_read_files_blocking(id.as_str());
+    if let Ok(Err(error)) = services.look(SAVE_LIMIT, forget).await {
+        tracing::warn!(%session, %error, "the list of read files is not removed");
+    }
 }
 
 /// Makes the copy of an isolated session again if it has no changes and nothing runs in it: the workspace may have changed

@@ -5,19 +5,18 @@
 use super::Caller;
 use crate::approvals::words::{self, for_display};
 use crate::approvals::{Outcome, Question, Subject};
+use crate::events::SessionCall;
 use crate::registry::{FoundPolicy, TakeSnapshot};
 use crate::session::FoundSession;
-use crate::session::worker::{CallDone, command_text};
 use crate::workspaces::Places;
-use quackd_policy::hosts::{Host, askable};
+use quackd_policy::hosts::{Host, SessionRules, askable};
 use quackd_protocol::approval::{ApprovalKind, Decision};
 use quackd_protocol::denial::{DenialKind, of_session};
 use quackd_protocol::limits::MAX_APPROVALS_PER_MINUTE;
-use quackd_protocol::network::Rules;
 use quackd_protocol::places;
 use quackd_protocol::policy::{NetworkMode, Policy};
-use quackd_protocol::tools::runs_commands;
-use serde::Deserialize;
+use quackd_protocol::tools::RequestPermissionArguments;
+use quackd_protocol::worker::ToolFinished;
 use serde_json::value::{RawValue, to_raw_value};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -41,29 +40,26 @@ const MAX_DIRECTORY: usize = 150;
 /// Longest reason of an agent in a question, in bytes.
 const MAX_REASON: usize = 120;
 
-/// A call that has ended, as far as questions need it.
+/// A call that was refused or asks for a permission, as far as questions need it.
 #[derive(Debug)]
 pub(super) struct EndedCall<'a> {
     pub(super) session: &'a FoundSession,
-    pub(super) tool: &'a str,
-    pub(super) arguments: &'a str,
-    /// The client's id of the call.
-    pub(super) id: Option<&'a str>,
+    pub(super) call: &'a SessionCall,
     /// Whether the client requested safe mode for the call.
     pub(super) is_safe_call: bool,
-    /// Whether the user had allowed the command before.
-    pub(super) was_approved: bool,
     /// Time until the deadline.
     pub(super) left: Duration,
-    pub(super) cancel: Option<CancellationToken>,
+    pub(super) cancel: Option<&'a CancellationToken>,
 }
 
 impl EndedCall<'_> {
+    fn tool(&self) -> &str {
+        &self.call.spec.tool
+    }
+
     /// Whether safe mode may have refused the command.
     fn is_refusable(&self) -> bool {
-        !self.was_approved
-            && (self.is_safe_call || self.session.safe_mode)
-            && runs_commands(self.tool)
+        self.call.spec.safe_mode && !self.call.spec.approved && self.call.runs_commands()
     }
 }
 
@@ -79,7 +75,7 @@ pub(super) enum After {
 }
 
 /// Asks the user about a call that was refused, if a client can answer.
-pub(super) async fn after_call(call: EndedCall<'_>, done: &CallDone, caller: &Caller) -> After {
+pub(super) async fn after_call(call: EndedCall<'_>, done: &ToolFinished, caller: &Caller) -> After {
     if !done.report.is_error {
         return After::Unchanged;
     }
@@ -87,8 +83,8 @@ pub(super) async fn after_call(call: EndedCall<'_>, done: &CallDone, caller: &Ca
         // The worker reports this, and is hostile: only such a call cannot have run.
         Some(ApprovalKind::Command) if call.is_refusable() => command(&call),
         Some(ApprovalKind::SafeMode) if call.session.safe_mode && !call.is_safe_call => {
-            let facts = format!("{} changes files, and the session is in safe mode", call.tool);
-            Some(Asked::new(ApprovalKind::SafeMode, call.tool.to_owned(), facts))
+            let facts = format!("{} changes files, and the session is in safe mode", call.tool());
+            Some(Asked::new(ApprovalKind::SafeMode, call.tool().to_owned(), facts))
         }
         Some(_) => None,
         // Without a client that can answer, no directory is read.
@@ -156,16 +152,16 @@ fn is_plain(path: &str) -> bool {
 
 /// The question about a command that safe mode does not run.
 fn command(call: &EndedCall<'_>) -> Option<Asked> {
-    let command = command_text(call.arguments).filter(|command| command.len() <= MAX_COMMAND)?;
+    let command = call.call.facts.command.as_ref().filter(|it| it.len() <= MAX_COMMAND)?;
     // The user must see all of it.
-    let shown = words::exact(&command)?;
+    let shown = words::exact(command)?;
     let facts = "run a command in safe mode".to_owned();
     let said = vec![("command", shown)];
-    Some(Asked { said, ..Asked::new(ApprovalKind::Command, command, facts) })
+    Some(Asked { said, ..Asked::new(ApprovalKind::Command, command.clone(), facts) })
 }
 
 /// The question about a directory that a command could not write.
-async fn directory(call: &EndedCall<'_>, done: &CallDone, caller: &Caller) -> Option<Asked> {
+async fn directory(call: &EndedCall<'_>, done: &ToolFinished, caller: &Caller) -> Option<Asked> {
     let denials = done.report.denials.iter();
     let mut targets = denials.filter(|denial| denial.kind == DenialKind::Write);
     let denied = targets.find_map(|denial| denial.target.clone());
@@ -180,8 +176,8 @@ async fn directory(call: &EndedCall<'_>, done: &CallDone, caller: &Caller) -> Op
     } else {
         Path::new(&path).parent()?.to_str()?.to_owned()
     };
-    let command = command_text(call.arguments).unwrap_or_else(|| call.tool.to_owned());
-    let said = vec![("command", words::quoted(&command))];
+    let command = call.call.facts.command.as_deref().unwrap_or(call.tool());
+    let said = vec![("command", words::quoted(command))];
     Some(Asked { said, likely: true, is_hidden, ..Asked::directory(directory, given) })
 }
 
@@ -238,7 +234,8 @@ async fn ask(call: &EndedCall<'_>, asked: Asked, caller: &Caller) -> Option<Outc
         return None;
     }
     let Asked { kind, target, given, facts, mut said, likely, is_possible, .. } = asked;
-    said.extend(call.id.map(|id| ("call", words::name(id))));
+    let id = call.call.client_id.as_deref();
+    said.extend(id.map(|id| ("call", words::name(id))));
     // Without a label, the session was deleted.
     let label = super::find::label(caller, &call.session.session_id).await.unwrap_or_default();
     said.push(("session", words::name(&label)));
@@ -252,13 +249,13 @@ async fn ask(call: &EndedCall<'_>, asked: Asked, caller: &Caller) -> Option<Outc
         },
         message: words::message(&facts, &said),
         preset: None,
-        tool_call_id: call.id.map(for_display),
+        tool_call_id: id.map(for_display),
         likely,
         is_possible,
     };
     let outcome = caller.services.sessions.approvals.ask(question, wait);
     let cancelled = async {
-        match &call.cancel {
+        match call.cancel {
             Some(cancel) => cancel.cancelled().await,
             None => std::future::pending().await,
         }
@@ -321,15 +318,6 @@ pub(super) fn with_line(text: &RawValue, line: &str) -> Box<RawValue> {
     to_raw_value(&plain).unwrap_or_else(|_| text.to_owned())
 }
 
-/// Arguments of `request_permission`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Requested {
-    kind: String,
-    target: String,
-    reason: String,
-}
-
 /// The tool `request_permission`: returns its text, and whether the operation is allowed now. The text depends on the
 /// arguments, the policy and the user, and never on the files outside of the sandbox.
 pub(super) async fn request(call: EndedCall<'_>, caller: &Caller) -> (String, bool) {
@@ -385,13 +373,15 @@ async fn resolved(asked: Asked, policy: &Policy, call: &EndedCall<'_>, caller: &
 
 /// Checks the arguments. The error is the text for the agent.
 async fn requested(call: &EndedCall<'_>, caller: &Caller) -> Result<(Asked, Policy), String> {
-    let Requested { kind, target, reason } =
-        serde_json::from_str(call.arguments).unwrap_or_default();
+    let arguments = serde_json::from_str(&call.call.spec.arguments).unwrap_or_default();
+    let RequestPermissionArguments { kind, target, reason } =
+        RequestPermissionArguments::of(&arguments);
+    let (target, reason) = (target.0.unwrap_or_default(), reason.0.unwrap_or_default());
     let policy = policy(call.session, caller).await;
     let FoundPolicy { policy, rules, .. } = policy.ok_or("Error: the session has no policy")?;
-    let asked = match kind.as_str() {
-        "network" => requested_host(&target, &policy, &rules)?,
-        "write" => requested_directory(&target, &policy, call, caller)?,
+    let asked = match kind.0.as_deref() {
+        Some("network") => requested_host(&target, &policy, &rules)?,
+        Some("write") => requested_directory(&target, &policy, call, caller)?,
         _ => return Err("Error: kind must be network or write".to_owned()),
     };
     let reason: String = for_display(&reason).chars().take(MAX_REASON).collect();
@@ -399,11 +389,11 @@ async fn requested(call: &EndedCall<'_>, caller: &Caller) -> Result<(Asked, Poli
     Ok((Asked { said: says.into_iter().collect(), ..asked }, policy))
 }
 
-fn requested_host(target: &str, policy: &Policy, rules: &Rules) -> Result<Asked, String> {
+fn requested_host(target: &str, policy: &Policy, rules: &SessionRules) -> Result<Asked, String> {
     if policy.network_mode() == NetworkMode::On {
         return Err("Error: the network is on; the user is not asked about hosts".to_owned());
     }
-    if rules.is_off {
+    if rules.is_off() {
         return Err(
             "Error: the network was turned off; the user is not asked about hosts".to_owned()
         );
@@ -457,16 +447,16 @@ fn requested_directory(
 /// Whether the user has allowed this command for the session.
 pub(super) async fn is_allowed_command(
     session: &FoundSession,
-    arguments: &str,
+    call: &SessionCall,
     caller: &Caller,
 ) -> bool {
-    let Some(command) = command_text(arguments) else { return false };
+    let Some(command) = &call.facts.command else { return false };
     let Some(policy) = policy(session, caller).await else { return false };
     policy.grants.iter().any(|scoped| {
         let grant = &scoped.grant;
         grant.kind == ApprovalKind::Command
             && grant.decision == Decision::Allow
-            && grant.target == command
+            && grant.target == *command
     })
 }
 

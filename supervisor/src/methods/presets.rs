@@ -6,7 +6,7 @@ use crate::events::client_registry::Transport;
 use crate::registry::{Problems, TakeSnapshot, ask_tools};
 use quackd_policy::PolicyError;
 use quackd_policy::hosts::presets::{self, PRESETS, Preset, PresetHosts, derived_in};
-use quackd_protocol::client::{PresetInfo, PresetsData, SandboxParams};
+use quackd_protocol::client::{PresetInfo, PresetsData};
 use quackd_protocol::state::FoundPreset;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,12 +17,8 @@ const ASK_LIMIT: Duration = Duration::from_secs(35);
 
 /// The presets with these names, or all. A local client that names derived presets gets the current answers of the
 /// tools.
-pub(super) async fn list(
-    asked: &SandboxParams,
-    caller: &Caller,
-) -> Result<PresetsData, MethodError> {
-    let wanted = asked.rules.as_deref().unwrap_or_default();
-    let wanted: Vec<&str> = wanted.iter().map(|name| name.trim_start_matches('@')).collect();
+pub(super) async fn list(names: &[String], caller: &Caller) -> Result<PresetsData, MethodError> {
+    let wanted: Vec<&str> = names.iter().map(|name| name.trim_start_matches('@')).collect();
     if let Some(unknown) = wanted.iter().find(|name| presets::find(name).is_none()) {
         return Err(MethodError::Policy(PolicyError::UnknownPreset((*unknown).to_owned())));
     }

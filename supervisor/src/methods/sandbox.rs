@@ -9,6 +9,7 @@ use super::presets;
 use super::{Caller, Serve};
 use crate::approvals::words::for_display;
 use crate::errors::MethodError;
+use crate::events::SessionCall;
 use crate::obeyed::HeldFile;
 use crate::registry::{
     ChangeSession, FindSession, FoundPolicy, GrantChange, PolicyChange, Purpose, SessionChange,
@@ -17,19 +18,19 @@ use crate::registry::{
 use crate::session::FoundSession;
 use crate::session::describe::jobs;
 use crate::session::services::NoLook;
-use crate::session::worker::{self, CallDone, CallTool};
+use crate::session::worker::{self, CallTool};
 use quackd_policy::{MAX_ROOTS, PolicyError, path_problem};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
     AuditReport, DenialsData, ExplainLayer, ExplainReport, HostExplained, NetworkData, PresetsData,
     ProcessState, SandboxAllow, SandboxAudit, SandboxData, SandboxDenials, SandboxExplain,
-    SandboxExplainHost, SandboxNetwork, SandboxParams, SandboxPresets, SandboxRevoke, SandboxSet,
-    WorkerSays,
+    SandboxExplainHost, SandboxNetwork, SandboxParams, SandboxPresets, SandboxRevoke,
+    SandboxSession, SandboxSet, SandboxShow, WorkerSays,
 };
 use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_HOST_RULES};
 use quackd_protocol::policy::{NetworkMode, WebSearchRule};
 use quackd_protocol::tools::{AUDIT, EXPLAIN};
-use quackd_protocol::worker::SandboxReport;
+use quackd_protocol::worker::{CallSpec, SandboxReport};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use std::path::PathBuf;
@@ -41,55 +42,61 @@ const MAX_TARGET_BYTES: usize = 4096;
 /// Most files that the daemon obeys in the report of an audit.
 const MAX_HELD: usize = 64;
 
-impl Serve<SandboxParams> for Caller {
+impl Serve<SandboxShow> for Caller {
     /// Shows the policy, and refuses an unknown action.
-    async fn serve(&self, asked: SandboxParams) -> Result<SandboxData, MethodError> {
-        if let Some(other) = asked.action.as_deref().filter(|action| *action != "show") {
+    async fn serve(&self, params: SandboxParams) -> Result<SandboxData, MethodError> {
+        if let Some(other) = params.action.as_deref().filter(|action| *action != "show") {
             return Err(MethodError::SandboxAction(other.chars().take(100).collect()));
         }
-        let (session, found) = session_and_policy(&asked, self).await?;
+        let SandboxShow { session } = params.into();
+        let (session, found) = session_and_policy(&session, self).await?;
         in_force(session, found, Vec::new(), self).await
     }
 }
 
 impl Serve<SandboxSet> for Caller {
-    async fn serve(&self, SandboxSet(asked): SandboxSet) -> Result<SandboxData, MethodError> {
-        check_roots(asked.patch.writable_roots.as_deref().unwrap_or_default(), self).await?;
-        let change = SessionChange::Policy(PolicyChange {
-            scope: asked.scope.unwrap_or_default(),
-            reset: asked.reset.unwrap_or(false),
-            patch: asked.patch.clone(),
-        });
-        let rules = asked.patch.hosts.as_deref().unwrap_or_default();
-        let (session, found, mut notes) = changed(&asked, change, rules, self).await?;
+    async fn serve(&self, params: SandboxSet) -> Result<SandboxData, MethodError> {
+        let SandboxSet { session, scope, reset, end_jobs, patch } = params;
+        check_roots(patch.writable_roots.as_deref().unwrap_or_default(), self).await?;
+        let session = find(&session, self).await?;
+
+        let rules = patch.hosts.clone().unwrap_or_default();
+        let (scope, reset) = (scope.unwrap_or_default(), reset.unwrap_or(false));
+        let change = SessionChange::Policy(PolicyChange { scope, reset, patch });
+        let (found, mut notes) = changed(&session, change, &rules, end_jobs, self).await?;
         notes.extend(note_held(self, found.policy.writable_roots.clone()).await);
         in_force(session, found, notes, self).await
     }
 }
 
 impl Serve<SandboxAllow> for Caller {
-    async fn serve(&self, SandboxAllow(asked): SandboxAllow) -> Result<SandboxData, MethodError> {
-        let rules = wanted_rules(&asked)?;
-        let (scope, client) = (asked.scope.unwrap_or_default(), self.client.shown_name());
+    async fn serve(&self, params: SandboxAllow) -> Result<SandboxData, MethodError> {
+        let SandboxAllow { session, rules, scope, end_jobs } = params;
+        let rules = checked_rules(rules)?;
+        let session = find(&session, self).await?;
+
+        let (scope, client) = (scope.unwrap_or_default(), self.client.shown_name());
         let change = GrantChange::Allow { scope, rules: rules.clone(), client };
         let change = SessionChange::Grants(change);
-        let (session, found, notes) = changed(&asked, change, &rules, self).await?;
+        let (found, notes) = changed(&session, change, &rules, end_jobs, self).await?;
         in_force(session, found, notes, self).await
     }
 }
 
 impl Serve<SandboxRevoke> for Caller {
-    async fn serve(&self, SandboxRevoke(asked): SandboxRevoke) -> Result<SandboxData, MethodError> {
-        let change = GrantChange::Revoke { ids_or_rules: wanted_rules(&asked)? };
+    async fn serve(&self, params: SandboxRevoke) -> Result<SandboxData, MethodError> {
+        let SandboxRevoke { session, rules, end_jobs } = params;
+        let change = GrantChange::Revoke { ids_or_rules: checked_rules(rules)? };
+        let session = find(&session, self).await?;
         let change = SessionChange::Grants(change);
-        let (session, found, notes) = changed(&asked, change, &[], self).await?;
+        let (found, notes) = changed(&session, change, &[], end_jobs, self).await?;
         in_force(session, found, notes, self).await
     }
 }
 
 impl Serve<SandboxDenials> for Caller {
-    async fn serve(&self, asked: SandboxDenials) -> Result<DenialsData, MethodError> {
-        let found = session(&asked.0, self).await?;
+    async fn serve(&self, params: SandboxDenials) -> Result<DenialsData, MethodError> {
+        let found = find(&params.session, self).await?;
         let label = label(self, &found.session_id).await?;
         let session = self.services.sessions.table.snapshot(&found.session_id);
         let denials = &session.worker.denials;
@@ -104,22 +111,22 @@ impl Serve<SandboxDenials> for Caller {
 }
 
 impl Serve<SandboxNetwork> for Caller {
-    async fn serve(&self, asked: SandboxNetwork) -> Result<NetworkData, MethodError> {
-        let (session, found) = session_and_policy(&asked.0, self).await?;
-        hosts::requests(&asked.0, session, found, self).await
+    async fn serve(&self, params: SandboxNetwork) -> Result<NetworkData, MethodError> {
+        let (session, found) = session_and_policy(&params.session, self).await?;
+        hosts::requests(params.after.unwrap_or(0), session, found, self).await
     }
 }
 
 impl Serve<SandboxPresets> for Caller {
-    async fn serve(&self, asked: SandboxPresets) -> Result<PresetsData, MethodError> {
-        presets::list(&asked.0, self).await
+    async fn serve(&self, params: SandboxPresets) -> Result<PresetsData, MethodError> {
+        presets::list(&params.rules.unwrap_or_default(), self).await
     }
 }
 
 impl Serve<SandboxExplainHost> for Caller {
-    async fn serve(&self, asked: SandboxExplainHost) -> Result<HostExplained, MethodError> {
-        let (session, found) = session_and_policy(&asked.0, self).await?;
-        let host = asked.0.host.as_deref().unwrap_or_default();
+    async fn serve(&self, params: SandboxExplainHost) -> Result<HostExplained, MethodError> {
+        let (session, found) = session_and_policy(&params.session, self).await?;
+        let host = params.host.as_deref().unwrap_or_default();
         let snapshot = self.registry.send(TakeSnapshot).await?;
         let label = label(self, &session.session_id).await?;
         let (known, daemon) = (snapshot.presets(), &self.services.daemon);
@@ -130,8 +137,9 @@ impl Serve<SandboxExplainHost> for Caller {
 impl Serve<SandboxAudit> for Caller {
     /// Returns the worker's audit, with the files outside of the workspace that the daemon obeys and that the session
     /// could change.
-    async fn serve(&self, SandboxAudit(asked): SandboxAudit) -> Result<WorkerSays, MethodError> {
-        let said = ask_worker(AUDIT, String::from("{}"), &asked, self).await?;
+    async fn serve(&self, params: SandboxAudit) -> Result<WorkerSays, MethodError> {
+        let session = find(&params.session, self).await?;
+        let said = ask_worker(AUDIT, String::from("{}"), session).await;
         let FoundPolicy { policy, .. } = policy(self, &said.session_id).await?;
         let workspace = PathBuf::from(&said.workspace_path);
         let writable = policy.writable_roots.into_iter().chain([workspace]).collect();
@@ -141,13 +149,14 @@ impl Serve<SandboxAudit> for Caller {
 }
 
 impl Serve<SandboxExplain> for Caller {
-    async fn serve(&self, asked: SandboxExplain) -> Result<WorkerSays, MethodError> {
-        let target = asked.0.target.as_deref().filter(|target| !target.is_empty());
+    async fn serve(&self, params: SandboxExplain) -> Result<WorkerSays, MethodError> {
+        let target = params.target.as_deref().filter(|target| !target.is_empty());
         if target.is_some_and(|target| MAX_TARGET_BYTES < target.len()) {
             return Err(MethodError::LongTarget);
         }
         let arguments = target.map_or_else(|| json!({}), |path| json!({ "path": path }));
-        let said = ask_worker(EXPLAIN, arguments.to_string(), &asked.0, self).await?;
+        let session = find(&params.session, self).await?;
+        let said = ask_worker(EXPLAIN, arguments.to_string(), session).await;
         if target.is_some() {
             return Ok(said);
         }
@@ -156,29 +165,31 @@ impl Serve<SandboxExplain> for Caller {
     }
 }
 
-/// Carries out a change. Returns the session, its policy and notes for the user.
+/// Carries out a change. Returns the new policy and notes for the user. `end_jobs`: also ends the background jobs.
 async fn changed(
-    asked: &SandboxParams,
+    session: &FoundSession,
     change: SessionChange,
     rules: &[String],
+    end_jobs: Option<bool>,
     caller: &Caller,
-) -> Result<(FoundSession, FoundPolicy, Vec<String>), MethodError> {
-    let session = session(asked, caller).await?;
+) -> Result<(FoundPolicy, Vec<String>), MethodError> {
     // Rules that cannot be used are refused before any tool is asked.
     quackd_policy::validate_hosts(rules).map_err(MethodError::Policy)?;
     let notes = presets::resolve(rules, caller).await?;
     let change = ChangeSession { session: session.session_id.clone(), change };
     let found = caller.registry.send(change).timeout(SAVE_LIMIT).await??;
-    if asked.end_jobs == Some(true) {
+    if end_jobs == Some(true) {
         session.actors.worker.send(worker::EndJobs).await?;
     }
-    Ok((session, found, notes))
+    Ok((found, notes))
 }
 
-/// The rules that a request allows, or the rules and ids that it revokes.
-fn wanted_rules(asked: &SandboxParams) -> Result<Vec<String>, MethodError> {
-    let rules = asked.rules.clone().filter(|rules| !rules.is_empty());
-    let rules = rules.ok_or(MethodError::NoRules)?;
+/// Returns the rules and ids of a request.
+///
+/// # Errors
+/// There are none, or too many.
+fn checked_rules(rules: Option<Vec<String>>) -> Result<Vec<String>, MethodError> {
+    let rules = rules.filter(|rules| !rules.is_empty()).ok_or(MethodError::NoRules)?;
     if MAX_HOST_RULES < rules.len() {
         return Err(MethodError::Policy(PolicyError::TooManyRules(rules.len())));
     }
@@ -218,7 +229,7 @@ async fn in_force(
             .as_ref()
             .map(|hello| SandboxReport { hosts, ..hello.sandbox.clone() }),
         policy,
-        hosts_denied_unasked: rules.is_off,
+        hosts_denied_unasked: rules.is_off(),
         outdated: is_outdated,
         calls_running: calls,
         jobs_running: jobs.len(),
@@ -228,10 +239,10 @@ async fn in_force(
 }
 
 async fn session_and_policy(
-    asked: &SandboxParams,
+    session: &SandboxSession,
     caller: &Caller,
 ) -> Result<(FoundSession, FoundPolicy), MethodError> {
-    let session = session(asked, caller).await?;
+    let session = find(session, caller).await?;
     let policy = policy(caller, &session.session_id).await?;
     Ok((session, policy))
 }
@@ -257,44 +268,26 @@ async fn check_roots(roots: &[PathBuf], caller: &Caller) -> Result<(), MethodErr
 }
 
 /// Forwards the request to the session's worker, which sees the user's files. The supervisor does not read them.
-async fn ask_worker(
-    tool: &str,
-    arguments: String,
-    asked: &SandboxParams,
-    caller: &Caller,
-) -> Result<WorkerSays, MethodError> {
-    let session = session(asked, caller).await?;
-    let call = CallTool {
-        tool: tool.to_owned(),
-        client_id: None,
-        caller: None,
-        arguments,
-        safe_mode: session.safe_mode,
-        approved: false,
-        deadline: DEFAULT_TOOL_DEADLINE,
-        background: false,
-        stream: None,
-        stream_rows: false,
-        cwd: String::new(),
-        input: None,
-        cancel: None,
-        agents: None,
-    };
+async fn ask_worker(tool: &str, arguments: String, session: FoundSession) -> WorkerSays {
+    let (tool_name, safe_mode) = (tool.to_owned(), session.safe_mode);
+    let mut spec = CallSpec { tool: tool_name, arguments, safe_mode, ..CallSpec::default() };
+    spec.set_deadline(DEFAULT_TOOL_DEADLINE);
+    let call = CallTool { call: SessionCall::new(spec), stream: None, input: None, cancel: None };
     let (text, report) = match worker::call(&session.actors.worker, call).await {
-        Ok(CallDone { text, data, .. }) => (text, data),
+        Ok(done) => (done.finished.text, done.finished.data),
         // In the format of a tool's text, so that clients show both in the same way.
         Err(error) => {
             let text = to_raw_value(&error.text(tool));
             (text.unwrap_or_else(|_| RawValue::NULL.to_owned()), None)
         }
     };
-    Ok(WorkerSays {
+    WorkerSays {
         session_id: session.session_id,
         session_name: session.session_name,
         workspace_path: session.workspace_path,
         text,
         report,
-    })
+    }
 }
 
 /// Adds the files outside of the workspace that the daemon obeys and that the session could change, to the worker's report
@@ -343,8 +336,9 @@ fn with_web_search(mut said: WorkerSays, rule: WebSearchRule) -> WorkerSays {
     said
 }
 
-async fn session(asked: &SandboxParams, caller: &Caller) -> Result<FoundSession, MethodError> {
-    let reference = named(asked.session_id.as_deref(), asked.path.as_deref(), caller).await?;
+async fn find(session: &SandboxSession, caller: &Caller) -> Result<FoundSession, MethodError> {
+    let SandboxSession { session_id, path } = session;
+    let reference = named(session_id.as_deref(), path.as_deref(), caller).await?;
     let find = FindSession { reference, purpose: Purpose::Look };
     caller.registry.send(find).await??.ok_or(MethodError::NoSession)
 }

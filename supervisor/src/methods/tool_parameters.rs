@@ -1,7 +1,8 @@
 //! Checks of the parameters of a call.
 
 use crate::errors::{CallError, MethodError};
-use quackd_protocol::tools::{self, Parameter};
+use crate::events::SessionCall;
+use quackd_protocol::tools::Parameter;
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -14,9 +15,9 @@ const MAX_SHOWN: usize = 100;
 
 /// Returns an error for the first unknown parameter, with the nearest known name. For strict tools, the worker does
 /// this check for every caller.
-pub(super) fn unknown_parameter(tool: &str, arguments: &str) -> Option<CallError> {
-    let tool = tools::find(tool).filter(|tool| !tool.is_strict)?;
-    let given: BTreeMap<String, IgnoredAny> = serde_json::from_str(arguments).ok()?;
+pub(super) fn unknown_parameter(call: &SessionCall) -> Option<CallError> {
+    let tool = call.row.filter(|tool| !tool.is_strict)?;
+    let given: BTreeMap<String, IgnoredAny> = serde_json::from_str(&call.spec.arguments).ok()?;
     let unknown = given.into_keys().find(|name| tool.meant_by(name).is_none())?;
     let known = tool.parameters.iter().flat_map(Parameter::names);
     let by_distance = known.map(|known| (strsim::osa_distance(known, &shown(&unknown)), known));

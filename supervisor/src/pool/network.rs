@@ -2,12 +2,12 @@
 //! owner of the session's proxy, read by methods.
 
 use crate::clock::now_text;
-use quackd_policy::hosts::HostRules;
+use quackd_policy::hosts::SessionRules;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{ForwardInfo, HostTotals, NetworkRequest};
 use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::limits::MAX_NETWORK_LOG;
-use quackd_protocol::network::{LogEntry, MAX_TRANSPARENT_PORTS, Rules, USUAL_PORTS, Verdict};
+use quackd_protocol::network::{LogEntry, MAX_TRANSPARENT_PORTS, USUAL_PORTS, Verdict};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
@@ -37,13 +37,13 @@ pub(crate) struct TransparentPorts(Option<Vec<u16>>);
 
 impl TransparentPorts {
     /// Returns the ports of these rules, at most [`MAX_TRANSPARENT_PORTS`] with the usual ones.
-    pub(crate) fn of(rules: &Rules, is_on: bool) -> Self {
+    pub(crate) fn of(rules: &SessionRules, is_on: bool) -> Self {
         Self(is_on.then(|| Self::in_rules(rules)))
     }
 
-    fn in_rules(rules: &Rules) -> Vec<u16> {
+    fn in_rules(rules: &SessionRules) -> Vec<u16> {
         let is_more = |port: &u16| !USUAL_PORTS.contains(port);
-        let ports = HostRules::parse(&rules.rules).ports();
+        let ports = rules.hosts().ports();
         ports.into_iter().filter(is_more).take(MAX_TRANSPARENT_PORTS - USUAL_PORTS.len()).collect()
     }
 
@@ -54,7 +54,7 @@ impl TransparentPorts {
 
     /// Returns whether a worker with these ports serves all that the rules name. If not, the worker
     /// is replaced.
-    pub(crate) fn serve(&self, rules: &Rules) -> bool {
+    pub(crate) fn serve(&self, rules: &SessionRules) -> bool {
         let are_all =
             |known: &Vec<u16>| Self::in_rules(rules).iter().all(|port| known.contains(port));
         self.0.as_ref().is_none_or(are_all)

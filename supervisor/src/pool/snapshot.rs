@@ -7,11 +7,11 @@ use crate::children::{ChildSnapshot, StopReason};
 use crate::errors::RunningWork;
 use crate::pool::network::TransparentPorts;
 use bytes::Bytes;
+use quackd_policy::hosts::SessionRules;
 use quackd_protocol::agent::Engine;
 use quackd_protocol::client::{
     PendingChange, ProcessState, SessionStatus, StatusInfo, TimedDenial,
 };
-use quackd_protocol::network::Rules;
 use quackd_protocol::policy::{NetworkMode, Policy};
 use quackd_protocol::worker::{Hello, JobInfo};
 use quackd_supervision::{AGENT, Cause, ChildSpec, SESSION_WORKER, State};
@@ -212,7 +212,7 @@ impl WorkerSnapshot {
 
     /// Returns whether the running worker must be replaced, because it does not enforce the policy
     /// `wanted`.
-    pub(crate) fn is_outdated(&self, wanted: &Policy, rules: &Rules) -> bool {
+    pub(crate) fn is_outdated(&self, wanted: &Policy, rules: &SessionRules) -> bool {
         // A worker in use is not replaced for missing ports.
         let is_used = !self.jobs.is_empty() || self.calls.iter().any(|call| call.is_sent);
         let has_proxy = self.has_sockets() && (is_used || self.ports.serve(rules));

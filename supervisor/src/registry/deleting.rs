@@ -2,7 +2,6 @@
 
 use super::Registry;
 use super::saves::{Saved, kept};
-use super::tombstones::session_gone;
 use crate::children::DrainReason;
 use crate::errors::MethodError;
 use crate::errors::RunningWork;
@@ -12,6 +11,7 @@ use crate::voice::Voice;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{AttachedSession, LOCAL_POLICY, SessionDeleteData};
+use quackd_rubber_duck::session_gone;
 use serde_json::json;
 use std::collections::HashSet;
 use std::rc::Rc;

@@ -1,17 +1,17 @@
 //! Takes changes of the other program that writes `metadata.json` into memory.
 //!
-//! The store imports them before every save ([`quackd_store::Saved`]). A change of the other program alone starts a save. A
+//! Every save imports them first ([`quackd_rubber_duck::Saved`]). A change of the other program alone starts a save. A
 //! session that the other program deleted is deleted here too, unless work runs in it: then it is written again. For an
 //! unknown reference, the registry reads the file once before it reports an error.
 
 use super::Registry;
 use super::deleting::clear_away;
 use super::saves::{Saved, Saving, kept};
-use super::tombstones::trim_workspaces;
 use crate::errors::chain;
 use actix::prelude::*;
 use quackd_protocol::WorkspaceId;
-use quackd_store::{Gone, Saved as Kept, SetAside, Snapshot, rebase};
+use quackd_rubber_duck::{Gone, Saved as Kept, SetAside, rebase, trim_workspaces};
+use quackd_store::Snapshot;
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const CATCH_UP: Duration = Duration::from_millis(100);
 const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
 impl Registry {
-    /// Saves, and thereby imports, whenever the store reports that another program has written the metadata.
+    /// Saves, and thereby imports, whenever the writer reports that another program has written the metadata.
     pub(super) fn listen(&self, ctx: &mut Context<Self>) {
         let Saving::To(writer) = &self.saving_to else { return };
         let changed = writer.changed();

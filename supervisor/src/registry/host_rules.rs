@@ -1,12 +1,11 @@
 //! The rules of hosts for a session's proxy: those of its policy with presets replaced by their hosts, and the user's
 //! grants, each with its origin.
 
-use quackd_policy::hosts::{Rule, presets};
+use quackd_policy::hosts::{Rule, SessionRules, presets};
 use quackd_protocol::SessionId;
 use quackd_protocol::WorkspaceId;
 use quackd_protocol::approval::{ApprovalKind, Decision, Grant};
 use quackd_protocol::client::PolicyLayers;
-use quackd_protocol::network::{RuleText, Rules};
 use quackd_protocol::policy::Policy;
 use quackd_protocol::state::{DaemonState, FoundPreset};
 use std::collections::BTreeMap;
@@ -18,47 +17,42 @@ pub(super) fn rules_of(
     state: &DaemonState,
     session: &SessionId,
     workspace: &WorkspaceId,
-) -> Rules {
-    let Some(hosts) = &policy.hosts else { return Rules::default() };
+) -> SessionRules {
+    let mut rules = SessionRules::default();
+    let Some(hosts) = &policy.hosts else { return rules };
 
-    let mut rules = Vec::new();
-    let found = &state.presets;
     for rule in hosts {
-        let origin = origin(rule, layers);
-        match rule.parse() {
-            Ok(Rule::Preset { denies, name }) => {
-                let text = |rule| RuleText { rule, origin: format!("{origin}, @{name}") };
-                rules.extend(of_preset(denies, &name, found).into_iter().map(text));
-            }
-            _ => rules.push(RuleText { rule: rule.clone(), origin: origin.to_owned() }),
-        }
+        add(&mut rules, rule.clone(), origin(rule, layers), &state.presets);
     }
 
     let of_session = state.sessions.get(session).map(|state| &state.grants);
     let of_workspace = state.workspaces.get(workspace).map(|state| &state.grants);
     let grants = [of_session, of_workspace, Some(&state.grants)];
-    for grant in grants.into_iter().flatten().flatten() {
-        rules.extend(rules_of_grant(grant, found));
+    // Grants of the other kinds are about paths, commands and tools, not about hosts.
+    let is_about_host = |grant: &&Grant| grant.kind == ApprovalKind::Network;
+    for grant in grants.into_iter().flatten().flatten().filter(is_about_host) {
+        let mark = if grant.decision == Decision::Deny { "!" } else { "" };
+        let rule = format!("{mark}{}", grant.target);
+        add(&mut rules, rule, &format!("grant {}", grant.id), &state.presets);
     }
-    Rules { rules, ..Rules::default() }
+    rules
 }
 
-fn rules_of_grant(grant: &Grant, found: &BTreeMap<String, FoundPreset>) -> Vec<RuleText> {
-    // Grants of the other kinds are about paths, commands and tools, not about hosts.
-    if grant.kind != ApprovalKind::Network {
-        return Vec::new();
-    }
-    let mark = if grant.decision == Decision::Deny { "!" } else { "" };
-    match grant.target.parse() {
-        Ok(Rule::Preset { name, .. }) => {
-            let origin = format!("grant {}, @{name}", grant.id);
-            let rules = of_preset(grant.decision == Decision::Deny, &name, found).into_iter();
-            rules.map(|rule| RuleText { rule, origin: origin.clone() }).collect()
+/// Adds a rule, or the rules of the preset that it names.
+fn add(
+    rules: &mut SessionRules,
+    rule: String,
+    origin: &str,
+    found: &BTreeMap<String, FoundPreset>,
+) {
+    match rule.parse() {
+        Ok(Rule::Preset { denies, name }) => {
+            for rule in of_preset(denies, &name, found) {
+                let parsed = rule.parse();
+                rules.add(rule, parsed, format!("{origin}, @{name}"));
+            }
         }
-        _ => vec![RuleText {
-            rule: format!("{mark}{}", grant.target),
-            origin: format!("grant {}", grant.id),
-        }],
+        parsed => rules.add(rule, parsed, origin.to_owned()),
     }
 }
 
@@ -114,8 +108,12 @@ mod tests {
         let policy = Policy { hosts: Some(hosts), ..Policy::default() };
         let of = |policy: &Policy| rules_of(policy, &layers, &state, &session, &workspace);
         let rules = of(&policy);
-        let shown: Vec<_> =
-            rules.rules.iter().map(|one| (one.rule.as_str(), one.origin.as_str())).collect();
+        let shown: Vec<_> = rules
+            .texts()
+            .rules
+            .iter()
+            .map(|one| (one.rule.as_str(), one.origin.as_str()))
+            .collect();
         assert_eq!(
             shown,
             [
@@ -127,7 +125,7 @@ mod tests {
                 ("openrouter.ai", "grant g3, @openrouter"),
             ]
         );
-        assert_eq!(of(&Policy::default()), Rules::default());
+        assert_eq!(of(&Policy::default()), SessionRules::default());
         assert_eq!(of_preset(true, "gone", &BTreeMap::new()), ["!@gone"], "it denies all hosts");
         assert!(of_preset(false, "gone", &BTreeMap::new()).is_empty());
     }

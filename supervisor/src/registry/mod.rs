@@ -31,7 +31,6 @@ mod restrictions;
 mod saves;
 pub(crate) mod shutdown_record;
 mod snapshot;
-pub(crate) mod tombstones;
 
 pub(crate) use agent_updates::ConfigHeld;
 pub(crate) use claims::Claim;

@@ -7,7 +7,8 @@ use super::Registry;
 use super::saves::{NotKept, Saved, Saving, Waiter};
 use crate::errors::MethodError;
 use actix::prelude::*;
-use quackd_store::{Saved as Kept, Snapshot};
+use quackd_rubber_duck::Saved as Kept;
+use quackd_store::Snapshot;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 

@@ -12,11 +12,11 @@ use crate::session::actors::SessionActors;
 use actix::prelude::*;
 use quackd_config::{Origin, SandboxSettings};
 use quackd_policy::MAX_ROOTS;
+use quackd_policy::hosts::SessionRules;
 use quackd_protocol::approval::{ApprovalKind, Decision, Scope, ScopedGrant};
 use quackd_protocol::client::{PolicyLayers, PolicyScope};
 use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::metadata::{Session, Shared};
-use quackd_protocol::network::Rules;
 use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch};
 use quackd_protocol::state::{DaemonState, WorkspaceState};
 use quackd_protocol::{SessionId, WorkspaceId};
@@ -89,7 +89,7 @@ pub(crate) struct FoundPolicy {
     pub(crate) policy: Policy,
     pub(crate) layers: PolicyLayers,
     /// Rules for the session's proxy.
-    pub(crate) rules: Rules,
+    pub(crate) rules: SessionRules,
     /// Answers of the user that hold for the session.
     pub(crate) grants: Vec<ScopedGrant>,
 }
@@ -277,7 +277,7 @@ pub(super) fn policy_of(
     // A network that is off only by default does not count: the proxy may then ask the user.
     let is_set = settings.network.origin != Origin::Default
         || layers.workspace.network.or(layers.session.network).is_some();
-    rules.is_off = is_set && policy.network_mode() == NetworkMode::Off;
+    rules.set_off(is_set && policy.network_mode() == NetworkMode::Off);
     FoundPolicy { policy, layers, rules, grants }
 }
 

@@ -1,7 +1,8 @@
 //! Destination of saves, their results, and the requests that wait for one.
 
 use crate::errors::MethodError;
-use quackd_store::{StoreError, Writer};
+use quackd_rubber_duck::Writer;
+use quackd_store::StoreError;
 use tokio::sync::oneshot;
 
 /// Destination of changes.

@@ -5,13 +5,17 @@ use crate::errors::chain;
 use crate::errors::start::StartError;
 use quackd_config::Config;
 use quackd_home::{Home, HomeError, InstanceLock};
-use quackd_process::CgroupBase;
+use quackd_process::{CgroupBase, end_left_commands_blocking, mark_commands_with};
+use quackd_protocol::tiers::Tier;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Timeout for a lock that a child of a killed daemon may hold, and the pause between two attempts.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Timeout for the end of the commands that a killed daemon left.
+const COMMANDS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Takes the instance lock. `None` if another daemon holds it. If a daemon is killed while it starts a child, the child
 /// holds a copy of the lock until its `exec`, a few milliseconds later.
@@ -40,6 +44,26 @@ pub(crate) fn cgroups(config: &Config) -> (Option<Arc<CgroupBase>>, Option<Strin
             tracing::info!(%error, "no control groups");
             (None, Some(error.to_string()))
         }
+    }
+}
+
+/// Kills the commands that a killed daemon left where no monitor does, as on macOS. Workers of a daemon that was killed
+/// alone end their commands themselves.
+pub(crate) fn end_left_commands(home: &Home, config: &Config) {
+    if let Err(error) = mark_commands_with(home.dir()) {
+        tracing::warn!(%error, "cannot read the state directory; commands of a killed daemon stay");
+        return;
+    }
+
+    let in_tests_of_macos = config.sandbox.tier.value == Some(Tier::M);
+    let Some(sweep) = end_left_commands_blocking(COMMANDS_TIMEOUT, in_tests_of_macos) else {
+        return;
+    };
+    if sweep.killed != 0 {
+        tracing::warn!(killed = sweep.killed, "killed commands that a killed daemon left");
+    }
+    if !sweep.verified_empty {
+        tracing::warn!("commands of a killed daemon may still run");
     }
 }
 

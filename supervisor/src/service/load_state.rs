@@ -4,9 +4,9 @@
 use crate::errors::chain;
 use crate::health::{Health, WebSearchHealth};
 use crate::registry::Saving;
-use crate::registry::tombstones::{trim_sessions, trim_workspaces};
 use quackd_home::Home;
-use quackd_store::{Duplicate, Opened, Origin, Paths, Snapshot, StoreError, Writer, open_blocking};
+use quackd_rubber_duck::{Opened, Paths, Writer, open_blocking, trim_sessions, trim_workspaces};
+use quackd_store::{Duplicate, Origin, Snapshot, StoreError};
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::sync::Arc;

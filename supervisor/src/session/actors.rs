@@ -10,10 +10,10 @@ use crate::children::{ChildRequests, Drain, DrainReason, Settle};
 use crate::pool::sessions::SessionEntry;
 use actix::prelude::*;
 use futures_util::future::join;
+use quackd_policy::hosts::SessionRules;
 use quackd_protocol::SessionId;
 use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::metadata::Session;
-use quackd_protocol::network::Rules;
 use quackd_protocol::policy::Policy;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ pub(crate) struct SessionStart<'a> {
     pub(crate) label: String,
     pub(crate) workspace: String,
     pub(crate) policy: Policy,
-    pub(crate) rules: Arc<Rules>,
+    pub(crate) rules: Arc<SessionRules>,
     /// The private copy of an isolated session.
     pub(crate) isolated: Option<CopiedTree>,
 }
@@ -47,7 +47,7 @@ impl SessionActors {
         clippy::disallowed_methods,
         reason = "internal signals that must not be lost; a client's change causes one per actor"
     )]
-    pub(crate) fn set_policy(&self, policy: Policy, rules: Arc<Rules>, is_safe: bool) {
+    pub(crate) fn set_policy(&self, policy: Policy, rules: Arc<SessionRules>, is_safe: bool) {
         let network = policy.network_mode();
         self.worker.do_send(SetPolicy { policy, rules });
         self.agent.do_send(SetRestrictions { network, is_safe });

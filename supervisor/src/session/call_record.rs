@@ -3,7 +3,7 @@
 use super::identity::SessionIdentity;
 use super::pending_calls::{outcome, tool_info};
 use super::worker::CallResult;
-use crate::events::CallPreview;
+use crate::events::SessionCall;
 use crate::log::journal::Journal;
 use crate::metrics::call_latency::CallOutcome;
 use jiff::Timestamp;
@@ -55,7 +55,7 @@ impl CallJournal {
     pub(crate) fn record_beginning(
         &self,
         session: &SessionIdentity,
-        call: &CallPreview,
+        call: &SessionCall,
         elapsed: Duration,
     ) -> bool {
         let record = self.record_of(session, call, elapsed);
@@ -70,7 +70,7 @@ impl CallJournal {
     pub(crate) fn record(
         &self,
         session: &SessionIdentity,
-        call: &CallPreview,
+        call: &SessionCall,
         result: &CallResult,
         elapsed: Duration,
         has_room: bool,
@@ -83,7 +83,7 @@ impl CallJournal {
             return journal.miss();
         }
         let info = tool_info(&session.id, result, elapsed);
-        let report = result.as_ref().ok().map(|done| &done.report);
+        let report = result.as_ref().ok().map(|done| &done.finished.report);
         let listed = |list: &Vec<String>| list.iter().map(|line| one_line(line)).collect();
         let has_text = info.is_error || find(&begun.tool).is_some_and(|it| it.is_answer_recorded);
         journal.add(&CallRecord {
@@ -101,7 +101,7 @@ impl CallJournal {
             full_output_path: report
                 .and_then(|report| report.full_output_path.clone())
                 .filter(|path| path.len() <= MAX_PATH_BYTES),
-            text: has_text.then(|| answer(&call.tool, result)).flatten(),
+            text: has_text.then(|| answer(&call.spec.tool, result)).flatten(),
             ..begun
         });
     }
@@ -110,14 +110,14 @@ impl CallJournal {
     fn record_of(
         &self,
         session: &SessionIdentity,
-        call: &CallPreview,
+        call: &SessionCall,
         elapsed: Duration,
     ) -> Option<CallRecord> {
         self.journal.as_ref()?;
         // The agent reads its instructions and images with internal tools, which no event shows either.
         let tool = match &call.agents {
-            Some(shown) if is_internal(&call.tool) => shown,
-            _ => &call.tool,
+            Some(shown) if call.is_internal() => shown,
+            _ => &call.spec.tool,
         };
         if tool.is_empty() || is_internal(tool) {
             return None;
@@ -126,16 +126,16 @@ impl CallJournal {
         let at_ms = at_ms.saturating_sub(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX));
         let client = call.client().map(|client| client.name.clone());
         Some(CallRecord {
-            id: call.origin.call.clone(),
+            id: call.spec.origin.call.clone(),
             at_ms,
             session_id: session.id.clone(),
             session_name: session.name().to_string(),
             label: session.label.clone(),
             workspace_path: session.workspace.clone(),
             client: client.or_else(|| call.agents.as_ref().map(|_| AGENT.to_owned())),
-            turn: call.origin.turn.as_ref().map(|turn| turn.number),
+            turn: call.spec.origin.turn.as_ref().map(|turn| turn.number),
             tool: tool.chars().take(MAX_TOOL_CHARS).collect(),
-            arguments: call.arguments.clone(),
+            arguments: call.shown_arguments.clone(),
             outcome: CallEnd::Running,
             exit_code: None,
             signal: None,
@@ -244,7 +244,7 @@ impl CallJournal {
 /// Returns the text of an answer, without its middle if it is long.
 fn answer(tool: &str, result: &CallResult) -> Option<String> {
     let done = match result {
-        Ok(done) => done,
+        Ok(done) => &done.finished,
         Err(error) => return Some(cut_text(&error.text(tool))),
     };
     // The text for followers is shorter.

@@ -3,17 +3,17 @@
 //! Invariant: a call leaves this table exactly when it is answered.
 
 use crate::errors::CallError;
-use crate::events::{CallInput, CallPreview, Events};
+use crate::events::{Events, SessionCall};
 use crate::metrics::call_latency::CallOutcome;
 use crate::pool::command_slots::CommandSlot;
 use crate::pool::snapshot::CallSnapshot;
 use crate::session::pending_input::PendingInput;
-use crate::session::worker::{CallDone, CallResult, Printed};
+use crate::session::worker::{CallResult, CallTool, Printed};
 use actix::SpawnHandle;
 use quackd_protocol::client::ToolInfo;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
-use quackd_protocol::tools::{WEB_SEARCH, runs_commands};
-use quackd_protocol::worker::ToolCall;
+use quackd_protocol::tools::WEB_SEARCH;
+use quackd_protocol::worker::{CallSpec, ToolFinished};
 use quackd_protocol::{CallId, SessionId};
 use serde_json::value::to_raw_value;
 use std::collections::BTreeMap;
@@ -29,14 +29,10 @@ const NEGLIGIBLE_WAIT: Duration = Duration::from_millis(100);
 /// A call with less time left is not sent, because it could only time out.
 const MIN_SEND_BUDGET: Duration = Duration::from_millis(50);
 
-/// Maximum length of a tool's name that is shown, in characters.
-const MAX_SHOWN_TOOL: usize = 100;
-
 /// A call without a reply.
 #[derive(Debug)]
 struct PendingCall {
-    /// Description of the call for followers.
-    shown: CallPreview,
+    call: SessionCall,
     /// Name of the tool, cut for display.
     label: Rc<str>,
     /// Whether a web search was started for the call.
@@ -47,10 +43,7 @@ struct PendingCall {
     queued: Option<SpawnHandle>,
     /// Command slot, held while the command runs.
     slot: Option<CommandSlot>,
-    arguments: String,
-    safe_mode: bool,
-    approved: bool,
-    /// Id and command for questions to the user.
+    /// Id and command for questions to the user. `None` if no client can answer.
     told: Option<Rc<(String, String)>>,
     /// False: the next worker may get the call. True: no other worker gets it, unless its worker reports that the call
     /// was not run.
@@ -58,15 +51,12 @@ struct PendingCall {
     /// The worker reported that the call was not run. A second such report is the final result.
     was_returned: bool,
     since: Instant,
-    deadline: Duration,
     answer: oneshot::Sender<CallResult>,
     wait: CallWait,
     /// Limit of the current wait.
     due: Instant,
     /// Receives the output of a streamed call.
     stream: Option<mpsc::Sender<Printed>>,
-    stream_rows: bool,
-    cwd: String,
     /// The input that its client sends.
     input: Option<PendingInput>,
     /// Waits for its client to cancel it.
@@ -96,21 +86,11 @@ pub(crate) struct PendingCalls {
     last: u64,
 }
 
-/// A new call.
-#[derive(Debug)]
-pub(crate) struct NewCall {
-    pub(crate) shown: CallPreview,
-    pub(crate) arguments: String,
-    pub(crate) safe_mode: bool,
-    /// Whether the user allowed a command that safe mode does not run.
-    pub(crate) approved: bool,
-    /// Id and command for questions to the user. `None` if no client can answer.
-    pub(crate) told: Option<Rc<(String, String)>>,
-    pub(crate) deadline: Duration,
-    pub(crate) stream: Option<mpsc::Sender<Printed>>,
-    pub(crate) stream_rows: bool,
-    pub(crate) cwd: String,
-    pub(crate) input: Option<CallInput>,
+impl PendingCall {
+    /// Time left until the deadline.
+    fn time_left(&self, now: Instant) -> Duration {
+        self.call.spec.deadline().saturating_sub(now.saturating_duration_since(self.since))
+    }
 }
 
 impl PendingCalls {
@@ -139,44 +119,30 @@ impl PendingCalls {
     pub(crate) fn insert(
         &mut self,
         number: u64,
-        new: NewCall,
+        msg: CallTool,
+        told: Option<Rc<(String, String)>>,
         now: Instant,
         due: Instant,
     ) -> oneshot::Receiver<CallResult> {
         let (answer, answered) = oneshot::channel();
-        let NewCall {
-            shown,
-            arguments,
-            safe_mode,
-            approved,
-            told,
-            deadline,
-            stream,
-            stream_rows,
-            cwd,
-            input,
-        } = new;
+        let CallTool { mut call, stream, input, cancel: _ } = msg;
+        call.spec.stream = stream.is_some();
+        call.spec.stdin = input.is_some();
         let call = PendingCall {
-            label: shown.tool.chars().take(MAX_SHOWN_TOOL).collect::<String>().into(),
-            shown,
+            label: call.shown_tool().into(),
+            call,
             has_searched: false,
             search: None,
             queued: None,
             slot: None,
-            arguments,
-            safe_mode,
-            approved,
             told,
             is_sent: false,
             was_returned: false,
             since: now,
-            deadline,
             answer,
             wait: CallWait::Worker,
             due,
             stream,
-            stream_rows,
-            cwd,
             input: input.map(PendingInput::new),
             cancel: None,
         };
@@ -196,37 +162,16 @@ impl PendingCalls {
 
     /// Marks a call as sent. Returns its frame and the remaining time. From here on the call may have run. Returns
     /// `None` if hardly any time is left; the timer then answers the call.
-    pub(crate) fn send(&mut self, number: u64, now: Instant) -> Option<(ToolCall, Duration)> {
+    pub(crate) fn send(&mut self, number: u64, now: Instant) -> Option<(CallSpec, Duration)> {
         let call = self.calls.get_mut(&number)?;
-        let waited = now.saturating_duration_since(call.since);
-        let left = if waited < NEGLIGIBLE_WAIT {
-            call.deadline
-        } else {
-            call.deadline.saturating_sub(waited)
-        };
+        let is_prompt = now.saturating_duration_since(call.since) < NEGLIGIBLE_WAIT;
+        let left = if is_prompt { call.call.spec.deadline() } else { call.time_left(now) };
         if left < MIN_SEND_BUDGET || call.is_sent {
             return None;
         }
         call.is_sent = true;
-        // A returned call is sent for the last time, so its arguments can be moved.
-        let arguments = if call.was_returned {
-            std::mem::take(&mut call.arguments)
-        } else {
-            call.arguments.clone()
-        };
-        let frame = ToolCall {
-            call_id: call_id(number),
-            tool: call.shown.tool.clone(),
-            arguments,
-            deadline_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
-            safe_mode: call.safe_mode,
-            approved: call.approved,
-            stream: call.stream.is_some(),
-            stream_rows: call.stream_rows,
-            stdin: call.input.is_some(),
-            cwd: call.cwd.clone(),
-            origin: call.shown.origin.clone(),
-        };
+        let mut frame = call.call.spec.clone();
+        frame.set_deadline(left);
         Some((frame, left))
     }
 
@@ -241,14 +186,14 @@ impl PendingCalls {
         may_return
     }
 
-    /// Name of a call's tool.
-    pub(crate) fn tool(&self, number: u64) -> Option<&str> {
-        self.calls.get(&number).map(|call| call.shown.tool.as_str())
+    /// A call.
+    pub(crate) fn get(&self, number: u64) -> Option<&SessionCall> {
+        self.calls.get(&number).map(|call| &call.call)
     }
 
     /// The sent calls whose beginning is not recorded, with the time since each arrived.
     pub(crate) fn unrecorded(&self) -> Vec<(u64, Duration)> {
-        let is_unrecorded = |call: &PendingCall| call.is_sent && !call.shown.is_begun;
+        let is_unrecorded = |call: &PendingCall| call.is_sent && !call.call.is_begun;
         let unrecorded = self.calls.iter().filter(|(_, call)| is_unrecorded(call));
         unrecorded.map(|(number, call)| (*number, call.since.elapsed())).collect()
     }
@@ -257,10 +202,10 @@ impl PendingCalls {
     pub(crate) fn begin(
         &mut self,
         number: u64,
-        record: impl FnOnce(&CallPreview, Duration) -> bool,
+        record: impl FnOnce(&SessionCall, Duration) -> bool,
     ) {
-        if let Some(call) = self.calls.get_mut(&number).filter(|it| !it.shown.is_begun) {
-            call.shown.is_begun = record(&call.shown, call.since.elapsed());
+        if let Some(call) = self.calls.get_mut(&number).filter(|it| !it.call.is_begun) {
+            call.call.is_begun = record(&call.call, call.since.elapsed());
         }
     }
 
@@ -288,11 +233,11 @@ impl PendingCalls {
         &mut self,
         number: u64,
         result: impl FnOnce(Duration) -> CallResult,
-        tell: impl FnOnce(&CallPreview, &CallResult, Duration),
+        tell: impl FnOnce(&SessionCall, &CallResult, Duration),
     ) -> Vec<SpawnHandle> {
         let Some(call) = self.calls.remove(&number) else { return Vec::new() };
-        let result = result(call.deadline);
-        tell(&call.shown, &result, call.since.elapsed());
+        let result = result(call.call.spec.deadline());
+        tell(&call.call, &result, call.since.elapsed());
         call.answer.send(result).ok();
         let waiting = call.input.and_then(PendingInput::into_waiting);
         [call.search, call.queued, call.cancel, waiting].into_iter().flatten().collect()
@@ -337,7 +282,7 @@ impl PendingCalls {
     /// Whether an unsent call runs a command and holds no slot.
     pub(crate) fn needs_slot(&self, number: u64) -> bool {
         let call = self.calls.get(&number).filter(|call| !call.is_sent && call.slot.is_none());
-        call.is_some_and(|call| runs_commands(&call.shown.tool))
+        call.is_some_and(|call| call.call.runs_commands())
     }
 
     /// Whether a call waits for a command slot.
@@ -362,23 +307,20 @@ impl PendingCalls {
 
     /// Time left until a call's deadline.
     pub(crate) fn time_left(&self, number: u64, now: Instant) -> Duration {
-        let left = |call: &PendingCall| {
-            call.deadline.saturating_sub(now.saturating_duration_since(call.since))
-        };
-        self.calls.get(&number).map_or(Duration::ZERO, |call| left(call))
+        self.calls.get(&number).map_or(Duration::ZERO, |call| call.time_left(now))
     }
 
-    /// Description of a sent call for followers.
-    pub(crate) fn shown(&self, id: &CallId) -> Option<&CallPreview> {
-        let number = self.sent_number(id)?;
-        self.calls.get(&number).map(|call| &call.shown)
+    /// A sent call.
+    pub(crate) fn sent_call(&self, id: &CallId) -> Option<&SessionCall> {
+        self.get(self.sent_number(id)?)
     }
 
     /// Marks a sent `web_search` call as searching. Returns `false` if it is not such a call, or has already searched.
     pub(crate) fn begin_search(&mut self, id: &CallId) -> bool {
         let Some(number) = self.sent_number(id) else { return false };
         self.calls.get_mut(&number).is_some_and(|call| {
-            call.shown.tool == WEB_SEARCH.name && !std::mem::replace(&mut call.has_searched, true)
+            call.call.spec.tool == WEB_SEARCH.name
+                && !std::mem::replace(&mut call.has_searched, true)
         })
     }
 
@@ -387,19 +329,11 @@ impl PendingCalls {
         self.calls.values().filter(|call| call.search.is_some()).count()
     }
 
-    /// Stores the task that waits for the search.
-    pub(crate) fn searching(&mut self, id: &CallId, search: SpawnHandle) {
+    /// Stores the task that waits for the web search of a call. `None`: the search has ended.
+    pub(crate) fn set_search(&mut self, id: &CallId, search: Option<SpawnHandle>) {
         let call = self.sent_number(id).and_then(|number| self.calls.get_mut(&number));
         if let Some(call) = call {
-            call.search = Some(search);
-        }
-    }
-
-    /// Ends the web search of a call.
-    pub(crate) fn searched(&mut self, id: &CallId) {
-        let call = self.sent_number(id).and_then(|number| self.calls.get_mut(&number));
-        if let Some(call) = call {
-            call.search = None;
+            call.search = search;
         }
     }
 
@@ -422,7 +356,7 @@ impl PendingCalls {
             tool: Rc::clone(&call.label),
             is_sent: call.is_sent,
             since: call.since,
-            deadline: call.deadline,
+            deadline: call.call.spec.deadline(),
             told: call.told.clone(),
         };
         self.calls.iter().map(|(number, call)| row((number, call))).collect()
@@ -436,10 +370,10 @@ pub(crate) fn call_id(number: u64) -> CallId {
 
 /// Label of a result in the latency histograms.
 pub(crate) fn outcome(result: &CallResult) -> CallOutcome {
-    match result {
-        Ok(done) if done.report.aborted => CallOutcome::Aborted,
-        Ok(done) if done.report.timed_out => CallOutcome::TimedOut,
-        Ok(done) if done.report.is_error => CallOutcome::Error,
+    match result.as_ref().map(|done| &done.finished.report) {
+        Ok(report) if report.aborted => CallOutcome::Aborted,
+        Ok(report) if report.timed_out => CallOutcome::TimedOut,
+        Ok(report) if report.is_error => CallOutcome::Error,
         Ok(_) => CallOutcome::Ok,
         Err(CallError::Aborted) => CallOutcome::Aborted,
         Err(error) if error.worker_died() => CallOutcome::WorkerDied,
@@ -452,7 +386,7 @@ pub(crate) fn outcome(result: &CallResult) -> CallOutcome {
 pub(crate) fn tool_info(session: &SessionId, result: &CallResult, elapsed: Duration) -> ToolInfo {
     let duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
     match result {
-        Ok(done) => ToolInfo::from_report(session, &done.report, duration_ms),
+        Ok(done) => ToolInfo::from_report(session, &done.finished.report, duration_ms),
         Err(error) => ToolInfo {
             session_id: session.0.clone(),
             is_error: true,
@@ -470,47 +404,32 @@ pub(crate) fn tool_info(session: &SessionId, result: &CallResult, elapsed: Durat
 pub(crate) fn ended(
     events: &Events,
     session: &SessionId,
-    call: &CallPreview,
+    call: &SessionCall,
     result: &CallResult,
     elapsed: Duration,
 ) {
-    if let Ok(CallDone { update: Some(update), .. }) = result {
+    let finished = result.as_ref().ok().map(|done| &done.finished);
+    if let Some(ToolFinished { update: Some(update), .. }) = finished {
         events.tool_printed(session, call, update);
     }
-    let failure = result.as_ref().err().and_then(|e| to_raw_value(&e.text(&call.tool)).ok());
-    let text = match result {
-        Ok(done) => Some(done.shown.as_deref().unwrap_or(&done.text)),
-        Err(_) => failure.as_deref(),
-    };
+    let failure = result.as_ref().err().and_then(|e| to_raw_value(&e.text(&call.spec.tool)).ok());
+    let text = finished.map(|it| it.shown.as_deref().unwrap_or(&it.text)).or(failure.as_deref());
     events.tool_ended(session, call, text, &tool_info(session, result, elapsed));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_protocol::worker::CallOrigin;
 
-    fn new_call(tool: &str) -> NewCall {
-        NewCall {
-            shown: CallPreview {
-                id: "c".into(),
-                tool: tool.into(),
-                arguments: None,
-                caller: None,
-                agents: None,
-                origin: CallOrigin::default(),
-                is_begun: false,
-            },
+    fn new_call() -> CallTool {
+        let spec = CallSpec {
+            tool: "bash".into(),
             arguments: "{}".into(),
-            safe_mode: false,
-            approved: false,
-            told: None,
-            deadline: Duration::from_secs(30),
-            stream: None,
-            stream_rows: false,
-            cwd: String::new(),
-            input: None,
-        }
+            deadline_ms: 30_000,
+            ..CallSpec::default()
+        };
+        let call = SessionCall { client_id: Some("c".into()), ..SessionCall::new(spec) };
+        CallTool { call, stream: None, input: None, cancel: None }
     }
 
     #[test]
@@ -518,7 +437,7 @@ mod tests {
         let now = Instant::now();
         let mut calls = PendingCalls::default();
         let number = calls.next_number();
-        let mut answered = calls.insert(number, new_call("bash"), now, now);
+        let mut answered = calls.insert(number, new_call(), None, now, now);
         assert_eq!((calls.unsent(), calls.sent()), (vec![number], vec![]));
         assert_eq!(calls.sent_number(&call_id(number)), None, "not sent yet");
 
@@ -533,7 +452,7 @@ mod tests {
         assert!(!calls.take_back(number), "only once");
 
         let refuse = |_| Err(CallError::NotResponding);
-        assert!(calls.answer(number, refuse, |shown, _, _| assert_eq!(shown.id, "c")).is_empty());
+        assert!(calls.answer(number, refuse, |call, _, _| assert_eq!(call.id(), "c")).is_empty());
         assert_eq!(answered.try_recv().unwrap().unwrap_err(), CallError::NotResponding);
         assert!(calls.answer(number, refuse, |_, _, _| panic!("told twice")).is_empty());
         assert_eq!(calls.sent_number(&call_id(number)), None);
@@ -544,7 +463,7 @@ mod tests {
         let now = Instant::now();
         let mut calls = PendingCalls::default();
         let number = calls.next_number();
-        drop(calls.insert(number, new_call("bash"), now, now));
+        drop(calls.insert(number, new_call(), None, now, now));
         assert!(calls.send(number, now + Duration::from_millis(29_990)).is_none());
         assert_eq!(calls.unsent(), [number], "the timer still answers the call");
         assert!(calls.send(number, now + Duration::from_secs(29)).is_some());

@@ -21,10 +21,7 @@ impl Voice {
         session: &SessionId,
         message: &Value,
     ) -> Option<Result<(), MethodError>> {
-        let owner = {
-            let registered = self.registered.borrow();
-            registered.iter().find(|entry| entry.owns(session))?.client.clone()
-        };
+        let owner = self.registered.borrow().owner(session)?;
 
         let kind = "message_start";
         let timestamp = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ");

@@ -39,7 +39,7 @@ pub fn main() -> ExitCode {
         Err(error) => {
             let refusal = FromNative::CannotStart { reason: error.to_string() };
             // A failed report cannot be handled.
-            drop(write_first_blocking(rustix::stdio::stdin(), &refusal));
+            write_first_blocking(rustix::stdio::stdin(), &refusal).ok();
             complain(&format!("agent cannot start: {error}"));
             return ExitCode::from(EXIT_TERMINAL);
         }
@@ -60,7 +60,7 @@ fn enter() -> io::Result<Started> {
     set_process_name("quack-agent");
     harden(Role::Agent)?;
     // If memory runs out, the agent ends before the supervisor.
-    drop(rank_above_parent());
+    rank_above_parent().ok();
 
     let (first, descriptors) = read_first_with_descriptors_blocking(
         rustix::stdio::stdin(),

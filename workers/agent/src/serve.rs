@@ -45,6 +45,7 @@ pub(crate) fn run(started: Started) -> io::Result<()> {
 async fn serve(started: Started) -> io::Result<()> {
     let Started { control, start, mut file, notes } = started;
     let mut channel = Framed::new(adopt(control)?, frames::codec());
+
     let bytes = file.read();
     let read = bytes.and_then(|bytes| Transcript::read(&bytes).map_err(io::Error::other));
     let transcript = match read {
@@ -283,6 +284,7 @@ impl Saving {
     /// Returns the frames about a write: for the first failure, and for the first success after it.
     fn report(&mut self, written: io::Result<()>) -> Vec<FromNative> {
         let was_failing = std::mem::replace(&mut self.is_failing, written.is_err());
+
         match written {
             Ok(()) if was_failing => {
                 let text = "the session file is written again".to_owned();

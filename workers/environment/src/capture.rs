@@ -3,7 +3,7 @@
 use crate::confined::{CANNOT_CONFINE, Wrapper};
 use crate::pipe::Pipe;
 use crate::shell::{Account, Attempt, PIPE_VARIABLE, attempts, choose};
-use crate::variables::{EnvironmentError, wanted};
+use crate::variables::{EnvironmentError, requested};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use quackd_process::{
@@ -192,7 +192,7 @@ fn environment(
         for (name, value) in
             [("HOME", home.as_str()), ("USER", &account.name), ("LOGNAME", &account.name)]
         {
-            if !env.iter().any(|(there, _)| there == name) {
+            if !env.iter().any(|(known, _)| known == name) {
                 env.push((name.to_owned(), value.to_owned()));
             }
         }
@@ -241,9 +241,8 @@ async fn ask(
 
     let unusable = |what: String| AttemptError::Unusable { call: call(), what };
     let variables = match (answered, pipe.answer()) {
-        (Ok(()), Some(answer)) => {
-            wanted(answer, request).map_err(|error: EnvironmentError| unusable(error.to_string()))
-        }
+        (Ok(()), Some(answer)) => requested(answer, request)
+            .map_err(|error: EnvironmentError| unusable(error.to_string())),
         _ => Err(unusable(format!("an environment of more than {MAX_CAPTURE_BYTES} bytes"))),
     };
 
@@ -252,7 +251,7 @@ async fn ask(
         let ended = timeout(patience, &mut running).await;
         if ended.is_err() {
             // The exit status is not used. The shell must only exit.
-            drop(hang_up(&cancel, running, is_interactive).await);
+            hang_up(&cancel, running, is_interactive).await.ok();
         }
         drop(pipe);
     });

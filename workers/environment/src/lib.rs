@@ -85,7 +85,7 @@ fn enter(name: &str) -> io::Result<OwnedFd> {
     set_process_name(name);
     harden(Role::Worker)?;
     // Without it the login shell has the supervisor's OOM score.
-    drop(rank_above_parent());
+    rank_above_parent().ok();
     // An interactive shell with a controlling terminal would stop itself, because it is not in the
     // terminal's foreground.
     become_session_leader();

@@ -38,7 +38,7 @@ impl Pipe {
     pub(crate) fn create(dir: &Path) -> io::Result<Self> {
         let path = dir.join(format!("login-{}.pipe", std::process::id()));
         // An earlier process with this id may have left a pipe.
-        drop(fs::remove_file(&path));
+        fs::remove_file(&path).ok();
         mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR)?;
 
         // Open the read end first: opening a pipe for writing without a reader would block or fail.
@@ -49,7 +49,8 @@ impl Pipe {
         match open() {
             Ok((reader, keeper)) => Ok(Self { path, reader, _keeper: keeper, bytes: Vec::new() }),
             Err(error) => {
-                drop(fs::remove_file(&path));
+                // The error of the pipe is more useful.
+                fs::remove_file(&path).ok();
                 Err(error)
             }
         }
@@ -101,7 +102,7 @@ impl Pipe {
 impl Drop for Pipe {
     fn drop(&mut self) {
         // The supervisor clears the directory at its next start.
-        drop(fs::remove_file(&self.path));
+        fs::remove_file(&self.path).ok();
     }
 }
 

@@ -59,8 +59,8 @@ pub(crate) struct Attempt {
 /// Returns the account's shell, otherwise the one in `SHELL`, otherwise the system's.
 pub(crate) fn choose(account: Option<&Account>, variable: Option<&str>) -> PathBuf {
     let candidates = [account.map(|account| account.shell.as_path()), variable.map(Path::new)];
-    let found = candidates.into_iter().flatten().find(|path| is_shell(path));
-    found.unwrap_or_else(|| Path::new(PLAIN_SHELL)).to_owned()
+    let shell = candidates.into_iter().flatten().find(|path| is_shell(path));
+    shell.unwrap_or_else(|| Path::new(PLAIN_SHELL)).to_owned()
 }
 
 fn is_shell(path: &Path) -> bool {

@@ -16,7 +16,7 @@ pub(crate) enum EnvironmentError {
 
 /// Returns the variables in `entries` (each ends with a NUL) that `request` names, sorted. Omits variables that are
 /// not UTF-8 or longer than [`MAX_VALUE_BYTES`]. Of duplicates, the first one counts, as in other programs.
-pub(crate) fn wanted(
+pub(crate) fn requested(
     entries: &[u8],
     request: &CaptureRequest,
 ) -> Result<Vec<(String, String)>, EnvironmentError> {
@@ -24,7 +24,7 @@ pub(crate) fn wanted(
         return Err(EnvironmentError::TooMany);
     }
 
-    let mut found = BTreeMap::new();
+    let mut selected = BTreeMap::new();
     let mut bytes = 0_usize;
     for entry in entries.split(|byte| *byte == 0) {
         let Ok(entry) = std::str::from_utf8(entry) else { continue };
@@ -32,16 +32,16 @@ pub(crate) fn wanted(
         let is_requested = request.names.iter().any(|requested| requested == name)
             || request.prefixes.iter().any(|prefix| name.starts_with(prefix));
         let is_short = name.len() <= MAX_VALUE_BYTES && value.len() <= MAX_VALUE_BYTES;
-        if is_requested && is_short && !found.contains_key(name) {
+        if is_requested && is_short && !selected.contains_key(name) {
             bytes += entry.len();
-            found.insert(name.to_owned(), value.to_owned());
+            selected.insert(name.to_owned(), value.to_owned());
         }
     }
 
     if MAX_LOGIN_BYTES < bytes {
         return Err(EnvironmentError::TooLong);
     }
-    Ok(found.into_iter().collect())
+    Ok(selected.into_iter().collect())
 }
 
 #[cfg(test)]
@@ -65,7 +65,8 @@ mod tests {
         let entries =
             b"OPENAI_API_KEY=sk\0PATH=/a:/b\0PATHS=no\0LC_ALL=C\0=x\0none\0\0\xff=1\0PATH=/late\0\
             HOME=/h\xff\0B=1\nPATH=/not\n\0A=\0";
-        let variables = wanted(entries, &request(&["PATH", "HOME", "A", "B"], &["LC_"])).unwrap();
+        let variables =
+            requested(entries, &request(&["PATH", "HOME", "A", "B"], &["LC_"])).unwrap();
         let expected = [("A", ""), ("B", "1\nPATH=/not\n"), ("LC_ALL", "C"), ("PATH", "/a:/b")];
         let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(variables, expected);
@@ -74,7 +75,7 @@ mod tests {
     #[test]
     fn sizes_are_bounded() {
         let long = "x".repeat(MAX_VALUE_BYTES);
-        let of = |text: String| wanted(text.as_bytes(), &request(&["A"], &["LC_"]));
+        let of = |text: String| requested(text.as_bytes(), &request(&["A"], &["LC_"]));
         assert_eq!(of(format!("A={long}\0")).unwrap().len(), 1);
         assert_eq!(of(format!("A={long}x\0LC_B=1\0")).unwrap(), [("LC_B".into(), "1".into())]);
         assert_eq!(of(format!("A={long}\0LC_A={long}\0")), Err(EnvironmentError::TooLong));

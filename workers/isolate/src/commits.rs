@@ -137,6 +137,7 @@ fn known_commits(workspace: &Path) -> io::Result<BTreeSet<String>> {
 fn objects_of(workspace: &Path) -> OsString {
     let common = git_directories(workspace).pop().unwrap_or_else(|| workspace.join(".git"));
     let objects = common.join("objects").into_os_string().into_encoded_bytes();
+
     // The list has colons between directories, each of which may be quoted.
     let mut quoted = vec![b'"'];
     for byte in objects {

@@ -50,7 +50,7 @@ fn serve() -> io::Result<()> {
     set_process_name("quack-isolate");
     harden(Role::Worker)?;
     // If memory runs out, this process ends before the supervisor.
-    drop(rank_above_parent());
+    rank_above_parent().ok();
 
     let request = read_first_blocking(rustix::stdio::stdin(), MAX_REQUEST, TO_ISOLATE_TAGS)?;
     let control = link::take_control_channel()?;

@@ -38,7 +38,7 @@ pub(crate) fn repository_of(workspace: &Path) -> Vec<PathBuf> {
 pub(crate) fn git_directories(workspace: &Path) -> Vec<PathBuf> {
     let git = workspace.join(".git");
     match std::fs::symlink_metadata(&git) {
-        Ok(found) if found.is_dir() => vec![git],
+        Ok(metadata) if metadata.is_dir() => vec![git],
         Ok(_) => repository_of(workspace).split_off(1),
         Err(_) => Vec::new(),
     }
@@ -49,6 +49,7 @@ fn read(path: &Path) -> Option<String> {
     if !file.metadata().ok()?.is_file() {
         return None;
     }
+
     let mut text = String::new();
     file.take(MAX_LINK_BYTES).read_to_string(&mut text).ok()?;
     Some(text)

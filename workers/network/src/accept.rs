@@ -51,6 +51,7 @@ pub(crate) async fn serve(listener: TcpListener, door: Door, proxy: Rc<Proxy>) {
             continue;
         };
 
+        // Otherwise small messages of a tunnel wait for each other.
         client.set_nodelay(true).ok();
         let proxy = Rc::clone(&proxy);
         tokio::task::spawn_local(async move {
@@ -206,6 +207,7 @@ async fn tunnel(
                 let _answered =
                     refuse(client, request, DenyReason::NameMismatch, &proxy.label).await;
             } else {
+                // A program that speaks another protocol does not understand a text.
                 reset(client);
             }
         }
@@ -246,6 +248,7 @@ async fn read_head(
     parse: impl Fn(&[u8]) -> Read,
 ) -> Option<Read> {
     loop {
+        // The first bytes of a tunnel may have come with its head.
         if !bytes.is_empty() {
             match parse(bytes) {
                 Read::Incomplete if bytes.len() < MAX_HEAD => {}
@@ -336,6 +339,7 @@ async fn by_socks(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Optio
     let Ok(host) = Host::read(&host) else {
         return client.write_all(&Reply::NotAllowed.bytes()).await.ok();
     };
+    // To the rules, port 0 stands for any port.
     if port == 0 {
         return client.write_all(&Reply::NotAllowed.bytes()).await.ok();
     }
@@ -389,6 +393,7 @@ async fn open(
     slot: &mut Slot,
 ) -> Result<(Server, Admitted), Reply> {
     let admitted = proxy.admit(request, slot).await.map_err(|_recorded| Reply::NotAllowed)?;
+
     match dial(proxy, request, is_http_tunnel(request, &admitted)).await {
         Ok(server) => Ok((server, admitted)),
         Err(DialError::Private(address)) => {

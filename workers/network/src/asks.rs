@@ -77,8 +77,10 @@ impl Asks {
         if MAX_WAITING <= self.waiting.get() {
             return Err(DenyReason::TooManyAsks);
         }
+
         self.waiting.set(self.waiting.get() + 1);
         let _waiting = Waiting(&self.waiting);
+
         let mut answered = self.subscribe(host, port, name)?;
         let waiting = answered.wait_for(Option::is_some);
         match timeout(MAX_CONNECTION_WAIT, waiting).await {

@@ -53,6 +53,7 @@ pub(crate) async fn serve(started: Started) -> io::Result<()> {
 
     let mut forwards = Forwards::default();
     let mut questions = proxy.asks.take_unsent();
+    // The supervisor takes the proxy for ready from here on, so all sockets are served by now.
     send(&mut channel, &FromProxy::Hello { proto: PROXY_PROTOCOL, notes }).await?;
     loop {
         tokio::select! {
@@ -86,8 +87,10 @@ pub(crate) async fn send(channel: &mut Channel, frame: &FromProxy) -> io::Result
 
 /// Starts to serve one socket of the worker's network namespace, in a task.
 fn open(kind: SocketKind, socket: OwnedFd, proxy: &Rc<Proxy>) -> io::Result<()> {
+    // The runtime needs sockets that do not block.
     rustix::io::ioctl_fionbio(&socket, true)?;
     let proxy = Rc::clone(proxy);
+
     match kind {
         SocketKind::ResolverUdp => {
             let socket = UdpSocket::from_std(socket.into())?;

@@ -119,12 +119,12 @@ async fn dial_upstream(
     port: u16,
     is_http: bool,
 ) -> Result<Server, DialError> {
-    let found = match name.parse() {
+    let resolved = match name.parse() {
         Ok(address) => vec![address],
         Err(_) => mixed(proxy.lookups.find(&name).await),
     };
 
-    let addresses = found.into_iter().take(MAX_ADDRESSES).map(|address| (address, port).into());
+    let addresses = resolved.into_iter().take(MAX_ADDRESSES).map(|address| (address, port).into());
     let unreachable = |_| DialError::Upstream(0);
     let mut stream = connect(addresses.collect()).await.map_err(unreachable)?;
 
@@ -156,11 +156,12 @@ async fn dial_directly(proxy: &Proxy, request: &Request) -> Result<TcpStream, Di
     let port = request.port;
     let addresses = match &request.host {
         Host::Name(name) if name == MACHINE_HOST => {
+            // The rules allowed this machine by its name, so they do not check its address.
             return connect(vec![(Ipv4Addr::LOCALHOST, port).into()]).await;
         }
         Host::Name(name) => {
-            let found = mixed(proxy.lookups.find(name).await);
-            found.into_iter().map(|address| SocketAddr::from((address, port))).collect()
+            let resolved = mixed(proxy.lookups.find(name).await);
+            resolved.into_iter().map(|address| SocketAddr::from((address, port))).collect()
         }
         Host::Address(address) => vec![SocketAddr::from((*address, port))],
     };
@@ -183,8 +184,9 @@ async fn dial_directly(proxy: &Proxy, request: &Request) -> Result<TcpStream, Di
 }
 
 /// Addresses of IPv6 and IPv4 in turn.
-fn mixed(found: Vec<IpAddr>) -> Vec<IpAddr> {
-    let (six, four): (Vec<_>, Vec<_>) = found.into_iter().partition(IpAddr::is_ipv6);
+fn mixed(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    // As RFC 8305 proposes: where one of the two does not work, a connection is late by one pause only.
+    let (six, four): (Vec<_>, Vec<_>) = addresses.into_iter().partition(IpAddr::is_ipv6);
     let (mut six, mut four) = (six.into_iter(), four.into_iter());
     let mut mixed = Vec::new();
     loop {
@@ -209,6 +211,7 @@ async fn connect(addresses: Vec<SocketAddr>) -> Result<TcpStream, DialError> {
             tokio::select! {
                 attempt = attempts.join_next() => match attempt {
                     Some(Ok(Ok(stream))) => return Some(stream),
+                    // The next address is tried at once.
                     Some(_failed) => {}
                     None => return None,
                 },

@@ -101,7 +101,7 @@ async fn copy(mut client: TcpStream, mut server: TcpStream) {
     client.set_nodelay(true).ok();
     server.set_nodelay(true).ok();
     // A broken connection ends for both sides.
-    drop(copy_bidirectional(&mut client, &mut server).await);
+    copy_bidirectional(&mut client, &mut server).await.ok();
 }
 
 /// Serves connections that the supervisor passes on, until it closes the pair.
@@ -121,6 +121,7 @@ pub(crate) async fn serve_routed(socket: AsyncFd<OwnedFd>, proxy: Rc<Proxy>) {
                 };
                 // Without a place it is closed.
                 let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+
                 let (connecting, proxy) = (Rc::clone(&connecting), Rc::clone(&proxy));
                 // It ends with the process, which ends with the worker.
                 tokio::task::spawn_local(async move {

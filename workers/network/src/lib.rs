@@ -60,7 +60,7 @@ pub fn main() -> ExitCode {
         Err(error) => {
             let refusal = FromProxy::CannotStart { reason: error.to_string() };
             // A failed report cannot be handled.
-            drop(write_first_blocking(rustix::stdio::stdin(), &refusal));
+            write_first_blocking(rustix::stdio::stdin(), &refusal).ok();
             complain(&format!("proxy cannot start: {error}"));
             return ExitCode::from(EXIT_TERMINAL);
         }
@@ -87,7 +87,7 @@ fn enter() -> io::Result<Work> {
     set_process_name("quack-proxy");
     harden(Role::Proxy)?;
     // If memory runs out, the proxy ends before the supervisor.
-    drop(rank_above_parent());
+    rank_above_parent().ok();
 
     let (first, descriptors) = read_first_with_descriptors_blocking(
         rustix::stdio::stdin(),

@@ -26,13 +26,13 @@ const REUSED_FOR: Duration = Duration::from_secs(2);
 /// Maximum number of names with addresses that are used again.
 const MAX_REUSED: usize = 64;
 
-type Found = watch::Sender<Option<Vec<IpAddr>>>;
+type Addresses = watch::Sender<Option<Vec<IpAddr>>>;
 type Resolver = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
 
 /// Lookups of names. Connections to one name share a lookup. A lookup that no connection waits for any more does not
 /// start.
 pub(crate) struct Lookups {
-    open: RefCell<HashMap<String, Rc<Found>>>,
+    open: RefCell<HashMap<String, Rc<Addresses>>>,
     recent: RefCell<HashMap<String, (Instant, Vec<IpAddr>)>>,
     threads: Semaphore,
     resolver: Arc<Resolver>,
@@ -42,8 +42,8 @@ impl Lookups {
     /// Creates lookups by the system's resolver.
     pub(crate) fn by_system() -> Rc<Self> {
         Self::by(Arc::new(|name| {
-            let found = (name, 0).to_socket_addrs();
-            found
+            let resolved = (name, 0).to_socket_addrs();
+            resolved
                 .map(|all| all.map(|address| address.ip()).take(MAX_FOUND).collect())
                 .unwrap_or_default()
         }))
@@ -58,14 +58,15 @@ impl Lookups {
 
     /// Returns the addresses of a name. Empty if the name does not exist or no resolver answers in time.
     pub(crate) async fn find(self: &Rc<Self>, name: &str) -> Vec<IpAddr> {
-        if let Some((at, found)) = self.recent.borrow().get(name)
+        if let Some((at, addresses)) = self.recent.borrow().get(name)
             && at.elapsed() < REUSED_FOR
         {
-            return found.clone();
+            return addresses.clone();
         }
-        let mut found = self.subscribe(name);
-        match timeout(LOOKUP_TIME, found.wait_for(Option::is_some)).await {
-            Ok(Ok(found)) => found.clone().unwrap_or_default(),
+
+        let mut addresses = self.subscribe(name);
+        match timeout(LOOKUP_TIME, addresses.wait_for(Option::is_some)).await {
+            Ok(Ok(addresses)) => addresses.clone().unwrap_or_default(),
             Ok(Err(_)) | Err(_) => Vec::new(),
         }
     }
@@ -75,35 +76,38 @@ impl Lookups {
         if let Some(same) = open.get(name) {
             return same.subscribe();
         }
-        let (sender, found) = watch::channel(None);
+
+        let (sender, addresses) = watch::channel(None);
         let sender = Rc::new(sender);
         open.insert(name.to_owned(), Rc::clone(&sender));
         tokio::task::spawn_local(Rc::clone(self).look(name.to_owned(), sender));
-        found
+        addresses
     }
 
-    async fn look(self: Rc<Self>, name: String, sender: Rc<Found>) {
+    async fn look(self: Rc<Self>, name: String, sender: Rc<Addresses>) {
         let thread = tokio::select! {
             thread = self.threads.acquire() => thread.ok(),
+            // No connection waits for it.
             () = sender.closed() => None,
         };
 
-        let mut found = Vec::new();
+        let mut addresses = Vec::new();
         if thread.is_some() {
             let (resolver, name) = (Arc::clone(&self.resolver), name.clone());
             let looking = tokio::task::spawn_blocking(move || resolver(&name));
-            found = looking.await.unwrap_or_default();
+            addresses = looking.await.unwrap_or_default();
         }
 
         self.open.borrow_mut().remove(&name);
-        if !found.is_empty() {
+        // The next connection repeats a lookup that failed.
+        if !addresses.is_empty() {
             let mut recent = self.recent.borrow_mut();
             recent.retain(|_, (at, _)| at.elapsed() < REUSED_FOR);
             if recent.len() < MAX_REUSED {
-                recent.insert(name, (Instant::now(), found.clone()));
+                recent.insert(name, (Instant::now(), addresses.clone()));
             }
         }
-        sender.send_replace(Some(found));
+        sender.send_replace(Some(addresses));
     }
 }
 

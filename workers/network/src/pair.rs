@@ -95,6 +95,7 @@ async fn read_all(socket: Rc<AsyncFd<OwnedFd>>, connecting: Rc<Connecting>) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_broken) => return,
         }
+
         // A flood of packets does not keep other tasks from running.
         tokio::task::yield_now().await;
     }

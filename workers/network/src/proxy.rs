@@ -76,6 +76,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         self.proxy.connections.set(self.proxy.connections.get().saturating_sub(1));
         let Some(host) = self.host.take() else { return };
+
         let mut by_host = self.proxy.by_host.borrow_mut();
         if let Some(n) = by_host.get_mut(&host) {
             *n = n.saturating_sub(1);
@@ -125,6 +126,7 @@ impl Proxy {
         *self.rules.borrow_mut() = Rc::new(HostRules::parse(&rules.rules));
         self.can_ask.set(rules.asks && !rules.is_off);
         self.is_off.set(rules.is_off);
+        // Off also takes back what the user allowed once.
         if rules.is_off {
             self.asks.forget_once();
         }
@@ -147,6 +149,7 @@ impl Proxy {
 
     /// Whether a query for the name gets an address: a rule or an answer of the user could allow a connection.
     pub(crate) fn knows_name(&self, host: &Host) -> bool {
+        // A query has no port. Port 0 stands for any.
         match self.decide(host, 0) {
             Ok(_) => true,
             Err(DenyReason::NotListed) => self.may_ask(host, 0),
@@ -175,6 +178,7 @@ impl Proxy {
         slot: &mut Slot,
     ) -> Result<Admitted, DenyReason> {
         let Request { host, port, .. } = request;
+        // Counted before the question, so that waiting connections count too.
         let decided =
             if slot.count_for(host) { self.decide(host, *port) } else { Err(DenyReason::TooMany) };
 

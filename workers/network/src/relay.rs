@@ -458,6 +458,7 @@ pub(crate) async fn tls_hello(
                 Hello::Incomplete if MAX_HELLO <= bytes.len() => return First::Other,
                 Hello::Incomplete => {}
             }
+
             match client.read_buf(&mut bytes).await {
                 Ok(0) | Err(_) => return First::Gone,
                 Ok(_) => {}

@@ -45,7 +45,7 @@ pub(crate) async fn serve_udp(socket: UdpSocket, proxy: Rc<Proxy>) {
 
         if let Some(answer) = answer(query.get(..length).unwrap_or_default(), &own, &proxy) {
             // If the client's buffer is full, its query is lost as on any network.
-            drop(socket.try_send_to(&answer, from));
+            socket.try_send_to(&answer, from).ok();
         }
 
         // A flood of queries does not keep connections from being served.
@@ -65,7 +65,8 @@ pub(crate) async fn serve_tcp(listener: TcpListener, proxy: Rc<Proxy>) {
         let Some(slot) = proxy.slot() else { continue };
         let (own, proxy) = (Rc::clone(&own), Rc::clone(&proxy));
         tokio::task::spawn_local(async move {
-            drop(timeout(QUERY_TIME, one_query(client, &own, &proxy)).await);
+            // A client that sends no query, or a malformed one, gets no answer.
+            timeout(QUERY_TIME, one_query(client, &own, &proxy)).await.ok();
             drop(slot);
         });
     }
@@ -76,8 +77,10 @@ async fn one_query(mut client: TcpStream, own: &str, proxy: &Proxy) -> Option<()
     if MAX_QUERY < length {
         return None;
     }
+
     let mut query = vec![0; length];
     client.read_exact(&mut query).await.ok()?;
+
     let answer = answer(&query, own, proxy)?;
     let length = u16::try_from(answer.len()).ok()?.to_be_bytes();
     client.write_all(&[&length[..], &answer].concat()).await.ok()

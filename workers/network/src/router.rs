@@ -48,12 +48,12 @@ pub(crate) struct Started {
 }
 
 /// Connections that the supervisor has, by the ids of their requests.
-type Asked = RefCell<HashMap<u64, oneshot::Sender<Result<(), RouteRefusal>>>>;
+type Pending = RefCell<HashMap<u64, oneshot::Sender<Result<(), RouteRefusal>>>>;
 
 /// State of the router. On one thread.
 struct Router {
     pair: AsyncFd<OwnedFd>,
-    asked: Asked,
+    pending: Pending,
     last: Cell<u64>,
     /// Port of the listener.
     port: u16,
@@ -77,8 +77,8 @@ pub(crate) async fn serve(started: Started) -> io::Result<()> {
     let listener = TcpListener::from_std(listener.into())?;
     let port = listener.local_addr()?.port();
 
-    let (asked, last) = (Asked::default(), Cell::new(0));
-    let router = Rc::new(Router { pair: watch(pair)?, asked, last, port });
+    let (pending, last) = (Pending::default(), Cell::new(0));
+    let router = Rc::new(Router { pair: watch(pair)?, pending, last, port });
 
     send(&mut channel, &FromProxy::Hello { proto: PROXY_PROTOCOL, notes }).await?;
     tokio::task::spawn_local(accept(listener, Rc::clone(&router)));
@@ -133,14 +133,14 @@ impl Router {
         let id = self.last.get() + 1;
         self.last.set(id);
         let (reply, answered) = oneshot::channel();
-        self.asked.borrow_mut().insert(id, reply);
+        self.pending.borrow_mut().insert(id, reply);
 
         let result = match self.ask(&RouteAsk { id, name, port }, client) {
             Ok(()) => timeout(ANSWER_TIME, answered).await,
             // The supervisor has not taken the earlier ones.
             Err(_full) => Ok(Ok(Err(RouteRefusal::Busy))),
         };
-        self.asked.borrow_mut().remove(&id);
+        self.pending.borrow_mut().remove(&id);
 
         match result {
             Ok(Ok(result)) => result.map_err(Refusal::Route),
@@ -165,7 +165,7 @@ impl Router {
                 Ok(n) => {
                     let read = packet.get(..n).unwrap_or_default();
                     let RouteAnswer { id, result } = serde_json::from_slice(read)?;
-                    if let Some(reply) = self.asked.borrow_mut().remove(&id) {
+                    if let Some(reply) = self.pending.borrow_mut().remove(&id) {
                         // The connection may have waited for too long.
                         reply.send(result).ok();
                     }

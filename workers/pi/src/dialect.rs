@@ -135,6 +135,7 @@ fn response(fields: &Fields<'_>) -> Option<PiLine> {
     if number.is_none() && fields.get("id").is_some_and(|id| id != "null") {
         return None;
     }
+
     let success = fields.get_as("success").unwrap_or(false);
     let error = fields.get_as::<Cow<'_, str>>("error");
     let error = error.map(|error| error.chars().take(MAX_ERROR_CHARS).collect());
@@ -216,6 +217,7 @@ fn tool_end(fields: &Fields<'_>) -> Option<String> {
     if fields.get("exitCode").is_some() {
         return None;
     }
+
     let mut writer = fields.write_with(|_, value| Some(value.into()));
     writer.add("exitCode", &code.to_string());
     Some(writer.end())

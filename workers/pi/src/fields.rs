@@ -51,7 +51,7 @@ impl<'a> Fields<'a> {
 
     /// Returns the JSON text of a member.
     pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
-        self.0.iter().find(|(there, _)| there == name).map(|(_, value)| value.get())
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.get())
     }
 
     /// Returns a member parsed as a `T`.

@@ -23,11 +23,11 @@ impl Pending {
     /// attributed if a single command is pending.
     pub(crate) fn answered(&mut self, number: Option<u64>, name: &str) -> Option<u64> {
         if let Some(number) = number {
-            self.0.retain(|(there, _)| *there != number);
+            self.0.retain(|(known, _)| *known != number);
             return Some(number);
         }
         let is_only = name == "parse" && self.0.len() == 1;
-        let at = self.0.iter().position(|(_, there)| is_only || there == name)?;
+        let at = self.0.iter().position(|(_, known)| is_only || known == name)?;
         self.0.remove(at).map(|(number, _)| number)
     }
 }

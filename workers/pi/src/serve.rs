@@ -105,7 +105,7 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
         outbox.send(&answer).await;
         // The writer ends with its last sender.
         drop(outbox);
-        drop(timeout(LAST_FRAMES, written).await);
+        timeout(LAST_FRAMES, written).await.ok();
         return Ok(ExitCode::SUCCESS);
     }
 
@@ -122,7 +122,7 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
         Err(reason) => {
             outbox.send(&FromPi::CannotStart { reason }).await;
             drop(outbox);
-            drop(timeout(LAST_FRAMES, written).await);
+            timeout(LAST_FRAMES, written).await.ok();
             return Ok(ExitCode::from(EXIT_TERMINAL));
         }
     };
@@ -142,11 +142,11 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
         Exit::Code(code) => (Some(code), None),
         Exit::Signal(signal) => (None, Some(signal)),
     };
-
     let end = FromPi::Ended(AgentExit { code, signal, stderr_tail });
-    drop(timeout(LAST_FRAMES, outbox.send(&end)).await);
+    // A supervisor that does not read in time sees the closed channel instead.
+    timeout(LAST_FRAMES, outbox.send(&end)).await.ok();
     drop(outbox);
-    drop(timeout(LAST_FRAMES, written).await);
+    timeout(LAST_FRAMES, written).await.ok();
     Ok(ExitCode::SUCCESS)
 }
 
@@ -474,9 +474,9 @@ impl Reader {
     }
 
     async fn warn(&self, text: &str) {
-        let n_told = self.warnings.get();
-        if n_told < MAX_WARNINGS {
-            self.warnings.set(n_told + 1);
+        let n_sent = self.warnings.get();
+        if n_sent < MAX_WARNINGS {
+            self.warnings.set(n_sent + 1);
             self.outbox.send(&FromPi::Warning { text: text.to_owned() }).await;
         }
     }

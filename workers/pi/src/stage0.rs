@@ -57,7 +57,7 @@ pub(crate) enum PiWorkerStartError {
 /// Reports the error to the supervisor. A failed report cannot be handled.
 pub(crate) fn refuse(error: &PiWorkerStartError) {
     let refusal = FromPi::CannotStart { reason: error.to_string() };
-    drop(write_first_blocking(rustix::stdio::stdin(), &refusal));
+    write_first_blocking(rustix::stdio::stdin(), &refusal).ok();
 }
 
 /// Prepares the process. Returns in the worker; the monitor never returns.

@@ -70,8 +70,9 @@ pub(crate) async fn settle(start: &PiStart, command: &mut Command) -> Result<(),
 
     let version = if reported.is_empty() { "(unknown)".to_owned() } else { reported };
     match &start.project_settings {
+        // A masked Pi has a package with another name for project settings, so it ignores `.pi`.
         _ if !start.allow_old && !start.is_masked => Err(Unfit::TooOld(version)),
-        Some(found) => Err(Unfit::WouldLoad { version, found: found.clone() }),
+        Some(settings) => Err(Unfit::WouldLoad { version, found: settings.clone() }),
         None => Ok(()),
     }
 }
@@ -97,7 +98,7 @@ pub(crate) async fn report(start: &PiStart, pi: &Command) -> Result<String, Unfi
         return Err(broken(format!("ended with {}{detail}", finished.exit)));
     }
 
-    let shown = out.or(err).ok_or_else(|| broken("says nothing".to_owned()))?;
+    let line = out.or(err).ok_or_else(|| broken("says nothing".to_owned()))?;
     let version = version_in(&finished).unwrap_or_default();
 
     let fits = parse(&version).is_some_and(|version| FIRST <= version);
@@ -105,7 +106,7 @@ pub(crate) async fn report(start: &PiStart, pi: &Command) -> Result<String, Unfi
         let version = if version.is_empty() { "(unknown)".to_owned() } else { version };
         return Err(Unfit::TooOld(version));
     }
-    Ok(shown)
+    Ok(line)
 }
 
 /// Runs the program to get its version; empty if its output has none. Not cached: a wrapper script stays the same when

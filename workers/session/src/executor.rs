@@ -6,6 +6,7 @@
 //!
 //! Invariant: every tool call gets exactly one `tool_finished`, unless the process dies.
 
+use crate::confinement_result::ConfinementResult;
 use crate::input;
 use crate::jobs::JobReporter;
 use crate::link::{self, FrameSender};
@@ -21,16 +22,19 @@ use quackd_process::{CommandInput, SelfExe, complain, sweep_strays_blocking};
 use quackd_protocol::environment::GIT_SETTINGS_VARIABLES;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::worker::{
-    FRAME_PROTOCOL, FromWorker, Hello, SandboxReport, ToWorker, ToolCall, ToolFinished, ToolReport,
+    CallSpec, FRAME_PROTOCOL, FromWorker, Hello, SandboxReport, ToWorker, ToolFinished, ToolReport,
 };
 use quackd_protocol::{CallId, VERSION};
 use quackd_sandbox::confine::PrivateNetwork;
-use quackd_tools::{Attempts, Call, Confinement, Data, Output, Toolbox, Watch};
+use quackd_tools::{
+    Attempts, Call, Confinement, Data, Output, ToolState, Toolbox, Watch, WorkerFiles,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::net::TcpListener;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -70,41 +74,41 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
     if confined.is_confined && !start.sandbox.policy.network {
         confined.env.extend(network::variables(&start.env, confined.proxy_port()));
     }
+    let (attempts, held) = serve_network(&mut confined, pair)?;
+    let run_dir = PathBuf::from(start.run_dir);
+    let state = tool_state_blocking(&run_dir, &mut confined);
     let env = environment(start.env, confined.env, confined.is_confined);
-    let held = confined.private_network.as_mut().and_then(|network| network.held.take());
-    let attempts = attempts(confined.private_network, &mut confined.report);
-    if let Some(pair) = pair {
-        let servers = if held.is_some() { Servers::None } else { Servers::Here };
-        network::serve(pair, &attempts, servers)?;
-    }
     let policy = confined.policy.unwrap_or(start.sandbox.policy);
+    let workspace = PathBuf::from(start.workspace);
     let confinement = Confinement::new(policy, confined.is_confined, start.label)
         .with_read_only_mounts(confined.read_only_pins.clone())
         .with_profile(confined.profile)
-        .with_copy(confined.copy.clone(), PathBuf::from(&start.workspace));
-    let toolbox = Toolbox::new(start.workspace.into(), start.run_dir.into(), env, start.safe_mode);
+        .with_copy(confined.copy.clone(), workspace.clone());
     let searches = Searches::default();
-    let toolbox = toolbox
-        .respecting_ignore_files(start.respect_ignore_files)
-        .in_copy(confined.copy)
-        .with_confinement(confinement)
-        .with_attempts(attempts)
-        .with_pins(confined.pins, confined.read_only_pins, confined.absent)
-        .with_private_temporary_files_blocking(confined.has_private_tmp)
-        .with_private_home_blocking(confined.private_home)
-        .with_user_git(confined.user_git)
-        .with_command_words(confined.command_words)
-        .with_read_only_words(confined.read_only_words)
-        .with_sandbox(confined.report.clone(), confined.known)
-        .with_limits(limits)
-        .with_group(group)
-        .with_web(searches.web(outbox.clone()))
-        .with_sources(confined.sources);
-    let toolbox = match confined.spawn_thread {
-        Some(thread) => toolbox.with_spawn_thread(thread),
-        None => toolbox,
-    };
-    let toolbox = Rc::new(toolbox);
+    confined.user_git.exclude();
+    let other_name = confined.copy.is_some().then(|| workspace.clone());
+    let toolbox = Rc::new(Toolbox {
+        workspace: confined.copy.unwrap_or(workspace),
+        other_name,
+        run_dir,
+        env,
+        safe_mode: start.safe_mode,
+        respect_ignore_files: start.respect_ignore_files,
+        web: Some(searches.web(outbox.clone())),
+        command_words: confined.command_words,
+        read_only_words: confined.read_only_words,
+        pins: confined.pins.into(),
+        read_only_pins: confined.read_only_pins.into(),
+        absent: confined.absent.into(),
+        limits,
+        group,
+        spawn_thread: confined.spawn_thread.map(Arc::new),
+        confinement: Arc::new(confinement),
+        sandbox: confined.report.clone(),
+        signs_commits: confined.user_git.signs_commits,
+        attempts,
+        state,
+    });
     // Only sessions that have replaced files need the thread.
     if let Some(recovery) = toolbox.recovery() {
         drop(tokio::task::spawn_blocking(recovery));
@@ -132,6 +136,33 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         System::current().stop();
     });
     Ok(())
+}
+
+/// Serves the network of the worker. Returns the record of attempts to use it, and the socket that keeps the port of the
+/// proxy from other programs.
+fn serve_network(
+    confined: &mut ConfinementResult,
+    pair: Option<OwnedFd>,
+) -> std::io::Result<(Arc<Attempts>, Option<TcpListener>)> {
+    let mut private = confined.private_network.take();
+    let held = private.as_mut().and_then(|network| network.held.take());
+    let attempts = attempts(private, &mut confined.report);
+    if let Some(pair) = pair {
+        let servers = if held.is_some() { Servers::None } else { Servers::Here };
+        network::serve(pair, &attempts, servers)?;
+    }
+    Ok((attempts, held))
+}
+
+/// Returns the state of the tools, before any command runs.
+fn tool_state_blocking(run_dir: &Path, confined: &mut ConfinementResult) -> ToolState {
+    let files = WorkerFiles {
+        private_home: confined.private_home.take(),
+        has_private_tmp: confined.has_private_tmp,
+        sources: confined.sources.take(),
+        known: confined.known.take(),
+    };
+    ToolState::new_blocking(run_dir, files)
 }
 
 /// Returns the record of attempts to use the network, and reports sockets that could not be opened.
@@ -203,7 +234,7 @@ impl ToolExecutor {
                 input.into_iter().for_each(|input| input::give(input, &piece));
             }
             ToWorker::WebDone { call_id, outcome } => self.searches.done(&call_id, outcome),
-            ToWorker::NetworkMode { mode } => self.toolbox.confinement().set_network(mode),
+            ToWorker::NetworkMode { mode } => self.toolbox.confinement.set_network(mode),
             ToWorker::Shutdown {} => return ControlFlow::Break(()),
             ToWorker::Start(_) | ToWorker::Template {} => {
                 let text = "a second start frame was ignored".to_owned();
@@ -213,7 +244,7 @@ impl ToolExecutor {
         ControlFlow::Continue(())
     }
 
-    fn admit(&self, call: ToolCall) {
+    fn admit(&self, call: CallSpec) {
         let (outbox, jobs) = (self.outbox.clone(), self.jobs.clone());
         let in_flight = Rc::clone(&self.in_flight);
         let mut calls = self.in_flight.borrow_mut();
@@ -236,22 +267,14 @@ impl ToolExecutor {
         let watch: Rc<dyn Watch> =
             Rc::new(CallWatch::new(id.clone(), outbox.clone(), self.credits.clone()));
         actix::spawn(async move {
-            let running = quackd_tools::execute(
+            let running = quackd_facades::execute(
                 toolbox,
                 Call {
-                    call_id: call.call_id.0,
-                    tool: call.tool,
-                    arguments: call.arguments,
-                    deadline: Duration::from_millis(call.deadline_ms),
-                    safe_mode: call.safe_mode,
-                    approved: call.approved,
+                    spec: call,
                     cancel,
                     watch: Some(watch),
                     flow: stream.as_ref().map(Streaming::flow),
                     input: input.clone(),
-                    cwd: call.cwd.into(),
-                    stream_rows: call.stream_rows,
-                    origin: call.origin,
                 },
             );
             let running = input::request_while(running, input.as_ref(), &id, &outbox);

@@ -10,7 +10,7 @@ use crate::trees::{
     repositories, too_many_repositories, trees_of,
 };
 use crate::user_git::{NO_SETTINGS, of_user, user_settings, write_settings_blocking};
-use quackd_process::find_processes_by_list;
+use quackd_process::{find_processes_by_list, mark_commands_with};
 use quackd_protocol::foreign_text::one_line_cut;
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::Tier;
@@ -72,7 +72,7 @@ pub(crate) fn enter(
     };
     cut_notes(&mut notes);
     drop(roots);
-    find_processes_by_list();
+    mark_commands(&places.state_dir)?;
     private_files::make_directory_blocking(&places.temporary)
         .map_err(|source| WorkerStartError::System { step: "cannot make a directory", source })?;
     let has_proxy = is_limited && policy.network_mode() == NetworkMode::Hosts;
@@ -122,6 +122,13 @@ pub(crate) fn enter(
         user_git: of_user(&settings),
         private_network,
     })
+}
+
+/// Prepares to find the processes of commands without a monitor.
+fn mark_commands(state_dir: &Path) -> Result<(), WorkerStartError> {
+    find_processes_by_list();
+    let step = "cannot read the state directory";
+    mark_commands_with(state_dir).map_err(|source| WorkerStartError::System { step, source })
 }
 
 /// Returns the note on a profile that protects many repositories as a whole, if it does.

@@ -35,8 +35,7 @@ impl Searches {
         Web::new(move |call_id, search| searches.clone().search(outbox.clone(), call_id, search))
     }
 
-    async fn search(self, outbox: FrameSender, call_id: String, search: WebSearch) -> WebOutcome {
-        let call_id = CallId(call_id);
+    async fn search(self, outbox: FrameSender, call_id: CallId, search: WebSearch) -> WebOutcome {
         let (answer, answered) = oneshot::channel();
         self.0.borrow_mut().insert(call_id.clone(), answer);
         let waiting = SearchGuard { searches: self, call_id: call_id.clone() };

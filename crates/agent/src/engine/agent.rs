@@ -209,6 +209,7 @@ impl Agent {
                 self.effects.push(Effect::Spent(cost.total));
             }
         }
+
         let random = self.next_random();
         let line = self.transcript.append(kind, &iso_time(self.now.unix_ms), random);
         self.effects.push(Effect::Append(line));
@@ -225,6 +226,7 @@ impl Agent {
         let from_id = self.transcript.leaf().unwrap_or_default().to_owned();
         let kind =
             EntryKind::BranchSummary { from_id, summary: reason, details: None, usage: None };
+
         let (time, random) = (iso_time(self.now.unix_ms), self.next_random());
         let line = self.transcript.branch(parent, kind, &time, random);
         self.effects.push(Effect::Append(line));
@@ -240,9 +242,11 @@ impl Agent {
         if self.is_model_recorded {
             return;
         }
+
         self.is_model_recorded = true;
         let (provider, model_id) = (self.model.provider.clone(), self.model.id.clone());
         self.append(EntryKind::ModelChange { provider, model_id });
+
         let thinking_level = self.thinking.name().to_owned();
         self.append(EntryKind::ThinkingLevelChange { thinking_level });
     }

@@ -18,10 +18,12 @@ impl Agent {
             return;
         };
         let (number, has_head) = (answer.incoming.number, answer.incoming.head.is_some());
+
         match answer.incoming.take(part) {
             Arrived::Deltas(deltas) => self.publish(&deltas),
             Arrived::Last(deltas) => {
                 self.publish(&deltas);
+                // The content of the stream has ended, so the rest of the connection is not needed.
                 self.effects.push(Effect::CancelRequest { number });
                 self.end_answer(StreamEnd::Complete);
             }
@@ -221,8 +223,8 @@ impl Agent {
             run.phase = Phase::Compacting;
             return self.compact_overflow();
         }
+
         let head = head.unwrap_or_default();
-        // A provider bills what it has sent. The user decides whether to pay for it twice.
         let stated = match error.kind {
             ErrorKind::Waits(delay) => Some(delay),
             _ => None,
@@ -231,6 +233,7 @@ impl Agent {
         let passes = error.kind == ErrorKind::Retryable || stated.is_some();
         let may_retry = passes && head.should_retry != Some(false);
 
+        // A provider bills what it has sent. The user decides whether to pay for it twice.
         if !auto_retry || !may_retry || has_bytes {
             self.end_retry(Some(&error.text));
             return self.end_run();

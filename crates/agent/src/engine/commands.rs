@@ -126,8 +126,10 @@ impl Agent {
         let texts = |queue: &mut std::collections::VecDeque<UserMessage>| {
             queue.drain(..).map(|message| message.content.text()).collect::<Vec<_>>()
         };
+
         let steering = texts(&mut self.steering);
         let follow_up = texts(&mut self.follow_up);
+
         self.queue_event();
         self.answer(number, Some(&json!({ "steering": steering, "followUp": follow_up })));
     }
@@ -391,6 +393,7 @@ impl Agent {
         if levels.len() < 2 {
             return self.answer(number, Some(&Value::Null));
         }
+
         let next = levels.iter().position(|level| *level == self.thinking).map_or(0, |at| at + 1);
         let next = levels.get(next).or_else(|| levels.first()).copied().unwrap_or_default();
         self.set_thinking(next);
@@ -401,8 +404,10 @@ impl Agent {
         if name.is_empty() {
             return self.refuse(number, "Session name cannot be empty");
         }
+
         let name = stripped_line(name, 200);
         self.append(EntryKind::SessionInfo { name: name.clone() });
+
         let kind = EventName::SessionInfoChanged;
         self.event(kind, &json!({ "type": kind, "name": name }));
         self.done(number);

@@ -128,6 +128,7 @@ impl Agent {
             incoming: None,
             is_billed: false,
         };
+
         self.compaction = Some(compaction);
         self.next_summary();
     }
@@ -196,6 +197,7 @@ impl Agent {
         let Some(compaction) = &mut self.compaction else { return };
         let Some(incoming) = compaction.incoming.take() else { return };
         let (_, finished) = incoming.stream.finish(how);
+        // Counted before the check: a summary that fails costs as well.
         compaction.usage += finished.usage;
         if let Some(error) = finished.error {
             return self.summary_failed(error.text);
@@ -279,6 +281,7 @@ impl Agent {
         if let Some(Incoming { number, .. }) = compaction.incoming {
             self.effects.push(Effect::CancelRequest { number });
         }
+
         self.record_usage(compaction);
         self.compaction_failed(reason, "Compaction cancelled".to_owned(), true);
     }

@@ -179,6 +179,7 @@ impl Agent {
             },
             Delta::Usage(_) => return,
         };
+
         let kind = EventName::MessageUpdate;
         self.event(kind, &Update { kind, message: Role { role: "assistant" }, event });
     }

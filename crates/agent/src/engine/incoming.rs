@@ -6,7 +6,6 @@ use quackd_protocol::model::{MAX_MODEL_ERROR_BYTES, ModelFailure, ModelHead, Mod
 
 /// Deltas of one piece above which adjacent deltas are joined. A piece has more of them if the
 /// supervisor is slow, which takes at most 1,000 events a second.
-/// takes at most 1,000 events a second.
 const MAX_SINGLE_DELTAS: usize = 64;
 
 /// An answer that is not complete.

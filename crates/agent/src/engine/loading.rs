@@ -36,6 +36,7 @@ impl Agent {
             git: Option<Git>,
             workspace: Option<String>,
         }
+
         let has_failed = done.is_error || done.aborted;
         if has_failed && done.user_instructions.is_none() {
             return;
@@ -52,6 +53,7 @@ impl Agent {
                 data.and_then(|data| serde_json::from_str(data.get()).ok()).unwrap_or_default();
             (now.project, now.shell) = (data.files, data.shell);
             now.workspace = data.workspace.as_deref().map(one_line);
+            // Without a text, HEAD is still the known one.
             let is_known = |git: &Git| git.text.is_empty();
             if !data.git.as_ref().is_some_and(is_known) {
                 now.git = data.git;

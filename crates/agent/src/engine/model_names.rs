@@ -8,7 +8,7 @@ pub(super) fn scoped(
     patterns: &[String],
     models: &[ModelInfo],
 ) -> Vec<(ModelInfo, Option<ThinkingLevel>)> {
-    let mut found: Vec<(ModelInfo, Option<ThinkingLevel>)> = Vec::new();
+    let mut listed: Vec<(ModelInfo, Option<ThinkingLevel>)> = Vec::new();
     for pattern in patterns {
         let split = pattern.rsplit_once(':');
         let level = split.and_then(|(_, level)| ThinkingLevel::named(level));
@@ -37,12 +37,12 @@ pub(super) fn scoped(
         };
 
         for model in matching {
-            if !found.iter().any(|(known, _)| is_same(known, model)) {
-                found.push((model.clone(), level));
+            if !listed.iter().any(|(known, _)| is_same(known, model)) {
+                listed.push((model.clone(), level));
             }
         }
     }
-    found
+    listed
 }
 
 /// Whether both are the same model, even if other facts about it have changed.

@@ -17,8 +17,8 @@ impl Agent {
             provider => format!("{provider}/{id}"),
         };
 
-        let found: Vec<_> = self.setup.models.models.iter().filter(has_name).cloned().collect();
-        let error = match &*found {
+        let matching: Vec<_> = self.setup.models.models.iter().filter(has_name).cloned().collect();
+        let error = match &*matching {
             [model] => {
                 self.use_model(model.clone());
                 return self.answer(number, Some(model));
@@ -80,8 +80,8 @@ impl Agent {
     pub(super) fn set_models(&mut self, models: AgentModels) {
         self.setup.models = models;
         let models = &self.setup.models.models;
-        if let Some(found) = models.iter().find(|model| is_same(model, &self.model)) {
-            self.model = found.clone();
+        if let Some(listed) = models.iter().find(|model| is_same(model, &self.model)) {
+            self.model = listed.clone();
         } else if self.run.is_none() {
             self.replace_missing_model();
         }
@@ -93,6 +93,7 @@ impl Agent {
         if models.iter().chain([default]).any(|model| is_same(model, &self.model)) {
             return;
         }
+
         let missing = std::mem::replace(&mut self.model, default.clone());
         self.thinking = clamp(self.thinking, &self.model);
         self.is_model_recorded = false;

@@ -54,9 +54,9 @@ fn middle_cut(text: String, limit: usize) -> String {
     }
     let (head, tail) = (text.floor_char_boundary(limit / 2), text.len() - limit / 2);
     let tail = text.ceil_char_boundary(tail);
-    let (shown, rest) =
+    let (head_text, rest) =
         (text.get(..head).unwrap_or_default(), text.get(tail..).unwrap_or_default());
-    format!("{shown}\n[... {} bytes are left out ...]\n{rest}", tail - head)
+    format!("{head_text}\n[... {} bytes are left out ...]\n{rest}", tail - head)
 }
 
 fn is_binary(text: &str) -> bool {

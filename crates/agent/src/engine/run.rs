@@ -44,7 +44,6 @@ impl Agent {
         self.take_steering();
 
         // The files may have changed, and the user may be in another directory.
-        // They may have changed, and the user may be in another directory.
         let is_read = !self.setup.options.no_context_files;
         let instructions = is_read.then(|| self.next_call());
         let servers = self.servers.is_due.then(|| self.next_call());

@@ -16,7 +16,6 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 /// Maximum number of calls in one answer. Further calls get an error.
 const MAX_CALLS: usize = 64;
 
-/// Calls of one answer that run at the same time. Commands of the user and the calls before the first request also
 /// Maximum number of calls of one answer that run at the same time. Commands of the user and the
 /// calls before the first request also count for the supervisor's limit of a session.
 const MAX_RUNNING: usize = 24;
@@ -331,8 +330,8 @@ fn result_of(
         mime_type: String,
         data: String,
     }
-    let text: String = serde_json::from_str(done.text.get()).unwrap_or_default();
 
+    let text: String = serde_json::from_str(done.text.get()).unwrap_or_default();
     let text = with_signal(&text, done.signal).into_owned();
     let mut text = results::bounded(text, route, window);
     // The hint of the tool precedes the one about repeated calls.

@@ -20,6 +20,7 @@ pub(super) fn clean(text: &str) -> String {
         };
 
         match c {
+            // The whole sequence is left out.
             '\x1b' if len > 1 => {}
             '\r' => filter.feed('\n', &mut out),
             '\n' | '\t' => filter.feed(c, &mut out),
@@ -43,6 +44,7 @@ pub(super) fn clean_line(text: &str) -> String {
 /// BEL` and similar strings. `None` if it has no valid end.
 fn sequence(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
+    // Behind the two bytes that begin the sequence.
     let mut rest = bytes.iter().enumerate().skip(2).take(MAX_SEQUENCE);
 
     match bytes.get(1)? {
@@ -56,6 +58,7 @@ fn sequence(text: &str) -> Option<usize> {
             match (bytes.get(end)?, bytes.get(end + 1)) {
                 (b'\x07', _) => Some(end + 1),
                 (b'\x1b', Some(b'\\')) => Some(end + 2),
+                // A string that a line feed or another sequence cuts stays as text.
                 _ => None,
             }
         }

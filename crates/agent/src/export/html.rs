@@ -132,6 +132,7 @@ impl Page {
             Change::Removed(line) => ("del", "-", line),
             Change::Added(line) => ("ins", "+", line),
             Change::Kept(line) => ("span", " ", line),
+            // `parts` shows the arguments instead.
             Change::TooLarge => return,
         };
         self.element(name, "", &format!("{mark} {line}"));

@@ -26,6 +26,7 @@ pub fn markdown(transcript: &Transcript) -> String {
             }
             Part::Tool(tool) => out.push_str(&tool_text(&tool)),
             Part::Image { mime_type, data } => {
+                // Four characters of base64 are three bytes.
                 let kib = data.len() / 4 * 3 / 1024;
                 out.push_str(&format!("*Image of type {}, {kib} KiB*\n", plain(mime_type)));
             }
@@ -99,6 +100,8 @@ fn defused(text: &str) -> String {
                 }
             }
         }
+
+        // Lines of a code block stay as they are.
         out.push_str(line);
         out.push('\n');
     }
@@ -119,6 +122,7 @@ fn opening_fence(line: &str) -> Option<&str> {
 }
 
 fn closes(line: &str, fence: &str) -> bool {
+    // As in CommonMark, a closing fence has at most three spaces before it, and may be longer.
     let content = line.trim_start_matches(' ');
     let is_fence = content.trim_end_matches([' ', '\t']).strip_prefix(fence);
     line.len() - content.len() <= 3
@@ -136,6 +140,7 @@ fn defuse_line(line: &str, out: &mut String) {
         let ticks = code.len() - code.trim_start_matches('`').len();
         let (ticks, inner) = code.split_at(ticks);
         let Some(end) = partner(inner, ticks.len()) else {
+            // Backticks without a partner are text.
             out.push_str(ticks);
             rest = inner;
             continue;

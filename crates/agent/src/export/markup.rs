@@ -69,6 +69,7 @@ impl Html {
         let (start, end): (Cow<'static, str>, _) = match tag {
             _ if MAX_DEPTH <= self.ends.len() => ("".into(), ""),
             Tag::Paragraph | Tag::HtmlBlock => ("<p>".into(), "</p>\n"),
+            // The page has h1 for its title and h2 for each message.
             Tag::Heading { level: HeadingLevel::H1, .. } => ("<h3>".into(), "</h3>\n"),
             Tag::Heading { level: HeadingLevel::H2, .. } => ("<h4>".into(), "</h4>\n"),
             Tag::Heading { .. } => ("<h5>".into(), "</h5>\n"),
@@ -98,6 +99,7 @@ impl Html {
             _ => ("".into(), ""),
         };
 
+        // An element that is left out has an empty end, so that each end takes one from the list.
         self.out.push_str(&start);
         self.ends.push(end);
     }

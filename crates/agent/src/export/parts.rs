@@ -130,10 +130,10 @@ impl<'a> Parts<'a> {
             EntryKind::ThinkingLevelChange { thinking_level } => {
                 format!("Thinking level: {thinking_level}")
             }
+            // The other kinds change nothing that a reader sees.
             _ => return,
         };
 
-        // The other kinds change nothing that a reader sees.
         self.list.push(Part::Note(clean_line(&note)));
     }
 
@@ -240,6 +240,7 @@ impl<'a> Parts<'a> {
         match block {
             Block::Text { text, .. } => self.text(text),
             Block::Image { data, mime_type } => {
+                // The page contains the type and the data unescaped.
                 let is_base64 = |c: u8| c.is_ascii_alphanumeric() || b"+/=".contains(&c);
                 let known = IMAGE_TYPES.into_iter().find(|it| it == mime_type);
                 self.list.push(match known.filter(|_| data.bytes().all(is_base64)) {

@@ -179,22 +179,22 @@ pub fn http_error(status: u16, body: &[u8], stated: bool) -> ProviderError {
 
     let document = json::parse(body.trim());
     let delay = document.as_ref().and_then(body_delay);
-    let (shown, sign) = match document {
+    let (message, sign) = match document {
         Some(value) => described(&value),
         None if is_page => (title(&body), String::new()),
         None => (body.clone().into_owned(), String::new()),
     };
 
-    let shown = line(&shown);
+    let message = line(&message);
     let is_stated = stated || delay.is_some();
-    let kind = waiting(classified(Some(status), &format!("{shown} {sign}"), is_stated), delay);
+    let kind = waiting(classified(Some(status), &format!("{message} {sign}"), is_stated), delay);
 
-    if shown.is_empty() {
+    if message.is_empty() {
         // A bare 400 is the answer of some servers to a context that is too long.
         let kind = if status == 400 { ErrorKind::Overflow } else { kind };
         return ProviderError { text: format!("{status} (no body)"), kind };
     }
-    ProviderError { text: format!("{status} {shown}"), kind }
+    ProviderError { text: format!("{status} {message}"), kind }
 }
 
 /// Returns the delay in the details of an error of Google (`google.rpc.RetryInfo`), in milliseconds.
@@ -261,6 +261,7 @@ pub fn stated_window(text: &str) -> Option<(u64, Option<u64>)> {
         "available context size (",
         "context length of ",
     ];
+
     let text = text.to_ascii_lowercase();
     let first = |text: &str| {
         let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -305,15 +306,15 @@ pub(super) fn in_band(record: &Value, event: &str) -> Option<ProviderError> {
 
 /// Returns the error of a record, regardless of its shape.
 pub(super) fn reported(record: &Value) -> ProviderError {
-    let (shown, sign) = described(record);
+    let (message, sign) = described(record);
 
     let error = record.get("error").unwrap_or(record);
     let status = [error, record].into_iter().find_map(|fields| json::count(fields, "/code"));
     let status = status.and_then(|code| u16::try_from(code).ok()).filter(|code| *code >= 400);
     // Some servers send a code without a text.
-    let shown = if line(&shown).is_empty() { &sign } else { &shown };
+    let message = if line(&message).is_empty() { &sign } else { &message };
 
-    let text = line(shown);
+    let text = line(message);
     let delay = body_delay(record);
     let kind = classified(status, &format!("{text} {sign}"), delay.is_some());
     let kind = waiting(kind, delay);
@@ -363,8 +364,27 @@ pub(super) fn empty(stop: StopReason, usage: &Usage, model: &ModelInfo) -> Provi
     ProviderError { text, kind: ErrorKind::Final(reason) }
 }
 
+/// Returns the failure of an answer whose context was cut: some servers cut a context that is too long instead of
+/// reporting it.
+pub(super) fn silent_overflow(
+    usage: &Usage,
+    stop: StopReason,
+    model: &ModelInfo,
+) -> Option<ProviderError> {
+    let (input, window) = (usage.input.saturating_add(usage.cache_read), model.context_window);
+    let is_overflow = match stop {
+        StopReason::Stop => input > window,
+        // A window that is almost full leaves no token for the answer.
+        StopReason::Length => {
+            usage.output == 0 && u128::from(input) * 100 >= u128::from(window) * 99
+        }
+        _ => false,
+    };
+    (is_overflow && window > 0).then(|| overflow(input, window))
+}
+
 /// Returns the failure of a context that the provider has cut without reporting it.
-pub(super) fn overflow(input: u64, window: u64) -> ProviderError {
+fn overflow(input: u64, window: u64) -> ProviderError {
     let text = format!("{input} tokens of input exceed the context window of {window} tokens");
     ProviderError { text, kind: ErrorKind::Overflow }
 }
@@ -384,10 +404,10 @@ fn described(value: &Value) -> (String, String) {
     let message = messages.iter().map(|at| json::text(error, at)).find(|text| !text.is_empty());
     // OpenRouter has the text of the provider behind it here.
     let raw = json::text(error, "/metadata/raw");
-    let shown = [message.unwrap_or_default(), raw].join(" ");
+    let joined = [message.unwrap_or_default(), raw].join(" ");
 
     let names = ["/type", "/code", "/status"].map(|at| json::text(error, at));
-    (shown, names.join(" "))
+    (joined, names.join(" "))
 }
 
 /// Returns the title of an HTML page.
@@ -418,6 +438,7 @@ fn classified(status: Option<u16>, text: &str, is_stated: bool) -> ErrorKind {
     }
 
     if may_overflow && status == Some(413) && !is_about_tokens {
+        // The body has too many bytes, regardless of its tokens.
         return ErrorKind::TooLarge;
     }
     if may_overflow && has(OVERFLOW) {

@@ -162,6 +162,7 @@ fn refused_images(messages: &[&Message], model: &ModelInfo) -> BTreeSet<usize> {
                 refused.extend(new.drain(..));
                 is_repeated = true;
             }
+            // Failures for other reasons are not about the images.
             Message::Assistant(AssistantMessage {
                 stop_reason: StopReason::Error | StopReason::Aborted,
                 ..
@@ -430,6 +431,7 @@ fn command_text(execution: &BashExecution) -> String {
     } else {
         execution.output.trim_end()
     };
+
     let mut text =
         format!("The user ran a command:\n\n```\n$ {}\n{output}\n```", execution.command);
 

@@ -70,6 +70,7 @@ pub(super) fn arguments(text: &str) -> (Map<String, Value>, Option<String>) {
     if text.trim().is_empty() {
         return (Map::new(), None);
     }
+
     match from_str(text) {
         Ok(Value::Object(arguments)) => (arguments, None),
         Ok(_) => (Map::new(), Some("the arguments are not a JSON object".to_owned())),

@@ -304,11 +304,14 @@ impl Entry {
         if self.parent_id.as_deref() == parent_id {
             return self.to_line();
         }
+
         let line = self.line.as_deref().map(serde_json::from_str::<Map<String, Value>>);
         if let Some(Ok(mut members)) = line {
             members.insert("parentId".to_owned(), parent_id.into());
             return to_line(&members);
         }
+
+        // The entry has no line that is kept.
         to_line(&Self { parent_id: parent_id.map(str::to_owned), ..self.clone() })
     }
 

@@ -142,6 +142,7 @@ impl Transcript {
     ) -> String {
         let parent_id =
             parent.and_then(|at| self.entries.get(at)).map(|parent_entry| parent_entry.id.clone());
+
         let entry = Entry {
             id: self.free_id(random),
             parent_id,

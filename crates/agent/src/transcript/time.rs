@@ -25,10 +25,12 @@ pub fn parse_iso_time(text: &str) -> Option<i64> {
     if !fraction.bytes().all(|c| c.is_ascii_digit()) || !(1..=12).contains(&month) {
         return None;
     }
+    // Second 60 is a leap second.
     if !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
 
+    // A shorter fraction gets zeros, a longer one is cut.
     let ms: String = fraction.chars().chain("000".chars()).take(3).collect();
     let seconds = (hour * 60 + minute) * 60 + second;
     Some(days(year, month, day) * DAY_MS + seconds * 1000 + ms.parse::<i64>().ok()?)
@@ -37,13 +39,13 @@ pub fn parse_iso_time(text: &str) -> Option<i64> {
 /// Parses three numbers with these counts of digits.
 fn numbers(text: &str, separator: char, digits: [usize; 3]) -> Option<[i64; 3]> {
     let mut parts = text.split(separator);
-    let mut found = [0; 3];
-    for (number, digits) in found.iter_mut().zip(digits) {
+    let mut values = [0; 3];
+    for (number, digits) in values.iter_mut().zip(digits) {
         let part = parts.next().filter(|it| it.len() == digits)?;
         *number = part.bytes().all(|c| c.is_ascii_digit()).then(|| part.parse().ok())??;
     }
 
-    parts.next().is_none().then_some(found)
+    parts.next().is_none().then_some(values)
 }
 
 /// Days from 1970-01-01 to a date of the Gregorian calendar.
@@ -51,8 +53,10 @@ fn numbers(text: &str, separator: char, digits: [usize; 3]) -> Option<[i64; 3]> 
 /// A year begins on March 1 here, so that the leap day is its last day.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
+    // From March on, each five months have 153 days.
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    // March 1 of the year 0 is 719,468 days before 1970.
     year * 365 + leap_days + day_of_year - 719_468
 }
 

@@ -1,8 +1,7 @@
 //! `quack changes`: lists the changes that tools made in files, and those of commands where states are recorded.
 
 use super::isolated::{ISOLATED_TIMEOUT, letter};
-use super::result_stream::set;
-use super::undo::set_group;
+use super::undo::selected;
 use crate::args::search::ToolCallArgs;
 use crate::args::undo::ChangesArgs;
 use crate::display::{count, name_cell, plain};
@@ -18,7 +17,6 @@ use jiff::tz::TimeZone;
 use quackd_protocol::client::{IsolatedAction, IsolatedParams};
 use quackd_protocol::isolate::{Checkpoint, CheckpointFile};
 use serde::Deserialize;
-use serde_json::Map;
 
 /// Changes in the data of `undo` with `list`. The data comes from a worker and may be faulty: missing fields get defaults.
 #[derive(Debug, Default, Deserialize)]
@@ -57,20 +55,13 @@ struct ChangedFile {
 
 /// Prints one entry for each call, the newest first.
 pub(crate) async fn run(args: ChangesArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let mut arguments = Map::new();
-    set(&mut arguments, "list", true);
-    if args.diff {
-        set(&mut arguments, "diff", true);
-    }
-    if let Some(id) = &args.id {
-        set(&mut arguments, "undo_id", id.as_str());
-    }
-    set_group(&mut arguments, &args.group);
+    let list =
+        selected(&args.group).list(true).diff(args.diff.then_some(true)).undo_id(args.id.clone());
 
     let call = ToolCallArgs { which: args.which.into_which(), timeout: None, force: false };
     let scope = ScopedClient::begin_in(&call, Missing::Refuse, output).await?;
     session_ref::tell(&scope.found, output);
-    let result = scope.call("undo", arguments, false).await?;
+    let result = scope.call(list, false).await?;
     let Some(data) = result.data.as_ref().filter(|_| !result.info.is_error) else {
         return Err(workspace_scope::failure(&result, CliError::failed).into());
     };

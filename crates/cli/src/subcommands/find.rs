@@ -1,6 +1,6 @@
 //! `quack find`: lists files and directories.
 
-use super::result_stream::{ResultStream, not_all_missing, selection, set};
+use super::result_stream::{ResultStream, listed, not_all_missing, selection};
 use crate::args::search::{FindArgs, FindKind, FindSort, SizeBound};
 use crate::display;
 use crate::exit::{CliError, ExitCode};
@@ -12,7 +12,7 @@ use anstyle::Style;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use quackd_protocol::search::{FindRow, RowsLine};
-use serde_json::{Map, Value};
+use quackd_protocol::tools::{ArgumentsBuilder, FindArguments};
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: &FindArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -24,7 +24,7 @@ pub(crate) async fn run(args: &FindArgs, output: CliOutput) -> anyhow::Result<Ex
     // Paths that do not exist are reported; the others are searched.
     let (paths, missing) = asking.place.present(&args.paths);
     not_all_missing(&paths, &missing)?;
-    let arguments = arguments(args, &paths, &asking.place)?;
+    let call = arguments(args, &paths, &asking.place)?.limit(args.limit.unwrap_or(0));
 
     let audience = output.audience();
     let zone = TimeZone::system();
@@ -35,7 +35,7 @@ pub(crate) async fn run(args: &FindArgs, output: CliOutput) -> anyhow::Result<Ex
         }
     };
 
-    let reader = result.run(&asking, "find", arguments, args.limit, output, render).await?;
+    let reader = result.run(&asking, call, output, render).await?;
     if reader == StdoutState::There {
         if result.n_shown() == 0
             && let Some(hint) = hint(args)
@@ -51,75 +51,51 @@ fn arguments(
     args: &FindArgs,
     paths: &[String],
     place: &WorkspaceScope,
-) -> Result<Map<String, Value>, CliError> {
-    let mut map = Map::new();
-    if let Some(pattern) = &args.pattern {
-        set(&mut map, "pattern", vec![pattern.clone()]);
-    }
-    set(&mut map, "path", place.starts(paths)?);
-    if args.fuzzy {
-        set(&mut map, "fuzzy", true);
-    }
-
+) -> Result<ArgumentsBuilder<FindArguments>, CliError> {
     let kind = match args.kind {
         None => "any",
         Some(FindKind::File) => "file",
         Some(FindKind::Directory) => "dir",
         Some(FindKind::Symlink) => "symlink",
     };
-    set(&mut map, "kind", vec![kind]);
 
-    if !args.exclude.is_empty() {
-        set(&mut map, "exclude", args.exclude.clone());
+    let case = match () {
+        () if args.ignore_case => Some("insensitive"),
+        () => args.case_sensitive.then_some("sensitive"),
+    };
+
+    let (mut least, mut most) = (None, None);
+    for bound in &args.size {
+        match *bound {
+            SizeBound::AtLeast(size) => least = Some(size),
+            SizeBound::AtMost(size) => most = Some(size),
+            SizeBound::Exactly(size) => (least, most) = (Some(size), Some(size)),
+        }
     }
-    if args.ignore_case {
-        set(&mut map, "case", "insensitive");
-    } else if args.case_sensitive {
-        set(&mut map, "case", "sensitive");
-    }
+
+    let sort = args.sort.map(|sort| match sort {
+        FindSort::Path => "path",
+        FindSort::Modified => "mtime",
+        FindSort::Size => "size",
+        FindSort::Score => "score",
+    });
 
     let all = args.unrestricted != 0;
-    selection(args.no_ignore || all, args.hidden || all, args.max_depth, &mut map);
-    if args.follow {
-        set(&mut map, "follow", true);
-    }
-
-    for bound in &args.size {
-        let (least, most) = match *bound {
-            SizeBound::AtLeast(size) => (Some(size), None),
-            SizeBound::AtMost(size) => (None, Some(size)),
-            SizeBound::Exactly(size) => (Some(size), Some(size)),
-        };
-        for (name, size) in [("min_size", least), ("max_size", most)] {
-            if let Some(size) = size {
-                set(&mut map, name, size);
-            }
-        }
-    }
-
-    for (name, time) in [("modified_after", &args.newer), ("modified_before", &args.older)] {
-        if let Some(time) = time {
-            set(&mut map, name, time.as_str());
-        }
-    }
-
-    if let Some(sort) = args.sort {
-        set(
-            &mut map,
-            "sort",
-            match sort {
-                FindSort::Path => "path",
-                FindSort::Modified => "mtime",
-                FindSort::Size => "size",
-                FindSort::Score => "score",
-            },
-        );
-    }
-
-    if args.long {
-        set(&mut map, "long", true);
-    }
-    Ok(map)
+    Ok(FindArguments::builder()
+        .group(selection(args.no_ignore || all, args.hidden || all, args.max_depth))
+        .pattern(args.pattern.clone().map(|pattern| vec![pattern]))
+        .path(place.starts(paths)?)
+        .fuzzy(args.fuzzy.then_some(true))
+        .kind([kind])
+        .exclude(listed(args.exclude.clone()))
+        .case(case)
+        .follow(args.follow.then_some(true))
+        .min_size(least)
+        .max_size(most)
+        .modified_after(args.newer.clone())
+        .modified_before(args.older.clone())
+        .sort(sort)
+        .long(args.long.then_some(true)))
 }
 
 fn text(
@@ -187,7 +163,7 @@ fn hint(args: &FindArgs) -> Option<String> {
 mod tests {
     use super::*;
     use crate::args::{Cli, Verb};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn parse(line: &[&str]) -> FindArgs {
         match Cli::read(["quack", "find"].iter().chain(line)).unwrap().verb {
@@ -231,7 +207,7 @@ mod tests {
             }
             let args = parse(line);
             let sent = arguments(&args, &args.paths, &WorkspaceScope::of("/ws", "a")).unwrap();
-            assert_eq!(Value::from(sent), expected, "{line:?}");
+            assert_eq!(Value::from(sent.build()), expected, "{line:?}");
         }
     }
 

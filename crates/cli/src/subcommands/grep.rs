@@ -1,6 +1,6 @@
 //! `quack grep`: prints matching lines while they are found.
 
-use super::result_stream::{ResultStream, not_all_missing, selection, set};
+use super::result_stream::{ResultStream, listed, not_all_missing, selection};
 use crate::args::search::{FilesArgs, GrepArgs, GrepSort, MatchArgs};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{CliOutput, StdoutProperties, StdoutState};
@@ -10,7 +10,10 @@ use crate::render::search::hits::{Layout, Printer, name_line};
 use crate::workspace_scope::{ScopedClient, WorkspaceScope};
 use quackd_protocol::limits::MAX_SEARCH_OUTPUT_BYTES;
 use quackd_protocol::search::{FileRow, RowsLine};
-use serde_json::{Map, Value, json};
+use quackd_protocol::tools::{
+    ArgumentsBuilder, CaseArguments, FileArguments, PatternArguments, SearchArguments,
+};
+use serde_json::json;
 use std::collections::HashSet;
 
 /// Maximum number of file names kept to avoid printing one twice.
@@ -32,7 +35,7 @@ pub(crate) async fn run(args: &GrepArgs, output: CliOutput) -> anyhow::Result<Ex
     let only_files = args.files.max_depth == Some(0);
     let is_empty_search = args.max_count == Some(0) || only_files && files.is_empty();
     let starts = if only_files && !files.is_empty() { &files } else { &paths };
-    let arguments = arguments(args, &patterns, starts, &asking.place)?;
+    let call = arguments(args, &patterns, starts, &asking.place)?;
 
     let limit = if args.shape.quiet { Some(1) } else { args.limit };
     let place = &asking.place;
@@ -41,8 +44,7 @@ pub(crate) async fn run(args: &GrepArgs, output: CliOutput) -> anyhow::Result<Ex
     let mut result = ResultStream::new(missing);
     if !is_empty_search {
         let render = |line: RowsLine<'_>, text: &mut String| printer.line(line, text);
-        let reader =
-            result.run(&asking, "search", arguments.clone(), limit, output, render).await?;
+        let reader = result.run(&asking, call.limit(limit.unwrap_or(0)), output, render).await?;
         if reader == StdoutState::Gone {
             return Ok(result.exit(ExitCode::Failed));
         }
@@ -51,16 +53,13 @@ pub(crate) async fn run(args: &GrepArgs, output: CliOutput) -> anyhow::Result<Ex
     let left = limit.map(|limit| limit.saturating_sub(result.n_shown()));
     // The tool skips binary files in a directory; grep reports one that is named and matches.
     if result.skipped("binary") != 0 && left != Some(0) && !files.is_empty() {
-        let mut arguments = arguments;
-        set(&mut arguments, "path", place.starts(&files)?);
-        set(&mut arguments, "binary", "report");
+        let call = arguments(args, &patterns, &files, place)?;
+        let call = call.binary("report").limit(left.unwrap_or(0));
         let mut n_shown = 0;
         let render = |line: RowsLine<'_>, text: &mut String| {
             n_shown += printer.binary(line, text);
         };
-        ResultStream::new(Vec::new())
-            .run(&asking, "search", arguments, left, output, render)
-            .await?;
+        ResultStream::new(Vec::new()).run(&asking, call, output, render).await?;
         result.add(n_shown);
     }
 
@@ -107,56 +106,36 @@ fn arguments(
     patterns: &[String],
     paths: &[String],
     place: &WorkspaceScope,
-) -> Result<Map<String, Value>, CliError> {
-    let mut map = Map::new();
-    set(&mut map, "pattern", patterns);
-    set(&mut map, "path", place.starts(paths)?);
-    matching(&args.matching, &mut map);
-    // A pattern with a line end is a pattern for several lines.
-    if !args.matching.multiline {
-        set(&mut map, "multiline", "auto");
-    }
+) -> Result<ArgumentsBuilder<SearchArguments>, CliError> {
+    let context = |lines: Option<i64>| lines.or(args.context).filter(|lines| *lines != 0);
+    let is_text = args.text || 3 <= args.files.unrestricted;
 
-    files(&args.files, &mut map);
-    if args.text || 3 <= args.files.unrestricted {
-        set(&mut map, "binary", "text");
-    }
+    let sort = match args.sort {
+        GrepSort::Path => "path",
+        GrepSort::Modified => "mtime",
+        GrepSort::None => "none",
+    };
 
-    if args.invert_match {
-        set(&mut map, "invert", true);
-    }
-    if args.follow {
-        set(&mut map, "follow", true);
-    }
-    if let Some(encoding) = &args.encoding {
-        set(&mut map, "encoding", encoding.as_str());
-    }
-
-    for (name, lines) in [("before", args.before_context), ("after", args.after_context)] {
-        if let Some(lines) = lines.or(args.context).filter(|lines| *lines != 0) {
-            set(&mut map, name, lines);
-        }
-    }
-
-    if let Some(most) = args.max_count {
-        set(&mut map, "max_per_file", most);
-    }
-
-    set(&mut map, "output", shape(args));
-    set(
-        &mut map,
-        "sort",
-        match args.sort {
-            GrepSort::Path => "path",
-            GrepSort::Modified => "mtime",
-            GrepSort::None => "none",
-        },
-    );
-    set(&mut map, "max_line", args.layout.max_line.unwrap_or(0));
-    // The tool's default is for models, which read less.
-    set(&mut map, "max_bytes", MAX_SEARCH_OUTPUT_BYTES);
-    set(&mut map, "total", false);
-    Ok(map)
+    Ok(SearchArguments::builder()
+        // A pattern with a line end is a pattern for several lines.
+        .multiline("auto")
+        .group(matching(&args.matching))
+        .group(files(&args.files))
+        .pattern(patterns)
+        .path(place.starts(paths)?)
+        .binary(is_text.then_some("text"))
+        .invert(args.invert_match.then_some(true))
+        .follow(args.follow.then_some(true))
+        .encoding(args.encoding.clone())
+        .before(context(args.before_context))
+        .after(context(args.after_context))
+        .max_per_file(args.max_count)
+        .output(shape(args))
+        .sort(sort)
+        .max_line(args.layout.max_line.unwrap_or(0))
+        // The tool's default is for models, which read less.
+        .max_bytes(MAX_SEARCH_OUTPUT_BYTES)
+        .total(false))
 }
 
 fn shape(args: &GrepArgs) -> &'static str {
@@ -176,57 +155,35 @@ fn shape(args: &GrepArgs) -> &'static str {
     }
 }
 
-/// Adds the interpretation of the pattern to the tool's arguments.
-pub(super) fn matching(args: &MatchArgs, map: &mut Map<String, Value>) {
-    let flags = [
-        ("literal", args.fixed_strings),
-        ("word", args.word_regexp),
-        ("whole_line", args.line_regexp),
-    ];
+/// Returns the interpretation of the pattern as arguments of the tool.
+pub(super) fn matching(args: &MatchArgs) -> ArgumentsBuilder<PatternArguments> {
+    let case = match () {
+        () if args.ignore_case => Some("insensitive"),
+        () => args.smart_case.then_some("smart"),
+    };
 
-    for (name, is_set) in flags {
-        if is_set {
-            set(map, name, true);
-        }
-    }
-
-    if args.basic_regexp {
-        set(map, "dialect", "bre");
-    }
-
-    if args.ignore_case || args.smart_case {
-        set(map, "case", if args.ignore_case { "insensitive" } else { "smart" });
-    }
-
-    if args.multiline {
-        set(map, "multiline", "on");
-        set(map, "dotall", args.multiline_dotall);
-    }
+    PatternArguments::builder()
+        .group(CaseArguments::builder().case(case))
+        .literal(args.fixed_strings.then_some(true))
+        .word(args.word_regexp.then_some(true))
+        .whole_line(args.line_regexp.then_some(true))
+        .dialect(args.basic_regexp.then_some("bre"))
+        .multiline(args.multiline.then_some("on"))
+        .dotall(args.multiline.then_some(args.multiline_dotall))
 }
 
-/// Adds the selection of files to the tool's arguments.
-pub(super) fn files(args: &FilesArgs, map: &mut Map<String, Value>) {
+/// Returns the selection of files as arguments of the tool.
+pub(super) fn files(args: &FilesArgs) -> ArgumentsBuilder<FileArguments> {
     let (exclude, include): (Vec<&String>, Vec<&String>) =
         args.globs.iter().partition(|glob| glob.starts_with('!'));
-    let include: Vec<String> = include.into_iter().cloned().collect();
-    let exclude: Vec<String> =
-        exclude.into_iter().map(|glob| glob.trim_start_matches('!').to_owned()).collect();
-
-    let lists = [
-        ("include", include),
-        ("exclude", exclude),
-        ("file_type", args.types.clone()),
-        ("file_type_not", args.types_not.clone()),
-    ];
-
-    for (name, list) in lists {
-        if !list.is_empty() {
-            set(map, name, list);
-        }
-    }
-
+    let exclude = exclude.into_iter().map(|glob| glob.trim_start_matches('!').to_owned());
     let no_ignore = args.no_ignore || 1 <= args.unrestricted;
-    selection(no_ignore, args.hidden || 2 <= args.unrestricted, args.max_depth, map);
+
+    selection(no_ignore, args.hidden || 2 <= args.unrestricted, args.max_depth)
+        .include(listed(include.into_iter().cloned().collect()))
+        .exclude(listed(exclude.collect()))
+        .file_type(listed(args.types.clone()))
+        .file_type_not(listed(args.types_not.clone()))
 }
 
 /// Renders the rows as they arrive.
@@ -332,6 +289,7 @@ fn layout(args: &GrepArgs, is_one_file: bool, audience: StdoutProperties) -> Lay
 mod tests {
     use super::*;
     use crate::args::{Cli, Verb};
+    use serde_json::Value;
 
     fn parse(line: &[&str]) -> GrepArgs {
         match Cli::read(["quack", "grep"].iter().chain(line)).unwrap().verb {
@@ -344,7 +302,7 @@ mod tests {
         let args = parse(line);
         let (patterns, paths) = words(&args).unwrap();
         let place = WorkspaceScope::of("/ws", "a");
-        let mut map = arguments(&args, &patterns, paths, &place).unwrap();
+        let mut map = arguments(&args, &patterns, paths, &place).unwrap().build();
         for always in ["max_bytes", "total"] {
             assert!(map.remove(always).is_some());
         }

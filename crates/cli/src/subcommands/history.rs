@@ -11,6 +11,7 @@ use crate::time_format::local_second;
 use jiff::tz::TimeZone;
 use quackd_agent::message::{BashExecution, Message, ToolCall, ToolResultMessage, text_of};
 use quackd_agent::transcript::{Entry, EntryKind, Transcript};
+use quackd_protocol::tools::{BASH, BashArguments};
 use serde_json::{Value, json};
 
 /// Maximum width of a message, in columns.
@@ -156,8 +157,9 @@ impl<'a> Rendered<'a> {
     }
 
     fn command(&mut self, run: &BashExecution) {
-        let (id, args) = ("command", json!({ "command": run.command }));
-        let start = json!({ "toolCallId": id, "toolName": "bash", "args": args });
+        let (id, args) =
+            ("command", BashArguments::builder().command(run.command.as_str()).build());
+        let start = json!({ "toolCallId": id, "toolName": BASH.name, "args": args });
         self.event("tool_execution_start", &start);
         let result = json!({ "content": run.output });
         let end = json!({ "toolCallId": id, "result": result, "exitCode": run.exit_code });

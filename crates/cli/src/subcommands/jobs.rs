@@ -18,8 +18,8 @@ use quackd_protocol::client::{ToolParams, ToolResult};
 use quackd_protocol::journal::{CallEnd, CallRecord, JOB_END};
 use quackd_protocol::limits::MAX_TOOL_DEADLINE;
 use quackd_protocol::output::{OutputStream, with_signal};
-use quackd_protocol::tools::{JOB_KILL, JOB_OUTPUT, JOBS, Tool};
-use serde_json::{Value, json};
+use quackd_protocol::tools::{JOBS, JobKillArguments, JobOutputArguments};
+use serde_json::{Map, Value, json};
 
 /// Time for which one request waits for more output, in milliseconds.
 const WAIT_MS: u64 = 20_000;
@@ -44,7 +44,7 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
     match (args.action, args.follow) {
         (Some(JobsAction::Kill { job, which: choice }), _) => {
             let jobs = Jobs::of(&choice, output).await?;
-            shown(&jobs.call(JOB_KILL, json!({ "job": job })).await?, output)
+            shown(&jobs.call(JobKillArguments::builder().job(job)).await?, output)
         }
         (None, Some(job)) => {
             let mut interrupts = Interrupts::catch()?;
@@ -58,7 +58,12 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
         }
         (None, None) => {
             let jobs = Jobs::of(&choice, output).await?;
-            let mut listed = jobs.call(JOBS, json!({})).await?;
+            let list = ToolParams {
+                tool: JOBS.name.to_owned(),
+                arguments: Map::new().into(),
+                ..ToolParams::default()
+            };
+            let mut listed = jobs.call(list).await?;
             // The worker knows only its own jobs.
             let lost = jobs.lost();
             if let Some(data) = listed.data.as_mut().and_then(Value::as_object_mut) {
@@ -99,13 +104,8 @@ impl Jobs {
         Ok(Self { client, session: found.session_id.0 })
     }
 
-    async fn call(&self, tool: Tool, arguments: Value) -> anyhow::Result<ToolResult> {
-        let params = ToolParams {
-            tool: tool.name.to_owned(),
-            arguments,
-            session_id: Some(self.session.clone()),
-            ..ToolParams::default()
-        };
+    async fn call(&self, call: impl Into<ToolParams>) -> anyhow::Result<ToolResult> {
+        let params = ToolParams { session_id: Some(self.session.clone()), ..call.into() };
         Ok(self.client.call_within(params, patience(MAX_TOOL_DEADLINE)).await?)
     }
 
@@ -131,8 +131,8 @@ impl Jobs {
         let mut cursor = 0;
         let mut printer = Printer::new(false, output);
         loop {
-            let arguments = json!({ "job": job, "cursor": cursor, "wait_ms": WAIT_MS });
-            let result = self.call(JOB_OUTPUT, arguments).await?;
+            let read = JobOutputArguments::builder().job(job).cursor(cursor).wait_ms(WAIT_MS);
+            let result = self.call(read).await?;
             let Some(data) = result.data.as_ref().filter(|_| !result.info.is_error) else {
                 return shown(&result, output);
             };

@@ -1,7 +1,7 @@
 //! `quack replace`: replaces matches in files, or prints a patch.
 
 use super::grep::{files, matching};
-use super::result_stream::{not_found, set};
+use super::result_stream::not_found;
 use crate::args::SessionArgs;
 use crate::args::search::ReplaceArgs;
 use crate::display::{count, plain};
@@ -15,6 +15,7 @@ use crate::render::search::{LINE, PATH, fit, push};
 use crate::session_ref;
 use crate::workspace_scope::{self, ScopedClient, WorkspaceScope};
 use quackd_protocol::limits::MAX_SEARCH_OUTPUT_BYTES;
+use quackd_protocol::tools::{ArgumentsBuilder, Counts, ReplaceArguments};
 use serde_json::{Map, Value};
 
 /// Maximum size of the patches of a dry run, in bytes. This is the tool's own limit.
@@ -33,8 +34,7 @@ pub(crate) async fn run(args: &ReplaceArgs, output: CliOutput) -> anyhow::Result
         all_there(words.paths, &asking.place)?;
     }
 
-    let arguments = arguments(args, words, &asking.place)?;
-    let result = asking.call("replace", arguments, true).await?;
+    let result = asking.call(arguments(args, words, &asking.place)?, true).await?;
     let data = result.data.as_ref().filter(|_| !result.info.is_error);
     let Some(data) = data else {
         let is_usage = is_usage(&result.text);
@@ -85,61 +85,34 @@ fn arguments(
     args: &ReplaceArgs,
     words: Option<ReplaceOperands<'_>>,
     place: &WorkspaceScope,
-) -> Result<Map<String, Value>, CliError> {
-    let mut map = Map::new();
-    let expected = [
-        ("files", args.expect_files),
-        ("lines", args.expect_lines),
-        ("replacements", args.expect_replacements),
-    ];
+) -> Result<ArgumentsBuilder<ReplaceArguments>, CliError> {
+    let counts = [args.expect_files, args.expect_lines, args.expect_replacements];
+    let counts = Counts::NAMES.iter().zip(counts);
+    let counts: Map<String, Value> =
+        counts.filter_map(|(name, n)| Some(((*name).to_owned(), Value::from(n?)))).collect();
 
-    let expected: Map<String, Value> = expected
-        .into_iter()
-        .filter_map(|(name, n)| Some((name.to_owned(), Value::from(n?))))
-        .collect();
-    if !expected.is_empty() {
-        set(&mut map, "expect", expected);
-    }
-
-    if args.no_backup {
-        set(&mut map, "backup", "none");
-    }
-
+    let call = ReplaceArguments::builder()
+        .expect((!counts.is_empty()).then_some(counts))
+        .backup(args.no_backup.then_some("none"));
     let Some(ReplaceOperands { pattern, replacement, paths }) = words else {
-        set(&mut map, "plan_id", args.plan.as_deref().unwrap_or_default());
-        return Ok(map);
+        return Ok(call.plan_id(args.plan.as_deref().unwrap_or_default()));
     };
 
-    set(&mut map, "pattern", vec![pattern]);
-    set(&mut map, "replacement", replacement);
-    set(&mut map, "path", place.starts(paths)?);
-    matching(&args.matching, &mut map);
-    files(&args.files, &mut map);
-    if args.no_template {
-        set(&mut map, "template", false);
-    }
-    if let Some((first, last)) = args.line_range {
-        set(&mut map, "line_range", vec![first, last]);
-    }
-
-    let most = [
-        ("max_per_file", args.max_count),
-        ("max_files", args.max_files),
-        ("max_replacements", args.max_replacements),
-    ];
-    for (name, most) in most {
-        if let Some(most) = most {
-            set(&mut map, name, most);
-        }
-    }
-
-    if args.dry_run {
+    Ok(call
+        .group(matching(&args.matching))
+        .group(files(&args.files))
+        .pattern([pattern])
+        .replacement(replacement)
+        .path(place.starts(paths)?)
+        .template(args.no_template.then_some(false))
+        .line_range(args.line_range.map(|(first, last)| [first, last]))
+        .max_per_file(args.max_count)
+        .max_files(args.max_files)
+        .max_replacements(args.max_replacements)
+        .dry_run(args.dry_run.then_some(true))
+        .diff(args.dry_run.then_some("unified"))
         // A patch is read by programs, so it may be longer than a model's reply.
-        set(&mut map, "dry_run", true);
-        set(&mut map, "diff", "unified");
-        set(&mut map, "max_bytes", MAX_PATCH_BYTES);
-    }
-    Ok(map)
+        .max_bytes(args.dry_run.then_some(MAX_PATCH_BYTES)))
 }
 
 async fn show(changes: &Changes, args: &ReplaceArgs, output: CliOutput) -> anyhow::Result<()> {
@@ -404,12 +377,12 @@ mod tests {
             let args = parse(line);
             let sent =
                 arguments(&args, words(&args).unwrap(), &WorkspaceScope::of("/ws", "a")).unwrap();
-            assert_eq!(Value::from(sent), expected, "{line:?}");
+            assert_eq!(Value::from(sent.build()), expected, "{line:?}");
         }
         let args = parse(&["--plan", "p1", "--expect-files", "2"]);
         let sent =
             arguments(&args, words(&args).unwrap(), &WorkspaceScope::of("/ws", "a")).unwrap();
-        assert_eq!(Value::from(sent), json!({"plan_id": "p1", "expect": {"files": 2}}));
+        assert_eq!(Value::from(sent.build()), json!({"plan_id": "p1", "expect": {"files": 2}}));
         assert!(words(&parse(&["x"])).is_err());
         assert!(words(&parse(&["", "x"])).is_err());
     }

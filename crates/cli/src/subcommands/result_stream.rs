@@ -5,10 +5,12 @@ use crate::exit::{CliError, ExitCode};
 use crate::output::{CliOutput, StdoutState};
 use crate::workspace_scope::{self, ScopedClient};
 use anyhow::Context;
+use quackd_protocol::client::ToolParams;
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use quackd_protocol::search::{RowsLine, SearchPage, Warning};
+use quackd_protocol::tools::{ArgumentsBuilder, FileArguments};
 use serde::Deserialize;
-use serde_json::{Deserializer, Map, Value, json};
+use serde_json::{Deserializer, Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -27,27 +29,21 @@ const NOT_SEARCHED: &[(&str, &str)] = &[
     ("tooLarge", "not searched: it is too large for matches over several lines"),
 ];
 
-/// Sets an argument.
-pub(super) fn set(map: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
-    map.insert(name.to_owned(), value.into());
-}
-
-/// Adds the file selection that both subcommands share.
+/// Returns the selection of files that both subcommands share, as arguments of their tools.
 pub(super) fn selection(
     no_ignore: bool,
     hidden: bool,
     max_depth: Option<u32>,
-    map: &mut Map<String, Value>,
-) {
-    if no_ignore {
-        set(map, "ignore", "none");
-    }
-    if hidden {
-        set(map, "hidden", true);
-    }
-    if let Some(depth) = max_depth {
-        set(map, "max_depth", depth);
-    }
+) -> ArgumentsBuilder<FileArguments> {
+    FileArguments::builder()
+        .ignore(no_ignore.then_some("none"))
+        .hidden(hidden.then_some(true))
+        .max_depth(max_depth)
+}
+
+/// Returns a list as an argument. `None` leaves an empty list out.
+pub(super) fn listed(list: Vec<String>) -> Option<Vec<String>> {
+    Some(list).filter(|list| !list.is_empty())
 }
 
 /// A search whose rows are printed while they arrive, and what it reported.
@@ -104,20 +100,17 @@ impl ResultStream {
         self.n_shown = self.n_shown.saturating_add(shown);
     }
 
-    /// Requests the rows, at most `limit`, and prints what `render` makes of them.
+    /// Requests the rows, and prints what `render` makes of them.
     ///
     /// # Errors
     /// Those of the request and of printing. A refusal by the tool is a usage error.
     pub(super) async fn run(
         &mut self,
         asking: &ScopedClient,
-        tool: &str,
-        mut arguments: Map<String, Value>,
-        limit: Option<u64>,
+        call: impl Into<ToolParams>,
         output: CliOutput,
         mut render: impl FnMut(RowsLine<'_>, &mut String),
     ) -> anyhow::Result<StdoutState> {
-        set(&mut arguments, "limit", limit.unwrap_or(0));
         let mut lines = RowLines::default();
         // Counted before they are printed: a limit of the tool counts rows too.
         let print = async |bytes: Vec<u8>| {
@@ -129,7 +122,7 @@ impl ResultStream {
             Ok(output.raw(text).await?)
         };
 
-        let Some(result) = asking.stream(tool, arguments, print).await? else {
+        let Some(result) = asking.stream(call, print).await? else {
             return Ok(StdoutState::Gone);
         };
 

@@ -16,39 +16,58 @@ use crate::session_ref::{self, Missing, Wanted};
 use quackd_policy::hosts::Rule;
 use quackd_protocol::approval::{ApprovalKind, Decision, ScopedGrant};
 use quackd_protocol::client::{
-    PolicyLayers, PolicyScope, RunningJob, SandboxAudit, SandboxData, SandboxDenials,
-    SandboxExplain, SandboxParams, TimedDenial, WorkerSaid,
+    Method, PolicyLayers, PolicyScope, RunningJob, SandboxAllow, SandboxAudit, SandboxData,
+    SandboxDenials, SandboxExplain, SandboxRevoke, SandboxSession, SandboxSet, SandboxShow,
+    TimedDenial, WorkerSaid,
 };
 use quackd_protocol::limits::REPLY_TIMEOUT;
 use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch, Profile};
 use quackd_protocol::tiers::{self, Tier};
-use request::{WORKER_TIMEOUT, ask, is_change};
+use request::{WORKER_TIMEOUT, ask};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let (choice, params) = match args.verb {
-        SandboxVerb::Denials(args) => return denials(args.which.into_which(), output).await,
-        SandboxVerb::Audit(args) => return audit(args.which.into_which(), output).await,
-        SandboxVerb::Explain(args) => return explain(args, output).await,
-        SandboxVerb::Network(args) => return network::network(args, output).await,
-        SandboxVerb::Presets(args) => return network::presets(args, output).await,
+    match args.verb {
         SandboxVerb::Show(args) => {
-            (Wanted::of(&args.which.into_which())?, SandboxParams::default())
+            let choice = Wanted::of(&args.which.into_which())?;
+            show_policy(&shown(choice, output).await?, output)
         }
-        SandboxVerb::Set(args) if args.changes_paths() => return set_paths(args, output).await,
-        SandboxVerb::Set(args) => (Wanted::of(&args.which)?, change(args)?),
-        SandboxVerb::Allow(args) => (Wanted::of(&args.which)?, allow(args)?),
-        SandboxVerb::Revoke(args) if args.all => return revoke_all(args, output).await,
-        SandboxVerb::Revoke(args) => (Wanted::of(&args.which)?, revoke(args)),
-    };
+        SandboxVerb::Denials(args) => denials(args.which.into_which(), output).await,
+        SandboxVerb::Audit(args) => audit(args.which.into_which(), output).await,
+        SandboxVerb::Explain(args) => explain(args, output).await,
+        SandboxVerb::Network(args) => network::network(args, output).await,
+        SandboxVerb::Presets(args) => network::presets(args, output).await,
+        SandboxVerb::Set(args) if args.changes_paths() => set_paths(args, output).await,
+        SandboxVerb::Set(args) => {
+            let choice = Wanted::of(&args.which)?;
+            let params = settings(args)?;
+            change(choice, |session| SandboxSet { session, ..params }, output).await
+        }
+        SandboxVerb::Allow(args) => allow(args, output).await,
+        SandboxVerb::Revoke(args) => revoke(args, output).await,
+    }
+}
 
+/// Carries out a change, and shows the new policy.
+async fn change<M: Method<Reply = SandboxData>>(
+    choice: Wanted,
+    params: impl FnOnce(SandboxSession) -> M,
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    let daemon = start_and_connect(output).await?;
+    let found = choice.one(&daemon.client, Missing::Create).await?;
+    session_ref::tell(&found, output);
     // A rule with a preset may ask the user's tools.
-    let missing = if is_change(&params) { Missing::Create } else { Missing::Refuse };
-    let data = ask::<SandboxParams>(choice, missing, params, WORKER_TIMEOUT, output).await?;
-    show_policy(&data, output)
+    let params = params(SandboxSession::of(found.session_id.0));
+    show_policy(&daemon.client.call_within(params, WORKER_TIMEOUT).await?, output)
+}
+
+/// Returns the policy of an existing session.
+async fn shown(choice: Wanted, output: CliOutput) -> anyhow::Result<SandboxData> {
+    ask(choice, Missing::Refuse, |session| SandboxShow { session }, REPLY_TIMEOUT, output).await
 }
 
 fn show_policy(data: &SandboxData, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -63,31 +82,31 @@ fn show_policy(data: &SandboxData, output: CliOutput) -> anyhow::Result<ExitCode
     Ok(ExitCode::Ok)
 }
 
-/// Removes every grant that is in force for the session.
-async fn revoke_all(args: SandboxRevokeArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+/// Removes grants: the given ones, or with `--all` every grant that is in force for the session.
+async fn revoke(args: SandboxRevokeArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let choice = Wanted::of(&args.which)?;
-    let show = SandboxParams::default();
-    let shown = ask::<SandboxParams>(choice, Missing::Refuse, show, REPLY_TIMEOUT, output).await?;
-    let ids: Vec<String> = shown.grants.iter().map(|scoped| scoped.grant.id.clone()).collect();
+    let revoke =
+        |rules| move |session| SandboxRevoke { session, rules: Some(rules), end_jobs: None };
+    if !args.all {
+        return change(choice, revoke(args.rules), output).await;
+    }
 
+    let shown = shown(choice, output).await?;
+    let ids: Vec<String> = shown.grants.iter().map(|scoped| scoped.grant.id.clone()).collect();
     if ids.is_empty() {
         output.note("nothing was granted");
         return show_policy(&shown, output);
     }
 
-    let params = revoke(SandboxRevokeArgs { rules: ids, ..args });
     // The session of the ids, also if another one is active by now.
     let reference = SessionArgs { session: Some(shown.session_id.0), dir: None };
-    let target = Wanted::of(&reference)?;
-    let data = ask::<SandboxParams>(target, Missing::Create, params, REPLY_TIMEOUT, output).await?;
-    show_policy(&data, output)
+    change(Wanted::of(&reference)?, revoke(ids), output).await
 }
 
 async fn denials(reference: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let choice = Wanted::of(&reference)?;
-    let params = SandboxParams::default();
-    let data =
-        ask::<SandboxDenials>(choice, Missing::Refuse, params, REPLY_TIMEOUT, output).await?;
+    let params = |session| SandboxDenials { session };
+    let data = ask(choice, Missing::Refuse, params, REPLY_TIMEOUT, output).await?;
 
     if output.is_json() {
         output.document(&data)?;
@@ -106,9 +125,8 @@ async fn denials(reference: SessionArgs, output: CliOutput) -> anyhow::Result<Ex
 
 async fn audit(reference: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let choice = Wanted::of(&reference)?;
-    let params = SandboxParams::default();
-    let reply =
-        ask::<SandboxAudit>(choice, Missing::Create, params, WORKER_TIMEOUT, output).await?;
+    let params = |session| SandboxAudit { session };
+    let reply = ask(choice, Missing::Create, params, WORKER_TIMEOUT, output).await?;
     let is_clean = reply.report.as_ref().is_some_and(|report| report.found == 0 && report.complete);
 
     show(&reply, output)?;
@@ -126,9 +144,8 @@ async fn explain(args: SandboxExplainArgs, output: CliOutput) -> anyhow::Result<
     let target = args.path.map(absolute).transpose()?;
 
     let choice = Wanted::of(&args.which)?;
-    let params = SandboxParams { target, ..SandboxParams::default() };
-    let reply =
-        ask::<SandboxExplain>(choice, Missing::Create, params, WORKER_TIMEOUT, output).await?;
+    let params = |session| SandboxExplain { session, target };
+    let reply = ask(choice, Missing::Create, params, WORKER_TIMEOUT, output).await?;
     show(&reply, output)?;
     Ok(if reply.report.is_some() { ExitCode::Ok } else { ExitCode::Failed })
 }
@@ -146,15 +163,16 @@ fn show<T: Serialize>(reply: &WorkerSaid<T>, output: CliOutput) -> anyhow::Resul
     Ok(())
 }
 
-fn allow(args: SandboxAllowArgs) -> anyhow::Result<SandboxParams> {
+async fn allow(args: SandboxAllowArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let choice = Wanted::of(&args.which)?;
     check_rules(&args.rules)?;
     let scope = match () {
         () if args.always => Some(PolicyScope::Always),
         () => args.workspace.then_some(PolicyScope::Workspace),
     };
     let rules = Some(args.rules);
-    let action = Some("allow".to_owned());
-    Ok(SandboxParams { action, scope, rules, ..SandboxParams::default() })
+    let params = |session| SandboxAllow { session, rules, scope, end_jobs: None };
+    change(choice, params, output).await
 }
 
 /// Refuses rules that cannot be read. The daemon checks whether it has a preset, since another version may have others.
@@ -163,12 +181,8 @@ fn check_rules(rules: &[String]) -> Result<(), CliError> {
     unreadable.map_or(Ok(()), |error| Err(CliError::usage(error.to_string())))
 }
 
-fn revoke(args: SandboxRevokeArgs) -> SandboxParams {
-    let rules = Some(args.rules);
-    SandboxParams { action: Some("revoke".to_owned()), rules, ..SandboxParams::default() }
-}
-
-fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
+/// Returns the change of the policy, without its session.
+fn settings(args: SandboxSetArgs) -> anyhow::Result<SandboxSet> {
     check_rules(&args.hosts)?;
     if args.is_empty() {
         return Err(CliError::usage("give a profile or an option; see --help").into());
@@ -187,15 +201,13 @@ fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
         hidden: None,
     };
 
-    let params = SandboxParams {
-        action: Some("set".to_owned()),
+    Ok(SandboxSet {
         scope: args.workspace.then_some(PolicyScope::Workspace),
         reset: args.reset.then_some(true),
         end_jobs: args.end_jobs.then_some(true),
         patch,
-        ..SandboxParams::default()
-    };
-    Ok(params)
+        ..SandboxSet::default()
+    })
 }
 
 /// Changes the lists of writable directories and hidden paths of a scope. Earlier entries stay: a list that is
@@ -208,14 +220,14 @@ async fn set_paths(args: SandboxSetArgs, output: CliOutput) -> anyhow::Result<Ex
     let (writable, hidden) = (all(&args.writable, absolute)?, all(&args.hidden, maybe_absent)?);
     let not_writable = all(&args.not_writable, maybe_absent)?;
     let unhidden = all(&args.unhide, maybe_absent)?;
-    let mut params = change(args)?;
+    let mut params = settings(args)?;
 
     let daemon = start_and_connect(output).await?;
     let found = choice.one(&daemon.client, Missing::Create).await?;
     session_ref::tell(&found, output);
-    params.session_id = Some(found.session_id.0);
+    params.session = SandboxSession::of(found.session_id.0);
 
-    let show = SandboxParams { session_id: params.session_id.clone(), ..SandboxParams::default() };
+    let show = SandboxShow { session: params.session.clone() };
     // The lists are replaced as a whole, so the present ones are needed.
     let shown = daemon.client.call(show).await?;
     for path in &unhidden {

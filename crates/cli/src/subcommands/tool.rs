@@ -306,7 +306,7 @@ fn raw_end(result: &ToolResult, output: CliOutput) -> ExitCode {
     }
 
     if result.info.timed_out {
-        output.failure(&out_of_time("bash"));
+        output.failure(&out_of_time(BASH));
     } else if result.closing.is_none() {
         let text = &result.text;
         output.failure(text.strip_prefix("Error: ").unwrap_or(text));

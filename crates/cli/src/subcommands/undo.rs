@@ -1,7 +1,6 @@
 //! `quack undo`: takes back changes of files.
 
 use super::replace::again;
-use super::result_stream::set;
 use crate::args::undo::{GroupSelection, UndoArgs};
 use crate::display::{count, plain};
 use crate::exit::{CliError, ExitCode};
@@ -10,13 +9,13 @@ use crate::render::search::undo_data::{File, Undone};
 use crate::render::search::{PATH, fit, push};
 use crate::session_ref;
 use crate::workspace_scope::{self, ScopedClient};
-use serde_json::{Map, Value};
+use quackd_protocol::tools::{ArgumentsBuilder, UndoArguments};
 
 /// Takes changes back, or lists them.
 pub(crate) async fn run(args: &UndoArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let asking = ScopedClient::begin(&args.call, output).await?;
     session_ref::tell(&asking.found, output);
-    let result = asking.call("undo", arguments(args), false).await?;
+    let result = asking.call(arguments(args), false).await?;
     let Some(data) = result.data.as_ref().filter(|_| !result.info.is_error) else {
         return Err(workspace_scope::failure(&result, CliError::failed).into());
     };
@@ -53,26 +52,15 @@ pub(crate) async fn run(args: &UndoArgs, output: CliOutput) -> anyhow::Result<Ex
     Ok(if undone.is_whole() { ExitCode::Ok } else { ExitCode::Failed })
 }
 
-fn arguments(args: &UndoArgs) -> Map<String, Value> {
-    let mut arguments = Map::new();
-    if args.list {
-        set(&mut arguments, "list", true);
-    }
-    if let Some(id) = &args.selection.id {
-        set(&mut arguments, "undo_id", id.as_str());
-    }
-    set_group(&mut arguments, &args.selection.group);
-    arguments
+fn arguments(args: &UndoArgs) -> ArgumentsBuilder<UndoArguments> {
+    selected(&args.selection.group)
+        .list(args.list.then_some(true))
+        .undo_id(args.selection.id.clone())
 }
 
-/// Adds the arguments of the tool that select the changes of a call or of a turn.
-pub(super) fn set_group(arguments: &mut Map<String, Value>, group: &GroupSelection) {
-    if let Some(call) = &group.call {
-        set(arguments, "call_id", call.as_str());
-    }
-    if let Some(turn) = group.turn {
-        set(arguments, "turn", turn);
-    }
+/// Returns the arguments of the tool that select the changes of a call or of a turn.
+pub(super) fn selected(group: &GroupSelection) -> ArgumentsBuilder<UndoArguments> {
+    UndoArguments::builder().call_id(group.call.clone()).turn(group.turn)
 }
 
 fn text(undone: &Undone, args: &UndoArgs, audience: StdoutProperties) -> String {
@@ -109,7 +97,7 @@ fn text(undone: &Undone, args: &UndoArgs, audience: StdoutProperties) -> String 
 mod tests {
     use super::*;
     use crate::args::{Cli, Verb};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn parse(line: &[&str]) -> UndoArgs {
         match Cli::read(["quack", "undo"].iter().chain(line)).unwrap().verb {
@@ -120,12 +108,13 @@ mod tests {
 
     #[test]
     fn the_last_one_is_meant_unless_one_is_named() {
-        assert_eq!(Value::from(arguments(&parse(&[]))), json!({}));
-        assert_eq!(Value::from(arguments(&parse(&["u1"]))), json!({"undo_id": "u1"}));
-        assert_eq!(Value::from(arguments(&parse(&["--list"]))), json!({"list": true}));
-        assert_eq!(Value::from(arguments(&parse(&["--turn"]))), json!({"turn": 0}));
-        assert_eq!(Value::from(arguments(&parse(&["--turn", "7"]))), json!({"turn": 7}));
-        assert_eq!(Value::from(arguments(&parse(&["--call", "c"]))), json!({"call_id": "c"}));
+        let sent = |line: &[&str]| Value::from(arguments(&parse(line)).build());
+        assert_eq!(sent(&[]), json!({}));
+        assert_eq!(sent(&["u1"]), json!({"undo_id": "u1"}));
+        assert_eq!(sent(&["--list"]), json!({"list": true}));
+        assert_eq!(sent(&["--turn"]), json!({"turn": 0}));
+        assert_eq!(sent(&["--turn", "7"]), json!({"turn": 7}));
+        assert_eq!(sent(&["--call", "c"]), json!({"call_id": "c"}));
         for wrong in [&["u1", "--turn=1"][..], &["--call", "c", "--turn"], &["--call", ""], &[""]] {
             assert!(Cli::read(["quack", "undo"].iter().chain(wrong)).is_err(), "{wrong:?}");
         }

@@ -177,8 +177,8 @@ pub fn provider_variables() -> impl Iterator<Item = Vec<&'static str>> {
 /// Returns the variables of one well-known provider: first the one with its key.
 #[must_use]
 pub fn variables_of(provider: &str) -> Option<Vec<&'static str>> {
-    let found = builtin(canonical(provider))?;
-    Some(found.keys.iter().copied().chain(found.base_variable).collect())
+    let known = builtin(canonical(provider))?;
+    Some(known.keys.iter().copied().chain(known.base_variable).collect())
 }
 
 /// Returns the name of a provider in the catalog.

@@ -91,12 +91,12 @@ pub(super) fn choose(
     model.max_tokens = settings.max_tokens.unwrap_or_else(|| model.max_tokens.min(half));
 
     let provider = providers.iter().find(|provider| provider.name == model.provider)?;
-    let wants_thinking = thinking != ThinkingLevel::Off;
+    let is_thinking = thinking != ThinkingLevel::Off;
     // Unless it is known whether the model reasons, the user's thinking level decides.
     let is_known =
         provider.says_reasoning(&model.id) || knows_reasoning(&model.provider, &model.id);
-    model.reasoning |= wants_thinking && !is_known;
-    if wants_thinking && !model.reasoning {
+    model.reasoning |= is_thinking && !is_known;
+    if is_thinking && !model.reasoning {
         problems.push(format!(
             "the thinking level {} is not in force: {} does not reason",
             thinking.name(),
@@ -122,6 +122,7 @@ fn small_window(model: &ModelInfo) -> Option<String> {
     if !model.has_small_window() {
         return None;
     }
+
     let way = match model.provider.as_str() {
         "ollama" => {
             "start the server with OLLAMA_CONTEXT_LENGTH=65536, or set `PARAMETER num_ctx 65536` in the model's Modelfile"
@@ -132,6 +133,7 @@ fn small_window(model: &ModelInfo) -> Option<String> {
             "start the server with a larger one (vLLM: `--max-model-len`), or choose another model"
         }
     };
+
     Some(format!(
         "{}/{} has a window of {} tokens, in which the agent has few tools and forgets early: {way}; or set \
          model.context_window if the window is larger",
@@ -157,8 +159,8 @@ fn named(
     let is_indirect = context.settings.provider.is_none();
     let provider = provider.filter(|_| !(is_indirect && is_full()));
 
-    let found = find(providers, provider, &name.value);
-    if found.is_none() {
+    let model = find(providers, provider, &name.value);
+    if model.is_none() {
         let of = provider.map(|it| format!(" of {it}")).unwrap_or_default();
         let usable: Vec<&str> = providers
             .iter()
@@ -175,7 +177,7 @@ fn named(
             shown(&name.value)
         ));
     }
-    found
+    model
 }
 
 /// Chooses a model without a name: the first one of the named provider, upstream's default with a key of OpenAI, the

@@ -221,9 +221,9 @@ impl ModelCatalog {
     /// gets the default facts.
     #[must_use]
     pub fn find(&self, provider: Option<&str>, id: &str) -> Option<ModelInfo> {
-        let found = choose::find(&self.providers, provider, id)?;
+        let model = choose::find(&self.providers, provider, id)?;
         let chosen = self.chosen.as_ref().map(|chosen| &chosen.model);
-        Some(chosen.filter(|model| is_same(model, &found)).cloned().unwrap_or(found))
+        Some(chosen.filter(|chosen| is_same(chosen, &model)).cloned().unwrap_or(model))
     }
 
     /// Returns the problems of the sources, each in one line and without a secret.
@@ -249,8 +249,9 @@ impl ModelCatalog {
     /// Returns the base URL of a usable provider, without a secret.
     #[must_use]
     pub fn base_of(&self, provider: &str) -> Option<&str> {
-        let found = self.providers.iter().find(|known| known.name == provider && known.is_usable());
-        found.map(|known| known.shown_base.as_str())
+        let usable =
+            self.providers.iter().find(|known| known.name == provider && known.is_usable());
+        usable.map(|known| known.shown_base.as_str())
     }
 
     /// Returns the providers that need no key.
@@ -286,6 +287,7 @@ impl ModelCatalog {
          - use the models of Pi: quackd reads ~/.pi/agent/models.json and the API keys in ~/.pi/agent/auth.json\n\
          `quack models --test` then sends a short request"
             .to_owned();
+
         for problem in &self.problems {
             text.push_str("\nProblem: ");
             text.push_str(problem);

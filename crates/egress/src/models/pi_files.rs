@@ -126,8 +126,8 @@ pub(super) fn read_models_blocking(directory: &Path) -> Result<ModelsFile, Strin
 pub(super) fn resolve(value: &str, env: &[(String, String)]) -> Result<String, String> {
     let value = value.trim();
     let variable = |name: &str| {
-        let found = env.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim());
-        found.filter(|value| !value.is_empty()).map(str::to_owned)
+        let text = env.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim());
+        text.filter(|value| !value.is_empty()).map(str::to_owned)
     };
 
     if value.starts_with('!') {
@@ -143,7 +143,7 @@ pub(super) fn resolve(value: &str, env: &[(String, String)]) -> Result<String, S
     let looks_like_name = value.bytes().all(is_name_character) && value.contains('_');
 
     match (named, variable(named.unwrap_or(value))) {
-        (_, Some(found)) => Ok(found),
+        (_, Some(text)) => Ok(text),
         (Some(name), None) => Err(format!("is the variable {}, which is not set", short(name))),
         (None, None) if looks_like_name => {
             Err(format!("is the variable {}, which is not set", short(value)))
@@ -169,8 +169,10 @@ pub(super) fn apply(info: &mut ModelInfo, facts: &PiFacts) {
     info.reasoning = facts.reasoning.unwrap_or(info.reasoning);
     if let Some(input) = &facts.input {
         info.input.clone_from(input);
+        // There are no further kinds.
         info.input.truncate(2);
     }
+
     info.price = facts.cost.map_or(info.price, Price::given);
     info.context_window = facts.context_window.unwrap_or(info.context_window);
     info.max_tokens = facts.max_tokens.unwrap_or(info.max_tokens);

@@ -22,9 +22,11 @@ pub fn probe_body(model: &ModelInfo) -> Option<Box<RawValue>> {
     // Without tools, a model would pass that cannot run one turn of an agent.
     const TOOL: &str = "read_file";
     const PURPOSE: &str = "Reads a file. Not needed now.";
+
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     let id = &model.id;
     let messages = json!([{"role": "user", "content": PROMPT}]);
+
     let body = match model.api {
         ModelApi::OpenAiCompletions => {
             let usual =
@@ -46,6 +48,7 @@ pub fn probe_body(model: &ModelInfo) -> Option<Box<RawValue>> {
             "tools": [{"name": TOOL, "description": PURPOSE, "input_schema": schema}],
         }),
     };
+
     to_raw_value(&body).ok()
 }
 
@@ -59,6 +62,7 @@ pub struct ProbeAnswer {
 impl ProbeAnswer {
     /// Adds the next piece. Ignores it if there is enough.
     pub fn push(&mut self, piece: &OutputPiece) {
+        // A piece is base64 between quotation marks.
         let text = piece.bytes.get().trim_matches('"');
         let bytes = STANDARD.decode(text).unwrap_or_default();
         self.is_cut |= MAX_ANSWER_BYTES < self.bytes.len() + bytes.len();
@@ -78,9 +82,9 @@ impl ProbeAnswer {
     /// Returns the text of an answer with an error status.
     #[must_use]
     pub fn error(&self) -> String {
-        let found =
+        let error =
             serde_json::from_slice::<Value>(&self.bytes).ok().and_then(|body| error_in(&body));
-        found.unwrap_or_else(|| one_line(&String::from_utf8_lossy(&self.bytes)))
+        error.unwrap_or_else(|| one_line(&String::from_utf8_lossy(&self.bytes)))
     }
 }
 

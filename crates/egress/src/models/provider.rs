@@ -78,8 +78,8 @@ impl Model {
 
 /// Returns a variable that is not blank.
 pub(super) fn variable<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    let found = env.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim());
-    found.filter(|value| !value.is_empty())
+    let text = env.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim());
+    text.filter(|value| !value.is_empty())
 }
 
 impl Provider {
@@ -215,9 +215,11 @@ impl Provider {
                 Some(api) => self.api_named(Some(&api), problems),
             };
             let Some(api) = own else { continue };
+
             let headers = self.resolved(headers, env, problems);
             let mut info = describe(&self.name, &id, api, "");
             apply(&mut info, &facts);
+            // Of several entries with one id, the last applies.
             self.models.retain(|known| known.info.id != id);
             let mut model = Model { base_url, headers, ..Model::plain(info) };
             model.note(&facts);
@@ -340,6 +342,7 @@ impl Provider {
         let Some(listed) = self.listed.iter().find(|known| known.is_called(&info.id)) else {
             return;
         };
+
         if let Some(window) = listed.window.filter(|_| !says_window) {
             info.context_window = window;
             if !says_max_tokens {
@@ -347,6 +350,7 @@ impl Provider {
                 info.max_tokens = info.max_tokens.min(window / 2).max(1);
             }
         }
+
         if let Some(max_tokens) = listed.max_tokens.filter(|_| !says_max_tokens) {
             info.max_tokens = max_tokens;
         }
@@ -406,6 +410,7 @@ impl Provider {
         {
             return None;
         }
+
         let listed = self.models.iter().find(|known| known.info.id == id);
         Some(listed.map_or_else(
             || {

@@ -82,9 +82,9 @@ pub(super) fn problems_blocking(directory: &Path) -> Vec<String> {
 
 /// Keys that were found so far.
 #[derive(Default)]
-struct Found(Vec<String>);
+struct UnusedKeys(Vec<String>);
 
-impl Found {
+impl UnusedKeys {
     /// Adds the members of an object that are not known. Comments are no settings.
     fn unknown(&mut self, at: &str, object: &Map<String, Value>, known: &[&str]) {
         let unknown = object.keys().filter(|key| !known.contains(&key.as_str()));
@@ -114,44 +114,44 @@ impl Found {
 }
 
 fn of_models(file: &Value) -> Vec<String> {
-    let mut found = Found::default();
-    let Some(file) = file.as_object() else { return found.0 };
-    found.unknown("", file, &["providers"]);
+    let mut keys = UnusedKeys::default();
+    let Some(file) = file.as_object() else { return keys.0 };
+    keys.unknown("", file, &["providers"]);
 
     let providers = file.get("providers").and_then(Value::as_object);
     for (name, provider) in providers.into_iter().flatten() {
         let at = joined("providers", name);
         let Some(provider) = provider.as_object() else { continue };
-        found.facts(&at, provider, OF_PROVIDER);
+        keys.facts(&at, provider, OF_PROVIDER);
 
         let models = provider.get("models").and_then(Value::as_array);
         for model in models.into_iter().flatten().filter_map(Value::as_object) {
             let id = model.get("id").and_then(Value::as_str).unwrap_or_default();
-            found.facts(&format!("{at}.models[{}]", short(id)), model, OF_MODEL);
+            keys.facts(&format!("{at}.models[{}]", short(id)), model, OF_MODEL);
         }
 
         let overrides = provider.get("modelOverrides").and_then(Value::as_object);
         for (id, facts) in overrides.into_iter().flatten() {
             if let Some(facts) = facts.as_object() {
-                found.facts(&format!("{at}.modelOverrides[{}]", short(id)), facts, OF_OVERRIDE);
+                keys.facts(&format!("{at}.modelOverrides[{}]", short(id)), facts, OF_OVERRIDE);
             }
         }
     }
 
-    found.0
+    keys.0
 }
 
 fn of_settings(file: &Value) -> Vec<String> {
-    let mut found = Found::default();
-    let Some(file) = file.as_object() else { return found.0 };
+    let mut keys = UnusedKeys::default();
+    let Some(file) = file.as_object() else { return keys.0 };
     let sections: Vec<&str> = OF_SETTINGS.iter().map(|(name, _)| *name).collect();
-    found.unknown("", file, &sections);
+    keys.unknown("", file, &sections);
     for (name, known) in OF_SETTINGS {
         if let Some(section) = file.get(*name).and_then(Value::as_object) {
-            found.unknown(name, section, known);
+            keys.unknown(name, section, known);
         }
     }
-    found.0
+    keys.0
 }
 
 fn joined(at: &str, key: &str) -> String {

@@ -67,12 +67,14 @@ impl ModelTask {
             Err(Stop::Gone) => return,
         };
 
+        // The reader may be gone by now.
         parts.send(last).await.ok();
     }
 
     /// Reports that there is no client for the request.
     pub(crate) async fn fail(self, text: String) {
         let failure = failure(ModelFailureKind::NotConnected, text);
+        // The reader may be gone by now.
         self.parts.send(ModelPart::Failed(failure)).await.ok();
     }
 }
@@ -149,6 +151,7 @@ async fn stream(
         loop {
             let has_room = next.is_none() && bytes.len() < MAX_PIECE_BYTES;
             tokio::select! {
+                // A reader that waits gets the bytes at once.
                 biased;
                 // The slot stays free, because nothing else sends.
                 slot = parts.reserve() => break drop(slot.map_err(|_closed| Gone)?),
@@ -175,6 +178,7 @@ async fn error_body(mut response: Response, route: &Route) -> Vec<u8> {
         }
     };
 
+    // After the timeout, the part that has arrived is used.
     timeout(ERROR_BODY_TIMEOUT, reading).await.ok();
 
     let mut body = route.masked(body);

@@ -62,6 +62,7 @@ impl ListTask {
 
     /// Reports that there is no client for the request.
     pub(crate) fn fail(self, text: String) {
+        // The caller may be gone by now.
         self.answer.send(Err(failure(ModelFailureKind::NotConnected, text))).ok();
     }
 }
@@ -124,8 +125,8 @@ impl ListedModel {
         let facts = Value::Object(entry.facts);
         let first = |paths: &[&[&str]]| {
             let at = |path: &&[&str]| {
-                let found = path.iter().try_fold(&facts, |value, name| value.get(name))?;
-                found.as_u64().filter(|tokens| (MIN_TOKENS..=MAX_TOKENS).contains(tokens))
+                let value = path.iter().try_fold(&facts, |value, name| value.get(name))?;
+                value.as_u64().filter(|tokens| (MIN_TOKENS..=MAX_TOKENS).contains(tokens))
             };
             paths.iter().find_map(at)
         };

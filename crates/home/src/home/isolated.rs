@@ -3,11 +3,15 @@
 use super::{Home, file_name};
 use crate::private_dir::{FinalLink, own_dir_blocking, restrict_blocking};
 use crate::{HomeError, keep};
+use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of directories that the supervisor inspects.
 const MAX_DIRECTORIES: usize = 10_000;
+
+/// End of the name of a copy that is being replaced, after the id of its session.
+const REPLACED: &[u8] = b".replaced";
 
 /// Disk space of a private copy, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +49,10 @@ impl Home {
         let all = self.isolated_dir();
         restrict_blocking(&own_dir_blocking(&all, FinalLink::Refuse)?, &all)?;
         self.remove_replaced_isolated_dir_blocking(id)?;
+
         let path = self.session_isolated_dir(id)?;
         rename_blocking(&path, &self.replaced_isolated_dir(id)?)?;
+
         let mut made = [path.clone(), path.join("out")].into_iter();
         let made = made.try_for_each(|made| {
             restrict_blocking(&own_dir_blocking(&made, FinalLink::Refuse)?, &made)
@@ -78,7 +84,8 @@ impl Home {
     /// Returns the directory of a replaced copy. No session has such an id, so garbage collection deletes it if the daemon
     /// stops before.
     fn replaced_isolated_dir(&self, id: &str) -> Result<PathBuf, HomeError> {
-        self.session_isolated_dir(&format!("{id}.replaced"))
+        let name = [id.as_bytes(), REPLACED].concat();
+        self.session_isolated_dir(&String::from_utf8_lossy(&name))
     }
 
     /// Deletes the copy of an isolated session. A missing one counts as deleted.
@@ -97,6 +104,7 @@ impl Home {
             return IsolatedUsage { files: 0, checkpoints: 0, is_complete: true };
         };
         let checkpoints = keep::disk_usage_blocking(&directory.join("checkpoints"), &[]).bytes;
+        // The states have their own limit, and the layers have directories that do not count.
         let own = keep::disk_usage_blocking(&directory, &[c"checkpoints", c"out"]);
         let mut usage =
             IsolatedUsage { files: own.bytes, checkpoints, is_complete: own.is_complete };
@@ -193,11 +201,12 @@ impl Home {
         unfinished
     }
 
-    /// Returns the number of copies of other sessions than this one.
+    /// Returns the number of copies of other sessions than this one. One that is being replaced counts once.
     #[must_use]
     pub fn n_other_isolated_blocking(&self, id: &str) -> usize {
         let entries = std::fs::read_dir(self.isolated_dir()).into_iter().flatten().flatten();
-        entries.filter(|entry| entry.file_name() != id).count()
+        let is_other = |name: &OsStr| name != id && !name.as_encoded_bytes().ends_with(REPLACED);
+        entries.filter(|entry| is_other(&entry.file_name())).count()
     }
 }
 

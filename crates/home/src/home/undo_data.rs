@@ -50,7 +50,7 @@ fn keep_of(retired: &OwnedFd, run: &OwnedFd) -> Result<(), Errno> {
             continue;
         }
         // A session without a journal, or a journal that cannot be moved, has nothing to keep.
-        let _moved = move_journal(retired, run, session);
+        move_journal(retired, run, session).ok();
     }
     Ok(())
 }

@@ -102,6 +102,7 @@ fn list(caches: &OwnedFd, known: Option<&HashSet<String>>, now: SystemTime) -> V
         if !is_ours || FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return None;
         }
+
         let age = age(&stat, now);
         let is_unknown = known.is_some_and(|known| !known.contains(text));
         let is_orphan = is_unknown && ORPHAN_MIN_AGE <= age;

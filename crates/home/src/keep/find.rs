@@ -1,7 +1,7 @@
 //! Finds garbage. Deletes nothing. Called by the users of [`super`].
 
 use super::handles::{age, bytes, open_dir, open_state};
-use super::{Found, Item, Kind, Known, ORPHAN_MIN_AGE, Rules, caches, histories};
+use super::{Found, Item, Kind, Known, ORPHAN_MIN_AGE, READ_FILES, Rules, caches, histories};
 use crate::Home;
 use crate::ownership::is_retired_run;
 use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
@@ -141,9 +141,11 @@ impl GarbageScan<'_> {
             if !session.is(FileType::Directory) {
                 continue;
             }
+
             let Ok(dir) = open_dir(&run, &session.name, false) else { continue };
             let at = [c"run".to_owned(), session.name.clone()];
             let id = session.text();
+
             match known {
                 Some(known) if !known.sessions.contains(id) => {
                     let age = self.age(&session);
@@ -168,7 +170,7 @@ impl GarbageScan<'_> {
             match entry.text() {
                 "journal" => self.journal(dir, at),
                 "tmp" if has_no_process => self.temporary(dir, at),
-                "seen.jsonl" | "tmp" => {}
+                READ_FILES | "tmp" => {}
                 name if is_old && name.ends_with(".log") && entry.is(FileType::RegularFile) => {
                     self.file(Kind::Outputs, at, &entry, age);
                 }
@@ -214,6 +216,7 @@ impl GarbageScan<'_> {
     fn surplus_of_undo(&mut self) {
         let mut undo = std::mem::take(&mut self.undo);
         undo.sort_by_key(|item| std::cmp::Reverse(item.age));
+
         let mut sum = undo.iter().fold(0_u64, |sum, item| sum.saturating_add(item.bytes));
         for item in undo {
             if sum <= self.rules.undo_max_bytes {
@@ -280,21 +283,22 @@ impl GarbageScan<'_> {
 
     fn entries(&mut self, dir: &OwnedFd) -> Vec<DirEntry> {
         let Ok(entries) = Dir::read_from(dir) else { return Vec::new() };
-        let mut found = Vec::new();
+        let mut listed = Vec::new();
         for entry in entries.filter_map(Result::ok) {
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
+
             if self.left == 0 {
                 break;
             }
             self.left -= 1;
             if let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-                found.push(DirEntry { name: name.to_owned(), stat });
+                listed.push(DirEntry { name: name.to_owned(), stat });
             }
         }
-        found
+        listed
     }
 
     fn age(&self, entry: &DirEntry) -> Duration {

@@ -25,6 +25,9 @@ use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::time::Duration;
 
+/// File in a session's run directory that lists the files which its tools have read, with their versions.
+pub(crate) const READ_FILES: &str = "seen.jsonl";
+
 /// Minimum age of files of an unknown session. The session may be in creation, or its deletion may be undone.
 const ORPHAN_MIN_AGE: Duration = Duration::from_secs(60 * 60);
 

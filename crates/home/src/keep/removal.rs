@@ -88,23 +88,30 @@ pub fn remove_blocking(home: &Home, items: &[Item]) -> Tally {
 /// # Errors
 /// The error of the system call.
 pub fn trim_service_log_blocking(home: &Home) -> io::Result<()> {
+    // Without `NONBLOCK`, opening a FIFO would wait for its reader.
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(CWD, home.dir().join(SERVICE_LOG), flags, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(()),
         opened => File::from(opened?),
     };
-    let found = file.metadata()?;
-    if found.is_file() && MAX_SERVICE_LOG_BYTES < found.len() { file.set_len(0) } else { Ok(()) }
+    let metadata = file.metadata()?;
+    if metadata.is_file() && MAX_SERVICE_LOG_BYTES < metadata.len() {
+        file.set_len(0)
+    } else {
+        Ok(())
+    }
 }
 
 fn remove(state: &Path, item: &Item) -> io::Result<()> {
     let mut dir = open_state(state)?;
     for (depth, name) in item.dirs.iter().enumerate() {
+        // Only a directory at the top can be a link that the user has made.
         dir = match open_dir(&dir, name, depth == 0) {
             Err(Errno::NOENT) => return Ok(()),
             opened => opened?,
         };
     }
+
     match item.kind {
         Kind::Caches => Ok(caches::remove(&dir, &item.name)?),
         _ => Ok(remove_entry(dir.as_fd(), &item.name)?),

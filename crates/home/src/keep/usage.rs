@@ -43,6 +43,7 @@ pub fn disk_usage_blocking(path: &Path, left_out: &[&CStr]) -> DiskUsage {
             return DiskUsage { is_complete: error.kind() == io::ErrorKind::NotFound, ..nothing };
         }
     };
+
     let mut usage = Usage { sum: nothing, left: MAX_ENTRIES, linked: HashSet::new(), left_out };
     usage.add(above.as_fd(), &name, 0);
     usage.sum
@@ -67,15 +68,18 @@ impl Usage<'_> {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return,
             Ok(_) | Err(_) => return self.sum.is_complete = false,
         };
+
         while let Some(entry) = entries.read() {
             let (Ok(entry), Ok(directory)) = (entry, entries.fd()) else {
                 return self.sum.is_complete = false;
             };
+
             let name = entry.file_name();
             let is_left_out = depth == 0 && self.left_out.contains(&name);
             if is_left_out || matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
+
             let Some(left) = self.left.checked_sub(1) else {
                 return self.sum.is_complete = false;
             };
@@ -92,6 +96,7 @@ impl Usage<'_> {
             Err(Errno::NOENT) => return,
             Err(_) => return self.sum.is_complete = false,
         };
+
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         if is_directory || !self.is_counted(&stat) {
             self.sum.bytes = self.sum.bytes.saturating_add(bytes(&stat));

@@ -21,6 +21,8 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     if !handle.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
+
+    // The path of the handle leads to the inspected file, whatever the name leads to now.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = open(format!("/proc/self/fd/{}", handle.as_raw_fd()), flags, Mode::empty())?;
     Ok(file.into())

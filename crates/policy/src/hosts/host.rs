@@ -18,6 +18,24 @@ pub enum Host {
     Address(IpAddr),
 }
 
+/// A host and a port of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostPort {
+    /// The host.
+    pub host: Host,
+    /// The port.
+    pub port: u16,
+}
+
+impl HostPort {
+    /// Reads the target of an answer about a host, such as `a.example:443` or `[::1]:443`. `None` for another text.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        Some(Self { host: Host::read(host).ok()?, port: port.parse().ok()? })
+    }
+}
+
 /// Reason why a text is not a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -82,6 +100,7 @@ fn check_name(name: &str) -> Result<(), HostError> {
     {
         return Err(HostError::Length);
     }
+
     let is_usual =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte);
     if name.bytes().all(is_usual) { Ok(()) } else { Err(HostError::Character) }

@@ -190,6 +190,7 @@ impl HostTarget {
             return Ok(Self::Machine);
         }
         if let Ok(addresses) = text.parse::<IpNet>() {
+            // Ignore the bits after the prefix, as in `192.0.2.7/24`.
             return Ok(Self::Addresses(addresses.trunc()));
         }
         if let Some(name) = text.strip_prefix("*.") {
@@ -199,6 +200,7 @@ impl HostTarget {
             // The list of public suffixes has the private ones too, such as those of hosting services.
             return match psl::domain_str(&name) {
                 Some(_registered) => Ok(Self::Below(name)),
+                // A rule that denies may be wide.
                 None if denies => Ok(Self::Below(name)),
                 None => Err(RuleError::TooWide(rule.to_owned())),
             };
@@ -236,6 +238,7 @@ impl HostTarget {
 }
 
 fn covers_address(net: &IpNet, address: IpAddr) -> bool {
+    // IPv6 has a second form of each IPv4 address, such as `::ffff:192.0.2.1`.
     net.contains(&address.to_canonical())
 }
 
@@ -282,6 +285,7 @@ impl fmt::Display for HostRule {
             HostTarget::All => f.write_str("*")?,
         }
 
+        // Parsing adds the default ports again.
         let is_default = match (&self.ports, self.denies) {
             (Ports::All, denies) => denies,
             (Ports::List(ports), denies) => !denies && *ports == DEFAULT_PORTS,

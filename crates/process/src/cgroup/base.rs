@@ -106,8 +106,10 @@ impl CgroupBase {
         end_leftovers_blocking(&own_directory);
         let name = make_base(&own_directory)?;
         let prepared = Self::prepare(kind, total, &own, &own_directory, &name);
-        let CgroupSetup { base, sessions, home, total } =
-            prepared.inspect_err(|_| drop(own_directory.remove(&name)))?;
+        let CgroupSetup { base, sessions, home, total } = prepared.inspect_err(|_| {
+            // The caller gets the first error. The next daemon removes a directory that stays.
+            own_directory.remove(&name).ok();
+        })?;
 
         let is_moved = kind == CgroupKind::Unified;
         let path = own.directory.join(&name);
@@ -146,7 +148,8 @@ impl CgroupBase {
 
         let sessions = base.make_threaded(SESSIONS)?;
         if let Err(error) = base.write("cgroup.procs", MYSELF) {
-            drop(base.remove(SESSIONS));
+            // The caller gets the first error. The next daemon removes a directory that stays.
+            base.remove(SESSIONS).ok();
             return Err(error);
         }
 
@@ -184,7 +187,8 @@ impl CgroupBase {
         let processes = match self.prepare_session(&session, limits.processes) {
             Ok(processes) => processes,
             Err(error) => {
-                drop(self.sessions.remove(&name));
+                // The caller gets the first error.
+                self.sessions.remove(&name).ok();
                 return Err(error);
             }
         };
@@ -231,22 +235,25 @@ impl CgroupBase {
 
 impl Drop for CgroupBase {
     fn drop(&mut self) {
-        // The next daemon removes the rest.
-        drop(self.sessions.end_blocking(Instant::now() + END_LIMIT));
+        // Each of these steps may fail. The next daemon removes what stays.
+        self.sessions.end_blocking(Instant::now() + END_LIMIT).ok();
 
         if self.is_moved {
-            drop(self.base.remove(SESSIONS));
+            self.base.remove(SESSIONS).ok();
+
             // A group with enabled controllers cannot contain processes, so disable them before this process moves
             // back.
-            drop(self.base.write("cgroup.subtree_control", "-pids"));
+            self.base.write("cgroup.subtree_control", "-pids").ok();
 
+            // Another daemon in the same group still counts its processes.
             let others = self.own_directory.names().unwrap_or_default();
             if !others.iter().any(|other| other.starts_with(PREFIX) && *other != self.name) {
-                drop(self.own_directory.write("cgroup.subtree_control", "-pids"));
+                self.own_directory.write("cgroup.subtree_control", "-pids").ok();
             }
-            drop(self.own_directory.write("cgroup.procs", MYSELF));
+            // The kernel does not remove a group with processes.
+            self.own_directory.write("cgroup.procs", MYSELF).ok();
         }
-        drop(self.own_directory.remove(&self.name));
+        self.own_directory.remove(&self.name).ok();
     }
 }
 
@@ -305,7 +312,8 @@ impl SessionPaths {
             Err(error) => return Err(error),
         };
 
-        drop(std::fs::remove_dir(&self.directory));
+        // The result is checked on the next line: another process may have removed the directory.
+        std::fs::remove_dir(&self.directory).ok();
         let removed = !self.directory.exists();
         Ok(CgroupKillReport { killed: ended.killed, survivors: ended.left, removed })
     }
@@ -369,8 +377,9 @@ fn end_leftovers_blocking(own: &Directory) {
         // The number has no meaning for a daemon in another process namespace, but that daemon holds the lock.
         let lock = FlockOperation::NonBlockingLockExclusive;
         if rustix::fs::flock(leftover.as_fd(), lock).is_ok() {
-            drop(leftover.end_blocking(Instant::now() + END_LIMIT));
-            drop(own.remove(&name));
+            // A later daemon tries a directory that stays again.
+            leftover.end_blocking(Instant::now() + END_LIMIT).ok();
+            own.remove(&name).ok();
         }
     }
 }

@@ -100,9 +100,9 @@ impl Directory {
 
     /// Returns true if the process or thread is in this directory or inside it.
     pub(super) fn contains(&self, pid: u32) -> bool {
-        let found = super::discover::cgroup_of(pid, self.kind);
-        found.is_ok_and(|found| {
-            found
+        let cgroup = super::discover::cgroup_of(pid, self.kind);
+        cgroup.is_ok_and(|cgroup| {
+            cgroup
                 .strip_prefix(&self.cgroup)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         })
@@ -227,7 +227,8 @@ impl Directory {
 
             if is_over || until <= Instant::now() {
                 // A directory that could not be removed is reused, so it must not stay held.
-                drop(self.release());
+                // A leaf that stays held is not used again.
+                self.release().ok();
                 return Ok(KillReport { killed: count(killed.len()), left: count(left) });
             }
             #[expect(clippy::disallowed_methods, reason = "a blocking function, and it says so")]

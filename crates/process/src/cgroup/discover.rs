@@ -104,6 +104,7 @@ fn directory_of(kind: CgroupKind, cgroup: &str, mounts: &str) -> Option<PathBuf>
 fn unescape(field: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();
+
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
         if byte == b'\\' {
@@ -114,6 +115,7 @@ fn unescape(field: &str) -> Option<String> {
             bytes.push(byte);
         }
     }
+
     String::from_utf8(bytes).ok()
 }
 

@@ -142,9 +142,9 @@ impl Group {
 
     /// Finds the leaf of a process.
     pub(super) fn locate(&self, pid: u32) -> ProcessLocation {
-        let found = discover::cgroup_of(pid, self.session.kind());
-        let number = found.ok().and_then(|found| {
-            let below = found.strip_prefix(self.session.cgroup())?.strip_prefix("/c-")?;
+        let cgroup = discover::cgroup_of(pid, self.session.kind());
+        let number = cgroup.ok().and_then(|cgroup| {
+            let below = cgroup.strip_prefix(self.session.cgroup())?.strip_prefix("/c-")?;
             let number: usize = below.split('/').next()?.parse().ok()?;
             // A leaf of a command that is over can be reused at any time, so it identifies nothing.
             (self.slots.get(number)?.load(Ordering::SeqCst) == TAKEN).then_some(number)
@@ -180,7 +180,7 @@ impl Drop for CgroupGuard<'_> {
     fn drop(&mut self) {
         // This fails only without free memory. The thread's next command moves it away then. Until that, killing the
         // leaf spares this process (`Directory::kill`).
-        drop(self.leave());
+        self.leave().ok();
     }
 }
 

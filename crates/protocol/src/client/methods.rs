@@ -18,7 +18,7 @@ use super::{
     PingData, PingParams, PresetsData, PsData, PsParams, RemoteConfigureParams, RemoteData,
     RemoteStatusParams, RestartData, RestartParams, SandboxAllow, SandboxAudit, SandboxData,
     SandboxDenials, SandboxExplain, SandboxExplainHost, SandboxNetwork, SandboxParams,
-    SandboxPresets, SandboxRevoke, SandboxSet, SayData, SayParams, SessionDeleteData,
+    SandboxPresets, SandboxRevoke, SandboxSet, SandboxShow, SayData, SayParams, SessionDeleteData,
     SessionDeleteParams, SessionNewParams, SessionSetData, SessionSetParams, SessionsData,
     SessionsParams, ShutdownParams, StateData, StateDataOf, StateParams, ToolData, ToolParams,
     ToolResult, TreeData, TreeParams, UiResponseData, UiResponseParams, UnfollowParams,
@@ -263,7 +263,8 @@ methods! {
 
     /// Shows and sets the permissions of a session's worker.
     // Remote: reads. The description is that of all actions.
-    SandboxParams = "quack.sandbox" => SandboxData, Concurrent, All, action "show";
+    SandboxShow = "quack.sandbox" => SandboxData,
+        Concurrent, All, reads SandboxParams, action "show";
 
     /// Changes the policy of a session or of its workspace.
     // Remote: would let the token extend its own rights.
@@ -446,14 +447,30 @@ methods! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SessionId;
+    use crate::client::SandboxSession;
+    use serde_json::value::to_raw_value;
 
     fn check<M: ListedMethod + From<SandboxParams>>() {
         let written = serde_json::to_value(M::from(SandboxParams::default())).unwrap();
         assert_eq!(written["action"].as_str(), M::ROW.action);
     }
 
+    fn answers<M: ListedMethod<Answer = WorkerSays>>(report: &impl Serialize) {
+        let says = WorkerSays {
+            session_id: SessionId("s".to_owned()),
+            session_name: "n".to_owned(),
+            workspace_path: "/w".to_owned(),
+            text: to_raw_value("text").unwrap(),
+            report: Some(to_raw_value(report).unwrap()),
+        };
+        let data = serde_json::to_value(says.data()).unwrap();
+        assert!(serde_json::from_value::<M::Reply>(data).is_ok(), "{:?}", M::ROW.action);
+    }
+
     #[test]
     fn the_types_of_the_actions_write_the_action_that_selects_their_row() {
+        check::<SandboxShow>();
         check::<SandboxSet>();
         check::<SandboxAllow>();
         check::<SandboxRevoke>();
@@ -463,6 +480,26 @@ mod tests {
         check::<SandboxExplainHost>();
         check::<SandboxAudit>();
         check::<SandboxExplain>();
+    }
+
+    /// The other rows with `reads` accept any object, and those with `answers` have one generic type in both directions.
+    #[test]
+    fn the_two_types_of_a_row_have_the_same_json() {
+        for params in [
+            serde_json::to_value(ActivateParams::of("s")),
+            serde_json::to_value(StateParams::of("s")),
+            serde_json::to_value(AbortParams::of("s")),
+        ] {
+            let read: AnySession = serde_json::from_value(params.unwrap()).unwrap();
+            assert_eq!(read.session_id, "s");
+        }
+        let shown = SandboxShow { session: SandboxSession::of("s") };
+        let read: SandboxParams =
+            serde_json::from_value(serde_json::to_value(shown).unwrap()).unwrap();
+        assert_eq!(read.session_id.as_deref(), Some("s"));
+
+        answers::<SandboxAudit>(&AuditReport::default());
+        answers::<SandboxExplain>(&ExplainReport::default());
     }
 
     #[test]

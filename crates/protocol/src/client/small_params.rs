@@ -1,7 +1,8 @@
 //! Parameters of methods that have none, that take a session only, or that share a struct with others. A client calls
 //! a different type for each method; their JSON is that of the shared struct.
 
-use super::SandboxParams;
+use super::{PolicyScope, SandboxParams};
+use crate::policy::PolicyPatch;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -129,33 +130,75 @@ with_session! {
     KillParams = "quack.kill",
 }
 
+/// Session of a request of `quack.sandbox`. The active session if both fields are absent.
+#[derive(Debug, Clone, Default)]
+pub struct SandboxSession {
+    /// Session reference. Wins over `path`.
+    pub session_id: Option<String>,
+    /// Directory whose session is found or created.
+    pub path: Option<String>,
+}
+
+impl SandboxSession {
+    /// Returns the session with this reference.
+    #[must_use]
+    pub fn of(session: impl Into<String>) -> Self {
+        Self { session_id: Some(session.into()), path: None }
+    }
+}
+
 macro_rules! sandbox_actions {
-    ($($name:ident = $action:literal),+ $(,)?) => {$(
+    ($($name:ident = $action:literal { $($field:ident: $type:ty),* })+) => {$(
         #[doc = concat!("`quack.sandbox` with the action `", $action, "`.")]
-        #[derive(Debug, Clone, Serialize, Deserialize)]
-        #[serde(transparent)]
-        pub struct $name(pub SandboxParams);
+        #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+        #[serde(from = "SandboxParams", into = "SandboxParams")]
+        pub struct $name {
+            /// The session.
+            pub session: SandboxSession,
+            $(
+                #[doc = concat!("As in [`SandboxParams::", stringify!($field), "`].")]
+                pub $field: $type,
+            )*
+        }
 
         schema_like!($name, SandboxParams);
 
         impl From<SandboxParams> for $name {
             fn from(params: SandboxParams) -> Self {
-                Self(SandboxParams { action: Some($action.to_owned()), ..params })
+                let SandboxParams { session_id, path, $($field,)* .. } = params;
+                Self { session: SandboxSession { session_id, path }, $($field),* }
+            }
+        }
+
+        impl From<$name> for SandboxParams {
+            fn from(params: $name) -> Self {
+                let $name { session: SandboxSession { session_id, path }, $($field),* } = params;
+                let action = Some($action.to_owned());
+                Self { action, session_id, path, $($field,)* ..Self::default() }
             }
         }
     )+};
 }
 
-// `SandboxParams` itself is the method for `show`. Clients also use it for `set`, `allow` and `revoke`, whose reply is
-// the same.
+// Each action has the parameters that it uses. The daemon reads and ignores the other ones.
 sandbox_actions! {
-    SandboxSet = "set",
-    SandboxAllow = "allow",
-    SandboxRevoke = "revoke",
-    SandboxDenials = "denials",
-    SandboxNetwork = "network",
-    SandboxPresets = "presets",
-    SandboxAudit = "audit",
-    SandboxExplain = "explain",
-    SandboxExplainHost = "explain",
+    SandboxShow = "show" {}
+    SandboxSet = "set" {
+        scope: Option<PolicyScope>,
+        reset: Option<bool>,
+        end_jobs: Option<bool>,
+        patch: PolicyPatch
+    }
+    SandboxAllow = "allow" {
+        rules: Option<Vec<String>>,
+        scope: Option<PolicyScope>,
+        end_jobs: Option<bool>
+    }
+    SandboxRevoke = "revoke" { rules: Option<Vec<String>>, end_jobs: Option<bool> }
+    SandboxDenials = "denials" {}
+    SandboxNetwork = "network" { after: Option<u64> }
+    SandboxPresets = "presets" { rules: Option<Vec<String>> }
+    SandboxAudit = "audit" {}
+    SandboxExplain = "explain" { target: Option<String> }
+    SandboxExplainHost = "explain" { host: Option<String> }
 }

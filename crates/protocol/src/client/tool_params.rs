@@ -1,5 +1,6 @@
 //! Parameters of `quack.tool`.
 
+use crate::tools::{ArgumentsBuilder, ToolArguments};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -51,4 +52,12 @@ pub struct ToolParams {
     /// the limits of a page. The reply has no rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream_rows: Option<bool>,
+}
+
+impl<A: ToolArguments> From<ArgumentsBuilder<A>> for ToolParams {
+    /// Returns the call of the tool that has these arguments.
+    fn from(arguments: ArgumentsBuilder<A>) -> Self {
+        let tool = A::TOOL.name.to_owned();
+        Self { tool, arguments: arguments.build().into(), ..Self::default() }
+    }
 }

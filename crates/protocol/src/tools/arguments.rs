@@ -3,24 +3,24 @@
 //! `arguments!` makes the struct, the rows of the table and the reader from one list. So a name, its aliases, limits and
 //! description are written once, and no code asks for an argument by its name. The type of a field is the form of the
 //! argument: `forms.rs` has all forms. `crates/tools` parses the JSON object before, and refuses unknown names.
+//!
+//! Clients write the arguments with the struct's [`ArgumentsBuilder`], which has a method for each of them.
 
-use super::row::Parameter;
+use super::row::{Parameter, Tool};
 use serde_json::{Map, Value};
+use std::marker::PhantomData;
 
-/// Makes the struct of a tool's arguments from rows `name: form = parameter`. `with` adds groups. Their arguments also
-/// have rows here, with the form `Grouped`.
+/// Makes the struct of a tool's arguments from rows `name: form = parameter`. `of` names the tool, for clients that call
+/// it. `with` adds groups. Their arguments also have rows here, with the form `Grouped`.
 macro_rules! arguments {
     (
         $(#[$about:meta])*
-        $name:ident $(with { $($group:ident: $kind:ty),* })? {
+        $name:ident $(of $tool:ident)? $(with { $($group:ident: $kind:ty),* })? {
             $($field:ident: $form:ty = $row:expr,)*
         }
     ) => {
-        $(#[$about])*
-        #[derive(Debug)]
-        pub struct $name {
-            $(#[doc = concat!("The argument `", stringify!($field), "`.")] pub $field: $form,)*
-            $($(#[doc = "A group of arguments."] pub $group: $kind,)*)?
+        $crate::tools::arguments::fields! {
+            $(#[$about])* $name { $($field: $form,)* } with { $($($group: $kind,)*)? }
         }
 
         impl $name {
@@ -31,36 +31,115 @@ macro_rules! arguments {
             /// Reads the arguments of a call.
             #[must_use]
             pub fn of(object: &serde_json::Map<String, serde_json::Value>) -> Self {
-                let given = $crate::tools::arguments::Given::new(Self::PARAMETERS, object);
-                Self {
-                    $($field: given.read(stringify!($field)),)*
-                    $($($group: given.read(stringify!($group)),)*)?
-                }
+                Self::from_given($crate::tools::arguments::Given::new(Self::PARAMETERS, object))
             }
         }
+
+        $(impl $crate::tools::arguments::ToolArguments for $name {
+            const TOOL: $crate::tools::row::Tool = $tool;
+        })?
     };
 }
 
 /// Makes the struct of a group: arguments with one purpose, which several tools may have. Each tool has their rows, with
-/// its own defaults. An argument without a row is absent.
+/// its own defaults. An argument without a row is absent. `with` adds groups.
 macro_rules! group {
-    ($(#[$about:meta])* $name:ident { $($field:ident: $form:ty,)* }) => {
-        $(#[$about])*
-        #[derive(Debug)]
-        pub struct $name {
-            $(#[doc = concat!("The argument `", stringify!($field), "`.")] pub $field: $form,)*
+    (
+        $(#[$about:meta])*
+        $name:ident $(with { $($group:ident: $kind:ty),* })? { $($field:ident: $form:ty,)* }
+    ) => {
+        $crate::tools::arguments::fields! {
+            $(#[$about])* $name { $($field: $form,)* } with { $($($group: $kind,)*)? }
         }
 
         impl $crate::tools::arguments::Form for $name {
             fn read(argument: $crate::tools::arguments::Argument<'_>) -> Self {
-                let given = argument.given();
-                Self { $($field: given.read(stringify!($field)),)* }
+                Self::from_given(argument.given())
             }
         }
     };
 }
 
-pub(super) use {arguments, group};
+/// Makes the struct of arguments and its builder.
+macro_rules! fields {
+    (
+        $(#[$about:meta])*
+        $name:ident { $($field:ident: $form:ty,)* } with { $($group:ident: $kind:ty,)* }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug)]
+        pub struct $name {
+            $(#[doc = concat!("The argument `", stringify!($field), "`.")] pub $field: $form,)*
+            $(#[doc = "A group of arguments."] pub $group: $kind,)*
+        }
+
+        impl $name {
+            fn from_given(given: $crate::tools::arguments::Given<'_>) -> Self {
+                Self {
+                    $($field: given.read(stringify!($field)),)*
+                    $($group: given.read(stringify!($group)),)*
+                }
+            }
+
+            /// Returns a builder without arguments.
+            #[must_use]
+            pub fn builder() -> $crate::tools::arguments::ArgumentsBuilder<Self> {
+                $crate::tools::arguments::ArgumentsBuilder::new()
+            }
+        }
+
+        impl $crate::tools::arguments::ArgumentsBuilder<$name> {
+            $(
+                #[doc = concat!("Sets the argument `", stringify!($field), "`. Null leaves it out.")]
+                #[must_use]
+                pub fn $field(self, value: impl Into<serde_json::Value>) -> Self {
+                    self.with(stringify!($field), value.into())
+                }
+            )*
+        }
+    };
+}
+
+pub(super) use {arguments, fields, group};
+
+/// Arguments of a tool that clients call by their type.
+pub trait ToolArguments {
+    /// Row of the tool.
+    const TOOL: Tool;
+}
+
+/// Arguments of a call as a client writes them: a tool's, or those of a group. `A` is their struct.
+#[derive(Debug)]
+pub struct ArgumentsBuilder<A> {
+    object: Map<String, Value>,
+    form: PhantomData<A>,
+}
+
+impl<A> ArgumentsBuilder<A> {
+    pub(super) fn new() -> Self {
+        Self { object: Map::new(), form: PhantomData }
+    }
+
+    pub(super) fn with(mut self, name: &str, value: Value) -> Self {
+        if !value.is_null() {
+            self.object.insert(name.to_owned(), value);
+        }
+        self
+    }
+
+    /// Adds the arguments of one of the tool's groups.
+    #[must_use]
+    pub fn group<G>(mut self, group: ArgumentsBuilder<G>) -> Self {
+        self.object.extend(group.object);
+        self
+    }
+
+    /// Returns the JSON object of the call.
+    #[must_use]
+    pub fn build(self) -> Map<String, Value> {
+        self.object
+    }
+}
 
 /// The arguments of a call, and the parameters of its tool.
 #[derive(Debug, Clone, Copy)]

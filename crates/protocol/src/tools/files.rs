@@ -21,7 +21,7 @@ pub const NEW_TEXT: &[&str] = &["new_text", "newText", "replace"];
 
 arguments! {
     /// Arguments of `read_file`.
-    ReadFileArguments {
+    ReadFileArguments of READ_FILE {
         path: Option<String> = PATH,
         offset: Checked<FromOne> = whole(1, u64::MAX, "First line to return, from 1. Allows files of any size."),
         limit: Checked<FromOne> = whole(

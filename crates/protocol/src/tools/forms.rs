@@ -165,16 +165,16 @@ impl Check for String {
 
 impl Check for MayBeEmpty {
     fn check(argument: Argument<'_>) -> Checked<Self> {
-        let Some((said, value)) = argument.values().next() else { return Ok(Self(None)) };
-        one_text(value).map(|text| Self(Some(text))).ok_or_else(|| wrong(said, "a text"))
+        let Some((name, value)) = argument.values().next() else { return Ok(Self(None)) };
+        one_text(value).map(|text| Self(Some(text))).ok_or_else(|| wrong(name, "a text"))
     }
 }
 
 /// A text. A number or a boolean is converted to text.
 impl Check for Option<String> {
     fn check(argument: Argument<'_>) -> Checked<Self> {
-        let Some((said, value)) = first(argument) else { return Ok(default_text(argument)) };
-        one_text(value).map(Some).ok_or_else(|| wrong(said, "a text"))
+        let Some((name, value)) = first(argument) else { return Ok(default_text(argument)) };
+        one_text(value).map(Some).ok_or_else(|| wrong(name, "a text"))
     }
 }
 
@@ -189,12 +189,12 @@ impl Check for Vec<String> {
 /// Like a list of texts, but `None` without a value.
 impl Check for Option<Vec<String>> {
     fn check(argument: Argument<'_>) -> Checked<Self> {
-        let Some((said, value)) = first(argument) else { return Ok(None) };
+        let Some((name, value)) = first(argument) else { return Ok(None) };
         let texts: Self = match value {
             Value::Array(values) => values.iter().map(one_text).collect(),
             single => one_text(single).map(|text| vec![text]),
         };
-        let mut texts = texts.ok_or_else(|| wrong(said, "a text or a list of texts"))?;
+        let mut texts = texts.ok_or_else(|| wrong(name, "a text or a list of texts"))?;
         texts.retain(|text| !is_blank(text, argument));
         Ok(Some(texts))
     }
@@ -203,15 +203,15 @@ impl Check for Option<Vec<String>> {
 /// A flag: `true`, `"true"`, `"yes"`, 1 and their opposites. `None` for `"auto"`, if the parameter has it.
 impl Check for Option<bool> {
     fn check(argument: Argument<'_>) -> Checked<Self> {
-        let Some((said, value)) = first(argument) else {
+        let Some((name, value)) = first(argument) else {
             return Ok(argument.default().and_then(|value| value.as_bool()));
         };
         let has_auto = argument.parameter().is_some_and(|it| it.kind == Kind::FlagOrAuto);
         match one_flag(value) {
             Some(flag) => Ok(Some(flag)),
             None if has_auto && is_word(value, "auto") => Ok(None),
-            None if has_auto => Err(wrong(said, "true, false or auto")),
-            None => Err(wrong(said, "true or false")),
+            None if has_auto => Err(wrong(name, "true, false or auto")),
+            None => Err(wrong(name, "true or false")),
         }
     }
 }
@@ -258,7 +258,7 @@ impl Check for Limit {
 /// One of the parameter's words, by the word, another spelling, or a flag. `None` without a value.
 impl Check for Option<&'static str> {
     fn check(argument: Argument<'_>) -> Checked<Self> {
-        let Some((said, value)) = first(argument) else { return Ok(None) };
+        let Some((name, value)) = first(argument) else { return Ok(None) };
         let flags = match argument.parameter().map(|parameter| parameter.kind) {
             Some(Kind::ChoiceOrFlag(_, yes, no)) => Some((yes, no)),
             _ => None,
@@ -267,62 +267,67 @@ impl Check for Option<&'static str> {
             let (yes, no) = flags?;
             one_flag(value).map(|flag| if flag { yes } else { no })
         };
-        let found = one_word(argument, value).or_else(by_flag);
-        let refuse = || wrong(said, &format!("one of {}", words(argument).join(", ")));
-        found.map(Some).ok_or_else(refuse)
+
+        let word = one_word(argument, value).or_else(by_flag);
+        let refuse = || wrong(name, &format!("one of {}", words(argument).join(", ")));
+        word.map(Some).ok_or_else(refuse)
     }
 }
 
 /// One of the parameter's words, or its default.
 impl Check for &'static str {
     fn check(argument: Argument<'_>) -> Checked<Self> {
-        let given = Option::<Self>::check(argument)?;
+        let choice = Option::<Self>::check(argument)?;
         let default = default_text(argument);
         let usual = || words(argument).iter().find(|word| default.as_deref() == Some(**word));
-        Ok(given.or_else(|| usual().copied()).unwrap_or_default())
+        Ok(choice.or_else(|| usual().copied()).unwrap_or_default())
     }
 }
 
 /// Some of the parameter's words. Empty without a value.
 impl Check for Vec<&'static str> {
     fn check(argument: Argument<'_>) -> Checked<Self> {
-        let Some((said, value)) = first(argument) else { return Ok(Self::new()) };
+        let Some((name, value)) = first(argument) else { return Ok(Self::new()) };
         let all: Vec<&Value> = match value {
             Value::Array(values) => values.iter().collect(),
             single => vec![single],
         };
-        let found: Option<Self> = all.into_iter().map(|value| one_word(argument, value)).collect();
-        found.ok_or_else(|| wrong(said, &format!("some of {}", words(argument).join(", "))))
+        let choices: Option<Self> =
+            all.into_iter().map(|value| one_word(argument, value)).collect();
+        choices.ok_or_else(|| wrong(name, &format!("some of {}", words(argument).join(", "))))
     }
 }
 
 impl Check for Option<Lines> {
     fn check(argument: Argument<'_>) -> Checked<Self> {
-        let Some((said, value)) = first(argument) else { return Ok(None) };
+        let Some((name, value)) = first(argument) else { return Ok(None) };
         let numbers =
             value.as_array().map(|all| all.iter().filter_map(one_number).collect::<Vec<_>>());
         match numbers.as_deref() {
             Some([first, last]) if 1 <= *first && first <= last => Ok(Some((*first, *last))),
-            _ => Err(wrong(said, "the first and the last line, such as [10, 20]")),
+            _ => Err(wrong(name, "the first and the last line, such as [10, 20]")),
         }
     }
 }
 
 impl Check for Counts {
     fn check(argument: Argument<'_>) -> Checked<Self> {
-        let Some((said, value)) = first(argument) else { return Ok(Self::default()) };
+        let Some((name, value)) = first(argument) else { return Ok(Self::default()) };
         let refuse = || {
             let names = Self::NAMES.join(", ");
-            wrong(said, &format!("an object with some of {names}, all whole numbers"))
+            wrong(name, &format!("an object with some of {names}, all whole numbers"))
         };
+
         let object = value.as_object().ok_or_else(refuse)?;
         if object.keys().any(|key| !Self::NAMES.contains(&key.as_str())) {
             return Err(refuse());
         }
+
         let number = |name: &str| match object.get(name).filter(|value| !value.is_null()) {
             Some(value) => one_number(value).map(Some).ok_or_else(refuse),
             None => Ok(None),
         };
+
         let [files, lines, replacements] = Self::NAMES.map(number);
         Ok(Self { files: files?, lines: lines?, replacements: replacements? })
     }
@@ -330,21 +335,22 @@ impl Check for Counts {
 
 impl Check for Digits {
     fn check(argument: Argument<'_>) -> Checked<Self> {
-        let Some((said, value)) = argument.values().next() else { return Ok(Self(None)) };
+        let Some((name, value)) = argument.values().next() else { return Ok(Self(None)) };
         let number = match value {
             Value::String(text) => text.trim().parse().ok(),
             value => value.as_u64(),
         };
-        let number = number.ok_or_else(|| wrong(said, "a whole number"))?;
+
+        let number = number.ok_or_else(|| wrong(name, "a whole number"))?;
         Ok(Self(Some(number)))
     }
 }
 
 impl Check for FromOne {
     fn check(argument: Argument<'_>) -> Checked<Self> {
-        let Some((said, value)) = argument.values().next() else { return Ok(Self(None)) };
+        let Some((name, value)) = argument.values().next() else { return Ok(Self(None)) };
         let number = value.as_u64().filter(|number| 0 < *number);
-        let number = number.ok_or_else(|| wrong(said, "a whole number from 1"))?;
+        let number = number.ok_or_else(|| wrong(name, "a whole number from 1"))?;
         Ok(Self(Some(number)))
     }
 }
@@ -384,6 +390,7 @@ fn one_text(value: &Value) -> Option<String> {
 fn one_flag(value: &Value) -> Option<bool> {
     const YES: [&str; 4] = ["true", "yes", "on", "1"];
     const NO: [&str; 4] = ["false", "no", "off", "0"];
+
     match value {
         Value::Bool(flag) => Some(*flag),
         Value::Number(number) => match number.as_u64() {
@@ -399,10 +406,10 @@ fn one_flag(value: &Value) -> Option<bool> {
 
 /// Returns a whole number of any size, or the default.
 fn any_whole(argument: Argument<'_>) -> Checked<Option<u64>> {
-    let Some((said, value)) = first(argument) else {
+    let Some((name, value)) = first(argument) else {
         return Ok(argument.default().and_then(|value| value.as_u64()));
     };
-    one_number(value).map(Some).ok_or_else(|| wrong(said, "a whole number"))
+    one_number(value).map(Some).ok_or_else(|| wrong(name, "a whole number"))
 }
 
 fn within_bounds(argument: Argument<'_>, number: u64) -> u64 {

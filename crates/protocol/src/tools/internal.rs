@@ -2,7 +2,17 @@
 
 use super::arguments::arguments;
 use super::files::PATH;
-use super::row::text;
+use super::row::{Callers, READS, Tool, WRITES, text};
+
+/// The internal tools. Their arguments are those of the supervisor, so the rows name no parameters.
+pub(super) static TOOLS: [Tool; 6] = [
+    Tool { name: AUDIT, callers: Callers::Supervisor, ..READS },
+    Tool { name: EXPLAIN, callers: Callers::Supervisor, ..READS },
+    Tool { name: INSTRUCTIONS, callers: Callers::Agent, ..READS },
+    Tool { name: IMAGE, callers: Callers::Agent, ..READS },
+    Tool { name: MCP_LIST, callers: Callers::Agent, ..READS },
+    Tool { name: MCP_CALL, callers: Callers::Agent, ..WRITES },
+];
 
 /// Internal tool that the supervisor calls for `quack.sandbox`. Clients cannot call it.
 pub const AUDIT: &str = "quack_audit";
@@ -27,7 +37,7 @@ pub const MCP_CALL: &str = "quack_mcp_call";
 /// Returns true for an internal tool, which only the supervisor can call.
 #[must_use]
 pub fn is_internal(tool: &str) -> bool {
-    [AUDIT, EXPLAIN, INSTRUCTIONS, IMAGE, MCP_LIST, MCP_CALL].contains(&tool)
+    TOOLS.iter().any(|internal| internal.name == tool)
 }
 
 arguments! {

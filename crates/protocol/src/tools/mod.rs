@@ -1,7 +1,7 @@
 //! The tools: names, facts, and their arguments with forms, limits and defaults. They are defined only here.
 //!
-//! `crates/tools` reads the arguments, `crates/schema` makes JSON Schema of them, and the supervisor forwards
-//! calls by name. A test compares docs/tools.md with the table. Nothing here runs a tool.
+//! `crates/tools` and `crates/facades` read the arguments, `crates/schema` makes JSON Schema of them, and the supervisor
+//! forwards calls by name. A test compares docs/tools.md with the table. Nothing here runs a tool.
 
 mod arguments;
 mod bad_parameter;
@@ -10,15 +10,15 @@ mod files;
 mod forms;
 mod internal;
 mod row;
-mod rubber_duck;
 mod search;
 mod shell;
 mod web;
 
+pub use arguments::{ArgumentsBuilder, ToolArguments};
 pub use bad_parameter::BadParameter;
 pub use facades::{
-    ReplaceContentArguments, RipgrepSearchArguments, SearchContentArguments,
-    SearchGlobFilesArguments,
+    FindFilesArguments, GREP_SEARCH, GrepSearchArguments, ReplaceContentArguments,
+    RipgrepSearchArguments, SearchContentArguments, SearchGlobFilesArguments,
 };
 pub use files::{
     EDIT_FILE, EditArguments, EditFileArguments, NEW_TEXT, OLD_TEXT, READ_FILE, ReadFileArguments,
@@ -31,21 +31,20 @@ pub use internal::{
     AUDIT, EXPLAIN, ExplainArguments, IMAGE, INSTRUCTIONS, ImageArguments, InstructionsArguments,
     MCP_CALL, MCP_LIST, is_internal,
 };
-pub use row::{Action, Kind, Offer, Parameter, Tool};
-pub use rubber_duck::{FindFilesArguments, GREP_SEARCH, GrepSearchArguments};
+pub use row::{Action, Callers, Kind, Offer, Parameter, Tool};
 pub use search::{
     CaseArguments, FIND, FileArguments, FindArguments, NewPlanArguments, PatternArguments, REPLACE,
     ReplaceArguments, SEARCH, SearchArguments, UNDO, UndoArguments,
 };
 pub use shell::{
     BASH, BashArguments, JOB_KILL, JOB_OUTPUT, JOBS, JobKillArguments, JobOutputArguments,
-    REQUEST_PERMISSION,
+    REQUEST_PERMISSION, RequestPermissionArguments,
 };
 pub use web::{WEB_SEARCH, WebSearchArguments};
 
 /// Tools of a session, in the order of the documentation: one list for each file of this directory.
-const FAMILIES: [&[Tool]; 6] =
-    [files::TOOLS, shell::TOOLS, search::TOOLS, rubber_duck::TOOLS, facades::TOOLS, web::TOOLS];
+const FAMILIES: [&[Tool]; 5] =
+    [files::TOOLS, shell::TOOLS, search::TOOLS, facades::TOOLS, web::TOOLS];
 
 /// Returns every tool of a session, in the order of the documentation.
 pub fn all() -> impl Iterator<Item = &'static Tool> + Clone {
@@ -56,6 +55,12 @@ pub fn all() -> impl Iterator<Item = &'static Tool> + Clone {
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Tool> {
     all().find(|tool| tool.name == name)
+}
+
+/// Returns the tool with this name, which may be internal.
+#[must_use]
+pub fn find_any(name: &str) -> Option<&'static Tool> {
+    all().chain(&internal::TOOLS).find(|tool| tool.name == name)
 }
 
 /// Returns the tool with this name, or else the first one that does the same as Pi's tool with this name.
@@ -85,6 +90,7 @@ pub fn is_meant_as_json(tool: &str, text: &str) -> bool {
     let Some(inside) = text.strip_prefix('{') else {
         return is_bash && text.starts_with("[\"");
     };
+
     let key = inside.trim_start();
     let is_group = is_bash && key.len() < inside.len();
     match key.strip_prefix(['"', '\'', '\u{201c}', '\u{201d}']) {

@@ -29,6 +29,8 @@ pub struct Tool {
     pub returns_data: bool,
     /// Whether the journal of calls has the answer. Answers of other tools can contain files.
     pub is_answer_recorded: bool,
+    /// Callers of the tool.
+    pub callers: Callers,
     /// Profile of the tool.
     pub offer: Offer,
     /// Names of Pi's tools that it stands for in lists of tools. The jobs are commands of Pi's `bash`.
@@ -69,6 +71,7 @@ pub(super) const READS: Tool = Tool {
     is_job_tool: false,
     returns_data: false,
     is_answer_recorded: false,
+    callers: Callers::All,
     offer: Offer::Ask,
     of_pi: &[],
     parameters: &[],
@@ -77,6 +80,17 @@ pub(super) const READS: Tool = Tool {
 /// Default facts of a tool that changes files.
 pub(super) const WRITES: Tool =
     Tool { action: Action::Edit, reads_only: false, is_destructive: true, ..READS };
+
+/// Callers of a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Callers {
+    /// Clients and agents.
+    All,
+    /// The session's own agent. The supervisor makes or completes such a call.
+    Agent,
+    /// The supervisor, for a method.
+    Supervisor,
+}
 
 /// Profile of a tool: `--tools` of `quack mcp` selects profiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,6 +168,18 @@ impl Tool {
     #[must_use]
     pub fn has_safe_calls(&self) -> bool {
         self.reads_only || self.runs_commands()
+    }
+
+    /// Returns true for an internal tool: it is in no list of tools, and clients cannot call it.
+    #[must_use]
+    pub fn is_internal(&self) -> bool {
+        self.callers != Callers::All
+    }
+
+    /// Returns true if a call may change files of the workspace.
+    #[must_use]
+    pub fn may_change_files(&self) -> bool {
+        !self.reads_only && !self.is_job_tool
     }
 
     /// Returns the parameter with this name. `name` must not be an alias.

@@ -122,14 +122,13 @@ const fn timeout(default: &'static str) -> Parameter {
 
 group! {
     /// Meaning of the pattern of a search or a replacement.
-    PatternArguments {
+    PatternArguments with { letters: CaseArguments } {
         pattern: Checked<Vec<String>>,
         mode: Checked<Option<&'static str>>,
         literal: Checked<bool>,
         word: Checked<bool>,
         whole_line: Checked<bool>,
         dialect: Checked<&'static str>,
-        letters: CaseArguments,
         multiline: Checked<&'static str>,
         dotall: Checked<Option<bool>>,
     }
@@ -166,10 +165,8 @@ group! {
 
 group! {
     /// A replacement that is not planned yet.
-    NewPlanArguments {
-        what: PatternArguments,
+    NewPlanArguments with { what: PatternArguments, files: FileArguments } {
         replacement: Checked<String>,
-        files: FileArguments,
         template: Checked<Option<bool>>,
         line_range: Checked<Option<Lines>>,
         max_files: Checked<usize>,
@@ -182,7 +179,7 @@ group! {
 
 arguments! {
     /// Arguments of `search`.
-    SearchArguments with { what: PatternArguments, files: FileArguments } {
+    SearchArguments of SEARCH with { what: PatternArguments, files: FileArguments } {
         pattern: Grouped = PATTERN.required(),
         path: Grouped = PATH,
         include: Grouped = INCLUDE,
@@ -269,7 +266,7 @@ pub const SEARCH: Tool = Tool {
 
 arguments! {
     /// Arguments of `find`.
-    FindArguments with { letters: CaseArguments, files: FileArguments } {
+    FindArguments of FIND with { letters: CaseArguments, files: FileArguments } {
         pattern: Checked<Option<Vec<String>>> = texts(
             "Globs, such as *.rs or src/**/test_*.{ts,tsx}. Without a slash they are compared with the name.",
         )
@@ -344,7 +341,7 @@ pub const FIND: Tool = Tool {
 
 arguments! {
     /// Arguments of `replace`.
-    ReplaceArguments with { plan: NewPlanArguments } {
+    ReplaceArguments of REPLACE with { plan: NewPlanArguments } {
         pattern: Grouped = PATTERN,
         replacement: Grouped = text(
             "What takes the place of each match. $1, ${name} and $$ as in Rust's regex crate, unless mode is \
@@ -409,7 +406,7 @@ pub const REPLACE: Tool = Tool {
 
 arguments! {
     /// Arguments of `undo`.
-    UndoArguments {
+    UndoArguments of UNDO {
         undo_id: Checked<MayBeEmpty> = text("Which one, as replace or list told it. Default: the last change.")
             .also(&["id"]),
         call_id: Checked<Option<String>> = text("All changes of the call with this id in the journal of calls.").rare(),

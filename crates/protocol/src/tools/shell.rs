@@ -1,7 +1,7 @@
 //! Parameters of bash and of its background jobs.
 
 use super::arguments::arguments;
-use super::forms::{Checked, Digits, JobReference};
+use super::forms::{Checked, Digits, JobReference, MayBeEmpty};
 use super::row::{Action, Kind, Offer, Parameter, READS, Tool, WRITES, flag, text, whole};
 use crate::limits::{MAX_JOB_TIME, MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
 use std::time::Duration;
@@ -15,7 +15,7 @@ const fn ms(time: Duration) -> u64 {
 
 arguments! {
     /// Arguments of `bash`.
-    BashArguments {
+    BashArguments of BASH {
         command: Option<String> = text("The command line.").also(&["cmd"]).required(),
         timeout_ms: Option<u64> = whole(
             ms(MIN_TOOL_DEADLINE),
@@ -49,6 +49,15 @@ const JOB: Parameter = Parameter::new(Kind::TextOrWhole, "The job: job-1, or 1."
     .also(&["job_id", "jobId", "id"])
     .required();
 
+arguments! {
+    /// Arguments of `request_permission`.
+    RequestPermissionArguments {
+        kind: MayBeEmpty = Parameter::new(Kind::Choice(&["network", "write"]), "What to allow.").required(),
+        target: MayBeEmpty = text("A host with its port, or an existing directory.").required(),
+        reason: MayBeEmpty = text("Why you need it, in a few words. The user sees it."),
+    }
+}
+
 /// Asks the user for a permission. The supervisor reads its arguments and answers it, in no worker.
 pub const REQUEST_PERMISSION: Tool = Tool {
     name: "request_permission",
@@ -56,13 +65,7 @@ pub const REQUEST_PERMISSION: Tool = Tool {
             [Sandbox: …] says that one was denied, or before a command that needs it. Waits for the answer. Example: \
             {\"kind\":\"network\",\"target\":\"registry.example.org:443\",\"reason\":\"download the dependencies\"}.",
     offer: Offer::Work,
-    parameters: &[
-        Parameter::new(Kind::Choice(&["network", "write"]), "What to allow.")
-            .required()
-            .called("kind"),
-        text("A host with its port, or an existing directory.").required().called("target"),
-        text("Why you need it, in a few words. The user sees it.").called("reason"),
-    ],
+    parameters: RequestPermissionArguments::PARAMETERS,
     ..READS
 };
 
@@ -80,7 +83,7 @@ pub const JOBS: Tool = Tool {
 
 arguments! {
     /// Arguments of `job_output`.
-    JobOutputArguments {
+    JobOutputArguments of JOB_OUTPUT {
         job: JobReference = JOB,
         cursor: Checked<Digits> = whole(
             0,
@@ -113,7 +116,7 @@ pub const JOB_OUTPUT: Tool = Tool {
 
 arguments! {
     /// Arguments of `job_kill`.
-    JobKillArguments {
+    JobKillArguments of JOB_KILL {
         job: JobReference = JOB,
     }
 }

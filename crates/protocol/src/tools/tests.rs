@@ -146,6 +146,9 @@ fn broken_json_is_told_from_globs_patterns_and_shell_groups() {
 #[test]
 fn internal_tools_are_in_no_list_and_main_parameters_receive_bare_strings() {
     assert!(!all().any(|tool| is_internal(tool.name)));
+    let changes = |tool: &&Tool| tool.is_internal() && tool.may_change_files();
+    assert_eq!(find_any(MCP_CALL).filter(changes).map(|tool| tool.name), Some(MCP_CALL));
+    assert!(find_any(IMAGE).filter(changes).is_none() && find(IMAGE).is_none());
     let mains: Vec<_> = all().filter_map(|tool| main_parameter(tool.name)).collect();
     assert_eq!(
         mains,

@@ -25,6 +25,7 @@ impl Kernel {
     /// Gives the handle back if the call is missing or forbidden.
     pub(crate) fn new(handle: File) -> Result<Self, File> {
         match openat2_beneath(&handle, Path::new("."), OFlags::PATH, Links::Never) {
+            // Missing before Linux 5.6, or refused by the filter of a container.
             Err(Errno::NOSYS | Errno::PERM) => Err(handle),
             Ok(_) | Err(_) => Ok(Self(handle)),
         }
@@ -63,11 +64,13 @@ fn openat2_beneath(
     flags: OFlags,
     links: Links,
 ) -> rustix::io::Result<File> {
+    // `RESOLVE_BENEATH` refuses magic links too, for now. openat2(2) advises programs to set the flag themselves.
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let resolve = match links {
         Links::Beneath => beneath,
         Links::Never => beneath | ResolveFlags::NO_SYMLINKS,
     };
+
     let (path, flags) = (or_dot(relative), flags | OFlags::CLOEXEC);
     let mut result = openat2(handle, path, flags, Mode::empty(), resolve);
     for _ in 1..MAX_ATTEMPTS {

@@ -59,9 +59,12 @@ impl GitTree {
             is_done = walk.step(STEP.min(*left));
             *left = left.saturating_sub(STEP.min(*left));
         }
+
         let found = walk.finish();
+
         let named = found.repositories.into_iter();
         let named = named.map(|(at, kind)| RepositoryLocation { at, shape: kind.into() });
+
         let bare = found.bare.into_iter().filter(|at| {
             !at.as_os_str().is_empty()
                 && !known.contains(&self.path.join(at))
@@ -74,6 +77,7 @@ impl GitTree {
                 if is_module { RepositoryLayout::Directory } else { RepositoryLayout::Bare };
             RepositoryLocation { at, shape }
         });
+
         (named.chain(bare).collect(), found.complete && !found.has_more_bare)
     }
 
@@ -83,6 +87,7 @@ impl GitTree {
         let Some(parent) = at.parent().filter(|parent| parent.ends_with("worktrees")) else {
             return false;
         };
+
         let common = openat::read(&self.handle, &at.join("commondir")).ok();
         let common =
             common.and_then(|text| openat::normalise(&Path::new("/").join(at).join(text.trim())));

@@ -134,6 +134,7 @@ pub(super) fn digest_blocking(root: impl AsFd, path: &Path) -> u64 {
         keys => {
             let mut hasher = DefaultHasher::new();
             keys.unwrap_or(text).hash(&mut hasher);
+            // `NO_KEYS` is the digest of a manifest without such keys.
             hasher.finish().max(NO_KEYS + 1)
         }
     }
@@ -146,6 +147,7 @@ pub(super) fn programs(path: &Path, text: &str) -> Option<String> {
     let keys = if name == "pyproject.toml" {
         of_python(toml::from_str(text).ok()?)
     } else if name == "package.yaml" {
+        // There is no parser for YAML here, so the text counts as a whole.
         return None;
     } else {
         of_package(serde_json::from_str(text).ok()?)

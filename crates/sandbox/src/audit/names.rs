@@ -87,6 +87,7 @@ impl WatchedNames {
         visited: &mut Visited,
     ) -> io::Result<Self> {
         let root = open_directory(root, Path::new(""))?;
+
         let mut names = Self::default();
         let mut left = MAX_NEAR_ENTRIES;
         let mut n_waiting = 0;
@@ -110,9 +111,11 @@ impl WatchedNames {
                     names.whole = names.whole.min(level + 1);
                 }
             };
+
             // An unreadable directory below the top still counts by its own name.
             let looked = each_entry(&root, &directory, &mut left, visited, &mut add);
             match (left, level) {
+                // A command must not hide a name behind many others.
                 (0, 0) => names.add_by_name(&root),
                 (_, 0) => looked?,
                 _ => {}
@@ -122,6 +125,7 @@ impl WatchedNames {
                 break;
             }
         }
+
         for (path, why) in wanted.all(&root, visited) {
             names.add_wanted(&root, path, why);
         }
@@ -223,23 +227,27 @@ impl WatchedNames {
     pub fn changes(&self, now: &Self) -> Vec<Change> {
         let whole = self.whole.min(now.whole);
         let counts = |path: &Path, one: &WatchedName| {
+            // A manifest that names no program may appear and go.
             let is_empty = one.keys.is_some_and(|keys| keys == manifest::NO_KEYS);
             !is_empty && (one.is_wanted || path.components().count() <= whole)
         };
+
         let gone = self
             .found
             .iter()
             .filter(|(path, was)| !now.found.contains_key(*path) && counts(path, was));
         let gone = gone.map(|(path, was)| was.change(path, None, AuditChange::Removed));
+
         let there = now.found.iter().filter_map(|(path, is)| match self.found.get(path) {
             None if counts(path, is) => Some(is.change(path, None, AuditChange::Made)),
             None => None,
             Some(was) if was.is_same(is) => None,
             Some(was) => Some(was.inside(path, is)),
         });
+
         let mut changes: Vec<Change> = gone.chain(there).collect();
-        let mut told = std::collections::BTreeSet::new();
-        changes.retain(|one| told.insert(one.path.clone()));
+        let mut reported = std::collections::BTreeSet::new();
+        changes.retain(|one| reported.insert(one.path.clone()));
         changes
     }
 
@@ -273,6 +281,7 @@ impl WatchedName {
     }
 
     fn is_same(&self, other: &Self) -> bool {
+        // Ordinary work changes the other keys of a manifest.
         match (self.keys, other.keys) {
             (Some(was), Some(is)) => was == is,
             _ => {
@@ -286,9 +295,11 @@ impl WatchedName {
     /// Returns the change of a name that still exists: one entry of a directory, or the whole.
     fn inside(&self, path: &Path, now: &Self) -> Change {
         let whole = || now.change(path, None, AuditChange::Changed);
+        // The entries of a replaced directory, or of one with more than are watched, cannot be compared.
         if self.stamp.identity() != now.stamp.identity() || self.has_more || now.has_more {
             return whole();
         }
+
         let mut different = Vec::new();
         for (entry, stamp) in &now.entries {
             match self.entries.get(entry) {
@@ -299,6 +310,7 @@ impl WatchedName {
         }
         let gone = self.entries.keys().filter(|entry| !now.entries.contains_key(*entry));
         different.extend(gone.map(|entry| (entry, AuditChange::Removed)));
+
         match different.as_slice() {
             [(entry, what)] => now.change(path, Some(entry), *what),
             _ => whole(),
@@ -332,10 +344,12 @@ fn each_entry(
         if name == c"." || name == c".." {
             continue;
         }
+
         let Some(one_less) = left.checked_sub(1) else { return Ok(()) };
         *left = one_less;
         let name = OsStr::from_bytes(name.to_bytes());
         let is_directory = match entry.file_type() {
+            // Some file systems do not report the kind in the listing.
             FileType::Unknown => {
                 InodeStamp::at(&directory, name).is_some_and(InodeStamp::is_directory)
             }
@@ -355,6 +369,7 @@ fn list(root: impl AsFd, path: &Path, entries: &mut BTreeMap<OsString, InodeStam
         if file == c"." || file == c".." {
             continue;
         }
+
         if entries.len() == MAX_ENTRIES {
             return None;
         }

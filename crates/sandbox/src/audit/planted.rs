@@ -157,6 +157,7 @@ pub(super) fn git_directory(base: Base<'_>, place: &RepositoryLocation) -> Optio
             LinkedRepository::Nowhere => return None,
         },
     };
+
     let handle = openat::hold(base.handle, &at).ok()?;
     Some(GitDirectory { handle, path: at, is_whole: place.shape != RepositoryLayout::Bare })
 }
@@ -176,6 +177,7 @@ pub(super) fn look(
     } else {
         look.known_names(Path::new(""), Level::Bare);
     }
+
     while let Some((at, level)) = look.pending.pop_front() {
         if look.reach.entries == 0 || reach.until <= Instant::now() {
             look.is_whole = false;
@@ -218,11 +220,14 @@ impl Look<'_> {
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return,
             Err(_) => return self.is_whole = false,
         };
+
         self.visited.note(&self.git.path.join(at), &directory);
         let Ok(entries) = Dir::read_from(&directory) else { return self.is_whole = false };
+
         for entry in entries {
             let Ok(entry) = entry else { return self.is_whole = false };
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            // `known_names` has checked the files.
             if name == "." || name == ".." || is_file_of(level, name) {
                 continue;
             }
@@ -234,14 +239,15 @@ impl Look<'_> {
         }
     }
 
-    fn entry(&mut self, parent: &OwnedFd, at: &Path, name: &OsStr, told: FileType, level: Level) {
+    fn entry(&mut self, parent: &OwnedFd, at: &Path, name: &OsStr, listed: FileType, level: Level) {
         let stat = || statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok();
-        let kind = match told {
+        let kind = match listed {
             // Some file systems do not report it in the listing.
             FileType::Unknown => stat().map(|stat| FileType::from_raw_mode(stat.st_mode)),
-            told => Some(told),
+            listed => Some(listed),
         };
         let Some(kind) = kind else { return };
+
         let planted = match kind {
             FileType::Directory if is_file_of(level, name) => Some(PlantedKind::Directory),
             FileType::Directory => return self.directory(parent, at.join(name), name, level),
@@ -257,6 +263,7 @@ impl Look<'_> {
             FileType::Socket => Some(PlantedKind::Socket),
             _ => Some(PlantedKind::Device),
         };
+
         if let Some((kind, stamp)) =
             planted.and_then(|kind| Some((kind, InodeStamp::at(parent, name)?)))
         {
@@ -287,6 +294,7 @@ impl Look<'_> {
             Level::Objects => Level::Objects,
             Level::Logs | Level::Hooks | Level::Plain => Level::Plain,
         };
+
         if at.components().count() < MAX_DEPTH && self.pending.len() < MAX_PENDING {
             self.pending.push_back((at, below));
         } else {
@@ -326,12 +334,12 @@ pub(super) fn earlier(base: Base<'_>, places: &BTreeSet<RepositoryLocation>) -> 
     earlier
 }
 
-/// Searches each repository once and calls `tell` for each name found.
+/// Searches each repository once and calls `report` for each name found.
 pub(super) fn each(
     base: Base<'_>,
     places: &BTreeSet<RepositoryLocation>,
     visited: &mut Visited,
-    mut tell: impl FnMut(&GitDirectory, &Planted),
+    mut report: impl FnMut(&GitDirectory, &Planted),
 ) {
     let until = Instant::now() + SWEEP_LIMIT;
     let mut left = ENTRIES_OF_ALL;
@@ -345,14 +353,16 @@ pub(super) fn each(
             visited.note_name(base.handle, &place.at);
         }
         let Some(git) = git_directory(base, place) else { continue };
+        // The git directory of a submodule is in that of its repository, and was searched with it.
         if seen.iter().any(|seen| git.path.starts_with(seen)) {
             continue;
         }
+
         let entries = left.min(ENTRIES_OF_ONE);
         let reach = Reach { entries, until, with_files: false };
         let (found, rest, _) = look(&git, reach, visited);
         left = left.saturating_sub(entries.saturating_sub(rest));
-        found.iter().for_each(|one| tell(&git, one));
+        found.iter().for_each(|one| report(&git, one));
         seen.push(git.path);
     }
 }

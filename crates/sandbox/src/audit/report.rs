@@ -55,29 +55,38 @@ pub fn audit_blocking(
         left = left.saturating_sub(STEP);
         is_late = budget.until <= Instant::now();
     }
+
     let found = walk.finish();
     let places = Known::from(&found).into_places();
     let base = Base { handle: root.as_fd(), path };
     let is_walked = found.complete && !found.has_more_bare && !found.has_more_obeyed;
+
     let audit = Audit { base, before, until: budget.until };
     let mut all = Repositories { is_whole: is_walked, ..Repositories::default() };
     audit.repositories(&places, left, &mut all);
     let Repositories { listed: mut repositories, dangerous, mut is_whole } = all;
     is_whole &= before.is_none_or(|before| !before.wanted().is_cut());
+
+    // The limit leaves out those without a program first, then those that are the same.
     repositories.sort_by_cached_key(|one| {
         (one.commands.is_empty(), one.state == RepositoryState::Same, one.path.clone())
     });
     let not_listed = repositories.len().saturating_sub(MAX_LISTED);
     repositories.truncate(MAX_LISTED);
+
     let planted = planted_in(base, &places, budget.entries, budget.until);
+
     let mut files = match before {
         Some(before) => before.deep_changes(&root, &found.obeyed)?,
         None => Vec::new(),
     };
+
     let n_files = files.len();
     files.truncate(MAX_FILES);
+
     Ok(Report {
         found: n_files + planted.found.len() + planted.not_listed + dangerous,
+        // Without a snapshot, no change is known.
         complete: is_whole && planted.is_whole && before.is_some(),
         entries: found.entries,
         names: Obeyed::all().count(),
@@ -113,10 +122,12 @@ fn planted_in(
         if seen.iter().any(|seen| git.path.starts_with(seen)) {
             continue;
         }
+
         let reach = Reach { entries: left, until, with_files: true };
         let (found, rest, is_whole) = planted::look(&git, reach, &mut Visited::default());
         left = rest;
         all.is_whole &= is_whole;
+
         for one in found {
             if all.found.len() == MAX_LISTED {
                 all.not_listed += 1;
@@ -125,6 +136,8 @@ fn planted_in(
             let path = one_line_cut(&planted::shown(&git, &one.at).to_string_lossy(), MAX_PATH);
             all.found.push(AuditPlanted { path, kind: one.kind, removed: false });
         }
+
+        // Of a bare directory, only the known names were searched.
         if place.shape != RepositoryLayout::Bare {
             seen.push(git.path);
         }
@@ -157,6 +170,7 @@ impl Audit<'_> {
             let state = self.state(place);
             self.one(self.base, place, state, &|at| listed.contains(at), all);
         }
+
         let mains = repository::mains(self.base, places);
         for main in &mains {
             let (base, place) = main.place();
@@ -168,14 +182,18 @@ impl Audit<'_> {
             };
             self.one(base, &place, state, &|_| false, all);
         }
+
         let inside = repository::git_directories(self.base, places);
         let inside: Vec<_> = inside.into_iter().filter(|at| at.is_relative()).collect();
         let mut known: BTreeSet<PathBuf> =
             inside.iter().map(|at| self.base.path.join(at)).collect();
         known.extend(mains.iter().map(|main| main.path.clone()));
+
+        // The search of a git directory includes those inside it.
         let is_outer =
             |at: &PathBuf| !inside.iter().any(|other| other != at && at.starts_with(other));
         let trees = inside.iter().filter(|at| is_outer(at)).map(|at| GitTree::open(self.base, at));
+
         for tree in trees.chain(mains.iter().map(GitTree::of_main)) {
             let Some(tree) = tree else {
                 all.is_whole = false;
@@ -217,6 +235,7 @@ impl Audit<'_> {
                 command.file = one_line_cut(&shown(self.relative(&file)), MAX_PATH);
             }
         }
+
         let is_news = state != RepositoryState::Same;
         let is_bare = place.shape == RepositoryLayout::Bare;
         // A directory with another name than `.git` that makes git run a program is always suspicious.
@@ -225,10 +244,11 @@ impl Audit<'_> {
         if is_harmless && matches!(state, RepositoryState::Same | RepositoryState::Unknown) {
             return;
         }
+
         let path = base.path.join(&place.at);
         all.listed.push(AuditRepository {
             path: one_line_cut(&shown(self.relative(&path)), MAX_PATH),
-            kind: place.shape.told(),
+            kind: place.shape.kind(),
             state,
             commands,
         });

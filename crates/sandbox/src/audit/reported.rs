@@ -32,6 +32,7 @@ impl Obeyed {
         let first = text.bytes().next().unwrap_or_default();
         let patterns = [first, b'*'].into_iter().filter_map(|first| patterns.get(&first)).flatten();
         let patterns = patterns.filter(|row| matches(row.last(), text));
+
         plain.chain(patterns).copied().find(|row| row.is_in(directory))
     }
 
@@ -61,6 +62,7 @@ impl Obeyed {
 /// Returns true if `name` matches a pattern with one `*`, which matches any text.
 fn matches(pattern: &str, name: &str) -> bool {
     pattern.split_once('*').is_some_and(|(first, last)| {
+        // Without the check of the length, both parts could match the same bytes.
         first.len() + last.len() <= name.len() && name.starts_with(first) && name.ends_with(last)
     })
 }

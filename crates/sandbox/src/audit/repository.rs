@@ -73,7 +73,7 @@ impl From<NodeKind> for RepositoryLayout {
 }
 
 impl RepositoryLayout {
-    pub(super) fn told(self) -> RepositoryKind {
+    pub(super) fn kind(self) -> RepositoryKind {
         match self {
             Self::Directory => RepositoryKind::Git,
             Self::File => RepositoryKind::GitFile,
@@ -130,6 +130,8 @@ pub(super) fn git_directories(base: Base<'_>, places: &[RepositoryLocation]) -> 
             RepositoryLayout::Other | RepositoryLayout::Bare => {}
         }
     }
+
+    // Several `.git` files may name one directory.
     all.sort_unstable();
     all.dedup();
     all
@@ -147,8 +149,10 @@ pub(super) struct Base<'a> {
 pub(super) fn stamps(base: Base<'_>, place: &RepositoryLocation) -> Vec<(PathBuf, InodeStamp)> {
     let mut stamps = Vec::new();
     let itself = InodeStamp::beneath(base.handle, or_dot(&place.at));
+
     match place.shape {
         RepositoryLayout::Directory | RepositoryLayout::Bare => {
+            // Git creates and removes files there all the time.
             stamps.extend(itself.map(|stamp| (place.at.clone(), stamp.identity())));
             directory_stamps(base, &place.at, &mut stamps);
         }
@@ -173,6 +177,7 @@ fn directory_stamps(base: Base<'_>, at: &Path, stamps: &mut Vec<(PathBuf, InodeS
             stamp.filter(|stamp| least <= stamp.size() || stamp.is_directory()).map(|s| (path, s)),
         );
     }
+
     let hooks = hooks(base, at).0.into_iter().map(|hook| at.join("hooks").join(hook));
     for path in hooks.chain(remotes(base, at).0) {
         let stamp = InodeStamp::beneath(base.handle, &path);
@@ -189,6 +194,7 @@ fn remotes(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
             is_whole = false;
             continue;
         };
+
         for entry in entries {
             let Ok(entry) = entry else { return (files, false) };
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
@@ -201,6 +207,7 @@ fn remotes(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
             files.push(directory.join(name));
         }
     }
+
     files.sort();
     (files, is_whole)
 }
@@ -212,19 +219,19 @@ pub(super) fn commands(
     place: &RepositoryLocation,
     is_listed: &dyn Fn(&Path) -> bool,
 ) -> Vec<AuditCommand> {
-    let mut found = Finding { found: Vec::new(), left_out: 0 };
+    let mut finding = Finding { found: Vec::new(), left_out: 0 };
     match place.shape {
-        RepositoryLayout::Directory => found.directory(base, &place.at, is_listed),
-        RepositoryLayout::Bare => found.directory(base, &place.at, is_listed),
-        RepositoryLayout::Other => found.add(&place.at, "link", "is no file and no directory"),
+        RepositoryLayout::Directory => finding.directory(base, &place.at, is_listed),
+        RepositoryLayout::Bare => finding.directory(base, &place.at, is_listed),
+        RepositoryLayout::Other => finding.add(&place.at, "link", "is no file and no directory"),
         RepositoryLayout::File => match git_file(base, &place.at) {
             Some((_, Some(inside))) if is_listed(&inside) => {}
-            Some((_, Some(inside))) => found.directory(base, &inside, is_listed),
-            Some((value, None)) => found.add(&place.at, "gitdir", &value),
-            None => found.add(&place.at, "gitdir", "cannot be read"),
+            Some((_, Some(inside))) => finding.directory(base, &inside, is_listed),
+            Some((value, None)) => finding.add(&place.at, "gitdir", &value),
+            None => finding.add(&place.at, "gitdir", "cannot be read"),
         },
     }
-    found.finish()
+    finding.finish()
 }
 
 /// Findings in one repository so far.
@@ -264,8 +271,10 @@ impl Finding {
         for todo in ["rebase-merge/git-rebase-todo", "sequencer/todo"] {
             self.todo(base, &at.join(todo));
         }
+
         let common = at.join("commondir");
         let Some(value) = self.text(base, &common) else { return };
+        // As git does. Other white space belongs to the path.
         let value = value.trim_end_matches(['\n', '\r']);
         match inside(base.path, at, value) {
             // The repository is its own common directory, as in the placeholder.
@@ -309,10 +318,13 @@ impl Finding {
                 return None;
             }
         }
+
         let size = InodeStamp::beneath(base.handle, file).map_or(0, InodeStamp::size);
+        // The read below ends at the limit, and git reads on.
         if MAX_FILE <= size {
             self.add(file, "size", "is too large to be read here, and git reads it");
         }
+
         let text = openat::read(base.handle, file);
         if text.is_err() {
             self.add(file, "unreadable", "cannot be read");
@@ -330,6 +342,7 @@ impl Finding {
             );
             return;
         }
+
         let (hooks, is_whole) = hooks(base, at);
         for hook in hooks {
             self.add(&directory.join(hook), "hook", "");
@@ -356,6 +369,7 @@ impl Finding {
         let Some(text) = self.text(base, file) else { return };
         for line in text.lines() {
             let line = line.trim_start();
+            // `x` is short for `exec` (git-rebase(1)).
             let command = ["exec", "x"].iter().find_map(|word| line.strip_prefix(word));
             if let Some(command) = command.filter(|rest| rest.starts_with([' ', '\t'])) {
                 self.add(file, "exec", command.trim());
@@ -377,13 +391,16 @@ pub(super) fn hooks(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
         if n == MAX_HOOKS {
             return (names, false);
         }
+
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
         let is_unused = UNUSED_HOOKS.iter().any(|end| name.as_bytes().ends_with(end.as_bytes()));
         if is_unused || name == "." || name == ".." {
             continue;
         }
+
         let is_hook = match openat::node(&directory, name) {
             Ok(Node::File) => accessat(&directory, name, Access::EXEC_OK, AtFlags::EACCESS).is_ok(),
+            // Git may run the target of a link, and a file that cannot be inspected.
             Ok(Node::Other) | Err(_) => true,
             Ok(Node::Directory | Node::Missing) => false,
         };
@@ -391,6 +408,7 @@ pub(super) fn hooks(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
             names.push(PathBuf::from(name));
         }
     }
+
     names.sort();
     (names, true)
 }

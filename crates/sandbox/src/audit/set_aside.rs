@@ -89,6 +89,7 @@ pub(super) fn set_aside(
 ) -> Done {
     let mut work =
         Work { base, exempt, since, visited, seen: BTreeSet::new(), done: Done::default() };
+
     for (n_checked, place) in places.iter().enumerate() {
         if until <= Instant::now() || MAX_DIRECTORIES <= work.seen.len() {
             work.done.n_unchecked += places.len() - n_checked;
@@ -138,6 +139,7 @@ impl Work<'_> {
         if is_exempt || !self.seen.insert(at.to_owned()) {
             return true;
         }
+
         let before = self.done.files.len();
         for name in SETTINGS {
             let file = at.join(name);
@@ -146,15 +148,18 @@ impl Work<'_> {
                 self.settings(&file, &why);
             }
         }
+
         self.visited.note_name(self.base.handle, &at.join("hooks"));
         if openat::node_at(self.base.handle, &at.join("hooks")) == Ok(Node::Other) {
             self.file(&at.join("hooks"), "a link");
         }
+
         for hook in repository::hooks(self.base, at).0 {
             let hook = at.join("hooks").join(hook);
             self.visited.note_name(self.base.handle, &hook);
             self.file(&hook, "a hook");
         }
+
         self.common(at);
         self.done.files.iter().skip(before).all(|one| one.kept_as.is_some())
     }
@@ -168,8 +173,10 @@ impl Work<'_> {
             Ok(Node::File) => openat::read(self.base.handle, &file).ok(),
             _ => None,
         };
+
         let named =
             text.and_then(|text| openat::normalise(&self.base.path.join(at).join(text.trim_end())));
+
         match named.as_deref().map(|named| named.strip_prefix(self.base.path)) {
             Some(Ok(inside))
                 if openat::node_at(self.base.handle, inside) == Ok(Node::Directory) =>
@@ -193,6 +200,7 @@ impl Work<'_> {
             Ok(Node::File) => {}
             _ => return Some("a link".to_owned()),
         }
+
         let size = InodeStamp::beneath(self.base.handle, file).map_or(0, InodeStamp::size);
         if openat::MAX_FILE <= size {
             return Some("it is too large to be checked".to_owned());
@@ -200,6 +208,7 @@ impl Work<'_> {
         let Ok(text) = openat::read(self.base.handle, file) else {
             return Some("it cannot be read".to_owned());
         };
+
         let entries = config::parse(&text);
         if config::MAX_ENTRIES <= entries.len() {
             return Some("it has too many settings to be checked".to_owned());
@@ -216,19 +225,20 @@ impl Work<'_> {
         let text = openat::read(self.base.handle, file).unwrap_or_default();
         let harmless: Vec<Entry> =
             config::parse(&text).into_iter().filter(|entry| danger(entry).is_none()).collect();
+
         let kept_as = self.moved(file);
         if kept_as.is_some() {
             // Without this file, git works with its defaults.
             self.write(file, &crate::git_config::to_text(harmless.iter())).ok();
         }
-        self.tell(file, why, kept_as);
+        self.report(file, why, kept_as);
     }
 
     /// Sets aside a file, unless it is the user's.
     fn file(&mut self, file: &Path, why: &str) {
         if self.is_new(file) {
             let kept_as = self.moved(file);
-            self.tell(file, why, kept_as);
+            self.report(file, why, kept_as);
         }
     }
 
@@ -249,6 +259,7 @@ impl Work<'_> {
         let directory = openat::hold(self.base.handle, parent).ok()?;
         (0..MAX_SAME).find_map(|number| {
             let to = new_name(name, number);
+            // An earlier file that was set aside stays.
             match renameat_with(&directory, name, &directory, &to, RenameFlags::NOREPLACE) {
                 Ok(()) => Some(Some(parent.join(&to))),
                 Err(Errno::EXIST) => None,
@@ -265,7 +276,7 @@ impl Work<'_> {
         File::from(made).write_all(text.as_bytes())
     }
 
-    fn tell(&mut self, file: &Path, why: &str, kept_as: Option<PathBuf>) {
+    fn report(&mut self, file: &Path, why: &str, kept_as: Option<PathBuf>) {
         let shown = |path: &Path| one_line_cut(&path.to_string_lossy(), MAX_PATH);
         self.done.files.push(SetAside {
             path: shown(file),

@@ -47,6 +47,7 @@ impl From<&FoundRepositories> for Known {
         let named = found.repositories.iter();
         let named =
             named.map(|(at, kind)| RepositoryLocation { at: at.clone(), shape: (*kind).into() });
+
         let bare = found
             .bare
             .iter()
@@ -101,13 +102,16 @@ impl Snapshot {
                 Known::from(&walk.finish())
             }
         };
+
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let base = Base { handle: root.as_fd(), path };
         let places = known.places.iter().cloned().collect();
+
         let stamped = |place: RepositoryLocation| {
             let stamps = repository::stamps(base, &place);
             (place, stamps)
         };
+
         let mains = repository::mains(base, &known.places);
         let git = repository::git_directories(base, &known.places);
         let mut wanted = Wanted::new(path, &known.named, git, known.has_more_named);
@@ -116,6 +120,7 @@ impl Snapshot {
         for (path, why) in named {
             names.add_wanted(&root, path, why.into());
         }
+
         Ok(Self {
             names,
             wanted,
@@ -124,6 +129,7 @@ impl Snapshot {
             deep: WatchedNames::at_blocking(&root, &known.obeyed),
             repositories: known.places.into_iter().map(stamped).collect(),
             is_complete: known.is_complete,
+            // Change times are coarse, so that of a later change may be a little earlier.
             began: began.saturating_sub(GRANULARITY),
             hidden: HiddenPaths::default(),
         })
@@ -159,11 +165,13 @@ impl Snapshot {
         let before = self.deep.without_unseen(&root, &now);
         let mut changes =
             self.names.changes(&self.look(&root, &self.names, &mut Visited::default())?);
+
         let more = before.changes(&now).into_iter();
         // An incomplete walk at the start may have missed names that are found now.
         let more = more.filter(|one| self.is_complete || one.change != AuditChange::Made);
         let more: Vec<Change> =
-            more.filter(|one| changes.iter().all(|told| told.path != one.path)).collect();
+            more.filter(|one| changes.iter().all(|known| known.path != one.path)).collect();
+
         changes.extend(more);
         changes.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(changes)

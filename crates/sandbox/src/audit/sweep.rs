@@ -85,14 +85,17 @@ impl Snapshot {
         if before.is_complete && is_unchanged() {
             return Ok(None);
         }
+
         let mut visited = Visited::start();
         let names = self.look(&root, &before.names, &mut visited)?.without_hidden(self.hidden());
+
         let base = Base { handle: root.as_fd(), path };
         let found = self.nearest(&root, &mut visited)?;
         let set_aside = match since {
             Some(since) => self.set_aside(base, &found, since, &mut visited),
             None => set_aside::Done::default(),
         };
+
         let planted = self.sweep(base, found, since.is_some(), &mut visited);
         let set_aside::Done { files: set_aside, n_unchecked } = set_aside;
         let checked = Checked { names, visited, is_complete: n_unchecked == 0 };
@@ -123,7 +126,9 @@ impl Snapshot {
         visited: &mut Visited,
     ) -> set_aside::Done {
         let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Change times are coarse. Before the snapshot, nothing of the session ran.
         let since = since.saturating_sub(GRANULARITY).max(self.began());
+
         let is_free = |place: &&RepositoryLocation| {
             place.shape == RepositoryLayout::Bare || self.of(place).is_none()
         };
@@ -131,6 +136,7 @@ impl Snapshot {
         if free.is_empty() {
             return set_aside::Done::default();
         }
+
         let until = Instant::now() + SWEEP_LIMIT;
         let held = self.held(base);
         let exempt = set_aside::Exempt { held: &held, hidden: self.hidden() };
@@ -148,7 +154,8 @@ impl Snapshot {
         visited: &mut Visited,
     ) -> Vec<AuditPlanted> {
         places.extend(self.places().cloned());
-        let mut told = Vec::new();
+
+        let mut reported = Vec::new();
         planted::each(base, &places, visited, |git, one| {
             let is_special = !matches!(one.kind, PlantedKind::Directory | PlantedKind::HardLink);
             let is_known = || self.earlier().get(&git.path.join(&one.at)) == Some(&one.stamp);
@@ -156,12 +163,13 @@ impl Snapshot {
             let is_older = || one.stamp.changed_before(self.began());
             // A `.git` file can lead to a hidden repository.
             let is_hidden = || self.hidden().contains(&git.path.join(&one.at));
+
             if is_special && !is_known() && !is_older() && !is_hidden() {
                 let removed = removes && planted::remove(git, &one.at);
                 let path = one_line_cut(&planted::shown(git, &one.at).to_string_lossy(), MAX_PATH);
-                told.push(AuditPlanted { path, kind: one.kind, removed });
+                reported.push(AuditPlanted { path, kind: one.kind, removed });
             }
         });
-        told
+        reported
     }
 }

@@ -89,6 +89,7 @@ pub(super) fn unlisted(
     if LEVELS <= level || is_harmless(&text) {
         return None;
     }
+
     let is_settings = text.starts_with('.')
         || (!is_directory && (has_form(&text, level == 0) || is_dot_directory(directory)));
     is_settings.then_some(&RULE_ONLY)

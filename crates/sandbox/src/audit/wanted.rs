@@ -93,8 +93,10 @@ impl Wanted {
         let files = files.filter(|(_, size)| *size <= MAX_BYTES).map(|(file, _)| file);
         let git = self.git.iter().filter(|git| git.is_relative());
         let hooks: Vec<PathBuf> = git.flat_map(|git| hooks(&root, git)).collect();
+
         let mut tried = 0;
         let files = files.filter(|file| names_files(file)).chain(hooks);
+
         for (n, file) in files.enumerate() {
             if n == MAX_FILES {
                 return self.is_cut = true;
@@ -105,9 +107,11 @@ impl Wanted {
             } else {
                 text
             };
+
             for word in paths(&text) {
                 let from = file.parent().unwrap_or_else(|| Path::new(""));
                 for path in candidates(from, word) {
+                    // Each candidate costs a system call, whether the file exists or not.
                     tried += 1;
                     if MAX_TRIED <= tried || MAX_NAMED <= self.files.len() {
                         return self.is_cut = true;
@@ -134,6 +138,7 @@ impl Wanted {
     ) -> Vec<(PathBuf, Cow<'static, str>)> {
         let files = self.files.iter().map(|(at, why)| (at.clone(), why.clone().into()));
         let mut all: Vec<_> = files.collect();
+
         for git in &self.git {
             unknown_in(&root, git, visited, &mut all);
             let worktrees = git.join("worktrees");
@@ -176,6 +181,7 @@ fn children(root: impl AsFd, at: &Path, visited: &mut Visited) -> Vec<PathBuf> {
         Err(_) => open_directory(root, at).map_err(Into::into),
     };
     let Ok(directory) = opened else { return Vec::new() };
+
     visited.note(at, &directory);
     let Ok(entries) = Dir::read_from(&directory) else { return Vec::new() };
     let names = entries.flatten().map(|entry| entry.file_name().to_bytes().to_vec());
@@ -196,6 +202,7 @@ fn candidates(from: &Path, word: &str) -> impl Iterator<Item = PathBuf> {
     let froms = [from.to_owned(), PathBuf::new()];
     let n_froms = if from.as_os_str().is_empty() { 1 } else { 2 };
     let word = word.to_owned();
+
     froms.into_iter().take(n_froms).flat_map(move |from| {
         let word = word.clone();
         endings.unwrap_or_default().iter().filter_map(move |ending| {
@@ -223,6 +230,7 @@ fn paths(text: &str) -> Vec<&str> {
         } else {
             word
         };
+
         let is_file = |(_, end): (&str, &str)| FILES.binary_search(&end).is_ok();
         let is_path = word.contains('/') || word.rsplit_once('.').is_some_and(is_file);
         // Names of packages begin with `@`.
@@ -230,10 +238,10 @@ fn paths(text: &str) -> Vec<&str> {
             !word.contains("://") && !word.contains(['*', '\0']) && !word.starts_with('@');
         (is_path && is_plain && word.len() <= 256 && !word.starts_with('/')).then_some(word)
     });
-    let mut found: Vec<&str> = words.collect();
-    found.sort_unstable();
-    found.dedup();
-    found
+    let mut unique: Vec<&str> = words.collect();
+    unique.sort_unstable();
+    unique.dedup();
+    unique
 }
 
 #[cfg(test)]

@@ -81,8 +81,10 @@ fn apply(profile: &Seatbelt) -> io::Result<()> {
         parameters.push(CString::new(name.as_bytes())?);
         parameters.push(CString::new(value.as_os_str().as_bytes())?);
     }
+
     let mut pointers: Vec<_> = parameters.iter().map(|text| text.as_ptr()).collect();
     pointers.push(std::ptr::null());
+
     let mut error = std::ptr::null_mut();
     // SAFETY: all strings end with NUL and outlive the call, the list of names and values ends with a null pointer, and
     // `error` is a valid place for one pointer.

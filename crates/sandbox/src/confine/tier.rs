@@ -24,10 +24,10 @@ fn rank(tier: Tier) -> u8 {
 #[non_exhaustive]
 pub enum TierError {
     /// This system does not support the requested tier.
-    #[error("tier {asked} was asked for, but {why}")]
+    #[error("tier {requested} was asked for, but {why}")]
     Unavailable {
         /// The requested tier.
-        asked: Tier,
+        requested: Tier,
         /// The missing feature.
         why: String,
     },
@@ -39,32 +39,32 @@ pub enum TierError {
     },
 }
 
-/// Chooses the tier of a confined worker. `has_cgroup` is true if the worker has a control group. `asked` is the tier
-/// that the user requested, which may only be a lower one than the system supports. [`Tier::Unconfined`] is only
-/// chosen on request.
+/// Chooses the tier of a confined worker. `has_cgroup` is true if the worker has a control group. `requested` is the
+/// user's tier, which may only be a lower one than the system supports. [`Tier::Unconfined`] is only chosen on request.
 ///
 /// # Errors
 /// No tier works on this system, or not the requested one.
-pub fn choose(probe: &Probe, has_cgroup: bool, asked: Option<Tier>) -> Result<Tier, TierError> {
+pub fn choose(probe: &Probe, has_cgroup: bool, requested: Option<Tier>) -> Result<Tier, TierError> {
     let best = best(probe, has_cgroup);
-    let Some(asked) = asked else {
+    let Some(requested) = requested else {
         return best.map_err(|why| TierError::Nothing { why });
     };
-    let unavailable = |why: String| Err(TierError::Unavailable { asked, why });
-    match (asked, &best) {
-        (Tier::Unconfined, _) => Ok(asked),
+    let unavailable = |why: String| Err(TierError::Unavailable { requested, why });
+    match (requested, &best) {
+        (Tier::Unconfined, _) => Ok(requested),
         (Tier::A | Tier::B, Ok(best)) if best.has_namespaces() => {
-            if rank(asked) < rank(*best) {
+            // Tier A differs from B by a control group only.
+            if rank(requested) < rank(*best) {
                 return unavailable("there is no control group".into());
             }
-            Ok(asked)
+            Ok(requested)
         }
         (Tier::A | Tier::B, _) => unavailable(namespaces_problem(probe).unwrap_or_default()),
         (Tier::D, _) => match landlock_alone_problem(probe) {
-            None => Ok(asked),
+            None => Ok(requested),
             Some(why) => unavailable(why),
         },
-        (Tier::M, _) if probe.seatbelt => Ok(asked),
+        (Tier::M, _) if probe.seatbelt => Ok(requested),
         (Tier::M, _) => unavailable("this is not macOS".into()),
     }
 }

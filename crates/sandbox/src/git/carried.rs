@@ -144,7 +144,7 @@ struct Reader<'a> {
     files_left: usize,
     excludes: Option<PathBuf>,
     attributes: Option<PathBuf>,
-    found: CarriedSettings,
+    settings: CarriedSettings,
 }
 
 impl CarriedSettings {
@@ -159,8 +159,8 @@ impl CarriedSettings {
         writable: &[PathBuf],
     ) -> Self {
         let of = |name: &str| {
-            let found = variables.iter().find(|(known, _)| known == name);
-            found.map(|(_, value)| PathBuf::from(value)).filter(|path| path.is_absolute())
+            let variable = variables.iter().find(|(known, _)| known == name);
+            variable.map(|(_, value)| PathBuf::from(value)).filter(|path| path.is_absolute())
         };
         let programs = of("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")).join("git");
         let mut reader = Reader {
@@ -170,8 +170,10 @@ impl CarriedSettings {
             files_left: MAX_FILES,
             excludes: Some(programs.join("ignore")),
             attributes: Some(programs.join("attributes")),
-            found: Self::default(),
+            settings: Self::default(),
         };
+
+        // In git's order: the last value of a setting counts.
         reader.read(&of("GIT_CONFIG_SYSTEM").unwrap_or_else(|| "/etc/gitconfig".into()));
         match of("GIT_CONFIG_GLOBAL") {
             Some(file) => reader.read(&file),
@@ -180,11 +182,12 @@ impl CarriedSettings {
                 reader.read(&home.join(".gitconfig"));
             }
         }
+
         let text = |path: Option<PathBuf>| path.and_then(|path| read_bounded(&path));
         Self {
             excludes: text(reader.excludes),
             attributes: text(reader.attributes),
-            ..reader.found
+            ..reader.settings
         }
     }
 
@@ -201,6 +204,7 @@ impl CarriedSettings {
                 value: Some(path),
             })
         };
+
         let files = [
             file(&self.excludes, "excludesFile", EXCLUDES_NAME),
             file(&self.attributes, "attributesFile", ATTRIBUTES_NAME),
@@ -215,12 +219,15 @@ impl Reader<'_> {
         let Some(left) = self.files_left.checked_sub(1) else { return };
         self.files_left = left;
         let Some(text) = read_bounded(file) else { return };
+        // Behind a link, the file may be in a workspace.
         let own = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
         let is_writable = self.is_writable(&own);
+
         for entry in config::parse(&text) {
             if entry.value.as_ref().is_some_and(|value| MAX_VALUE < value.len()) {
                 continue;
             }
+            // A file that a session could have written must not lead to files that the session cannot read.
             let path = |value: &Option<String>| {
                 let path = resolve(value.as_deref()?, file, self.home)?;
                 (!is_writable || self.is_writable(&path)).then_some(path)
@@ -228,7 +235,7 @@ impl Reader<'_> {
             match (entry.section.as_str(), entry.subsection.as_str(), entry.key.as_str()) {
                 ("core", "", "excludesfile") => self.excludes = path(&entry.value),
                 ("core", "", "attributesfile") => self.attributes = path(&entry.value),
-                ("commit", "", "gpgsign") => self.found.signs_commits = is_true(&entry.value),
+                ("commit", "", "gpgsign") => self.settings.signs_commits = is_true(&entry.value),
                 ("include", "", "path") => {
                     if let Some(next) = path(&entry.value) {
                         self.read(&next);
@@ -239,8 +246,8 @@ impl Reader<'_> {
                         self.read(&next);
                     }
                 }
-                _ if is_carried(&entry) && self.found.entries.len() < MAX_ENTRIES => {
-                    self.found.entries.push(entry);
+                _ if is_carried(&entry) && self.settings.entries.len() < MAX_ENTRIES => {
+                    self.settings.entries.push(entry);
                 }
                 _ => {}
             }
@@ -259,6 +266,7 @@ impl Reader<'_> {
             _ => return false,
         };
         let Some(pattern) = directory_pattern(pattern, file, self.home) else { return false };
+
         let glob = GlobBuilder::new(&pattern)
             .literal_separator(true)
             .case_insensitive(ignores_case)
@@ -291,8 +299,9 @@ fn directory_pattern(pattern: &str, file: &Path, home: &Path) -> Option<String> 
 
 /// The git directory of the repository of `workspace`, as it is named and without links.
 fn git_directories(workspace: &Path) -> Vec<PathBuf> {
-    let found = workspace.ancestors().map(|above| above.join(".git")).find(|git| git.exists());
-    let Some(git) = found else { return Vec::new() };
+    let nearest = workspace.ancestors().map(|above| above.join(".git")).find(|git| git.exists());
+    let Some(git) = nearest else { return Vec::new() };
+
     // A linked worktree or a submodule: the file names the directory.
     let named = read_bounded(&git).and_then(|text| {
         let name = text.strip_prefix("gitdir:")?.trim().to_owned();

@@ -60,12 +60,13 @@ pub(crate) fn settings(
 ) -> io::Result<(Vec<Setting>, bool)> {
     let git = base_path.join(git_at);
     let mut files = VecDeque::from([git.join("config"), git.join("config.worktree")]);
-    let (mut found, mut n_read) = (Vec::<Setting>::new(), 0);
+    let (mut named, mut n_read) = (Vec::<Setting>::new(), 0);
     while let Some(file) = files.pop_front() {
-        if n_read == MAX_FILES || MAX_SETTINGS <= found.len() {
-            return Ok((found, false));
+        if n_read == MAX_FILES || MAX_SETTINGS <= named.len() {
+            return Ok((named, false));
         }
         n_read += 1;
+
         let text = match file.strip_prefix(base_path) {
             Ok(inside) => openat::read(&base, inside),
             Err(_) if home.is_none() || KERNEL.iter().any(|kernel| file.starts_with(kernel)) => {
@@ -76,19 +77,21 @@ pub(crate) fn settings(
         };
         let text = match text {
             Ok(text) => text,
+            // Another program holds a lease. The file must not count as missing.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
             // The file is missing, is not a regular file, or is a link. `protect` reports the last two.
             Err(_) => continue,
         };
+
         for one in config::parse(&text).iter().filter_map(|entry| setting(entry, file.parent())) {
-            if found.contains(&one) {
+            if named.contains(&one) {
                 continue;
             }
             let from = file.parent().unwrap_or(&git);
             let next = one.is_include.then(|| resolve(&one.value, from, home)).flatten();
             files.extend(next);
-            found.push(one);
+            named.push(one);
         }
     }
-    Ok((found, true))
+    Ok((named, true))
 }

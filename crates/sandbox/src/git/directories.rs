@@ -50,6 +50,8 @@ pub fn git_directories_blocking(
             directories.extend(named.into_iter().map(|git| path.join(git)));
         }
     }
+
+    // Several `.git` files may name one directory.
     directories.sort_unstable();
     directories.dedup();
     directories
@@ -77,12 +79,15 @@ impl GitDirectories {
     /// Adds the git directories of a tree. `visible` are the directories that the session sees. What cannot be read, or is
     /// beyond a limit, is added as read-only as a whole: a session could have made it so.
     pub fn add_blocking(&mut self, tree: &WritableTree<'_>, visible: &[&Path]) {
+        // An earlier tree may lead to the same directories.
         let done = self.repositories.iter().chain(&self.read_only).cloned().collect();
         let mut search = Search { found: self, visible, done, n_children: 0 };
         let base = Base { handle: tree.handle, path: tree.path };
+
         if !tree.found.complete {
             search.trouble(base, Path::new(""), "is too large to find every repository in it");
         }
+
         for (at, kind) in &tree.found.repositories {
             match kind {
                 NodeKind::Directory | NodeKind::File
@@ -152,6 +157,7 @@ impl Search<'_> {
         if !self.done.insert(path.clone()) {
             return;
         }
+
         match has_link(base, at) {
             _ if MAX_DIRECTORIES <= self.done.len() => {
                 self.read_only(base, at, "is one repository too many and is read-only");
@@ -178,6 +184,7 @@ impl Search<'_> {
             LinkedRepository::Outside(main) => {
                 let outside = Base { handle: main.handle.as_fd(), path: &main.path };
                 self.repository(outside, Path::new(""));
+
                 let is_protected = self.found.repositories.contains(&main.path);
                 if is_protected && !self.found.outside.contains(&main.path) {
                     self.found.outside.push(main.path.clone());
@@ -196,6 +203,7 @@ impl Search<'_> {
             let why = "has too many directories, or some that cannot be read, and is read-only";
             return self.read_only(base, at, why);
         };
+
         for child in children {
             let has =
                 |mark: &&str| openat::node_at(base.handle, &child.join(mark)) != Ok(Node::Missing);
@@ -215,6 +223,7 @@ impl Search<'_> {
             let why = "has too many directories, or some that cannot be read, and is read-only";
             return self.read_only(base, at, why);
         };
+
         for worktree in children {
             let path = base.path.join(worktree);
             let file = gitdir::named_by(base.handle, base.path, &path);
@@ -236,6 +245,7 @@ impl Search<'_> {
             Err(_) => None,
         };
         self.n_children += names.as_ref().map_or(0, Vec::len);
+
         match names {
             Some(names) if self.n_children <= MAX_ALL_CHILDREN && names.len() <= MAX_CHILDREN => {
                 Children::All(names.iter().map(|name| at.join(name)).collect())

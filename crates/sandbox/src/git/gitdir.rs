@@ -44,15 +44,19 @@ fn resolve(base: impl AsFd, base_path: &Path, at: &Path) -> Option<LinkedReposit
     if let Ok(inside) = git.strip_prefix(base_path) {
         return inside_of(base, base_path, inside);
     }
+
     let common = common_of(&git)?;
+
     // Mounting a directory that contains the workspace would show other files in it.
     if base_path.starts_with(&common) {
         return None;
     }
+
     // All further checks use this handle.
     let main = Main { handle: openat::hold_directory_blocking(&common).ok()?, path: common };
-    let beneath_main = git.strip_prefix(&main.path).ok()?;
-    let directory = openat::hold(&main.handle, beneath_main).ok()?;
+    let inside_main = git.strip_prefix(&main.path).ok()?;
+    let directory = openat::hold(&main.handle, inside_main).ok()?;
+
     let is_own = openat::is_own(&main.handle) && openat::is_own(&directory);
     let is = |name, node| openat::node_at(&main.handle, Path::new(name)) == Ok(node);
     let is_repository = is("HEAD", Node::File) && is("objects", Node::Directory);
@@ -82,16 +86,20 @@ fn inside_of(base: impl AsFd, base_path: &Path, git: &Path) -> Option<LinkedRepo
     let common = common.and_then(|text| openat::normalise(&base_path.join(git).join(text.trim())));
     let common = common.and_then(|common| Some(common.strip_prefix(base_path).ok()?.to_owned()));
     let common = common.unwrap_or_else(|| git.to_owned());
+
+    // In `worktrees` of the repository, it is protected together with it.
     let is_apart = git != common && git.parent() != Some(&common.join("worktrees"));
+
     let is_repository = |at: &PathBuf| {
         let has = |mark: &&str| {
             openat::node_at(&base, &at.join(mark)).is_ok_and(|node| node != Node::Missing)
         };
         MARKS.iter().any(has)
     };
+
     let both = std::iter::once(common).chain(is_apart.then(|| git.to_owned()));
-    let found: Vec<PathBuf> = both.filter(is_repository).collect();
-    (!found.is_empty()).then_some(LinkedRepository::Inside(found))
+    let repositories: Vec<PathBuf> = both.filter(is_repository).collect();
+    (!repositories.is_empty()).then_some(LinkedRepository::Inside(repositories))
 }
 
 /// Returns the path of the repository that contains a git directory: itself without a `commondir`. Unverified.
@@ -112,6 +120,7 @@ fn names(directory: &OwnedFd, git: &Path, file: &Path, worktree: &Path) -> Optio
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let config = openat::read(directory, Path::new("config")).ok()?;
             let entries = config::parse(&config);
+            // As in git, the last value counts.
             let back = entries.into_iter().rfind(|entry| entry.is("core", "worktree"))?;
             Some(openat::normalise(&git.join(back.value?))? == worktree)
         }

@@ -77,20 +77,24 @@ pub fn named_blocking(
 ) -> NamedFiles {
     let rest = NamedFiles { is_complete: user.is_complete(), ..NamedFiles::default() };
     let mut search = Search { trees, until, checked: 0, pins: BTreeMap::new(), rest };
+
     for file in user.files() {
         search.path(file, "the user's settings", Strength::Missing);
     }
+
     let mut repositories = Vec::new();
     for tree in trees {
         let worktree = Worktree { path: tree.path.to_owned(), home: user.home() };
         search.settings(user.settings(), &worktree);
         repositories.extend(tree.found.repositories.iter().map(|(at, kind)| (tree, at, *kind)));
     }
+
     // A session can create repositories in subdirectories. They must not use up the limits of the others.
     repositories.sort_by_key(|(_, at, _)| at.components().count());
     for (tree, at, kind) in repositories {
         search.repository(tree, at, kind, user);
     }
+
     let Search { pins, mut rest, .. } = search;
     rest.pins = pins.into_iter().map(|(at, read_only)| Pin { at, read_only }).collect();
     rest
@@ -142,10 +146,13 @@ impl Search<'_> {
         if kind == NodeKind::Other || !openat::is_own_repository(tree.handle, at) {
             return;
         }
+
         let worktree = Worktree { path: tree.path.join(worktree), home: user.home() };
+        // For the top of the tree, `named_blocking` has resolved them.
         if worktree.path != tree.path {
             self.settings(user.settings(), &worktree);
         }
+
         let mut read =
             |base: BorrowedFd<'_>, base_path: &Path, git: &Path| match config_paths::settings(
                 base,
@@ -159,6 +166,7 @@ impl Search<'_> {
                 }
                 Err(_) => self.rest.is_complete = false,
             };
+
         match kind {
             NodeKind::Directory => read(tree.handle, tree.path, at),
             NodeKind::File => match gitdir::follow(tree.handle, tree.path, at) {
@@ -195,11 +203,14 @@ impl Search<'_> {
                 }
                 continue;
             }
+
             let all = words(value);
             let runs = all.iter().any(|word| word.is_first && is_runner(&word.text));
+
             // Git starts some programs without a shell.
             let whole = Word { text: value.clone(), is_first: true, follows_value: false };
             self.word(&whole, name, worktree, Strength::Whole);
+
             let directories = self.directories(&all, worktree);
             for word in &all {
                 let strength = match (word.is_first, name.starts_with("alias.") && !runs) {
@@ -232,9 +243,11 @@ impl Search<'_> {
         if word.is_first && !text.contains('/') {
             return;
         }
+
         if let Some(path) = resolve(text, &worktree.path, Some(worktree.home)) {
             self.path(&path, name, strength);
         }
+
         if word.follows_value
             && let Some(path) =
                 resolve(text.trim_start_matches('/'), &worktree.path, Some(worktree.home))
@@ -255,6 +268,7 @@ impl Search<'_> {
             return self.rest.is_complete = false;
         }
         self.checked += 1;
+
         let Some((tree, relative)) = self.inside(path) else {
             // A file of the user may be a link into a writable directory.
             return match fs::canonicalize(path) {
@@ -262,6 +276,7 @@ impl Search<'_> {
                 _ => {}
             };
         };
+
         let allows_directory = matches!(strength, Strength::Path | Strength::Missing);
         match openat::node_at(tree.handle, &relative) {
             Ok(Node::File) => self.hold(path, setting, strength),
@@ -289,6 +304,7 @@ impl Search<'_> {
         if strength == Strength::Operand {
             return;
         }
+
         let root = tree.path.to_owned();
         // A writable mount of a directory in `.git` would lift its protection.
         let is_in_git = relative.iter().any(|name| name == ".git");
@@ -307,6 +323,7 @@ impl Search<'_> {
             Strength::Argument if !is_file() => return,
             _ => {}
         }
+
         self.watch(path, setting);
         if matches!(strength, Strength::Path | Strength::Program) {
             let what = "is named by git's configuration, does not exist and can be made";
@@ -327,8 +344,10 @@ impl Search<'_> {
             .map(Path::to_owned)
             .collect();
         links.iter().for_each(|link| self.watch(link, setting));
+
         let what = "is named by git's configuration and reached by a link";
         self.rest.troubles.push(ProtectionGap { path: path.to_owned(), what });
+
         if let Ok(real) = fs::canonicalize(path)
             && real != *path
         {

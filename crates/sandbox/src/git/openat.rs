@@ -26,8 +26,8 @@ pub enum Node {
 }
 
 impl Node {
-    fn of(found: &Stat) -> Self {
-        match FileType::from_raw_mode(found.st_mode) {
+    fn of(stat: &Stat) -> Self {
+        match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => Self::Directory,
             FileType::RegularFile => Self::File,
             _ => Self::Other,
@@ -60,18 +60,18 @@ pub(crate) fn hold_behind_links(
 
 /// Returns true if the effective user owns an open file or directory.
 pub(crate) fn is_own(file: impl AsFd) -> bool {
-    fstat(file).is_ok_and(|found| is_of_user(&found))
+    fstat(file).is_ok_and(|stat| is_of_user(&stat))
 }
 
 /// Returns true if this user owns a `.git` and its directory, as git requires (`safe.directory` in git-config(1)).
 pub(crate) fn is_own_repository(base: impl AsFd, at: &Path) -> bool {
     let base = base.as_fd();
     let parent = at.parent().unwrap_or(at);
-    [at, parent].iter().all(|path| stat(base, path).is_ok_and(|found| is_of_user(&found)))
+    [at, parent].iter().all(|path| stat(base, path).is_ok_and(|stat| is_of_user(&stat)))
 }
 
-fn is_of_user(found: &Stat) -> bool {
-    found.st_uid == rustix::process::geteuid().as_raw()
+fn is_of_user(stat: &Stat) -> bool {
+    stat.st_uid == rustix::process::geteuid().as_raw()
 }
 
 /// Opens a directory under `base` for listing.
@@ -95,7 +95,7 @@ pub(crate) fn stat(base: impl AsFd, path: &Path) -> Result<Stat, Errno> {
 /// Returns the kind of `name` in an open directory.
 pub(crate) fn node(directory: impl AsFd, name: &OsStr) -> Result<Node, Errno> {
     match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(found) => Ok(Node::of(&found)),
+        Ok(stat) => Ok(Node::of(&stat)),
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(Node::Missing),
         Err(errno) => Err(errno),
     }
@@ -107,7 +107,7 @@ pub(crate) fn node(directory: impl AsFd, name: &OsStr) -> Result<Node, Errno> {
 /// The system call fails for another reason than a missing name.
 pub fn node_at(base: impl AsFd, path: &Path) -> Result<Node, Errno> {
     match stat(base, path) {
-        Ok(found) => Ok(Node::of(&found)),
+        Ok(stat) => Ok(Node::of(&stat)),
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(Node::Missing),
         Err(Errno::LOOP | Errno::XDEV) => Ok(Node::Other),
         Err(errno) => Err(errno),

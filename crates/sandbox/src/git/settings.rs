@@ -77,6 +77,7 @@ pub(crate) fn dangerous(entry: &Entry) -> Option<String> {
     let Entry { section, subsection, key, value } = entry;
     let (section, key) = (section.as_str(), key.as_str());
     let value = value.as_deref();
+
     let is = match (section, key) {
         // Boolean values enable a built-in feature. Other values name a program.
         ("core", "fsmonitor") => !is_switch(value),
@@ -91,6 +92,7 @@ pub(crate) fn dangerous(entry: &Entry) -> Option<String> {
         ("lfs", "path" | "clean" | "smudge") => true,
         _ => KEYS.contains(&(section, key)),
     };
+
     // An empty value resets the list of helpers.
     let is_reset = key == "helper" && value == Some("");
     (is && !is_reset).then(|| name(section, subsection, key))

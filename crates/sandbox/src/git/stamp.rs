@@ -23,7 +23,7 @@ impl InodeStamp {
     /// link.
     pub(crate) fn beneath(base: impl AsFd, path: &Path) -> Option<Self> {
         match openat::stat(&base, path) {
-            Ok(found) => Some(Self::of(&found)),
+            Ok(stat) => Some(Self::of(&stat)),
             // The last name is a link. Return the state of the link itself.
             Err(Errno::LOOP) => {
                 let (parent, name) = (path.parent()?, path.file_name()?);

@@ -36,19 +36,23 @@ impl UserSettings {
     #[must_use]
     pub fn read_blocking(home: &Path, env: &[(String, String)]) -> Self {
         let of = |name: &str| {
-            let found = env.iter().find(|(known, _)| known == name);
-            found.map(|(_, value)| PathBuf::from(value)).filter(|path| path.is_absolute())
+            let variable = env.iter().find(|(known, _)| known == name);
+            variable.map(|(_, value)| PathBuf::from(value)).filter(|path| path.is_absolute())
         };
         let mut pending = VecDeque::from([PathBuf::from("/etc/gitconfig")]);
+
         let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.as_str());
+        // A git in `/opt/x/bin` reads `/opt/x/etc/gitconfig`.
         let next_to_git = path.unwrap_or_default().split(':').filter_map(|directory| {
             let prefix = Path::new(directory).parent().filter(|prefix| prefix.is_absolute())?;
             Path::new(directory).join("git").exists().then(|| prefix.join("etc/gitconfig"))
         });
         pending.extend(next_to_git);
+
         pending.extend(GIT_SETTINGS_VARIABLES.into_iter().filter_map(of));
         pending.extend(of("XDG_CONFIG_HOME").map(|directory| directory.join("git/config")));
         pending.extend([home.join(".config/git/config"), home.join(".gitconfig")]);
+
         let mut user = Self { home: home.to_owned(), ..Self::default() };
         while let Some(file) = pending.pop_front() {
             if user.files.contains(&file) {
@@ -80,6 +84,7 @@ impl UserSettings {
             }
             Err(_) => return self.is_cut = true,
         };
+
         for entry in git_config::parse(&text) {
             let Some(one) = setting(&entry, file.parent()) else { continue };
             if self.settings.len() == MAX_SETTINGS {

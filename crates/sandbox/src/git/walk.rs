@@ -142,6 +142,7 @@ impl Walk {
         if let Some(visited) = &mut self.visited {
             visited.note(directory, &handle);
         }
+
         let depth = directory.components().count();
         let in_packages = directory.iter().any(|name| PACKAGES.iter().any(|known| name == *known));
         let mut marks = [false; MARKS.len()];
@@ -159,6 +160,7 @@ impl Walk {
                 FileType::Unknown => kind_of(&handle, name)?,
                 known => known,
             };
+
             if !in_packages && Obeyed::reported(directory, name).is_some() {
                 self.add_obeyed(directory.join(name));
             }
@@ -172,6 +174,7 @@ impl Walk {
                 }
             }
         }
+
         // A `commondir` file may replace the two directories.
         let [has_head, has_objects, has_refs, has_common] = marks;
         if has_head && (has_common || has_objects && has_refs) {
@@ -212,6 +215,7 @@ fn kind_of(directory: &OwnedFd, name: &OsStr) -> Result<FileType, Errno> {
     Ok(match openat::node(directory, name)? {
         openat::Node::Directory => FileType::Directory,
         openat::Node::File => FileType::RegularFile,
+        // The caller treats all other kinds alike, and a removed entry like them.
         openat::Node::Other | openat::Node::Missing => FileType::Symlink,
     })
 }

@@ -21,8 +21,11 @@ pub(super) struct Word {
 /// Returns the words of a command line, with the words inside of its quoted words.
 pub(super) fn words(line: &str) -> Vec<Word> {
     let mut all = Vec::new();
+    // Git gives what follows `!` to the shell.
     let line = line.trim_start_matches(['!', ' ', '\t']);
     split(line, &mut all);
+
+    // The words that this adds are not split again.
     for n in 0..all.len() {
         let Some(text) = all.get(n).map(|word| word.text.clone()) else { break };
         // The argument of `sh -c '…'`.
@@ -64,6 +67,7 @@ fn split(line: &str, all: &mut Vec<Word>) {
             }
             (one, _) => word.text.push(one),
         }
+
         if MAX_WORDS <= all.len() {
             return;
         }

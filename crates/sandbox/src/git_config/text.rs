@@ -13,6 +13,7 @@ pub fn to_text<'a>(entries: impl Iterator<Item = &'a Entry>) -> String {
             text.push_str(&header_of(entry));
             last = Some(section);
         }
+
         let value = entry.value.as_ref().map(|value| format!(" = {}", quote(value)));
         text.push_str(&format!("\t{}{}\n", entry.key, value.unwrap_or_default()));
     }
@@ -24,6 +25,7 @@ fn header_of(entry: &Entry) -> String {
         "" => format!("[{}]\n", entry.section),
         subsection => {
             let quoted = subsection.replace('\\', "\\\\").replace('"', "\\\"");
+            // A subsection has no escapes for line breaks and other control characters.
             let printed: String = quoted.chars().filter(|c| !c.is_control()).collect();
             format!("[{} \"{printed}\"]\n", entry.section)
         }

@@ -22,9 +22,9 @@ impl Obeyed {
     /// Finds the row that refuses a path with these names, or one of its parents.
     pub(crate) fn refused(names: &[&OsStr], folds_case: bool) -> Option<&'static Self> {
         Self::all().filter(|row| row.held.is_refused()).find(|row| {
-            let wanted: Vec<&str> = row.name.split('/').collect();
+            let parts: Vec<&str> = row.name.split('/').collect();
             let is_same = |(name, known): (&&OsStr, &&str)| is_same(name, known, folds_case);
-            names.windows(wanted.len()).any(|part| part.iter().zip(&wanted).all(is_same))
+            names.windows(parts.len()).any(|part| part.iter().zip(&parts).all(is_same))
         })
     }
 }

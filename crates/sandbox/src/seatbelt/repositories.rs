@@ -84,10 +84,14 @@ impl Seatbelt {
             let pattern = spelling::pattern_at_any_depth(above, ".git", Extent::Tree);
             let _written = writeln!(self.text, "(deny file-write* (regex #\"{pattern}\"))");
         }
-        let is_state = |git: &PathBuf| {
-            git.starts_with(&places.state_dir) && !places.workspace.starts_with(&places.state_dir)
+        // These rules come after those that hide the state directory and the workspace of the user, and would open them.
+        let hidden = || places.original.iter().chain([&places.state_dir]);
+        let is_copy = places.workspace.starts_with(&places.state_dir);
+        let is_hidden = |git: &PathBuf| {
+            let is_own = is_copy && git.starts_with(&places.workspace);
+            !is_own && hidden().any(|tree| git.starts_with(tree))
         };
-        let plain = plain.into_iter().filter(|git| !is_state(git)).take(most);
+        let plain = plain.into_iter().filter(|git| !is_hidden(git)).take(most);
         let plain: Vec<PathBuf> = plain.cloned().collect();
         for git in &plain {
             self.rule("allow file-write*", "subpath", "NEAR", git);

@@ -35,7 +35,8 @@ pub struct MacPaths {
     pub original: Option<PathBuf>,
     /// Directory of the user's repository with the objects that the copy of an isolated session borrows, read-only.
     pub objects: Option<PathBuf>,
-    /// Port of the session's network proxy on 127.0.0.1, which [`quackd_protocol::policy::NetworkMode::Hosts`] needs. `None` without a proxy.
+    /// Port of the session's network proxy on 127.0.0.1, which
+    /// [`quackd_protocol::policy::NetworkMode::Hosts`] needs. `None` without a proxy.
     pub proxy: Option<u16>,
 }
 

@@ -47,10 +47,12 @@ impl Target {
     ) -> Result<FileVersion, WriteError> {
         let tag = StagedTag::random().map_err(open_failed)?;
         let staged = self.stage(content, tag, OtherNames::Leave)?;
+
         let is_ordered = staged.begin_ordered()?;
         if !is_ordered {
             staged.sync()?;
         }
+
         let version = self.put(staged, content, give_up)?;
         if !(is_ordered && self.sync_later(version)) {
             self.sync()?;
@@ -76,8 +78,8 @@ impl Target {
 
     /// Whether the user has mounted something on the name. The kernel replaces no mount point (rename(2)).
     pub(super) fn is_mount_point(&self) -> bool {
-        let found = crate::confine::is_mount_point(&self.parent, Path::new(&self.name));
-        found.is_ok_and(|found| found == Some(true))
+        let is_mount_point = crate::confine::is_mount_point(&self.parent, Path::new(&self.name));
+        is_mount_point.is_ok_and(|is_mount_point| is_mount_point == Some(true))
     }
 
     /// Has the new file flushed behind the answer. Returns false if the caller must do it.

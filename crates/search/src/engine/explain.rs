@@ -29,6 +29,7 @@ impl Similar {
         if !request.explain_empty || request.invert || request.cursor.is_some() {
             return None;
         }
+
         let requested = &request.pattern;
         let mut patterns = Vec::new();
         if !requested.literal && requested.patterns.iter().any(|text| has_syntax(text)) {
@@ -75,6 +76,7 @@ pub(super) fn explain(similar: Option<&Similar>, outcome: &mut SearchOutcome) {
     if outcome.notes.iter().any(|note| matches!(note, Note::OffsetPastEnd { .. })) {
         return;
     }
+
     let skipped = outcome.skipped;
     if outcome.files_searched == 0 {
         outcome.notes.push(Note::NothingSearched { filtered: skipped.filtered });

@@ -203,6 +203,7 @@ fn time(seconds: i64, nanoseconds: u32) -> SystemTime {
     } else {
         SystemTime::UNIX_EPOCH.checked_add(whole)
     };
+    // Nanoseconds count forward, also before 1970.
     rounded
         .and_then(|time| time.checked_add(Duration::from_nanos(nanoseconds.into())))
         .unwrap_or(SystemTime::UNIX_EPOCH)

@@ -19,6 +19,7 @@ pub(super) fn expand(pattern: &str) -> Result<Vec<String>, GlobError> {
 fn expand_below(pattern: &str, depth: usize) -> Result<Vec<String>, GlobError> {
     let mut expanded = vec![String::new()];
     let mut rest = pattern;
+
     while let Some((before, body, after)) = first_group(rest) {
         rest = after;
         // `${` looks like a shell variable and is left alone.
@@ -27,6 +28,7 @@ fn expand_below(pattern: &str, depth: usize) -> Result<Vec<String>, GlobError> {
         } else {
             choices(body, depth + 1)?
         };
+
         let choices = choices.iter().map(|choice| [before, choice.as_str()].concat());
         expanded = product(&expanded, &choices.collect::<Vec<_>>())?;
     }
@@ -54,9 +56,11 @@ fn choices(body: &str, depth: usize) -> Result<Vec<String>, GlobError> {
 }
 
 fn product(heads: &[String], tails: &[String]) -> Result<Vec<String>, GlobError> {
+    // Checked before the patterns are built: their number is a product.
     if MAX_PATTERNS < heads.len().saturating_mul(tails.len()) {
         return Err(GlobError::TooManyPatterns { max: MAX_PATTERNS });
     }
+
     let pairs = heads.iter().flat_map(|head| tails.iter().map(move |tail| head.clone() + tail));
     let all: Vec<String> = pairs.collect();
     check_size(&all)?;
@@ -75,15 +79,15 @@ fn check_size(all: &[String]) -> Result<(), GlobError> {
 fn first_group(text: &str) -> Option<(&str, &str, &str)> {
     let mut open = Vec::new();
     // Position of the outermost closed group that begins first.
-    let mut found: Option<(usize, usize)> = None;
+    let mut group: Option<(usize, usize)> = None;
 
     for (at, byte) in text.bytes().enumerate() {
         match byte {
             b'{' => open.push(at),
             b'}' => {
                 if let Some(begin) = open.pop() {
-                    if found.is_none_or(|(first, _)| begin < first) {
-                        found = Some((begin, at));
+                    if group.is_none_or(|(first, _)| begin < first) {
+                        group = Some((begin, at));
                     }
                     if open.is_empty() {
                         break;
@@ -94,7 +98,7 @@ fn first_group(text: &str) -> Option<(&str, &str, &str)> {
         }
     }
 
-    let (begin, end) = found?;
+    let (begin, end) = group?;
     Some((text.get(..begin)?, text.get(begin + 1..end)?, text.get(end + 1..)?))
 }
 

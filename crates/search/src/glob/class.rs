@@ -33,6 +33,7 @@ impl Class {
 
         // A bracket at this position is a member, not the end.
         let first = at;
+
         loop {
             let c = *text.get(at)?;
             if c == ']' && at != first {
@@ -60,8 +61,8 @@ impl Class {
     /// Whether the set contains `c`, ignoring case.
     pub(super) fn contains(&self, c: char) -> bool {
         let is_in = |c: char| self.items.iter().any(|item| item.contains(c));
-        let found = is_in(c) || c.to_lowercase().any(is_in) || c.to_uppercase().any(is_in);
-        found != self.is_negated && (self.is_negated || !self.items.is_empty())
+        let is_member = is_in(c) || c.to_lowercase().any(is_in) || c.to_uppercase().any(is_in);
+        is_member != self.is_negated && (self.is_negated || !self.items.is_empty())
     }
 }
 

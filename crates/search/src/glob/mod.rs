@@ -78,11 +78,13 @@ impl Glob {
         if self.patterns.is_empty() {
             return false;
         }
-        let found = self.patterns.iter().any(|parts| match (parts.as_slice(), path.last()) {
+
+        let has_match = self.patterns.iter().any(|parts| match (parts.as_slice(), path.last()) {
+            // A pattern without a slash is compared with the base name.
             ([_], Some(name)) => self.matches(parts, std::slice::from_ref(name)),
             _ => self.matches(parts, path),
         });
-        found != self.is_negated
+        has_match != self.is_negated
     }
 
     /// Follows all alternatives of the pattern at once: after each component, `next` marks the parts that may
@@ -154,6 +156,7 @@ fn parts(pattern: &str) -> Vec<Part> {
             continue;
         }
         is_first = false;
+
         let previous = parts.last();
         match name {
             "**" if matches!(previous, Some(Part::Deep)) => (),

@@ -54,6 +54,7 @@ impl Segment {
         let text: Vec<char> = text.chars().collect();
         let mut parser = Parser { text: &text, closed: closed_groups(&text), at: 0 };
         let nodes = parser.sequence(0);
+
         let mut segment =
             Self { states: vec![NfaState::Accept], start: 0, has_loops: false, tail: Vec::new() };
         segment.start = segment.compile(&nodes, 0);
@@ -121,6 +122,7 @@ impl Segment {
                     is(now, *rest) && !bodies.iter().any(|body| is(now, *body))
                 }
             };
+
             if let Some(known) = now.get_mut(id) {
                 is_stable &= *known == value;
                 *known = value;
@@ -254,6 +256,7 @@ fn closed_groups(text: &[char]) -> Vec<bool> {
     let mut closed = vec![false; text.len()];
     let mut open = Vec::new();
     let mut at = 0;
+
     while let Some(c) = text.get(at) {
         let class = text.get(at..).filter(|_| *c == '[').and_then(Class::parse);
         if let Some((_, len)) = class {
@@ -270,6 +273,7 @@ fn closed_groups(text: &[char]) -> Vec<bool> {
             at += 1;
         }
     }
+
     closed
 }
 

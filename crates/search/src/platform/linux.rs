@@ -38,6 +38,7 @@ pub(crate) fn open_beneath(directory: &File, path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     match openat2(directory, path, flags, Mode::empty(), resolve) {
+        // Kernels before 5.6 do not have the call, and the filters of some containers deny it.
         Err(Errno::NOSYS | Errno::PERM) => step_beneath(directory, path),
         opened => Ok(File::from(opened?)),
     }

@@ -179,26 +179,26 @@ fn hunk(old: &[u8], new: &[u8], group: &[Block], at: &mut LineCounter) -> String
     at.old = start;
 
     let mut body = String::new();
-    let (mut shown, mut n_old, mut n_new) = (start, 0_u64, 0_u64);
+    let (mut written, mut n_old, mut n_new) = (start, 0_u64, 0_u64);
     for block in group {
-        let context = shown..block.old.start;
+        let context = written..block.old.start;
         (n_old, n_new) = (n_old + count(old, context.clone()), n_new + count(old, context.clone()));
         at.is_lossy |= lines(&mut body, ' ', old, context);
         (n_old, n_new) =
             (n_old + count(old, block.old.clone()), n_new + count(new, block.new.clone()));
         at.is_lossy |= lines(&mut body, '-', old, block.old.clone());
         at.is_lossy |= lines(&mut body, '+', new, block.new.clone());
-        shown = block.old.end;
+        written = block.old.end;
     }
 
-    (n_old, n_new) = (n_old + count(old, shown..end), n_new + count(old, shown..end));
-    at.is_lossy |= lines(&mut body, ' ', old, shown..end);
+    (n_old, n_new) = (n_old + count(old, written..end), n_new + count(old, written..end));
+    at.is_lossy |= lines(&mut body, ' ', old, written..end);
 
     // Earlier hunks have moved the lines of the new text.
     let new_lines = at.old_lines.saturating_add_signed(at.gained);
     let mut hunk = String::new();
     // Writing to a string cannot fail.
-    let _ok = writeln!(hunk, "@@ -{} +{} @@", range(at.old_lines, n_old), range(new_lines, n_new));
+    writeln!(hunk, "@@ -{} +{} @@", range(at.old_lines, n_old), range(new_lines, n_new)).ok();
     hunk.push_str(&body);
     at.gained += n_new.cast_signed() - n_old.cast_signed();
     hunk
@@ -220,9 +220,9 @@ fn lines(out: &mut String, sign: char, text: &[u8], range: Range<usize>) -> bool
     while !rest.is_empty() {
         let (line, behind) = rest.split_at(line_end(rest, 0));
         out.push(sign);
-        let shown = String::from_utf8_lossy(line);
-        is_lossy |= shown.len() != line.len() || shown.as_bytes() != line;
-        out.push_str(&shown);
+        let valid = String::from_utf8_lossy(line);
+        is_lossy |= valid.len() != line.len() || valid.as_bytes() != line;
+        out.push_str(&valid);
         if !line.ends_with(b"\n") {
             out.push_str("\n\\ No newline at end of file\n");
         }

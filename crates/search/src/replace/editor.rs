@@ -235,8 +235,10 @@ impl Editor {
             Some(n) => ends.nth(n).unwrap_or(body.len()),
             None => 0,
         };
+
         let start = after(first - 1);
         if start == body.len() && first != 1 {
+            // The file has fewer lines.
             return start..start;
         }
         start..after(last - first + 1)
@@ -277,11 +279,12 @@ impl<'a> Work<'a> {
         let has_cr = memchr::memchr(b'\r', body).is_some();
         let (mut at, mut n_lines) = (region.start, 0_u64);
         while self.n_matches < self.editor.max_per_file {
-            let found = self.editor.matcher.next_candidate(body, has_cr, at, region.end);
-            let Some(candidate) = found else { return Ok(()) };
+            let next = self.editor.matcher.next_candidate(body, has_cr, at, region.end);
+            let Some(candidate) = next else { return Ok(()) };
             let skipped = body.get(at..candidate).unwrap_or_default();
             let start = memchr::memrchr(b'\n', skipped).map_or(at, |break_at| at + break_at + 1);
             let rest = body.get(start..).unwrap_or_default();
+            // No line follows the last line break.
             if rest.is_empty() || region.end <= start {
                 return Ok(());
             }
@@ -313,8 +316,8 @@ impl<'a> Work<'a> {
         let end = part.end;
         let input = Input::new(haystack).range(part);
 
-        for found in editor.matcher.regex.find_iter(input) {
-            if found.is_empty() && is_within_a_char(haystack, found.start()) {
+        for regex_match in editor.matcher.regex.find_iter(input) {
+            if regex_match.is_empty() && is_within_a_char(haystack, regex_match.start()) {
                 continue;
             }
             if editor.max_per_file <= self.n_matches {
@@ -324,7 +327,7 @@ impl<'a> Work<'a> {
             if self.n_matches.is_multiple_of(MATCHES_BETWEEN_LOOKS) {
                 self.look_at_the_time()?;
             }
-            self.replace(haystack, offset, end, found)?;
+            self.replace(haystack, offset, end, regex_match)?;
         }
         Ok(())
     }
@@ -334,20 +337,22 @@ impl<'a> Work<'a> {
         haystack: &[u8],
         offset: usize,
         end: usize,
-        found: Match,
+        regex_match: Match,
     ) -> Result<(), EditError> {
-        let Some(template) = self.templates.get(found.pattern().as_usize()) else { return Ok(()) };
+        let Some(template) = self.templates.get(regex_match.pattern().as_usize()) else {
+            return Ok(());
+        };
         let groups = self.editor.needs_groups.then(|| {
             // Find the same match again with its groups, which needs a slower search.
-            let input = Input::new(haystack).range(found.start()..end);
+            let input = Input::new(haystack).range(regex_match.start()..end);
             self.editor.matcher.regex.captures(input, &mut self.groups);
             &self.groups
         });
 
-        let original = |found: Range<usize>| {
-            self.crlf.original_range(offset + found.start..offset + found.end)
+        let original = |range: Range<usize>| {
+            self.crlf.original_range(offset + range.start..offset + range.end)
         };
-        let old = original(found.range());
+        let old = original(regex_match.range());
 
         let kept = self.out.len();
         self.out.extend_from_slice(self.body.get(self.copied..old.start).unwrap_or_default());
@@ -426,6 +431,7 @@ fn lines_touched(body: &[u8], edits: &[Edit]) -> u64 {
     for Edit { old, .. } in edits {
         let first = line_of(old.start);
         let last = line_of(if old.is_empty() { old.start } else { old.end - 1 });
+        // A line that several edits touch counts once.
         let first_new = last_touched.map_or(first, |touched: u64| first.max(touched + 1));
         n_lines += (last + 1).saturating_sub(first_new);
         last_touched = Some(last);

@@ -119,11 +119,13 @@ impl Matcher {
 
 impl BlockSkip {
     fn by(looks: LookSet) -> Self {
+        // They see the ends of the text or of its lines, so each line must be searched alone.
         let is_of_texts =
             |look| matches!(look, Look::Start | Look::End | Look::StartCRLF | Look::EndCRLF);
         if looks.iter().any(is_of_texts) {
             Self::Never
         } else if looks.contains(Look::EndLF) {
+            // A line is searched without its carriage return, but the whole text has it.
             Self::WithoutCr
         } else {
             Self::Always

@@ -48,19 +48,20 @@ pub fn plan(request: &Replace, tree: &dyn Tree) -> Result<ReplacePlan, ReplaceEr
     for (dialect, editor) in attempts {
         planning = planning.anew();
         planning.read_all(&editor, tree, &paths)?;
-        let found_any = !planning.files.is_empty();
-        if found_any || dialect_used.is_none() {
+        let has_changes = !planning.files.is_empty();
+        // Without any change, the first interpretation counts.
+        if has_changes || dialect_used.is_none() {
             dialect_used = Some(dialect);
             multiline_used = editor.is_multiline();
         }
         if editor.is_multiline_by_itself() {
             notes.push(Note::MultilineBecauseOfNewline);
         }
-        if found_any && dialect != requested {
+        if has_changes && dialect != requested {
             notes.push(Note::RetriedAsBasic);
         }
         // Another interpretation is tried only if this one changes nothing.
-        if found_any || planning.timed_out {
+        if has_changes || planning.timed_out {
             break;
         }
     }
@@ -102,14 +103,14 @@ pub fn plan(request: &Replace, tree: &dyn Tree) -> Result<ReplacePlan, ReplaceEr
 /// Returns the interpretations of the pattern. The caller tries them in order until one changes something.
 fn attempts(request: &Replace) -> Result<Vec<(Dialect, Editor)>, ReplaceError> {
     let pattern = &request.pattern;
-    let as_asked = Editor::reading(request, pattern.dialect);
+    let requested = Editor::reading(request, pattern.dialect);
     let looks_basic = pattern.patterns.iter().any(|text| basic::has_idioms(text));
     let is_retried = pattern.retry_as_basic && !pattern.literal && pattern.dialect == Dialect::Rust;
 
     if !is_retried || !looks_basic {
-        return Ok(vec![(pattern.dialect, as_asked?)]);
+        return Ok(vec![(pattern.dialect, requested?)]);
     }
-    match (as_asked, Editor::reading(request, Dialect::Basic)) {
+    match (requested, Editor::reading(request, Dialect::Basic)) {
         (Ok(rust), Ok(basic)) => Ok(vec![(Dialect::Rust, rust), (Dialect::Basic, basic)]),
         (Err(_), Ok(basic)) => Ok(vec![(Dialect::Basic, basic)]),
         (rust, Err(_)) => Ok(vec![(Dialect::Rust, rust?)]),
@@ -312,6 +313,7 @@ fn read(tree: &dyn Tree, path: &Path, buffer: &mut Vec<u8>) -> Result<Opened, Re
     if MAX_FILE_BYTES < metadata.len() {
         return Err(ReadFailure::Skip(SkipReason::TooLarge { len: metadata.len() }));
     }
+
     buffer.clear();
     // Read one byte more than the limit, to detect a file that grows during the read.
     file.take(MAX_FILE_BYTES + 1).read_to_end(buffer)?;

@@ -48,6 +48,7 @@ impl Template {
         let mut pieces = Vec::new();
         let mut text = String::new();
         let mut rest = template;
+
         while let Some((before, behind)) = rest.split_once('$') {
             text.push_str(before);
             if let Some(plain) = behind.strip_prefix('$') {
@@ -140,6 +141,7 @@ fn group(regex: &Regex, id: PatternID, name: &str) -> Option<usize> {
 }
 
 fn unknown(regex: &Regex, id: PatternID, name: &str, is_braced: bool) -> ReplaceError {
+    // The longest beginning that names a group was probably meant.
     let cuts = (1..name.len()).rev().filter_map(|at| name.split_at_checked(at));
     let mut known = cuts.filter(|(begin, _)| group(regex, id, begin).is_some());
     let meant = if is_braced { None } else { known.next() };

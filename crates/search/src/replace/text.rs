@@ -52,6 +52,7 @@ impl<'a> Text<'a> {
         if self.mark.is_empty() {
             return Ok(edited);
         }
+
         let mut file = self.mark.to_vec();
         match self.mark {
             UTF16_LE_MARK => encode_into(&mut file, &edited, u16::to_le_bytes)?,

@@ -85,6 +85,7 @@ impl<'a> ScanThread<'a> {
         let Some(place) = self.scan.walked.places().get(file).copied() else {
             return FileOutcome::Gone;
         };
+
         match self.open(place) {
             Ok(opened) => {
                 let outcome = self.read(opened, place, skip, give);

@@ -91,6 +91,7 @@ fn cut(row: &mut Row, room: usize) -> bool {
     let end = (room.saturating_sub(3)..=room).rev().find(|at| !goes_on(at)).unwrap_or(room);
     let left_out = row.text.len().saturating_sub(end);
     row.text.truncate(end);
+
     let cut = row.cut.get_or_insert(Cut { before: 0, after: 0 });
     cut.after += left_out;
     end != 0

@@ -122,7 +122,7 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
             if let Some(threads) = threads.filter(|_| help) {
                 for _ in 1..n_threads() {
                     // If no thread can be started, the scan only takes longer.
-                    let _no_thread = Builder::new().spawn_scoped(threads, || self.work(None));
+                    Builder::new().spawn_scoped(threads, || self.work(None)).ok();
                 }
             }
         }
@@ -140,6 +140,7 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
         if window.released + WINDOW_PER_THREAD * n_threads() <= window.next {
             return None;
         }
+
         let batch = window.next;
         window.next += 1;
         Some(Some(batch))
@@ -219,6 +220,7 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
             (has_ended, receiver.only_counts())
         });
 
+        // Only hints for the other threads. The window decides, under its lock.
         self.flags.ended.fetch_or(has_ended, Ordering::Relaxed);
         self.flags.only_counts.fetch_or(only_counts, Ordering::Relaxed);
 

@@ -133,7 +133,7 @@ impl<'a> ThreadPatterns<'a> {
             if Some(n) != ruled_out && may_match(matcher, content) {
                 let mut sink = LineCounter(0);
                 // The content is in memory, so this fails only for a line that is too long.
-                let _too_long = searcher.search_slice(matcher, content, &mut sink);
+                searcher.search_slice(matcher, content, &mut sink).ok();
                 other.n_lines.fetch_add(sink.0, Ordering::Relaxed);
             }
         }

@@ -110,12 +110,13 @@ impl OutcomeReceiver for PageStart<'_> {
             FileOutcome::Searched(hits) | FileOutcome::TooLong(hits, _) => hits.as_deref(),
             _ => None,
         };
+
         let left = self.offset.saturating_sub(self.tally.n_rows);
         if left < n_rows(is_row, hits, self.ask.output) {
             self.found = Some((file, left));
             return false;
         }
-        let _found = self.tally.count(outcome, self.ask);
+        let _hits = self.tally.count(outcome, self.ask);
         true
     }
 

@@ -97,8 +97,10 @@ impl LargeFile<'_> {
         if parts.has_ended || parts.n_taken.saturating_add(window) <= parts.n_claimed {
             return None;
         }
+
         let n = parts.n_claimed;
         parts.n_claimed += 1;
+        // Blocks can be read in any order, so each gets its place now.
         parts.ready.push_back(None);
         let buffer = parts.spare.pop().unwrap_or_else(|| vec![0; BLOCK_BYTES]);
         Some((n, Block::new(buffer)))
@@ -153,7 +155,7 @@ impl OrderedBlocks<'_, '_, '_> {
         if is_long && self.n_helpers + 1 < n_threads && self.large.flags.n_working() < n_threads {
             let (large, matcher) = (self.large, self.matcher);
             // If no thread can be started, the search only takes longer.
-            let _no_thread = Builder::new().spawn_scoped(self.threads, || large.help(matcher));
+            Builder::new().spawn_scoped(self.threads, || large.help(matcher)).ok();
             self.n_helpers += 1;
         }
     }

@@ -53,8 +53,8 @@ fn window(text: &[u8], first: &Range<usize>, max: usize) -> Range<usize> {
     // Space that is not needed after the match goes to the text before it, and the other way round.
     let after_match = forward(text, match_start, n_matched);
     let n_after = chars_left(text, after_match, around);
-    let wanted_before = (around / 2).max(around.saturating_sub(n_after));
-    let (start, n_before) = backward(text, match_start, wanted_before);
+    let max_before = (around / 2).max(around.saturating_sub(n_after));
+    let (start, n_before) = backward(text, match_start, max_before);
     let end = forward(text, after_match, around - n_before);
     start..end
 }
@@ -77,12 +77,12 @@ fn chars_left(text: &[u8], from: usize, at_most: usize) -> usize {
 fn backward(text: &[u8], from: usize, n: usize) -> (usize, usize) {
     let before = text.get(..from).unwrap_or_default();
     let starts = before.iter().enumerate().rev().filter(|(_, byte)| is_start(**byte));
-    let (mut at, mut found) = (from, 0);
+    let (mut at, mut n_starts) = (from, 0);
     for (start, _) in starts.take(n) {
         at = start;
-        found += 1;
+        n_starts += 1;
     }
-    (at, found)
+    (at, n_starts)
 }
 
 /// Returns the size of `path:line:text` and a newline in bytes.

@@ -214,6 +214,7 @@ impl FileSink<'_> {
             }
             self.push(row(RowKind::Match, line, text, spans, self.shown()));
         }
+
         self.goes_on()
     }
 

@@ -259,6 +259,7 @@ fn compile(glob: &str, ignore_case: bool) -> Result<globset::Glob, String> {
         .case_insensitive(ignore_case)
         .build()
         .map_err(|error| error.kind().to_string())?;
+
     // Braces multiply, so the size of the expansion is limited.
     if MAX_COMPILED_BYTES < compiled.regex().len() {
         return Err("stands for too many patterns".to_owned());

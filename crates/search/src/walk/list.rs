@@ -89,9 +89,10 @@ fn kind_of(directory: BorrowedFd<'_>, name: &[u8], listed: FileType) -> EntryTyp
     let kind = match listed {
         // Some file systems do not report the type in the listing.
         FileType::Unknown => statat(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)
-            .map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.st_mode)),
+            .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
         kind => kind,
     };
+
     match kind {
         FileType::RegularFile => EntryType::File,
         FileType::Directory => EntryType::Directory,
@@ -115,6 +116,7 @@ pub(crate) fn open_directory(tree: &dyn crate::tree::Tree, relative: &[u8]) -> i
     if relative.len() <= MAX_OPEN_BYTES {
         return tree.open_directory(path(relative));
     }
+
     let (head, mut rest) = split(relative);
     let mut directory = tree.open_directory(path(head))?;
     while !rest.is_empty() {

@@ -235,6 +235,7 @@ fn is_repository(directory: &Path) -> bool {
 
 /// Reads an ignore file in an open directory. A link, FIFO or other special file has no rules.
 fn read_in(directory: impl AsFd, name: &str) -> Gitignore {
+    // Without NONBLOCK, a FIFO would wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match openat(directory, name, flags, Mode::empty()) {
         Ok(file) => parse(File::from(file)),
@@ -254,7 +255,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
 fn read_some(file: File) -> Vec<u8> {
     let mut bytes = Vec::new();
     // A directory or an unreadable file has no rules. Rules read before an error apply.
-    let _n_or_error = file.take(MAX_RULE_BYTES).read_to_end(&mut bytes);
+    file.take(MAX_RULE_BYTES).read_to_end(&mut bytes).ok();
     bytes
 }
 
@@ -268,7 +269,8 @@ fn parse_text(bytes: &[u8]) -> Gitignore {
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     for line in text.split(|byte| *byte == b'\n') {
         let Ok(line) = str::from_utf8(line) else { break };
-        let _bad_rule = builder.add_line(None, line.strip_suffix('\r').unwrap_or(line));
+        // An invalid rule has no effect on the others.
+        builder.add_line(None, line.strip_suffix('\r').unwrap_or(line)).ok();
     }
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }

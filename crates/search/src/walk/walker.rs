@@ -180,6 +180,7 @@ impl WalkQueue {
                 depth: 0,
                 shown: start.is_hidden && scope.hidden == Hidden::Auto,
                 within: None,
+                // Set by `next`, so that waiting directories take no memory for paths.
                 path: Vec::new(),
                 real: Vec::new(),
             });
@@ -202,23 +203,23 @@ impl WalkQueue {
     }
 
     /// Records the result of a directory.
-    fn finish(&mut self, job: &PendingDirectory, mut found: DirectoryResult) {
-        self.skipped.add(&found.skipped);
-        self.too_many |= found.is_cut;
-        self.warnings.extend(found.warnings);
+    fn finish(&mut self, job: &PendingDirectory, mut result: DirectoryResult) {
+        self.skipped.add(&result.skipped);
+        self.too_many |= result.is_cut;
+        self.warnings.extend(result.warnings);
         self.trim_warnings();
-        self.n_kept += found.block.entries.len();
+        self.n_kept += result.block.entries.len();
 
         let within =
-            found.handle.take().filter(|_| !found.children.is_empty()).and_then(|handle| {
+            result.handle.take().filter(|_| !result.children.is_empty()).and_then(|handle| {
                 // The number of files that a process may open is limited.
                 let is_free = self.n_held.load(Ordering::Relaxed) < MAX_HELD;
                 is_free.then(|| Arc::new(DirHandle::new(handle, &self.n_held)))
             });
 
-        let mut block = found.block;
-        let mut jobs = Vec::with_capacity(found.children.len());
-        for child in found.children {
+        let mut block = result.block;
+        let mut jobs = Vec::with_capacity(result.children.len());
+        for child in result.children {
             if MAX_ENTRIES <= self.n_kept + self.jobs.len() {
                 self.too_many = true;
                 break;
@@ -304,14 +305,14 @@ impl WalkThreads<'_> {
     fn work<'s>(&'s self, threads: Option<&'s Threads<'s, '_>>) {
         let mut scratch = Scratch::default();
         while let Some(job) = self.shared.wait_for(WalkQueue::next) {
-            let found = if self.visitor.stop.is_reached() {
+            let result = if self.visitor.stop.is_reached() {
                 DirectoryResult::default()
             } else {
                 self.visitor.read(&job, &mut scratch)
             };
 
             let (is_end_or_more, help) = self.shared.with(|state| {
-                state.finish(&job, found);
+                state.finish(&job, result);
                 state.n_busy -= 1;
                 // For a small tree, more threads cost more than they gain.
                 let is_large = MANY_WAITING <= state.jobs.len() && MANY_DIRS <= state.dirs.len();
@@ -326,7 +327,7 @@ impl WalkThreads<'_> {
             if let Some(threads) = threads.filter(|_| help) {
                 for _ in 1..n_threads() {
                     // If no thread can be started, the walk only takes longer.
-                    let _no_thread = Builder::new().spawn_scoped(threads, || self.work(None));
+                    Builder::new().spawn_scoped(threads, || self.work(None)).ok();
                 }
             }
         }

@@ -49,16 +49,20 @@ pub(super) fn named<'a>(
     let end = command.floor_char_boundary(MAX_TEXT_BYTES);
     let mut words = Words::of(command.get(..end).unwrap_or_default());
     let mut base = dirs.cwd.clone();
+
     while let Some(word) = words.next() {
         let Some(path) = path_of(&word.text, &base, dirs) else { continue };
-        let found = beneath(&path, hidden);
-        if found.is_some() && word.is_path() {
-            return found;
+        let hidden_path = beneath(&path, hidden);
+        if hidden_path.is_some() && word.is_path() {
+            return hidden_path;
         }
+
+        // Later relative paths of the command are read from its new directory.
         if ["cd", "pushd"].contains(&word.program.as_str()) && !word.text.starts_with('-') {
             base = path;
         }
     }
+
     // Names with blanks and the like are no words of this reading.
     let rest = hidden.iter().filter(|path| path.to_string_lossy().contains(is_separator));
     rest.map(PathBuf::as_path).find(|path| {
@@ -80,26 +84,31 @@ pub(super) fn line_blocking(
     workspace: &Path,
     confinement: &Confinement,
 ) -> Option<String> {
-    let found = hidden.symlink_metadata().ok()?;
+    let metadata = hidden.symlink_metadata().ok()?;
+
     let looks = if confinement.profile.is_some() {
         // This process sees it: the profile hides it from commands only.
         "cannot be opened"
-    } else if found.is_dir() {
+    } else if metadata.is_dir() {
         std::fs::read_dir(hidden).map(|_| "looks empty").ok()?
     } else {
-        (found.len() == 0).then_some("reads as empty")?
+        (metadata.len() == 0).then_some("reads as empty")?
     };
+
     // The command in the text changes a path of the user.
     let (hidden, workspace) =
         (confinement.path_of_user(hidden), confinement.path_of_user(workspace));
     let name = hidden.strip_prefix(&workspace).unwrap_or(&hidden).to_string_lossy();
+
     let of = of_session(&confinement.session);
     let at = quoted(&one_line(&hidden.to_string_lossy()));
+
     let way = if may_be_shown(&hidden, &workspace) {
         format!("To show it: quack sandbox set --unhide {at}{of}")
     } else {
         format!("`quack sandbox explain {at}{of}` shows the reason")
     };
+
     let name = one_line(&name);
     Some(format!("[Sandbox: {name} is hidden in this session ({looks}). {way}]"))
 }
@@ -198,6 +207,7 @@ impl<'a> Words<'a> {
                 continue;
             }
             self.rest = rest;
+
             let is_value = std::mem::take(&mut self.is_value);
             if self.program.is_empty() && !is_value && !self.is_redirected {
                 // `NAME=VALUE` before a program.
@@ -205,12 +215,14 @@ impl<'a> Words<'a> {
                 if !self.is_value && !PREFIXES.contains(&text) {
                     text.clone_into(&mut self.program);
                 }
+                // Without a slash, the name of a program is no path.
                 if !text.contains('/') {
                     continue;
                 }
             } else if self.first.is_empty() && !text.starts_with('-') && !is_value {
                 text.clone_into(&mut self.first);
             }
+
             let is_redirected = std::mem::take(&mut self.is_redirected);
             let (program, first) = (self.program.clone(), self.first.clone());
             return Some(Word { text: text.to_owned(), program, first, is_redirected });

@@ -26,7 +26,7 @@ use memchr::memmem;
 use phrases::{DenialCause, Hit};
 use quackd_process::{Captured, Exit, Finished};
 use quackd_protocol::denial::{
-    Denial, DenialKind, MAX_NAMED_HOSTS, MAX_TARGET_BYTES, RefusedHost, explain_network, one_line,
+    Denial, DenialKind, MAX_NAMED_HOSTS, MAX_TARGET_BYTES, RefusedHost, explain_network,
 };
 use quackd_protocol::policy::Profile;
 use quackd_protocol::worker::MAX_LISTED;
@@ -152,11 +152,12 @@ impl DenialDetector {
         let watched = self.watched.look(&self.confinement);
         let output = finished.map(|it| [ends(&it.stderr), ends(&it.stdout)].join(&b'\n'));
         let left = self.temporary.left_by(&self.command, output.unwrap_or_default());
-        let (told, lost, left, is_unsigned) =
+
+        let (changes, lost, left, is_unsigned) =
             tokio::join!(watched, self.lost.changed(), left, unsigned);
-        let told = lost_files::add_to(told, &lost, &self.confinement.session);
-        let told = temporary_files::add_to(told, &left, &self.confinement.session);
-        if is_unsigned { unsigned_commits::add_to(told) } else { told }
+        let changes = lost_files::add_to(changes, &lost, &self.confinement.session);
+        let changes = temporary_files::add_to(changes, &left, &self.confinement.session);
+        if is_unsigned { unsigned_commits::add_to(changes) } else { changes }
     }
 
     /// Finds the operations that were denied to a command. Empty if the command is not confined. After exit
@@ -167,16 +168,18 @@ impl DenialDetector {
             return Found::default();
         }
         let refused = self.span.as_ref().and_then(|span| span.refused());
-        let wants_hosts = refused.as_ref().is_some_and(|refused| refused.hosts.is_empty());
-        let found = self.find_in_output(finished, refused.is_some(), wants_hosts).await;
-        let (found, from_output) = found.unwrap_or_default();
-        let found = match refused {
-            Some(refused) => self.add_network(found, from_output, refused),
-            None => found,
+        let needs_hosts = refused.as_ref().is_some_and(|refused| refused.hosts.is_empty());
+        let detected = self.find_in_output(finished, refused.is_some(), needs_hosts).await;
+        let (detected, from_output) = detected.unwrap_or_default();
+
+        let detected = match refused {
+            Some(refused) => self.add_network(detected, from_output, refused),
+            None => detected,
         };
+
         match self.hidden().await {
-            Some(line) => found.with_line(line),
-            None => found,
+            Some(line) => detected.with_line(line),
+            None => detected,
         }
     }
 
@@ -229,12 +232,14 @@ impl DenialDetector {
             let named = from_output.into_iter().filter_map(|denial| denial.target);
             hosts = named.map(|host| RefusedHost { host, ..RefusedHost::default() }).collect();
         }
+
         let network = explain_network(
             &hosts,
             is_shared,
             &self.confinement.policy_now(),
             &self.confinement.session,
         );
+
         let new = |host: Option<&str>| Denial::new(DenialKind::Network, host, is_shared);
         if hosts.is_empty() {
             denials.push(new(None));
@@ -243,6 +248,7 @@ impl DenialDetector {
         let named = denied.take(MAX_NAMED_HOSTS).map(ToString::to_string);
         denials.extend(named.map(|host| new(Some(&host))));
         denials.truncate(MAX_LISTED);
+
         let line = line.into_iter().chain([network]).collect::<Vec<_>>().join("\n");
         Found { denials, line: Some(line), missing }
     }
@@ -253,27 +259,32 @@ impl DenialDetector {
         &self,
         finished: &Finished,
         has_attempts: bool,
-        wants_hosts: bool,
+        needs_hosts: bool,
     ) -> Option<(Found, Vec<Denial>)> {
         let (finder, exit) = (self.clone(), finished.exit);
         // stderr first, because programs report errors there. stdout may contain text that they read.
         let text = [ends(&finished.stderr), ends(&finished.stdout)].join(&b'\n');
+
         let has_failed = exit != Exit::Code(0);
-        if !has_failed && !wants_hosts && memmem::find(&text, phrases::SETTINGS).is_none() {
+        if !has_failed && !needs_hosts && memmem::find(&text, phrases::SETTINGS).is_none() {
             return None;
         }
+
         let finding = tokio::task::spawn_blocking(move || {
             let text = String::from_utf8_lossy(&text);
-            let all = finder.find_blocking(&text, exit, wants_hosts);
+            let all = finder.find_blocking(&text, exit, needs_hosts);
             let is_recorded = |denial: &Denial| has_attempts && denial.kind == DenialKind::Network;
+            // Recorded attempts replace the guesses of a missing network. Only their hosts are used.
             let (network, denials): (Vec<_>, Vec<_>) = all.into_iter().partition(is_recorded);
+
             let line = if has_failed { finder.hidden_in_output_blocking(&text) } else { None };
             let alternate = phrases::unseen_alternate(&text)
                 .filter(|directory| !Path::new(directory).starts_with(&finder.workspace));
-            let line = line.or_else(|| alternate.map(alternate_line));
+            let line = line.or_else(|| alternate.map(unseen::alternate_line));
             let line = line.or_else(|| finder.explain_blocking(&denials, &text));
             let line = line
                 .or_else(|| finder.unseen_blocking(&text).filter(|_| has_failed && !has_attempts));
+
             let missing = if has_failed { finder.missing_blocking(&text) } else { None };
             (Found { denials, line, missing }, network)
         });
@@ -310,11 +321,11 @@ impl DenialDetector {
         }
     }
 
-    fn find_blocking(&self, text: &str, exit: Exit, wants_hosts: bool) -> Vec<Denial> {
-        let mut found: Vec<Denial> = Vec::new();
+    fn find_blocking(&self, text: &str, exit: Exit, needs_hosts: bool) -> Vec<Denial> {
+        let mut denials: Vec<Denial> = Vec::new();
         for hit in phrases::hits(text) {
             let counts_anyway = || {
-                wants_hosts && hit.cause == DenialCause::Network
+                needs_hosts && hit.cause == DenialCause::Network
                     || self.is_refused_setting_blocking(&hit)
             };
             if exit == Exit::Code(0) && !counts_anyway() {
@@ -326,19 +337,21 @@ impl DenialDetector {
                 known.kind == denial.kind
                     && (denial.target.is_none() || known.target == denial.target)
             };
-            if found.iter().any(is_known) {
+            if denials.iter().any(is_known) {
                 continue;
             }
-            match found.iter_mut().find(|known| known.kind == denial.kind && known.target.is_none())
+            match denials
+                .iter_mut()
+                .find(|known| known.kind == denial.kind && known.target.is_none())
             {
                 Some(known) => *known = denial,
-                None => found.push(denial),
+                None => denials.push(denial),
             }
-            if MAX_LISTED <= found.len() {
+            if MAX_LISTED <= denials.len() {
                 break;
             }
         }
-        found
+        denials
     }
 
     /// The first path outside of the workspace whose directory is missing, and that no program only wanted to read.
@@ -370,11 +383,11 @@ impl DenialDetector {
             DenialCause::NoRight => {
                 let name = self.name(hit);
                 let path = name.as_deref().map(Path::new);
-                let wanted = if hit.is_reading() { AccessMode::Read } else { AccessMode::Write };
-                if path.is_some_and(|path| self.is_ordinary_blocking(path, wanted, exit)) {
+                let mode = if hit.is_reading() { AccessMode::Read } else { AccessMode::Write };
+                if path.is_some_and(|path| self.is_ordinary_blocking(path, mode, exit)) {
                     return None;
                 }
-                let kind = match wanted {
+                let kind = match mode {
                     AccessMode::Read => DenialKind::Read,
                     AccessMode::Write => self.writing_blocking(path),
                 };
@@ -456,13 +469,13 @@ impl DenialDetector {
     }
 
     /// Whether "Permission denied" would also occur without confinement.
-    fn is_ordinary_blocking(&self, path: &Path, wanted: AccessMode, exit: Exit) -> bool {
+    fn is_ordinary_blocking(&self, path: &Path, mode: AccessMode, exit: Exit) -> bool {
         let is_in_workspace = path.is_relative() || path.starts_with(&self.workspace);
         let may_write = self.confinement.policy.may_write();
         // The policy allows running every file in the workspace, so this file is not executable.
         let is_no_program = exit == Exit::Code(NOT_EXECUTABLE) && is_in_workspace;
         let is_ours = path.starts_with(&self.workspace) && may_write && !self.is_protected(path);
-        is_no_program || is_ours || is_ordinary_blocking(&self.workspace.join(path), wanted)
+        is_no_program || is_ours || is_ordinary_blocking(&self.workspace.join(path), mode)
     }
 }
 
@@ -481,15 +494,6 @@ fn ends(stream: &Captured) -> Vec<u8> {
         }
         _ => kept,
     }
-}
-
-/// The line about another clone whose objects a repository needs.
-fn alternate_line(directory: &str) -> String {
-    format!(
-        "[Sandbox: this repository is not complete: it reads objects of {}, which the session does not see. To complete it, \
-         outside of the session: git repack -a -d && rm .git/objects/info/alternates]",
-        one_line(directory)
-    )
 }
 
 #[cfg(test)]

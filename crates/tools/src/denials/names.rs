@@ -24,22 +24,24 @@ const BEFORE_HOSTS: &[&str] = &[
 
 /// Returns the names that a line may be about, most likely first.
 pub(super) fn candidates(hit: &Hit<'_>) -> Vec<String> {
-    let mut found: Vec<String> = settings_file(hit).map(str::to_owned).into_iter().collect();
-    found.extend(quoted(hit.after));
+    let mut names: Vec<String> = settings_file(hit).map(str::to_owned).into_iter().collect();
+    names.extend(quoted(hit.after));
     // Of several names before the text, the last is the denied one, as in "cannot move 'a' to '/b'".
-    found.extend(quoted(hit.before).into_iter().rev());
-    found.extend(last_part(hit.before));
+    names.extend(quoted(hit.before).into_iter().rev());
+    names.extend(last_part(hit.before));
     let words = hit.before.split_whitespace().chain(hit.after.split_whitespace());
-    found.extend(words.filter(|word| word.starts_with('/')).map(trimmed));
+    names.extend(words.filter(|word| word.starts_with('/')).map(trimmed));
+
     // Rust programs describe the failed operation on separate lines.
-    if found.is_empty() {
+    if names.is_empty() {
         let near = hit.earlier.iter().find_map(|line| {
             quoted(line).into_iter().find(|name| name.contains('/') && !name.contains("://"))
         });
-        found.extend(near);
+        names.extend(near);
     }
-    found.retain(|name| !name.is_empty());
-    found
+
+    names.retain(|name| !name.is_empty());
+    names
 }
 
 /// Returns the settings file that git could not write or lock. The path may contain spaces.
@@ -50,9 +52,10 @@ pub(super) fn settings_file<'a>(hit: &Hit<'a>) -> Option<&'a str> {
 
 /// Returns the quoted texts in order.
 fn quoted(text: &str) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut texts = Vec::new();
     let mut rest = text;
     let mut last = ' ';
+
     while let Some(first) = rest.chars().next() {
         rest = rest.get(first.len_utf8()..).unwrap_or_default();
         // An apostrophe within a word is not an opening quote.
@@ -61,11 +64,12 @@ fn quoted(text: &str) -> Vec<String> {
         let ends = QUOTES.iter().filter(|(open, _)| opens && *open == first);
         let end = ends.filter_map(|(_, close)| closing(rest, *close)).min();
         if let Some((at, len)) = end {
-            found.push(rest.get(..at).unwrap_or_default().to_owned());
+            texts.push(rest.get(..at).unwrap_or_default().to_owned());
             rest = rest.get(at + len..).unwrap_or_default();
         }
     }
-    found
+
+    texts
 }
 
 /// Returns the position and length of the closing quote. A mark within a word does not count.
@@ -90,6 +94,7 @@ fn last_part(before: &str) -> Option<String> {
         if part.starts_with(['/', '.', '~']) || (is_one_word && !is_first) {
             return Some(part.to_owned());
         }
+
         let last = part.rsplit(char::is_whitespace).next().unwrap_or_default();
         if last.contains('/') && !last.contains("://") {
             return Some(last.to_owned());
@@ -114,6 +119,7 @@ pub(super) fn host(line: &str) -> Option<&str> {
                 Some((host, port)) if !port.contains(':') => host,
                 _ => word,
             };
+
             let is_plain =
                 |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '_');
             let is_host = host == "localhost" || host.contains(['.', ':']);

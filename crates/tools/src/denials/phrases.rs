@@ -77,14 +77,17 @@ pub(super) struct Hit<'a> {
 
 /// Returns the matches in text order.
 pub(super) fn hits(text: &str) -> Vec<Hit<'_>> {
+    // Lower case of ASCII keeps the length, so that positions also hold in the original text.
     let lower = text.to_ascii_lowercase();
-    let mut found = Vec::new();
+    let mut matches = Vec::new();
+
     for (phrase, cause) in PHRASES {
         let at = memmem::find_iter(lower.as_bytes(), phrase.as_bytes()).take(MAX_HITS);
-        found.extend(at.map(|at| (at, phrase.len(), *cause)));
+        matches.extend(at.map(|at| (at, phrase.len(), *cause)));
     }
-    found.sort_unstable();
-    found.into_iter().filter_map(|(at, len, cause)| Hit::new(text, at, len, cause)).collect()
+
+    matches.sort_unstable();
+    matches.into_iter().filter_map(|(at, len, cause)| Hit::new(text, at, len, cause)).collect()
 }
 
 impl<'a> Hit<'a> {
@@ -92,8 +95,10 @@ impl<'a> Hit<'a> {
         let (until, rest) = (text.get(..at)?, text.get(at + len..)?);
         let line_begin = until.rfind('\n').map_or(0, |end| end + 1);
         let begin = until.ceil_char_boundary(at.saturating_sub(MAX_LINE_BYTES)).max(line_begin);
+
         let line_len = rest.find('\n').unwrap_or(rest.len());
         let n_after = rest.floor_char_boundary(line_len.min(MAX_LINE_BYTES));
+
         let earlier = until.get(..line_begin)?.lines().rev().take(MAX_LINES_BEFORE);
         Some(Self {
             cause,
@@ -106,17 +111,18 @@ impl<'a> Hit<'a> {
 
     /// Whether another machine refused a login.
     pub(super) fn is_about_login(&self) -> bool {
+        // ssh writes "Permission denied (publickey)", and Rust programs write "(os error 13)".
         self.after.starts_with(" (") && !self.after.starts_with(" (os error")
     }
 
     pub(super) fn is_about_sockets(&self) -> bool {
-        self.says(&["connect", "socket"])
+        self.contains_any(&["connect", "socket"])
     }
 
     /// Whether the line is about owners or modes: changing the owner of a file, or the mode of other users'
     /// files, needs rights that no profile grants.
     pub(super) fn is_about_owners(&self) -> bool {
-        self.says(&["ownership", "changing permissions", "preserving "])
+        self.contains_any(&["ownership", "changing permissions", "preserving "])
     }
 
     pub(super) fn is_reading(&self) -> bool {
@@ -124,17 +130,17 @@ impl<'a> Hit<'a> {
             &["cat:", "head:", "tail:", "grep:", "find:", "ls:", "wc:", "diff:", "stat:", "less:"];
         const WORDS: &[&str] =
             &["cannot open directory", "for reading", "cannot access", "cannot stat", "scandir"];
-        READERS.iter().any(|reader| self.line.starts_with(reader)) || self.says(WORDS)
+        READERS.iter().any(|reader| self.line.starts_with(reader)) || self.contains_any(WORDS)
     }
 
     pub(super) fn is_writing(&self) -> bool {
-        self.says(&[
+        self.contains_any(&[
             "touch", "create", "mkdir", "writ", "remove", "unlink", "rmdir", "rename", "move",
             "copy", "delete", "link", "lock", "open",
         ])
     }
 
-    fn says(&self, words: &[&str]) -> bool {
+    fn contains_any(&self, words: &[&str]) -> bool {
         let line = self.line.to_ascii_lowercase();
         words.iter().any(|word| line.contains(word))
     }
@@ -146,9 +152,11 @@ pub(super) fn unseen_alternate(text: &str) -> Option<&str> {
         let (_, rest) = line.split_once("error: object directory ")?;
         Some(rest.split_once(" does not exist; check ")?.0)
     });
+
     let normalised = "error: unable to normalize alternate object path: ";
     let missing =
         missing.or_else(|| text.lines().find_map(|line| Some(line.split_once(normalised)?.1)));
+
     // In tier M the directory can be seen, and not opened.
     missing.or_else(|| {
         text.lines().find_map(|line| {

@@ -68,12 +68,14 @@ fn directory_blocking(text: &str, workspace: &Path, session: &str) -> Option<Str
     let all = hits(text);
     let missing = all.iter().filter(|hit| hit.cause == DenialCause::Missing);
     let mut named = missing.filter_map(|hit| candidates(hit).into_iter().next());
+
     named.find_map(|name| {
         let path = Path::new(&name);
         let is_unseen = path.is_absolute()
             && !path.starts_with(workspace)
             && path.parent().is_some_and(|above| !above.exists());
         let change = writable_change(&name, session).filter(|_| is_unseen)?;
+
         Some(format!(
             "[Sandbox: {} is not in the session, if it exists: the session sees its workspace and the system. `quack sandbox \
              explain {}{}` shows the reason. To show its directory and allow writing there: {change}]",
@@ -91,17 +93,28 @@ fn this_machine(text: &str, session: &str) -> Option<String> {
         if !REFUSED.iter().any(|words| line.contains(words)) {
             return None;
         }
+
         let port = LOOPBACK.iter().find_map(|name| {
             let rest = line.split_once(name)?.1;
             let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
             rest.get(..end)?.parse::<u16>().ok()
         })?;
+
         Some(format!(
             "[Sandbox: localhost is the session itself, which has no server on port {port}; servers of this machine are not \
              reached. `quack sandbox explain localhost:{port}{}` shows the reason]",
             of_session(session)
         ))
     })
+}
+
+/// The line about another clone whose objects a repository needs.
+pub(super) fn alternate_line(directory: &str) -> String {
+    format!(
+        "[Sandbox: this repository is not complete: it reads objects of {}, which the session does not see. To complete it, \
+         outside of the session: git repack -a -d && rm .git/objects/info/alternates]",
+        one_line(directory)
+    )
 }
 
 #[cfg(test)]

@@ -112,6 +112,7 @@ impl BackgroundJob {
             finder: Arc::downgrade(finder),
             state: watch::Sender::new(JobState::default()),
         };
+
         let spill = SpillTarget {
             dir: run_dir.to_owned(),
             name,
@@ -122,6 +123,7 @@ impl BackgroundJob {
             threshold: 0,
             at_once: true,
         };
+
         let mut running: Running = Box::pin(quackd_process::run(Command {
             // A killed job gets the same grace period as a job that reaches its deadline.
             abort_grace: DEADLINE_GRACE,
@@ -129,6 +131,7 @@ impl BackgroundJob {
             live: Some(job.live.clone()),
             ..command
         }));
+
         // The first poll launches the command, before it waits for anything, so a failure is returned to the
         // caller.
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -146,23 +149,30 @@ impl BackgroundJob {
             finished = &mut running => finished,
             never = self.collect() => match never {},
         };
+
+        // Output that arrived after the last piece was collected.
         self.take();
         let Found { denials, line, .. } = match &finished {
             Ok(finished) => finder.find(finished).await,
             Err(_) => Found::default(),
         };
-        let told = finder.look_at_watched(finished.as_ref().ok()).await;
-        let denied = told.after(line);
+
+        let changes = finder.look_at_watched(finished.as_ref().ok()).await;
+        let denied = changes.after(line);
+
+        // The state and the file have the output already.
         let finished = finished.ok().map(|finished| Finished {
             stdout: Captured::default(),
             stderr: Captured::default(),
             ..finished
         });
+
         let spilled = finished.as_ref().and_then(|finished| finished.spill.clone());
         let report = Some(Box::new(self.ended_job(finished.as_ref(), &denials)));
+
         self.state.send_modify(|state| {
             let end = JobEnd::now(finished, denials, denied);
-            state.end(JobEnd { audit: told.list, report, ..end });
+            state.end(JobEnd { audit: changes.list, report, ..end });
         });
         // Only after the end, because readers of a running job treat the whole file as output. Not awaited: a
         // hung disk must not delay the report of the end.
@@ -215,12 +225,13 @@ impl BackgroundJob {
     pub(crate) async fn more_than(&self, total: u64) {
         let is_news = |state: &JobState| total < state.recent.total || state.end.is_some();
         // Cannot fail: the sender is `self`.
-        drop(self.state.subscribe().wait_for(is_news).await);
+        self.state.subscribe().wait_for(is_news).await.ok();
     }
 
     /// Waits until the job has ended and its processes are gone.
     pub(crate) async fn ended(&self) {
-        drop(self.state.subscribe().wait_for(|state| state.end.is_some()).await);
+        // As above.
+        self.state.subscribe().wait_for(|state| state.end.is_some()).await.ok();
     }
 
     /// Stops the job with TERM, and with KILL after the grace period.
@@ -240,6 +251,7 @@ impl BackgroundJob {
             Some(Exit::Signal(signal)) => (None, Some(signal)),
             None => (None, None),
         };
+
         EndedJob {
             info: self.info(),
             exit_code,
@@ -261,6 +273,7 @@ impl BackgroundJob {
         let mut report = None;
         self.state.send_if_modified(|state| {
             report = state.end.as_mut().and_then(|end| end.report.take());
+            // Receivers wait for output and the end, which stay the same.
             false
         });
         report.map(|report| *report)
@@ -308,6 +321,7 @@ impl BackgroundJob {
 
 impl JobState {
     fn end(&mut self, end: JobEnd) {
+        // A complete file replaces the copy in memory.
         let is_in_file = end.spilled().is_some_and(|spilled| spilled.complete);
         self.recent.shrink_to(if is_in_file { 0 } else { ENDED_JOB_MEMORY_BYTES });
         self.end = Some(end);
@@ -331,14 +345,17 @@ fn note_gap_blocking(spilled: &Spilled, total: u64) {
     if missing == 0 {
         return;
     }
+
     // A command may have replaced the file.
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).unwrap_or(0);
     let file = OpenOptions::new().append(true).custom_flags(flags).open(&spilled.path);
+
     // If the disk is full, the answers of job_output report the gap anyway.
-    drop(file.and_then(|mut file| {
+    file.and_then(|mut file| {
         writeln!(file, "\n[... {missing} more bytes of output were not written]")
-    }));
+    })
+    .ok();
 }
 
 /// Returns the first line of a command, for lists.

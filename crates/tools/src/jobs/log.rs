@@ -28,6 +28,7 @@ pub(crate) struct OutputRange {
 
 impl RecentOutput {
     pub(crate) fn push(&mut self, piece: &Piece) {
+        // Positions are counted from the end, so bytes before a gap would get wrong ones.
         if piece.omitted != 0 {
             self.bytes.clear();
         }
@@ -70,11 +71,13 @@ pub(crate) fn read_blocking(
         return in_memory;
     }
     let in_file = in_file.min(MAX_SPILL_BYTES).saturating_sub(position);
-    let wanted = usize::try_from(in_file).unwrap_or(usize::MAX).min(max);
-    let mut bytes = read_file_blocking(run_dir, name, position, wanted).unwrap_or_default();
+    let n_in_file = usize::try_from(in_file).unwrap_or(usize::MAX).min(max);
+
+    let mut bytes = read_file_blocking(run_dir, name, position, n_in_file).unwrap_or_default();
     if bytes.is_empty() {
         return in_memory;
     }
+
     let next = position + count(bytes.len());
     if let Some(skipped) = next.checked_sub(in_memory.at) {
         // The two meet or overlap.
@@ -87,16 +90,19 @@ pub(crate) fn read_blocking(
 
 /// Reads a part of a file in the run directory, or less at the file's end. Commands may write there too, so a
 /// special file or a link is not opened.
-fn read_file_blocking(run_dir: &Path, name: &str, position: u64, wanted: usize) -> Option<Vec<u8>> {
+fn read_file_blocking(run_dir: &Path, name: &str, position: u64, length: usize) -> Option<Vec<u8>> {
     let file = Root::open(run_dir).ok()?.open_file(name).ok()?.file;
-    let mut bytes = vec![0; wanted];
+    let mut bytes = vec![0; length];
     let mut n_read = 0;
-    while n_read < wanted {
+
+    while n_read < length {
         match file.read_at(bytes.get_mut(n_read..)?, position + count(n_read)) {
+            // After an error, the bytes before it are still right.
             Ok(0) | Err(_) => break,
             Ok(n) => n_read += n,
         }
     }
+
     bytes.truncate(n_read);
     Some(bytes)
 }

@@ -77,6 +77,8 @@ impl Jobs {
             });
             Ok(())
         };
+
+        // Concurrent calls wait for the first one. If it fails, the next call tries again.
         self.cleared.get_or_try_init(clear).await.copied()
     }
 
@@ -94,10 +96,13 @@ impl Jobs {
         let finder = Arc::new(finder);
         let (job, running) = BackgroundJob::launch(number, line, &self.run_dir, command, &finder)?;
         let job = Arc::new(job);
+
+        // A job that could not be launched takes no number.
         self.table.send_modify(|table| {
             table.last = number;
             table.jobs.insert(number, Arc::clone(&job));
         });
+
         let (jobs, attended) = (self.clone(), Arc::clone(&job));
         // The task is dropped with the runtime when the worker exits, which kills the command.
         tokio::spawn(async move {
@@ -120,12 +125,13 @@ impl Jobs {
         if let Some(job) = number.and_then(|number| table.jobs.get(&number)) {
             return Ok(Arc::clone(job));
         }
-        let shown: String = reference.chars().take(100).collect();
+
+        let named: String = reference.chars().take(100).collect();
         match number {
             Some(number) if table.earlier < number && number <= table.last => {
-                Err(FindError::Forgotten(shown))
+                Err(FindError::Forgotten(named))
             }
-            _ => Err(FindError::Unknown(shown)),
+            _ => Err(FindError::Unknown(named)),
         }
     }
 
@@ -134,6 +140,7 @@ impl Jobs {
         let mut files = Vec::new();
         self.table.send_modify(|table| files = table.forget_oldest());
         if !files.is_empty() {
+            // Not awaited, without an error: the next worker deletes the files that stay.
             let delete = move || files.iter().for_each(|file| drop(std::fs::remove_file(file)));
             drop(spawn_blocking(delete));
         }
@@ -151,6 +158,7 @@ impl Table {
         // Newest first, because the newest jobs are kept.
         let ended: Vec<u64> =
             self.jobs.iter().rev().filter(|(_, job)| !job.is_running()).map(|(n, _)| *n).collect();
+
         let mut bytes = 0;
         for (i, number) in ended.iter().enumerate() {
             let Some(job) = self.jobs.get(number) else { continue };
@@ -158,10 +166,12 @@ impl Table {
             if MAX_ENDED_JOBS <= i {
                 files.extend(job.forget_file());
                 self.jobs.remove(number);
+            // The newest job keeps its output, regardless of its size.
             } else if 0 < i && MAX_ENDED_JOBS_BYTES < bytes {
                 files.extend(job.forget_file());
             }
         }
+
         files
     }
 }
@@ -210,15 +220,18 @@ impl JobReports {
 fn clear_blocking(run_dir: &Path) -> u64 {
     let mut last = 0;
     let Ok(entries) = run_dir.read_dir() else { return last };
+
     for entry in entries.take(MAX_ENTRIES).flatten() {
         let name = entry.file_name();
         let name = name.to_str().unwrap_or_default();
         let number = name.strip_prefix(FILE_PREFIX).and_then(|name| name.strip_suffix(FILE_SUFFIX));
         if let Some(number) = number {
             last = last.max(number.parse().unwrap_or_default());
-            drop(std::fs::remove_file(entry.path()));
+            // A file that stays does no harm: no later job gets its number.
+            std::fs::remove_file(entry.path()).ok();
         }
     }
+
     last.min(MAX_NUMBER)
 }
 

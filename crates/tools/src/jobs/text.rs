@@ -35,6 +35,7 @@ pub(super) fn started(job: &BackgroundJob) -> Output {
 pub(super) fn list(jobs: &[Arc<BackgroundJob>]) -> Output {
     let mut rows = Vec::new();
     let mut data = Vec::new();
+
     for job in jobs {
         let (total, end) = job.glance();
         let state = match &end {
@@ -42,11 +43,13 @@ pub(super) fn list(jobs: &[Arc<BackgroundJob>]) -> Output {
             Some(end) => format!("ended {} ago: {}", span(end.at.elapsed()), outcome(end)),
         };
         rows.push(format!("{}  {state}  {total} bytes  {}", job.id, job.command));
+
         let mut facts = facts(job, end.as_ref(), total);
         facts.insert("ageMs".into(), milliseconds(job.started.elapsed()).into());
         facts.insert("command".into(), job.command.clone().into());
         data.push(Value::from(facts));
     }
+
     let text = if rows.is_empty() { "No background jobs".to_owned() } else { rows.join("\n") };
     Output { data: Some(json!({ "jobs": data }).into()), ..Output::success(text) }
 }
@@ -58,6 +61,7 @@ pub(super) fn output(job: &BackgroundJob, page: &OutputPage) -> Output {
         Some(_) => place(spilled),
         None => format!("; output so far: {}", job.file.display()),
     };
+
     let mut text = String::new();
     if 0 < *before {
         text.push_str(&format!(
@@ -69,14 +73,18 @@ pub(super) fn output(job: &BackgroundJob, page: &OutputPage) -> Output {
         text.push_str(&format!("[... {missing} bytes left out{}]\n", place()));
     }
     text.push_str(&page.text);
+
     if next < total {
         text.push_str(&format!("\n[Cursor: {next} of {total} bytes]"));
     } else if end.is_none() {
         text.push_str(&format!("\n[Cursor: {next}]"));
     }
+
     push_closing(&mut text, job, end.as_ref());
+
     let mut data = facts(job, end.as_ref(), *total);
     data.insert("cursor".into(), (*next).into());
+
     let truncated = *before != 0 || *missing != 0 || next < total;
     let whole = spilled.filter(|spilled| truncated && spilled.complete);
     let report = ToolReport {
@@ -98,7 +106,9 @@ pub(super) fn killed(job: &BackgroundJob, was_running: bool) -> Output {
     } else {
         format!("Background job {id} had ended already")
     };
+
     push_closing(&mut text, job, end.as_ref());
+
     let data = facts(job, end.as_ref(), total);
     let report = ToolReport {
         denials: job.take_denials(),
@@ -144,6 +154,7 @@ fn facts(job: &BackgroundJob, end: Option<&JobEnd>, total: u64) -> Map<String, V
     facts.insert("jobId".into(), job.id.clone().into());
     facts.insert("running".into(), end.is_none().into());
     facts.insert("totalBytes".into(), total.into());
+
     match end.and_then(|end| end.finished.as_ref()).map(|finished| finished.exit) {
         Some(Exit::Code(code)) => drop(facts.insert("exitCode".into(), code.into())),
         Some(Exit::Signal(signal)) => drop(facts.insert("signal".into(), signal.into())),

@@ -29,25 +29,30 @@ pub(crate) async fn start(
     limit: Option<Duration>,
     bounds: &CallLimits,
 ) -> Output {
-    if let Err(cutoff) = toolbox.jobs.clear(bounds).await {
+    if let Err(cutoff) = toolbox.state.jobs.clear(bounds).await {
         return Output::cut_off(BASH.name, bounds, cutoff);
     }
+    // The wait for the disk may have taken long. A canceled call must not leave a job behind.
     if bounds.cancel.is_cancelled() {
         return Output::cut_off(BASH.name, bounds, StopCause::Aborted);
     }
-    if toolbox.jobs.is_full() {
+
+    // Nothing is awaited from here to the start, so that concurrent calls cannot exceed the limit.
+    if toolbox.state.jobs.is_full() {
         return Output::error(format_args!(
             "{MAX_JOBS_PER_SESSION} background jobs are running, and a session may have no more; \
              end one with job_kill first"
         ));
     }
+
     let limit = limit.unwrap_or(MAX_JOB_TIME);
     let line = command_line.line.clone();
     let command = Command {
         deadline: limit.clamp(MIN_TOOL_DEADLINE, MAX_JOB_TIME),
-        ..command_line.command(call.call_id.clone())
+        ..command_line.command(call.spec.call_id.0.clone())
     };
-    match toolbox.jobs.start(&line, command, finder) {
+
+    match toolbox.state.jobs.start(&line, command, finder) {
         Ok(job) => text::started(&job),
         Err(LaunchError::Aborted) => Output::cut_off(BASH.name, bounds, StopCause::Aborted),
         Err(error) => launch_failed(&error),
@@ -56,7 +61,7 @@ pub(crate) async fn start(
 
 /// Lists the jobs.
 pub(crate) fn jobs(toolbox: &Toolbox) -> Output {
-    text::list(&toolbox.jobs.all())
+    text::list(&toolbox.state.jobs.all())
 }
 
 /// Kills a job. Answers when its processes are gone.
@@ -69,8 +74,10 @@ pub(crate) async fn job_kill(
         Ok(job) => job,
         Err(error) => return Output::error(error),
     };
+
     let was_running = job.is_running();
     job.kill();
+
     tokio::select! {
         biased;
         () = job.ended() => text::killed(&job, was_running),
@@ -87,12 +94,13 @@ pub(crate) async fn job_output(
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
-    let asked = JobOutputArguments::of(arguments.object());
-    let (job, cursor, wait) = match page_request(toolbox, asked) {
+    let request = JobOutputArguments::of(arguments.object());
+    let (job, cursor, wait) = match page_request(toolbox, request) {
         Ok(request) => request,
         Err(error) => return Output::error(error),
     };
     let until = Instant::now().checked_add(wait).unwrap_or(bounds.deadline).min(bounds.deadline);
+
     loop {
         let (total, _) = job.glance();
         if let Some(cursor) = cursor.filter(|cursor| total < *cursor) {
@@ -105,10 +113,12 @@ pub(crate) async fn job_output(
             Ok(page) => page,
             Err(cutoff) => return Output::cut_off(JOB_OUTPUT.name, bounds, cutoff),
         };
+
         let is_news = page.end.is_some() || page.missing != 0 || !page.text.is_empty();
         if is_news || until <= Instant::now() {
             return text::output(&job, &page);
         }
+
         tokio::select! {
             biased;
             () = bounds.cancel.cancelled() => {
@@ -133,7 +143,9 @@ async fn page(
     let lead = if cursor.is_none() { strip_ansi::MAX_SEQUENCE } else { 0 };
     let max = MAX_OUTPUT_BYTES + lead;
     let JobSnapshot { position, in_memory, total, end } = job.look(cursor, max);
+    // The file of a running job grows, so the read ends at its present end.
     let in_file = end.as_ref().map_or(u64::MAX, |end| end.spilled().map_or(0, |file| file.bytes));
+
     let stretch = if in_memory.at <= position {
         in_memory
     } else {
@@ -141,18 +153,20 @@ async fn page(
         let read = move || log::read_blocking(&run_dir, &name, in_file, position, max, in_memory);
         bounds.run_blocking(read).await?
     };
-    let asked = cursor.unwrap_or_else(|| total.saturating_sub(count(MAX_OUTPUT_BYTES)));
-    let missing = stretch.at.saturating_sub(asked);
-    let stretch = whole_at_end(beginning_at(stretch, asked), total, end.is_none());
+
+    let from = cursor.unwrap_or_else(|| total.saturating_sub(count(MAX_OUTPUT_BYTES)));
+    let missing = stretch.at.saturating_sub(from);
+    let stretch = whole_at_end(beginning_at(stretch, from), total, end.is_none());
     let before = if cursor.is_none() { stretch.at - missing } else { 0 };
+
     let part = strip_ansi::head(&stretch.bytes, MAX_OUTPUT_BYTES);
     let next = stretch.at + count(part.n_bytes);
     Ok(OutputPage { before, missing, text: part.text, next, total, end })
 }
 
-/// Removes the bytes before `asked`, and the rest of a character or sequence that begins there.
-fn beginning_at(OutputRange { at, mut bytes }: OutputRange, asked: u64) -> OutputRange {
-    let lead = usize::try_from(asked.saturating_sub(at)).unwrap_or(usize::MAX);
+/// Removes the bytes before `from`, and the rest of a character or sequence that begins there.
+fn beginning_at(OutputRange { at, mut bytes }: OutputRange, from: u64) -> OutputRange {
+    let lead = usize::try_from(from.saturating_sub(at)).unwrap_or(usize::MAX);
     if lead == 0 {
         return OutputRange { at, bytes };
     }
@@ -191,11 +205,11 @@ enum AskError {
 /// Finds the job of `job_output`. Returns it with the cursor, and the time to wait for output.
 fn page_request(
     toolbox: &Toolbox,
-    asked: JobOutputArguments,
+    request: JobOutputArguments,
 ) -> Result<(Arc<BackgroundJob>, Option<u64>, Duration), AskError> {
-    let job = find(toolbox, asked.job)?;
-    let Digits(wait) = asked.wait_ms?;
-    let Digits(cursor) = asked.cursor?;
+    let job = find(toolbox, request.job)?;
+    let Digits(wait) = request.wait_ms?;
+    let Digits(cursor) = request.cursor?;
     Ok((job, cursor, Duration::from_millis(wait.unwrap_or(0))))
 }
 
@@ -203,7 +217,7 @@ fn find(
     toolbox: &Toolbox,
     JobReference(job): JobReference,
 ) -> Result<Arc<BackgroundJob>, AskError> {
-    Ok(toolbox.jobs.find(&job.ok_or(AskError::NoJob)?)?)
+    Ok(toolbox.state.jobs.find(&job.ok_or(AskError::NoJob)?)?)
 }
 
 #[cfg(test)]

@@ -159,20 +159,25 @@ impl Connection {
             state.waiting.insert(state.last, sender);
             Ok(state.last)
         })?;
+        // Removes the request on every way out, also if the caller drops this future.
         let _forgotten = Forget { shared: &self.shared, number };
+
         let message =
             json!({ "jsonrpc": "2.0", "id": number, "method": method, "params": parameters });
         let answered = async {
             // A closed queue means that the server has ended, and its end is on the channel.
-            drop(self.queue.send(message.to_string()).await);
+            self.queue.send(message.to_string()).await.ok();
             receiver.await.unwrap_or(Err(RequestError::Invalid))
         };
+
         let given_up = tokio::select! {
             biased;
+            // A result that has arrived takes precedence over the limits.
             answer = answered => return answer,
             () = cancel.cancelled() => RequestError::Aborted,
             () = sleep_until(deadline.into()) => RequestError::TimedOut,
         };
+
         let reason = given_up.to_string();
         self.notify("notifications/cancelled", &json!({ "requestId": number, "reason": reason }));
         Err(given_up)
@@ -181,6 +186,7 @@ impl Connection {
     /// Sends a notification, unless the server is too far behind.
     pub(super) fn notify(&self, method: &str, parameters: &Value) {
         let message = json!({ "jsonrpc": "2.0", "method": method, "params": parameters });
+        // Waiting would not help a server that does not read its input.
         self.queue.try_send(message.to_string()).ok();
     }
 }
@@ -199,6 +205,7 @@ impl Drop for Forget<'_> {
 
 impl Shared {
     fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        // A panic aborts the process (docs/adr/0003), so only tests can poison the lock.
         work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -256,7 +263,7 @@ async fn serve(
         never = reap(&process) => match never {},
     };
     if !is_read {
-        // Whatever it wrote before its exit.
+        // The pipes may contain lines from before the exit. A process that keeps them open must not delay the end.
         timeout(LAST_LINES, &mut both).await.ok();
     }
     drop(both);
@@ -266,6 +273,7 @@ async fn serve(
 }
 
 async fn reap(process: &Piped) -> Infallible {
+    // After missed ticks, one check reaps all orphans.
     let mut reaping = interval(REAP_INTERVAL);
     reaping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -323,6 +331,7 @@ impl Reader {
         let text = without_lone_surrogates(&text);
         let Ok(message) = serde_json::from_str::<Message>(&text) else { return };
         let Message { id, method, result, error } = message;
+
         match (method, id) {
             (Some(method), Some(id)) => {
                 let reply = match method.as_str() {

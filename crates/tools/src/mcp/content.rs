@@ -70,8 +70,10 @@ pub(super) fn output(reply: &Reply) -> Output {
         return Output::error("The MCP server's result is invalid");
     };
     let CallResult { content, structured_content, is_error } = result;
+
     let mut image = None;
     let mut texts: Vec<String> = Vec::new();
+
     for piece in content {
         texts.push(match serde_json::from_value(piece) {
             Ok(Piece::Text { text }) => text,
@@ -105,19 +107,24 @@ pub(super) fn output(reply: &Reply) -> Output {
             Err(_) => "[Content of an unknown type, not shown]".to_owned(),
         });
     }
+
+    // Servers repeat structured content as text, so it is used only without any text.
     if texts.is_empty()
         && let Some(structured) = structured_content
     {
         texts.push(structured.to_string());
     }
+
     let mut text = texts.join("\n");
     if is_error && !text.starts_with("Error") {
         text.insert_str(0, "Error: ");
     }
+
     let is_cut = MAX_OUTPUT_BYTES < text.len();
     if is_cut {
         text = format!("{}\n{TRUNCATED}", head(text.as_bytes(), MAX_OUTPUT_BYTES).text);
     }
+
     let data = image.map(|image| Data::from(json!({ "image": image })));
     let mut output = Output { data, ..Output::success(text) };
     output.report.is_error = is_error;

@@ -30,9 +30,10 @@ pub(super) fn launch(
         group: toolbox.group.clone(),
         spawn_thread: toolbox.spawn_thread.clone(),
     };
+
     let command = command.command(format!("mcp-{name}"));
     let not_started = |error: &LaunchError| RequestError::NotStarted(explain(error));
-    toolbox.watched.running_always();
+    toolbox.state.watched.running_always();
 
     let (process, pipes) = launch_piped(&command).map_err(|error| not_started(&error))?;
     drop(command);

@@ -42,7 +42,7 @@ const MAX_LIST_BYTES: usize = 512 * 1024;
 /// Returns why no server may run for this call. A server runs any code, so the list of commands of safe mode cannot
 /// apply to it.
 fn refusal(toolbox: &Toolbox, call: &Call) -> Option<Output> {
-    if toolbox.safe_mode || call.safe_mode {
+    if toolbox.safe_mode || call.spec.safe_mode {
         return Some(Output::error("MCP servers do not run in safe mode"));
     }
     toolbox.confinement.refuse_unconfined("An MCP server")
@@ -55,18 +55,20 @@ pub(crate) async fn quack_mcp_list(
     root: Arc<Root>,
     bounds: &CallLimits,
 ) -> Output {
-    let Ok(McpList { mut servers }) = serde_json::from_str::<McpList>(&call.arguments) else {
+    let Ok(McpList { mut servers }) = serde_json::from_str::<McpList>(&call.spec.arguments) else {
         return Output::error("The list of MCP servers is invalid");
     };
     if let Some(refused) = refusal(toolbox, call) {
         return refused;
     }
+
     servers.truncate(MAX_SERVERS);
-    toolbox.mcp.keep_only(&servers);
-    let servers: Vec<_> = servers.iter().map(|server| toolbox.mcp.get(server)).collect();
+    toolbox.state.mcp.keep_only(&servers);
+    let servers: Vec<_> = servers.iter().map(|server| toolbox.state.mcp.get(server)).collect();
     let listing = servers
         .iter()
         .map(|server| server.list(|definition| launch(toolbox, definition, root.path()), bounds));
+
     let listed = tokio::select! {
         biased;
         listed = join_all(listing) => listed,
@@ -74,6 +76,7 @@ pub(crate) async fn quack_mcp_list(
             return Output::cut_off("Listing the MCP servers", bounds, StopCause::Aborted);
         }
     };
+
     let mut list = McpTools::default();
     let mut room = MAX_LIST_BYTES;
     for (server, listed) in servers.iter().zip(listed) {
@@ -87,6 +90,7 @@ pub(crate) async fn quack_mcp_list(
             }
         }
     }
+
     let data = Data::of(&list);
     Output { data: Some(data), ..Output::success(String::new()) }
 }
@@ -95,6 +99,7 @@ pub(crate) async fn quack_mcp_list(
 fn add(list: &mut McpTools, room: &mut usize, server: &str, listed: ListedTools) {
     let ListedTools { tools, skipped } = listed;
     let mut n_left_out = skipped;
+
     for tool in tools {
         let bytes = tool.description.len() + tool.parameters.to_string().len();
         if MAX_MCP_TOOLS <= list.tools.len() || *room < bytes {
@@ -104,6 +109,7 @@ fn add(list: &mut McpTools, room: &mut usize, server: &str, listed: ListedTools)
             list.tools.push(tool);
         }
     }
+
     if 0 < n_left_out {
         let line = format!(
             "{server}: {n_left_out} of its tools are too large or too many and are not available"
@@ -119,17 +125,20 @@ pub(crate) async fn quack_mcp_call(
     root: Arc<Root>,
     bounds: &CallLimits,
 ) -> Output {
-    let Ok(McpCall { servers, server, tool, arguments }) = serde_json::from_str(&call.arguments)
+    let Ok(McpCall { servers, server, tool, arguments }) =
+        serde_json::from_str(&call.spec.arguments)
     else {
         return Output::error("The call of an MCP server is invalid");
     };
     if let Some(refused) = refusal(toolbox, call) {
         return refused;
     }
+
     let Some(definition) = servers.iter().find(|it| it.name == server) else {
         return Output::error(format_args!("There is no MCP server '{server}' any more"));
     };
-    let server = toolbox.mcp.get(definition);
+
+    let server = toolbox.state.mcp.get(definition);
     let parameters = json!({ "name": tool, "arguments": arguments });
     match request(&server, toolbox, root.path(), &parameters, bounds).await {
         Ok(reply) => content::output(&reply),

@@ -23,11 +23,13 @@ pub(super) fn with_object_root(given: Value) -> (Value, Option<String>) {
         Some(Value::Object(properties)) => properties,
         _ => Map::new(),
     };
+
     let mut required = names(root.get("required"));
     let mut choice = Map::new();
+
     for keyword in REFUSED {
-        let Some(said) = root.remove(keyword) else { continue };
-        let parts = said.as_array().cloned().unwrap_or_default();
+        let Some(choice_value) = root.remove(keyword) else { continue };
+        let parts = choice_value.as_array().cloned().unwrap_or_default();
         let parts: Vec<Value> = parts.into_iter().map(|part| part_of(&root, part)).collect();
         for part in &parts {
             for (name, schema) in
@@ -36,6 +38,7 @@ pub(super) fn with_object_root(given: Value) -> (Value, Option<String>) {
                 properties.entry(name.clone()).or_insert_with(|| schema.clone());
             }
         }
+
         // Each part holds, or at least one.
         let all = parts.iter().map(|part| names(part.get("required")));
         let common = match keyword {
@@ -48,19 +51,23 @@ pub(super) fn with_object_root(given: Value) -> (Value, Option<String>) {
                 .unwrap_or_default(),
             _ => Vec::new(),
         };
+
         required.extend(common);
-        choice.insert(keyword.to_owned(), said);
+        choice.insert(keyword.to_owned(), choice_value);
     }
+
     required.retain(|name| properties.contains_key(name));
     required.sort_unstable();
     required.dedup();
     root.insert("type".to_owned(), json!("object"));
     root.insert("properties".to_owned(), Value::Object(properties));
+
     if required.is_empty() {
-        drop(root.remove("required"));
+        root.remove("required");
     } else {
-        drop(root.insert("required".to_owned(), json!(required)));
+        root.insert("required".to_owned(), json!(required));
     }
+
     let choice = (!choice.is_empty()).then(|| Value::Object(choice).to_string());
     let choice = choice.filter(|choice| choice.len() <= MAX_CHOICE_BYTES);
     (Value::Object(root), choice.map(|choice| format!("The arguments must also match {choice}")))
@@ -85,16 +92,18 @@ fn resolved(mut schema: Value) -> Value {
 fn part_of(root: &Map<String, Value>, part: Value) -> Value {
     let Some(reference) = part.get("$ref").and_then(Value::as_str) else { return part };
     let all = Value::Object(root.clone());
-    let Some(mut found) = reference.strip_prefix('#').and_then(|at| all.pointer(at)).cloned()
+    let Some(mut definition) = reference.strip_prefix('#').and_then(|at| all.pointer(at)).cloned()
     else {
         return part;
     };
+
     for definitions in ["$defs", "definitions"] {
-        if let (Some(kept), Some(found)) = (part.get(definitions), found.as_object_mut()) {
-            found.entry(definitions).or_insert_with(|| kept.clone());
+        if let (Some(kept), Some(definition)) = (part.get(definitions), definition.as_object_mut())
+        {
+            definition.entry(definitions).or_insert_with(|| kept.clone());
         }
     }
-    found
+    definition
 }
 
 fn names(required: Option<&Value>) -> Vec<String> {

@@ -86,7 +86,7 @@ async fn greet(connection: &Connection, deadline: Instant) -> Result<(), Request
 
 /// Replaces the content of a file in a directory that commands of the session can write too.
 fn write_blocking(path: &Path, content: &[u8]) -> io::Result<()> {
-    // Whatever is there is removed and not followed.
+    // A command may have put a link there: remove it instead of following it.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -118,15 +118,19 @@ impl Server {
                 ended => ended,
             },
         };
+
         let now = Instant::now();
         process.starts.retain(|at| now.duration_since(*at) < START_WINDOW);
         if MAX_STARTS <= process.starts.len() {
             let last = ended.map(|error| error.to_string()).unwrap_or_default();
             return Err(RequestError::TooOften(MAX_STARTS, last));
         }
+
+        // A failed start counts too, so that a server that exits at once is not started forever.
         process.starts.push(now);
         let deadline = deadline.min(now + START_LIMIT);
         let connection = Arc::new(launch(&self.definition)?);
+        // Stored before the greeting, because the stderr of a server that does not greet tells why.
         process.last = Some(connection.shared());
         greet(&connection, deadline).await?;
         process.connection = Some(Arc::clone(&connection));
@@ -142,10 +146,12 @@ impl Server {
         if text.is_empty() {
             return None;
         }
+
         // The server may have written its variables.
         for variable in env.iter().filter(|it| MIN_SECRET_BYTES <= it.value.len()) {
             text = text.replace(&variable.value, MASK);
         }
+
         let path = run_dir.join(format!("mcp-{name}.stderr"));
         let written = path.clone();
         let writing = spawn_blocking(move || write_blocking(&written, text.as_bytes()));
@@ -166,11 +172,13 @@ impl Server {
             #[serde(default)]
             next_cursor: Option<String>,
         }
+
         let deadline = bounds.deadline.min(Instant::now() + START_LIMIT);
         let connection = self.connection(launch, deadline).await?;
         let mut listed = ListedTools::default();
         let mut parameters = json!({});
         let (mut names, mut cursors) = (HashSet::new(), HashSet::new());
+
         for _ in 0..MAX_PAGES {
             let page = connection.request("tools/list", &parameters, deadline, &bounds.cancel);
             let page: Page =
@@ -192,6 +200,7 @@ impl Server {
                 Some(_) | None => break,
             }
         }
+
         Ok(listed)
     }
 
@@ -207,20 +216,25 @@ impl Server {
             #[serde(default)]
             input_schema: Value,
         }
+
         let Given { name, description, input_schema } = serde_json::from_value(tool).ok()?;
         let is_name = (1..=MAX_NAME_BYTES).contains(&name.len());
         let is_long = |schema: &Value| MAX_SCHEMA_BYTES < schema.to_string().len();
         if !is_name || is_long(&input_schema) {
             return None;
         }
+
+        // Resolved references can make the schema longer.
         let (parameters, more) = with_object_root(input_schema);
         if is_long(&parameters) {
             return None;
         }
+
         let given = description.filter(|given| !given.is_empty());
         let mut description = given.into_iter().chain(more).collect::<Vec<_>>().join("\n\n");
         let cut = description.floor_char_boundary(MAX_DESCRIPTION_BYTES.min(description.len()));
         description.truncate(cut);
+
         let server = self.definition.name.clone();
         Some(McpTool { server, name, description, parameters })
     }

@@ -17,6 +17,7 @@ pub(crate) fn of_replacement(done: &ReplaceOutput) -> Value {
     let plan = &*done.plan;
     let reports = done.applied.as_ref().map(|applied| applied.files.as_slice());
     let report = |at: usize| reports.and_then(|reports| reports.get(at));
+
     let files: Vec<Value> = plan
         .files
         .iter()
@@ -24,9 +25,11 @@ pub(crate) fn of_replacement(done: &ReplaceOutput) -> Value {
         .take(MAX_FILES)
         .map(|(at, planned)| file(planned, report(at)))
         .collect();
+
     let written = done.written();
-    let mut told = notes(&plan.notes);
-    told.extend(done.applied.as_ref().and_then(|applied| detached(&applied.files)));
+    let mut messages = notes(&plan.notes);
+    messages.extend(done.applied.as_ref().and_then(|applied| detached(&applied.files)));
+
     let mut data = json!({
         "files": files,
         "filesListed": files.len(),
@@ -49,8 +52,9 @@ pub(crate) fn of_replacement(done: &ReplaceOutput) -> Value {
         "timedOut": plan.timed_out,
         "diffsCut": plan.diffs_cut,
         "elapsedMs": u64::try_from(plan.elapsed.as_millis()).unwrap_or(u64::MAX),
-        "notes": told,
+        "notes": messages,
     });
+
     if let (Some(applied), Value::Object(members)) = (&done.applied, &mut data) {
         members.extend(ending(applied));
     }
@@ -60,6 +64,7 @@ pub(crate) fn of_replacement(done: &ReplaceOutput) -> Value {
 /// Returns the result of an undo.
 pub(crate) fn of_undo(undone: &Undone) -> Value {
     let Undone { what, applied, partly, deleted, older } = undone;
+
     let files: Vec<Value> = applied
         .files
         .iter()
@@ -75,12 +80,14 @@ pub(crate) fn of_undo(undone: &Undone) -> Value {
             object.into()
         })
         .collect();
+
     let mut data = json!({
         "undone": what,
         "undoId": undo_id(Some(applied)),
         "files": files,
         "restored": applied.n_written(),
     });
+
     if let Value::Object(members) = &mut data {
         members.extend(ending(applied));
         if let Some(note) = detached(&applied.files) {
@@ -146,12 +153,14 @@ fn file(planned: &FilePlan, report: Option<&FileReport>) -> Value {
     object.insert("replacements".to_owned(), planned.replacements.into());
     object.insert("eol".to_owned(), planned.eol.name().into());
     object.insert("encoding".to_owned(), planned.encoding.name().into());
+
     match report {
         Some(report) => describe(&mut object, report, "written"),
         None => {
             object.insert("written".to_owned(), false.into());
         }
     }
+
     if let Some(diff) = &planned.diff {
         object.insert("diff".to_owned(), diff.as_str().into());
         if !planned.is_exact_diff {
@@ -185,10 +194,12 @@ fn ending(applied: &Applied) -> Map<String, Value> {
         None => None,
     };
     members.extend(stopped.map(|why| ("stopped".to_owned(), why.into())));
+
     if !applied.interrupted.is_empty() {
         let all: Vec<Value> = applied.interrupted.iter().map(interrupted).collect();
         members.insert("interrupted".to_owned(), all.into());
     }
+
     if !applied.dropped.is_empty() {
         let all: Vec<String> = applied.dropped.iter().map(ToString::to_string).collect();
         members.insert("droppedUndoIds".to_owned(), all.into());

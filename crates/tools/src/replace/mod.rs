@@ -1,8 +1,8 @@
 //! replace and undo: quackd's tools over the plans of `crates/search` and the journal of
 //! [`crate::replace::journal`].
 //!
-//! Owns the conditions, the time limits and the answers of replacements. replace_content uses the same code
-//! with other parameters and texts.
+//! Owns the conditions, the time limits and the answers of replacements. `crates/facades` replaces by
+//! [`crate::WorkspaceCall::replace`].
 
 pub(crate) mod data;
 pub(crate) mod journal;
@@ -10,7 +10,7 @@ mod output;
 pub(crate) mod text;
 pub(crate) mod undo;
 
-pub(crate) use output::ReplaceOutput;
+pub use output::ReplaceOutput;
 
 use crate::call_limits::{CallLimits, CancelOnDrop, StopCause};
 use crate::caller_dir::CallerDir;
@@ -50,18 +50,21 @@ pub(crate) async fn replace(
     if let Some(refused) = toolbox.refuse_change(call, "replace") {
         return refused;
     }
-    let wanted = match ReplaceParams::read(arguments, bounds) {
-        Ok(wanted) => wanted,
+    let params = match ReplaceParams::read(arguments, bounds) {
+        Ok(params) => params,
         Err(error) => return Output::error(error),
     };
-    let place = wanted.paths.first().map_or(".", String::as_str);
+
+    let place = params.paths.first().map_or(".", String::as_str);
     if let Some(refused) = toolbox.confinement.refuse_read_only(place) {
         return refused;
     }
-    let max_bytes = wanted.max_bytes;
-    let show = wanted.show;
-    let budget = wanted.budget;
-    match run(toolbox, call, root, bounds, wanted).await {
+
+    let max_bytes = params.max_bytes;
+    let show = params.show;
+    let budget = params.budget;
+
+    match run(toolbox, call, root, bounds, params).await {
         Ok(done) => bounded(done.output(show, max_bytes, budget, &toolbox.confinement)),
         Err(refusal) => refusal.output("replace", bounds),
     }
@@ -92,20 +95,22 @@ pub(crate) enum PlanSource {
 
 impl ReplaceParams {
     fn read(arguments: &Arguments, bounds: &CallLimits) -> Result<Self, BadParameter> {
-        let asked = ReplaceArguments::of(arguments.known(&REPLACE)?);
+        let params = ReplaceArguments::of(arguments.known(&REPLACE)?);
         let directory = arguments.directory().clone();
-        let is_dry_run = asked.dry_run?;
-        let show = match asked.diff? {
+        let is_dry_run = params.dry_run?;
+        let show = match params.diff? {
             Some("none") => DiffMode::None,
             Some("unified") => DiffMode::Unified,
             Some(_) => DiffMode::Stat,
             None if is_dry_run => DiffMode::Unified,
             None => DiffMode::Stat,
         };
-        let budget = planning(bounds, asked.timeout_ms?);
-        let max_bytes = asked.max_bytes?.unwrap_or(MAX_OUTPUT_BYTES);
-        let mut expect = expect(asked.expect?);
-        let (job, paths) = match asked.plan_id? {
+
+        let budget = planning(bounds, params.timeout_ms?);
+        let max_bytes = params.max_bytes?.unwrap_or(MAX_OUTPUT_BYTES);
+        let mut expect = expect(params.expect?);
+
+        let (job, paths) = match params.plan_id? {
             Some(_) if is_dry_run => {
                 let why = "Parameters 'plan_id' and 'dry_run' exclude each other";
                 return Err(BadParameter::Other(why.to_owned()));
@@ -116,11 +121,12 @@ impl ReplaceParams {
                 (PlanSource::Planned(id.trim().to_owned()), Vec::new())
             }
             None => {
-                let (request, paths) = request(asked.plan, &directory, show, max_bytes, budget)?;
+                let (request, paths) = request(params.plan, &directory, show, max_bytes, budget)?;
                 (PlanSource::New(Box::new(request)), paths)
             }
         };
-        let backup = match asked.backup? {
+
+        let backup = match params.backup? {
             Some("none") => Backup::None,
             _ => Backup::Journal,
         };
@@ -132,7 +138,7 @@ impl ReplaceParams {
 pub(crate) fn planning(bounds: &CallLimits, timeout_ms: Option<u64>) -> Budget {
     let left = bounds.deadline.saturating_duration_since(Instant::now()) / 2;
     let half = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-    Budget::at_most(bounds, Some(timeout_ms.map_or(half, |asked| asked.min(half))))
+    Budget::at_most(bounds, Some(timeout_ms.map_or(half, |timeout| timeout.min(half))))
 }
 
 pub(crate) fn expect(Counts { files, lines, replacements }: Counts) -> Expect {
@@ -140,33 +146,33 @@ pub(crate) fn expect(Counts { files, lines, replacements }: Counts) -> Expect {
 }
 
 fn request(
-    asked: NewPlanArguments,
+    params: NewPlanArguments,
     directory: &CallerDir,
     diff: DiffMode,
     max_bytes: usize,
     budget: Budget,
 ) -> Result<(Replace, Vec<String>), BadParameter> {
-    let pattern = pattern::pattern(asked.what)?;
-    let replacement = asked.replacement?;
-    let (scope, paths) = scope::scope(asked.files, directory)?;
+    let pattern = pattern::pattern(params.what)?;
+    let replacement = params.replacement?;
+    let (scope, paths) = scope::scope(params.files, directory)?;
     let request = Replace {
-        template: asked.template?.unwrap_or(!pattern.literal),
+        template: params.template?.unwrap_or(!pattern.literal),
         scope,
-        line_range: asked.line_range?,
-        max_files: asked.max_files?,
-        max_replacements: asked.max_replacements?,
-        max_per_file: asked.max_per_file?,
-        skip_binary: asked.skip_binary?,
+        line_range: params.line_range?,
+        max_files: params.max_files?,
+        max_replacements: params.max_replacements?,
+        max_per_file: params.max_per_file?,
+        skip_binary: params.skip_binary?,
         diff,
         max_diff_bytes: max_bytes,
-        raw_newlines: asked.raw_newlines?,
+        raw_newlines: params.raw_newlines?,
         ..of_pattern(pattern, replacement, budget)
     };
     Ok((request, paths))
 }
 
 /// Creates a request with a pattern and the defaults.
-pub(crate) fn of_pattern(pattern: Pattern, replacement: String, budget: Budget) -> Replace {
+fn of_pattern(pattern: Pattern, replacement: String, budget: Budget) -> Replace {
     let usual = Replace::new("", replacement, Stop::at(budget.deadline));
     Replace { pattern, scope: Scope::default(), ..usual }
 }
@@ -178,9 +184,9 @@ pub(crate) enum ReplaceToolError {
     Parameter(#[from] BadParameter),
     #[error(transparent)]
     Start(#[from] BadStart),
-    #[error("{}", told(.0))]
+    #[error("{}", request_text(.0))]
     Request(#[from] ReplaceError),
-    #[error("{}", told_apply(.0))]
+    #[error("{}", apply_text(.0))]
     Apply(#[from] ApplyError),
     #[error(
         "There is no plan '{0}': a plan is kept for 15 minutes, and 16 of them; make a new dry run"
@@ -202,21 +208,21 @@ impl ReplaceToolError {
     }
 }
 
-fn told(error: &ReplaceError) -> String {
+fn request_text(error: &ReplaceError) -> String {
     match error {
         ReplaceError::Search(error) => SearchFailure::Request(error.clone()).to_string(),
         other => capitalised(&other.to_string()),
     }
 }
 
-fn told_apply(error: &ApplyError) -> String {
+fn apply_text(error: &ApplyError) -> String {
     match error {
         ApplyError::Changed { first, .. } => {
             let named: Vec<String> =
                 first.iter().map(|path| format!("\n{}", path.display())).collect();
             format!("{}{}", capitalised(&error.to_string()), named.concat())
         }
-        ApplyError::Request(error) => told(error),
+        ApplyError::Request(error) => request_text(error),
         other => capitalised(&other.to_string()),
     }
 }
@@ -237,10 +243,10 @@ impl CallContext {
         Self {
             root,
             confinement: Arc::clone(&toolbox.confinement),
-            seen: Arc::clone(&toolbox.seen),
-            journal: Arc::clone(&toolbox.journal),
-            plans: Arc::clone(&toolbox.plans),
-            author: ChangeAuthor { tool: call.tool.clone(), origin: call.origin.clone() },
+            seen: Arc::clone(&toolbox.state.seen),
+            journal: Arc::clone(&toolbox.state.journal),
+            plans: Arc::clone(&toolbox.state.plans),
+            author: ChangeAuthor { tool: call.spec.tool.clone(), origin: call.spec.origin.clone() },
         }
     }
 
@@ -264,22 +270,26 @@ pub(crate) async fn run(
     call: &Call,
     root: Arc<Root>,
     bounds: &CallLimits,
-    wanted: ReplaceParams,
+    params: ReplaceParams,
 ) -> Result<ReplaceOutput, ReplaceToolError> {
     let hold = CallContext::of(toolbox, call, root);
-    let ReplaceParams { job, paths, is_dry_run, expect, backup, budget, directory, .. } = wanted;
+    let ReplaceParams { job, paths, is_dry_run, expect, backup, budget, directory, .. } = params;
     let planning = hold.clone();
     let cancel = CancelOnDrop::default();
     let stop = Stop { deadline: budget.deadline, cancelled: cancel.flag() };
-    let found = bounds
+
+    let planned = bounds
         .run_blocking(move || plan_blocking(&planning, job, &paths, stop, is_dry_run))
         .await
         .map_err(ReplaceToolError::CutOff)??;
+    // Not earlier: the drop stops the planning.
     drop(cancel);
-    let (plan, plan_id) = found;
+    let (plan, plan_id) = planned;
+
     if is_dry_run || plan.timed_out {
         return Ok(ReplaceOutput { plan, applied: None, plan_id, is_dry_run, directory });
     }
+
     let writing = Arc::clone(&plan);
     let applied = write(bounds, move |cancelled| {
         apply_blocking(hold.session(), &writing, &expect, backup, cancelled)
@@ -301,11 +311,14 @@ fn plan_blocking(
         }
         PlanSource::New(request) => request,
     };
+
     request.stop = stop;
     request.scope.starts = starts_blocking(&hold.root, paths)?;
     let mut plan = plan(&request, &RootTree(&hold.root))?;
+
     // A stored plan must not contain the cancellation flag of this call.
     plan.request.stop.cancelled = Arc::new(AtomicBool::new(false));
+
     let is_kept = is_kept && plan.is_complete() && !plan.files.is_empty();
     // Without an id, the dry run is still useful.
     let plan_id = if is_kept { hold.plans.keep_blocking(plan.clone()).ok() } else { None };
@@ -325,6 +338,7 @@ where
     let work = spawn_blocking(move || {
         work(&move || cancel.is_cancelled() || deadline + WRITING_SLACK <= Instant::now())
     });
+
     let patience = tokio::time::Instant::from_std(deadline + WRITING_SLACK + ANSWER_SLACK);
     match tokio::time::timeout_at(patience, work).await {
         Ok(Ok(done)) => Ok(done?),

@@ -1,20 +1,22 @@
 //! Facts about one replacement, which `text` and `data` put into words and into structured data.
 
 use crate::caller_dir::CallerDir;
-use crate::replace::journal::{Applied, FileReport, WriteOutcome};
+use crate::replace::journal::{Applied, FileReport, LeftReason, WriteOutcome};
 use quackd_search::replace::{FilePlan, ReplacePlan};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Facts for the answer.
+/// Result of a replacement or of a dry run.
 #[derive(Debug, Clone)]
-pub(crate) struct ReplaceOutput {
-    pub(crate) plan: Arc<ReplacePlan>,
+pub struct ReplaceOutput {
+    /// The planned and the skipped files.
+    pub plan: Arc<ReplacePlan>,
     /// `None` for a dry run, or if the plan is incomplete.
     pub(crate) applied: Option<Applied>,
     /// Id with which a dry run can be applied.
     pub(crate) plan_id: Option<String>,
-    pub(crate) is_dry_run: bool,
+    /// Whether nothing was to be written.
+    pub is_dry_run: bool,
     /// Directory of the caller.
     pub(crate) directory: CallerDir,
 }
@@ -35,12 +37,21 @@ impl ReplaceOutput {
     }
 
     /// Returns the planned files that have their new content, or would have it after a dry run.
-    pub(crate) fn written(&self) -> Vec<&FilePlan> {
+    #[must_use]
+    pub fn written(&self) -> Vec<&FilePlan> {
         let Some(applied) = &self.applied else { return self.plan.files.iter().collect() };
         let is_written =
             |report: &FileReport| matches!(report.outcome, WriteOutcome::Written { .. });
         // The reports have the order of the plan.
         let both = self.plan.files.iter().zip(&applied.files);
         both.filter(|(_, report)| is_written(report)).map(|(file, _)| file).collect()
+    }
+
+    /// Returns the number of planned files that were not written and do not have the new content.
+    #[must_use]
+    pub fn n_failed(&self) -> u64 {
+        let is_failed = |report: &&FileReport| matches!(&report.outcome, WriteOutcome::Left(left) if *left != LeftReason::Already);
+        let reports = self.applied.iter().flat_map(|applied| &applied.files);
+        reports.filter(is_failed).count() as u64
     }
 }

@@ -32,6 +32,7 @@ impl ReplaceOutput {
         let is_late = !self.is_dry_run && self.applied.is_none();
         let is_unwritten =
             written.is_empty() && self.applied.is_some() && !self.plan.files.is_empty();
+
         if is_late {
             let limit = seconds(budget.limit);
             lines.push(&format!("Error: replace timed out after {limit}; nothing was changed"));
@@ -41,20 +42,39 @@ impl ReplaceOutput {
             lines.push(&seen.headline(&written));
             lines.files(&written, show);
         }
+
         let notes = seen.notes(budget);
         let is_cut = lines.n_left_out != 0;
         let mut text = lines.ended();
-        let denials = self.denials(confinement);
-        for line in notes.into_iter().chain(denials.first().map(|it| confinement.explain(it))) {
+        for line in notes {
             text.push('\n');
             text.push_str(&line);
         }
-        let mut output = Output::success(text);
+
+        let mut output = self.answer(&seen, text, confinement);
         output.report.is_error = is_late || is_unwritten;
         output.report.timed_out = self.plan.timed_out;
         output.report.truncated = is_cut || (self.plan.diffs_cut && show == DiffMode::Unified);
+        output
+    }
+
+    /// Returns an answer with this text, the first denial, the data and the written files. `seen` has the paths of the
+    /// data.
+    pub(crate) fn answer(
+        &self,
+        seen: &Self,
+        mut text: String,
+        confinement: &Confinement,
+    ) -> Output {
+        let denials =
+            self.applied.as_ref().map_or_else(Vec::new, |it| denials(&it.files, confinement));
+        if let Some(denial) = denials.first() {
+            text.push('\n');
+            text.push_str(&confinement.explain(denial));
+        }
+        let mut output = Output::success(text);
         output.report.denials = denials;
-        output.data = Some(data::of_replacement(&seen).into());
+        output.data = Some(data::of_replacement(seen).into());
         output.wrote(self.applied.iter().flat_map(Applied::written))
     }
 
@@ -78,10 +98,12 @@ impl ReplaceOutput {
         let plan = &*self.plan;
         let mut lines: Vec<String> =
             plan.notes.iter().map(|note| format!("[Note: {note}]")).collect();
+
         if let Some(applied) = &self.applied {
             lines.extend(left(&applied.files, "Not changed"));
             lines.extend(closing(applied));
         }
+
         lines.extend(skipped(&plan.skipped, plan.skipped_count));
         lines.extend(unreadable(plan.counts.unreadable));
         if plan.diffs_cut {
@@ -90,6 +112,7 @@ impl ReplaceOutput {
         if plan.timed_out && self.is_dry_run {
             lines.push(timed_out(budget.limit));
         }
+
         if let Some(id) = &self.plan_id {
             lines.push(format!(
                 "[Nothing was changed; to make exactly these changes: replace with plan_id {id}]"
@@ -97,14 +120,12 @@ impl ReplaceOutput {
         } else if self.is_dry_run {
             lines.push("[Nothing was changed]".to_owned());
         }
+
         if let Some(id) = self.applied.as_ref().and_then(|applied| applied.undo_id.as_ref()) {
             lines.push(format!("[To take it back: undo with undo_id {id}]"));
         }
-        lines
-    }
 
-    pub(crate) fn denials(&self, confinement: &Confinement) -> Vec<Denial> {
-        self.applied.as_ref().map_or_else(Vec::new, |applied| denials(&applied.files, confinement))
+        lines
     }
 }
 
@@ -159,6 +180,7 @@ fn skipped(files: &[SkippedFile], n_skipped: u64) -> Vec<String> {
     if n_more != 0 {
         lines.push(format!("[Skipped: {n_more} more]"));
     }
+
     // Unlisted files are binary, except those beyond the end of a long list.
     let n_binary = n_skipped.saturating_sub((named.len() + n_more) as u64);
     if n_binary != 0 {
@@ -221,6 +243,7 @@ impl Lines {
         if show == DiffMode::None {
             return;
         }
+
         for file in files {
             self.push(&format!(
                 "{}: {} in {}",
@@ -229,6 +252,7 @@ impl Lines {
                 counted(file.lines_changed, "line", "lines"),
             ));
         }
+
         for diff in files.iter().filter_map(|file| file.diff.as_deref()) {
             for line in diff.lines() {
                 self.push(line);

@@ -29,21 +29,24 @@ pub(crate) async fn undo(
     if !is_list && let Some(refused) = toolbox.refuse_change(call, "undo") {
         return refused;
     }
+
     let which = match params {
         Ok(UndoParams::Undo(which)) => which,
         Ok(UndoParams::List(request)) => {
             let hold = CallContext::of(toolbox, call, root);
             let listed = bounds.run_blocking(move || list_blocking(hold.session(), &request)).await;
             return match listed {
-                Ok((entries, found)) => list(entries, &found, arguments.directory()),
+                Ok((entries, crashed)) => list(entries, &crashed, arguments.directory()),
                 Err(cutoff) => Output::cut_off("undo", bounds, cutoff),
             };
         }
         Err(error) => return Output::error(error),
     };
+
     if let Some(refused) = toolbox.confinement.refuse_read_only(".") {
         return refused;
     }
+
     let hold = CallContext::of(toolbox, call, root);
     let undone = write(bounds, move |cancelled| {
         undo_blocking(hold.session(), &which, cancelled).map_err(Failed)
@@ -62,8 +65,9 @@ enum UndoParams {
 
 impl UndoParams {
     fn read(arguments: &Arguments) -> Result<Self, BadParameter> {
-        let asked = UndoArguments::of(arguments.known(&UNDO)?);
-        let (id, call, turn) = (asked.undo_id?.0, asked.call_id?, asked.turn?);
+        let params = UndoArguments::of(arguments.known(&UNDO)?);
+        let (id, call, turn) = (params.undo_id?.0, params.call_id?, params.turn?);
+
         let id = match id.as_deref().map(str::trim) {
             None => None,
             Some("last") => Some(Which::Last),
@@ -75,14 +79,16 @@ impl UndoParams {
         };
         let call = call.map(|call| Which::Call(call.trim().to_owned()));
         let turn = turn.map(|turn| Which::Turn((turn != 0).then_some(turn)));
+
         let mut given = [id, call, turn].into_iter().flatten();
         let which = given.next();
         if given.next().is_some() {
             let why = "Parameters 'undo_id', 'call_id' and 'turn' exclude each other";
             return Err(BadParameter::Other(why.to_owned()));
         }
-        if asked.list? {
-            let has_diffs = asked.diff?;
+
+        if params.list? {
+            let has_diffs = params.diff?;
             return Ok(Self::List(ListRequest { which, has_diffs }));
         }
         Ok(Self::Undo(which.unwrap_or(Which::Last)))
@@ -93,9 +99,10 @@ impl UndoParams {
 const MAX_SHOWN: usize = 100;
 
 /// Lists the changes, one per line, newest first.
-fn list(mut entries: Vec<Listed>, found: &[InterruptedReplace], directory: &CallerDir) -> Output {
+fn list(mut entries: Vec<Listed>, crashed: &[InterruptedReplace], directory: &CallerDir) -> Output {
     let files = entries.iter_mut().flat_map(|entry| &mut entry.files);
     directory.show_all(files.map(|file| &mut file.path));
+
     let mut lines: Vec<String> = entries.iter().take(MAX_SHOWN).map(line).collect();
     if lines.is_empty() {
         lines.push("Nothing to undo".to_owned());
@@ -103,7 +110,8 @@ fn list(mut entries: Vec<Listed>, found: &[InterruptedReplace], directory: &Call
     if MAX_SHOWN < entries.len() {
         lines.push(format!("[{} older ones]", entries.len() - MAX_SHOWN));
     }
-    lines.extend(found.iter().map(interrupted));
+    lines.extend(crashed.iter().map(interrupted));
+
     let mut output = Output::success(lines.join("\n"));
     output.data = Some(data::of_list(&entries).into());
     bounded(output)
@@ -116,6 +124,7 @@ fn line(entry: &Listed) -> String {
         }
         _ => format!("{}  {}", entry.id, counted(entry.n_files as u64, "file", "files")),
     };
+
     if let Some(turn) = &entry.origin.turn {
         line.push_str(&format!(", turn {}", turn.number));
     }
@@ -124,11 +133,13 @@ fn line(entry: &Listed) -> String {
             line.push_str(&format!(", {what} {id}"));
         }
     }
+
     for (is_so, what) in [(!entry.has_originals, "no backup"), (!entry.has_ended, "interrupted")] {
         if is_so {
             line.push_str(&format!(", {what}"));
         }
     }
+
     for file in &entry.files {
         match &file.diff {
             Some(FileDiff::Unified(diff)) => line.push_str(&format!("\n{}", diff.trim_end())),
@@ -138,6 +149,7 @@ fn line(entry: &Listed) -> String {
             None => {}
         }
     }
+
     line
 }
 
@@ -155,6 +167,7 @@ fn output(undone: &Undone, directory: &CallerDir, confinement: &Confinement) -> 
     let mut seen = undone.clone();
     directory.show_all(seen.applied.files.iter_mut().map(|report| &mut report.path));
     directory.show_all(seen.partly.iter_mut().chain(&mut seen.deleted));
+
     let applied = &seen.applied;
     let n_restored = applied.n_written();
     let is_failed = n_restored == 0 && !applied.files.is_empty();
@@ -164,6 +177,7 @@ fn output(undone: &Undone, directory: &CallerDir, confinement: &Confinement) -> 
         let files = counted(n_restored as u64, "file", "files");
         format!("Undid {}: restored {files}", undone.what)
     }];
+
     if !seen.deleted.is_empty() {
         lines.push(format!("Deleted, because the change had created it: {}", names(&seen.deleted)));
     }
@@ -173,16 +187,19 @@ fn output(undone: &Undone, directory: &CallerDir, confinement: &Confinement) -> 
             "Restored to what another program had written between the changes: {names}"
         ));
     }
+
     lines.extend(left(&applied.files, "Not restored"));
     lines.extend(closing(applied));
     let denied = denials(&undone.applied.files, confinement);
     lines.extend(denied.first().map(|denial| confinement.explain(denial)));
+
     if let Some(older) = older_ones(&undone.older) {
         lines.push(format!("[{}]", capitalised(&older)));
     }
     if let Some(id) = &applied.undo_id {
         lines.push(format!("[To make the changes again: undo with undo_id {id}]"));
     }
+
     let mut output = Output::success(lines.join("\n"));
     output.report.is_error = is_failed;
     output.report.denials = denied;

@@ -73,6 +73,7 @@ pub(super) fn hardened(words: Vec<String>) -> Vec<String> {
     let at = verb_at(&words).and_then(|at| Some((at, words.get(at)?.as_str())));
     let options_at = match at {
         Some((at, verb)) if SHOWING.contains(&verb) => Some(at + 1),
+        // `git reflog` shows by default. Its other subcommands do not accept the options.
         Some((at, "reflog")) => match words.get(at + 1).map(String::as_str) {
             Some("show") => Some(at + 2),
             Some(word) if !word.starts_with('-') => None,
@@ -80,6 +81,7 @@ pub(super) fn hardened(words: Vec<String>) -> Vec<String> {
         },
         _ => None,
     };
+
     let mut hardened = Vec::with_capacity(words.len() + SETTINGS.len() + NO_PROGRAMS.len());
     for (n, word) in words.into_iter().enumerate() {
         if Some(n) == options_at {
@@ -90,6 +92,8 @@ pub(super) fn hardened(words: Vec<String>) -> Vec<String> {
             hardened.extend(SETTINGS.map(str::to_owned));
         }
     }
+
+    // The subcommand is the last word, so the loop saw no word after it.
     if options_at.is_some_and(|at| hardened.len() == at + SETTINGS.len()) {
         hardened.extend(NO_PROGRAMS.map(str::to_owned));
     }
@@ -122,8 +126,8 @@ fn opens_pager(words: &[String]) -> bool {
         let Some(letters) = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')) else {
             continue;
         };
-        let found = letters.char_indices().find(|(_, c)| *c == 'O' || GREP_WITH_VALUE.contains(c));
-        match found {
+        let option = letters.char_indices().find(|(_, c)| *c == 'O' || GREP_WITH_VALUE.contains(c));
+        match option {
             Some((_, 'O')) => return true,
             // The value is the next word.
             Some((at, _)) if at + 1 == letters.len() => drop(words.next()),

@@ -10,11 +10,13 @@ pub(super) fn text(report: &AuditReport) -> String {
         report.repositories.iter().partition(|one| !needs_a_look(one));
     let (fresh, known): (Vec<_>, Vec<_>) =
         known.into_iter().partition(|one| one.commands.is_empty());
+
     let mut lines = vec![match report.found {
         0 => format!("No change was found since the worker began. {}", checked(report)),
         1 => "1 thing to look at before this workspace is trusted:".to_owned(),
         n => format!("{n} things to look at before this workspace is trusted:"),
     }];
+
     for file in &report.files {
         lines.push(format!("{} was {}: it {}", file.path, file.change.name(), file.why));
     }
@@ -25,6 +27,7 @@ pub(super) fn text(report: &AuditReport) -> String {
     if report.planted_not_listed != 0 {
         lines.push(format!("[{} more such names are not listed]", report.planted_not_listed));
     }
+
     for one in news {
         repository(one, &mut lines);
     }
@@ -36,6 +39,7 @@ pub(super) fn text(report: &AuditReport) -> String {
         lines.push("As it was when the worker began:".to_owned());
         known.iter().for_each(|one| repository(one, &mut lines));
     }
+
     if report.not_listed != 0 {
         lines.push(format!("[{} more repositories are not listed]", report.not_listed));
     }
@@ -73,6 +77,7 @@ fn repository(one: &AuditRepository, lines: &mut Vec<String>) {
         RepositoryKind::Git | RepositoryKind::GitFile | RepositoryKind::Other => "",
     };
     lines.push(format!("{}{state}{kind}", one.path));
+
     for command in &one.commands {
         let value = match command.value.as_str() {
             "" => String::new(),

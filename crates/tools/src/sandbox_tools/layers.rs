@@ -12,6 +12,7 @@ pub(super) fn layers(confinement: &Confinement, tier: Option<Tier>) -> Vec<Expla
         return vec![unconfined(policy)];
     }
     let mut layers = vec![files(policy, tier), protected(policy, tier), network(policy, tier)];
+
     if tier == Some(Tier::M) {
         let holds = "commands signal and inspect their own processes only";
         layers.push(layer("processes", holds, None));
@@ -24,6 +25,7 @@ pub(super) fn layers(confinement: &Confinement, tier: Option<Tier>) -> Vec<Expla
     } else {
         layers.push(layer("processes", "the session sees and ends its own processes only", None));
     }
+
     if tier == Some(Tier::A) {
         let holds =
             "a control group ends all processes together; open files and file sizes are limited";
@@ -32,6 +34,7 @@ pub(super) fn layers(confinement: &Confinement, tier: Option<Tier>) -> Vec<Expla
         let holds = "open files and file sizes are limited for each process";
         layers.push(layer("limits", holds, Some("[limits] in the configuration")));
     }
+
     // macOS has no filter.
     if tier != Some(Tier::M) {
         let holds = "a filter refuses what no tool needs; no program gains rights";
@@ -65,12 +68,14 @@ fn files(policy: &Policy, tier: Option<Tier>) -> ExplainLayer {
         1 => ", and 1 directory beside it".to_owned(),
         n => format!(", and {n} directories beside it"),
     };
+
     let rest = if matches!(tier, Some(Tier::D | Tier::M)) {
         "the system and toolchains can be read, other files cannot be opened, and their names be seen"
     } else {
         "the system and toolchains can be read, nothing else of the machine is there; the home and /tmp are \
          private and go with the worker"
     };
+
     let change = match policy.profile {
         Profile::ReadOnly => "quack sandbox set workspace-write",
         Profile::WorkspaceWrite | Profile::FullAccess => {

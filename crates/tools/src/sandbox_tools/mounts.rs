@@ -53,18 +53,22 @@ pub(super) fn of<'a>(table: &'a [Mount], path: &Path) -> Option<&'a Mount> {
 
 fn parse(line: &str) -> Option<Mount> {
     let (left, right) = line.split_once(" - ")?;
+    // The ids of the mount and its parent, and the device.
     let mut fields = left.split(' ').skip(3);
     let (root, at, options) = (fields.next()?, fields.next()?, fields.next()?);
     let kind = right.split(' ').next()?;
+
     let shows = match (kind, root) {
         ("proc" | "sysfs" | "devtmpfs" | "devpts", _) => MountContent::Kernel,
         ("overlay", _) => MountContent::Layer,
+        // The confinement gives its empty file and directory these names.
         ("tmpfs", "/empty.f" | "/empty.d") => MountContent::Empty,
         ("tmpfs", "/") if at == "/" => MountContent::Frame,
         // The worker's private directories are numbered. Other such file systems belong to the machine.
         ("tmpfs", root) if is_numbered(root) => MountContent::Own,
         _ => MountContent::Machine,
     };
+
     let is_read_only = options.split(',').any(|option| option == "ro");
     Some(Mount { at: unescape(at), shows, is_read_only })
 }
@@ -82,6 +86,7 @@ fn unescape(name: &str) -> PathBuf {
         let octal = (*first == b'\\').then(|| after.get(..3)).flatten();
         let byte =
             octal.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+
         match byte {
             Some(byte) => {
                 bytes.push(byte);

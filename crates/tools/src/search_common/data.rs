@@ -22,9 +22,11 @@ use std::time::{Duration, SystemTime};
 /// its size.
 const MAX_SPANS: usize = 100;
 
-/// Returns the result of a search.
-pub(crate) fn of_search(outcome: &SearchOutcome, mode: OutputMode, after: usize) -> Data {
+/// Returns the result of a search. A match gets at most `after` of the lines of context that follow it.
+#[must_use]
+pub fn of_search(outcome: &SearchOutcome, mode: OutputMode, after: usize) -> Data {
     let files = || Some(outcome.files.iter().map(|file| file_row(file, mode)).collect());
+    // Declared before the page, which borrows from it.
     let names: Vec<Name>;
     let mut page = SearchPage {
         shown: outcome.shown,
@@ -49,6 +51,7 @@ pub(crate) fn of_search(outcome: &SearchOutcome, mode: OutputMode, after: usize)
         notes: notes(&outcome.notes),
         ..SearchPage::default()
     };
+
     match mode {
         OutputMode::Lines | OutputMode::OnlyMatching => {
             names = outcome.files.iter().map(|file| name(&file.path)).collect();
@@ -74,7 +77,8 @@ pub(crate) fn file_row(file: &FileHits, mode: OutputMode) -> FileRow {
 }
 
 /// Returns the result of find.
-pub(crate) fn of_find(outcome: &FindOutcome) -> Data {
+#[must_use]
+pub fn of_find(outcome: &FindOutcome) -> Data {
     Data::of(&SearchPage {
         entries: Some(outcome.entries.iter().map(entry).collect()),
         shown: outcome.shown,
@@ -117,25 +121,28 @@ pub(crate) fn named(path: &Path) -> Map<String, Value> {
 /// Returns the matching rows of a file with their context. No line occurs twice: a line between two matches
 /// belongs to the first match, up to its number of following lines.
 fn matches<'a>(file: &'a FileHits, name: &'a Name, after: usize) -> Vec<Match<'a>> {
-    let mut found: Vec<Match<'_>> = Vec::with_capacity(file.rows.len());
+    let mut all: Vec<Match<'_>> = Vec::with_capacity(file.rows.len());
     let (path, path_bytes) = name;
     let (mut before, mut is_open) = (Vec::new(), false);
+
     for row in &file.rows {
         is_open &= !row.after_gap;
         if row.kind == RowKind::Match {
             let of_row = of_row(file, path, path_bytes.as_deref(), row);
-            found.push(Match { before: std::mem::take(&mut before), ..of_row });
+            all.push(Match { before: std::mem::take(&mut before), ..of_row });
             is_open = true;
             continue;
         }
+
         let line = ContextLine { line: row.line, text: decoded(&row.text) };
-        match found.last_mut().filter(|last| is_open && last.after.len() < after) {
+        match all.last_mut().filter(|last| is_open && last.after.len() < after) {
             Some(last) => last.after.push(line),
             None => before.push(line),
         }
     }
+
     // The remaining lines are context before a match on the next page.
-    found
+    all
 }
 
 fn of_row<'a>(
@@ -145,13 +152,16 @@ fn of_row<'a>(
     row: &'a Row,
 ) -> Match<'a> {
     let text = decoded(&row.text);
+    // Positions of the engine are in bytes. The data needs them in the decoded text.
     let place = |at: usize| match &text {
         Cow::Borrowed(text) if text.is_char_boundary(at) => Some(at),
         _ => row.text.get(..at).map(|head| decoded(head).len()),
     };
-    let shown = row.spans.iter().take(MAX_SPANS);
+
+    let kept = row.spans.iter().take(MAX_SPANS);
     let submatches =
-        shown.map(|span| Span { start: place(span.start), end: place(span.end) }).collect();
+        kept.map(|span| Span { start: place(span.start), end: place(span.end) }).collect();
+
     Match {
         path: path.into(),
         path_bytes: path_bytes.map(Cow::from),
@@ -175,14 +185,16 @@ pub(crate) fn line_row(row: &Row) -> LineRow<'_> {
         Cow::Borrowed(_) => at,
         Cow::Owned(_) => String::from_utf8_lossy(row.text.get(..at).unwrap_or_default()).len(),
     };
+
     let spans = match row.kind {
         RowKind::Context => Places::default(),
         RowKind::Match => {
-            let shown = row.spans.iter().take(MAX_SPANS);
-            let places = shown.flat_map(|span| [span.start, span.end]);
+            let kept = row.spans.iter().take(MAX_SPANS);
+            let places = kept.flat_map(|span| [span.start, span.end]);
             std::iter::once(row.column).chain(places.map(|at| count(place(at)))).collect()
         }
     };
+
     let is_whole = row.cut.is_none() && row.end_line == row.line;
     let cut = row.cut.unwrap_or(Cut { before: 0, after: 0 });
     let rest = (!is_whole).then(|| (row.end_line, count(cut.before), count(cut.after)));
@@ -200,6 +212,7 @@ pub(crate) fn entry(entry: &FoundEntry) -> FindRow {
         EntryKind::Directory => "dir",
         EntryKind::Symlink => "symlink",
     };
+
     FindRow {
         path,
         path_bytes,
@@ -232,11 +245,11 @@ fn skipped(skipped: &Skipped) -> BTreeMap<String, u64> {
 }
 
 fn warnings(warnings: &[Warning]) -> Vec<search::Warning> {
-    let told = |warning: &Warning| {
+    let row = |warning: &Warning| {
         let (path, path_bytes) = name(&warning.path);
         search::Warning { path, path_bytes, message: warning.reason.clone() }
     };
-    warnings.iter().map(told).collect()
+    warnings.iter().map(row).collect()
 }
 
 fn milliseconds(time: Duration) -> u64 {

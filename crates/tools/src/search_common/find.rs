@@ -26,16 +26,16 @@ pub(crate) async fn find(
 ) -> Output {
     let rows = RowWriter::of(call);
     let is_streamed = rows.is_some();
-    let wanted = match FindParams::read(arguments, bounds, !is_streamed) {
-        Ok(wanted) => wanted,
+    let params = match FindParams::read(arguments, bounds, !is_streamed) {
+        Ok(params) => params,
         Err(error) => return Output::error(error),
     };
-    let (budget, is_long) = (wanted.budget, wanted.request.long);
-    let found =
-        run("find", root, bounds, budget, move |root, stop| wanted.find_blocking(root, stop, rows));
-    match found.await {
+    let (budget, is_long) = (params.budget, params.request.long);
+    let searching =
+        run(root, bounds, budget, move |root, stop| params.find_blocking(root, stop, rows));
+    match searching.await {
         Ok(outcome) => answer(&outcome, is_long, budget, is_streamed),
-        Err(refusal) => refusal.output(bounds),
+        Err(refusal) => refusal.output("find", bounds),
     }
 }
 
@@ -53,32 +53,34 @@ impl FindParams {
         bounds: &CallLimits,
         has_pages: bool,
     ) -> Result<Self, BadParameter> {
-        let asked = FindArguments::of(arguments.known(&FIND)?);
+        let params = FindArguments::of(arguments.known(&FIND)?);
         let directory = arguments.directory().clone();
-        let (scope, paths) = scope::scope(asked.files, &directory)?;
-        let budget = Budget::at_most(bounds, asked.timeout_ms?);
-        let name = name(asked.pattern?, asked.fuzzy?, &directory);
+        let (scope, paths) = scope::scope(params.files, &directory)?;
+        let budget = Budget::at_most(bounds, params.timeout_ms?);
+
+        let name = name(params.pattern?, params.fuzzy?, &directory);
         let is_fuzzy = matches!(name, NameRule::Fuzzy(_));
+
         let request = Find {
             name,
-            case: pattern::case(asked.letters)?,
-            kinds: kinds(&asked.kind?, asked.include_directories?),
+            case: pattern::case(params.letters)?,
+            kinds: kinds(&params.kind?, params.include_directories?),
             scope,
-            min_size: asked.min_size?,
-            max_size: asked.max_size?,
-            modified_after: time(asked.modified_after?, "modified_after")?,
-            modified_before: time(asked.modified_before?, "modified_before")?,
-            sort_by: match asked.sort? {
+            min_size: params.min_size?,
+            max_size: params.max_size?,
+            modified_after: time(params.modified_after?, "modified_after")?,
+            modified_before: time(params.modified_before?, "modified_before")?,
+            sort_by: match params.sort? {
                 Some("mtime") => FindSort::Modified,
                 Some("size") => FindSort::Size,
                 Some("score") => FindSort::Score,
                 None if is_fuzzy => FindSort::Score,
                 _ => FindSort::Path,
             },
-            long: asked.long?,
-            limit: asked.limit?.of(has_pages),
-            offset: asked.offset?,
-            cursor: asked.cursor?,
+            long: params.long?,
+            limit: params.limit?.of(has_pages),
+            offset: params.offset?,
+            cursor: params.cursor?,
             stop: Stop::at(budget.deadline),
         };
         Ok(Self { request, paths, directory, budget })
@@ -97,6 +99,7 @@ impl FindParams {
             self.directory.show_find(&mut outcome);
             return Ok(outcome);
         };
+
         let directory = &self.directory;
         let mut take = |mut entry: FoundEntry| {
             directory.show_all(std::iter::once(&mut entry.path));
@@ -135,7 +138,7 @@ fn kinds(words: &[&str], with_dirs: bool) -> Kinds {
 fn time(given: Option<String>, name: &str) -> Result<Option<SystemTime>, BadParameter> {
     let Some(text) = given else { return Ok(None) };
     let text = text.trim();
-    let found = age(text)
+    let instant = age(text)
         .and_then(|age| SystemTime::now().checked_sub(age))
         .or_else(|| text.parse::<Timestamp>().ok().map(SystemTime::from))
         .or_else(|| {
@@ -143,7 +146,8 @@ fn time(given: Option<String>, name: &str) -> Result<Option<SystemTime>, BadPara
             Some(midnight.timestamp().into())
         })
         .or_else(|| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(text.parse().ok()?)));
-    found.map(Some).ok_or_else(|| BadParameter::Wrong {
+
+    instant.map(Some).ok_or_else(|| BadParameter::Wrong {
         name: name.to_owned(),
         wanted: "an age such as 30m, 2h or 7d, or a date or time such as 2026-01-31 or 2026-01-31T12:00:00Z"
             .to_owned(),
@@ -173,11 +177,12 @@ fn answer(outcome: &FindOutcome, is_long: bool, budget: Budget, is_streamed: boo
             outcome.notes.iter().any(|note| matches!(note, Note::OffsetPastEnd { .. }));
         lines.push(if is_past_end { "No more results" } else { "No files found" }.to_owned());
     }
-    match is_streamed {
-        true if outcome.shown != 0 => lines = vec![row_writer::text(outcome.shown)],
-        true => {}
-        false => lines.extend(ResultNotes::of_find(outcome).lines(budget.limit)),
+    if !is_streamed {
+        lines.extend(ResultNotes::of_find(outcome).lines(budget.limit));
+    } else if outcome.shown != 0 {
+        lines = vec![row_writer::text(outcome.shown)];
     }
+
     let mut output = Output::success(lines.join("\n"));
     output.report.truncated = outcome.truncated;
     output.report.timed_out = outcome.timed_out;

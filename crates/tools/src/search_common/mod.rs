@@ -1,15 +1,17 @@
 //! Shared parts of the search tools: the tree, the time limit, the start paths, and the error texts.
 //!
-//! [`search`] and [`find`] are quackd's own tools over the engine of `crates/search`. The tools with names of
-//! other agents use the same parts with other parameters and texts.
+//! `search` and `find` are quackd's own tools over the engine of `crates/search`. `crates/facades` uses the same
+//! parts with other parameters and texts.
 
-pub(crate) mod data;
+pub mod data;
 pub(crate) mod find;
 pub(crate) mod pattern;
 pub(crate) mod row_writer;
 pub(crate) mod scope;
 pub(crate) mod search;
-pub(crate) mod text;
+pub mod text;
+
+pub use scope::file_type;
 
 use crate::Output;
 use crate::call_limits::{CallLimits, CancelOnDrop, StopCause};
@@ -26,7 +28,7 @@ use std::time::{Duration, Instant};
 /// A workspace for the engine. Every file and directory is opened inside the root, even if other programs
 /// rename parts of the path.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RootTree<'a>(pub(crate) &'a Root);
+pub struct RootTree<'a>(pub &'a Root);
 
 impl Tree for RootTree<'_> {
     fn path(&self) -> &Path {
@@ -73,7 +75,6 @@ impl Budget {
 
 /// Runs a search on a blocking thread. `work` gets the root's tree and the stop condition.
 pub(crate) async fn run<T, E>(
-    tool: &'static str,
     root: Arc<Root>,
     bounds: &CallLimits,
     budget: Budget,
@@ -88,23 +89,31 @@ where
     let stop = Stop { deadline: budget.deadline, cancelled: cancel.flag() };
     match bounds.run_blocking(move || work(&root, stop)).await {
         Ok(done) => done.map_err(SearchToolError::Because),
-        Err(cutoff) => Err(SearchToolError::CutOff(tool, cutoff)),
+        Err(cutoff) => Err(SearchToolError::CutOff(cutoff)),
     }
 }
 
 /// Reason why a search has no result.
 #[derive(Debug)]
-pub(crate) enum SearchToolError<E> {
+pub enum SearchToolError<E> {
+    /// The work failed, with an error of the tool.
     Because(E),
-    CutOff(&'static str, StopCause),
+    /// The call ended before the work.
+    CutOff(StopCause),
+}
+
+impl<E> From<E> for SearchToolError<E> {
+    fn from(error: E) -> Self {
+        Self::Because(error)
+    }
 }
 
 impl<E: std::fmt::Display> SearchToolError<E> {
     /// Returns the answer of a tool without its own form of failures.
-    pub(crate) fn output(&self, bounds: &CallLimits) -> Output {
+    pub(crate) fn output(&self, tool: &str, bounds: &CallLimits) -> Output {
         match self {
             Self::Because(reason) => Output::error(reason),
-            Self::CutOff(tool, cutoff) => Output::cut_off(tool, bounds, *cutoff),
+            Self::CutOff(cutoff) => Output::cut_off(tool, bounds, *cutoff),
         }
     }
 }
@@ -116,40 +125,52 @@ pub(crate) enum SearchFailure {
     Parameter(#[from] BadParameter),
     #[error(transparent)]
     Start(#[from] BadStart),
-    #[error("{}", told(.0))]
+    #[error("{}", request_text(.0))]
     Request(#[from] SearchError),
 }
 
 /// Reason for rejecting a start path.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum BadStart {
+pub enum BadStart {
+    /// A path leads out of the workspace.
     #[error("Path escapes workspace root")]
     Escapes,
+    /// This path of the request does not exist.
     #[error("Search path not found: '{0}'")]
     NotFound(String),
+    /// A path is neither a file nor a directory, or the system refuses access.
     #[error("Cannot search '{path}': {reason}")]
-    Unusable { path: String, reason: String },
+    Unusable {
+        /// As in the request.
+        path: String,
+        /// For the answer, as a clause.
+        reason: String,
+    },
 }
 
-/// Resolves every link in the start paths. Blocks.
-pub(crate) fn starts_blocking(root: &Root, paths: &[String]) -> Result<Vec<PathBuf>, BadStart> {
+/// Resolves every link in the start paths, and returns them relative to the workspace. Blocks.
+///
+/// # Errors
+/// The first path that cannot be searched.
+pub fn starts_blocking(root: &Root, paths: &[String]) -> Result<Vec<PathBuf>, BadStart> {
     let start = |path: &String| {
-        let found = root.metadata(path).map_err(|error| match error {
+        let metadata = root.metadata(path).map_err(|error| match error {
             PathError::Escapes => BadStart::Escapes,
             PathError::NotFound => BadStart::NotFound(path.clone()),
             other => BadStart::Unusable { path: path.clone(), reason: other.to_string() },
         })?;
-        if !matches!(found.kind, Kind::File | Kind::Directory) {
-            let reason = PathError::NotRegular { kind: found.kind }.to_string();
+
+        if !matches!(metadata.kind, Kind::File | Kind::Directory) {
+            let reason = PathError::NotRegular { kind: metadata.kind }.to_string();
             return Err(BadStart::Unusable { path: path.clone(), reason });
         }
-        Ok(found.relative)
+        Ok(metadata.relative)
     };
     paths.iter().map(start).collect()
 }
 
 /// Formats an error of the engine.
-fn told(error: &SearchError) -> String {
+fn request_text(error: &SearchError) -> String {
     match error {
         SearchError::EmptyPattern => "Missing required parameter 'pattern'".to_owned(),
         SearchError::BadPattern { reason, .. } => format!("Invalid pattern: {reason}"),

@@ -7,42 +7,44 @@ use quackd_search::{Boundary, Case, Dialect, Multiline, Pattern};
 ///
 /// If two parameters have the same meaning (`mode` and `literal`, `case` and `ignore_case`), both apply where
 /// possible. If they contradict each other, the first one applies.
-pub(crate) fn pattern(asked: PatternArguments) -> Result<Pattern, BadParameter> {
-    let patterns = asked.pattern?;
+pub(crate) fn pattern(params: PatternArguments) -> Result<Pattern, BadParameter> {
+    let patterns = params.pattern?;
     if patterns.is_empty() {
         return Err(BadParameter::Missing("pattern"));
     }
-    let mode = asked.mode?;
-    let boundary = if mode == Some("line") || asked.whole_line? {
+    let mode = params.mode?;
+    let boundary = if mode == Some("line") || params.whole_line? {
         Boundary::Line
-    } else if mode == Some("word") || asked.word? {
+    } else if mode == Some("word") || params.word? {
         Boundary::Word
     } else {
         Boundary::None
     };
-    let dialect = asked.dialect?;
+
+    let dialect = params.dialect?;
     Ok(Pattern {
         patterns,
-        literal: mode == Some("literal") || asked.literal?,
+        literal: mode == Some("literal") || params.literal?,
         boundary,
         dialect: if dialect == "bre" { Dialect::Basic } else { Dialect::Rust },
         retry_as_basic: dialect == "auto",
-        case: case(asked.letters)?,
-        multiline: multiline(asked.dotall?, asked.multiline?),
+        case: case(params.letters)?,
+        multiline: multiline(params.dotall?, params.multiline?),
     })
 }
 
 /// Returns the case sensitivity.
-pub(crate) fn case(asked: CaseArguments) -> Result<Case, BadParameter> {
-    if let Some(word) = asked.case? {
+pub(crate) fn case(params: CaseArguments) -> Result<Case, BadParameter> {
+    if let Some(word) = params.case? {
         return Ok(match word {
             "insensitive" => Case::Insensitive,
             "smart" => Case::Smart,
             _ => Case::Sensitive,
         });
     }
-    let sensitive = asked.case_sensitive?;
-    let insensitive = asked.ignore_case?;
+
+    let sensitive = params.case_sensitive?;
+    let insensitive = params.ignore_case?;
     match (insensitive, sensitive) {
         (Some(true), _) | (None, Some(false)) => Ok(Case::Insensitive),
         _ => Ok(Case::Sensitive),

@@ -31,14 +31,14 @@ pub(crate) struct RowWriter {
 }
 
 /// Returns the answer's text for a number of streamed rows.
-pub(crate) fn text(shown: u64) -> String {
-    format!("[{shown} streamed]")
+pub(crate) fn text(n_rows: u64) -> String {
+    format!("[{n_rows} streamed]")
 }
 
 impl RowWriter {
     /// Returns the writer of a call whose client requested the rows.
     pub(crate) fn of(call: &Call) -> Option<Self> {
-        let flow = call.flow.clone().filter(|_| call.stream_rows)?;
+        let flow = call.flow.clone().filter(|_| call.spec.stream_rows)?;
         Some(Self { flow, runtime: Handle::current(), line: Vec::new() })
     }
 
@@ -48,11 +48,13 @@ impl RowWriter {
             return self.write(&RowsLine::File(file_row(file, mode)), stop);
         }
         let (path, path_bytes) = name(&file.path);
+
         let mut bytes = 0;
         let mut is_same_line = |row: &Row| {
             bytes = if bytes < LINE_BYTES { bytes } else { 0 } + row.text.len() + ROW_COST;
             bytes < LINE_BYTES
         };
+
         file.rows.chunk_by(|row, _| is_same_line(row)).all(|rows| {
             let lines = FileLines {
                 path: Cow::Borrowed(&path),
@@ -65,8 +67,8 @@ impl RowWriter {
     }
 
     /// Writes an entry of a directory. Returns false if the search must stop.
-    pub(crate) fn entry_blocking(&mut self, found: &FoundEntry, stop: &Stop) -> bool {
-        self.write(&RowsLine::Entry(entry(found)), stop)
+    pub(crate) fn entry_blocking(&mut self, hit: &FoundEntry, stop: &Stop) -> bool {
+        self.write(&RowsLine::Entry(entry(hit)), stop)
     }
 
     fn write(&mut self, line: &RowsLine<'_>, stop: &Stop) -> bool {
@@ -76,6 +78,7 @@ impl RowWriter {
             return false;
         }
         self.line.push(b'\n');
+
         for chunk in self.line.chunks(CHUNK_BYTES) {
             while !self.flow.has_room() {
                 if stop.is_reached() {

@@ -6,37 +6,38 @@ use quackd_search::{Hidden, Ignore, Scope, Sort};
 
 /// Returns the scope of a call, and its start paths, which are not resolved yet.
 pub(crate) fn scope(
-    asked: FileArguments,
+    params: FileArguments,
     directory: &CallerDir,
 ) -> Result<(Scope, Vec<String>), BadParameter> {
     let types = |named: Vec<String>| named.iter().map(|name| file_type(name).to_owned()).collect();
     let globs = |globs: Vec<String>| globs.iter().map(|glob| directory.glob(glob)).collect();
-    let paths = asked.path?.iter().map(|path| directory.path(path).into_owned()).collect();
+    let paths = params.path?.iter().map(|path| directory.path(path).into_owned()).collect();
+
     let scope = Scope {
         starts: Vec::new(),
-        include: globs(asked.include?),
-        exclude: globs(asked.exclude?),
-        exclude_dirs: asked.exclude_dirs?,
-        types: types(asked.file_type?),
-        types_not: types(asked.file_type_not?),
-        ignore: match asked.ignore? {
+        include: globs(params.include?),
+        exclude: globs(params.exclude?),
+        exclude_dirs: params.exclude_dirs?,
+        types: types(params.file_type?),
+        types_not: types(params.file_type_not?),
+        ignore: match params.ignore? {
             Some("none") => Ignore::None,
             Some("git") => Ignore::Git,
             Some(_) => Ignore::All,
-            None => match (asked.include_gitignored?, asked.respect_git_ignore?) {
+            None => match (params.include_gitignored?, params.respect_git_ignore?) {
                 (Some(true), _) | (None, Some(false)) => Ignore::None,
                 _ => Ignore::All,
             },
         },
-        hidden: match asked.hidden? {
+        hidden: match params.hidden? {
             Some(true) => Hidden::Show,
             Some(false) => Hidden::Leave,
             None => Hidden::Auto,
         },
-        follow: asked.follow?,
-        max_depth: asked.max_depth?,
-        max_filesize: asked.max_filesize?.filter(|size| *size != 0),
-        sort: match asked.sort? {
+        follow: params.follow?,
+        max_depth: params.max_depth?,
+        max_filesize: params.max_filesize?.filter(|size| *size != 0),
+        sort: match params.sort? {
             Some("mtime") => Sort::Modified,
             Some("none") => Sort::None,
             _ => Sort::Path,
@@ -47,7 +48,8 @@ pub(crate) fn scope(
 }
 
 /// Returns the engine's name of a file type that other agents call differently. Other names are not changed.
-pub(crate) fn file_type(name: &str) -> &str {
+#[must_use]
+pub fn file_type(name: &str) -> &str {
     const NAMES: &[(&str, &str)] = &[
         ("python", "py"),
         ("rs", "rust"),
@@ -71,6 +73,7 @@ pub(crate) fn file_type(name: &str) -> &str {
         ("psql", "sql"),
         ("postgres", "sql"),
     ];
+
     let name = name.trim();
     let known = NAMES.iter().find(|(other, _)| name.eq_ignore_ascii_case(other));
     known.map_or(name, |(_, ours)| ours)

@@ -24,18 +24,19 @@ pub(crate) async fn search(
     bounds: &CallLimits,
 ) -> Output {
     let rows = RowWriter::of(call);
-    let wanted = match SearchParams::read(arguments, bounds, rows.is_none()) {
-        Ok(wanted) => wanted,
+    let params = match SearchParams::read(arguments, bounds, rows.is_none()) {
+        Ok(params) => params,
         Err(error) => return Output::error(error),
     };
-    let budget = wanted.budget;
-    let found = run("search", root, bounds, budget, move |root, stop| match rows {
-        Some(rows) => wanted.stream_blocking(root, stop, rows),
-        None => wanted.answer_blocking(root, &stop),
+
+    let budget = params.budget;
+    let searching = run(root, bounds, budget, move |root, stop| match rows {
+        Some(rows) => params.stream_blocking(root, stop, rows),
+        None => params.answer_blocking(root, &stop),
     });
-    match found.await {
+    match searching.await {
         Ok(output) => output,
-        Err(refusal) => refusal.output(bounds),
+        Err(refusal) => refusal.output("search", bounds),
     }
 }
 
@@ -53,34 +54,35 @@ impl SearchParams {
         bounds: &CallLimits,
         has_pages: bool,
     ) -> Result<Self, BadParameter> {
-        let asked = SearchArguments::of(arguments.known(&SEARCH)?);
+        let params = SearchArguments::of(arguments.known(&SEARCH)?);
         let directory = arguments.directory().clone();
-        let pattern = pattern::pattern(asked.what)?;
-        let (scope, paths) = scope::scope(asked.files, &directory)?;
-        let budget = Budget::at_most(bounds, asked.timeout_ms?);
-        let context = asked.context?;
+        let pattern = pattern::pattern(params.what)?;
+        let (scope, paths) = scope::scope(params.files, &directory)?;
+        let budget = Budget::at_most(bounds, params.timeout_ms?);
+        let context = params.context?;
+
         let request = Search {
             scope,
-            invert: asked.invert?,
-            before: asked.before?.unwrap_or(context),
-            after: asked.after?.unwrap_or(context),
-            output: output(asked.output, asked.names_only, asked.only_matching)?,
-            limit: asked.limit?.of(has_pages),
-            offset: asked.offset?,
-            cursor: asked.cursor?,
-            max_per_file: asked.max_per_file?,
-            max_line: match asked.max_line? {
+            invert: params.invert?,
+            before: params.before?.unwrap_or(context),
+            after: params.after?.unwrap_or(context),
+            output: output(params.output, params.names_only, params.only_matching)?,
+            limit: params.limit?.of(has_pages),
+            offset: params.offset?,
+            cursor: params.cursor?,
+            max_per_file: params.max_per_file?,
+            max_line: match params.max_line? {
                 0 => None,
                 chars => Some(chars.max(MIN_LINE_CHARS)),
             },
-            max_bytes: asked.max_bytes?,
-            count_total: asked.total?,
-            binary: match asked.binary? {
+            max_bytes: params.max_bytes?,
+            count_total: params.total?,
+            binary: match params.binary? {
                 Some("text") => Binary::Text,
                 Some("report") => Binary::Report,
                 _ => Binary::Skip,
             },
-            encoding: match asked.encoding?.as_deref().map(str::trim) {
+            encoding: match params.encoding?.as_deref().map(str::trim) {
                 None | Some("auto") => Encoding::Auto,
                 Some("none") => Encoding::None,
                 Some(label) => Encoding::Label(label.to_owned()),
@@ -101,6 +103,8 @@ impl SearchParams {
             if output.fits_into_frame() || self.request.max_bytes == 0 {
                 return Ok(output);
             }
+
+            // As JSON, the rows need more space than in the text. Search again with fewer of them.
             self.request.max_bytes /= 4;
         }
     }
@@ -118,10 +122,12 @@ impl SearchParams {
         let directory = &self.directory;
         let mut take = |file| rows.file_blocking(&directory.show_file(file), mode, &stop);
         let outcome = quackd_search::search_to(&self.request, &RootTree(root), &mut take)?;
+
         let text = match outcome.shown {
             0 => nothing(&outcome, mode).to_owned(),
-            shown => row_writer::text(shown),
+            n_rows => row_writer::text(n_rows),
         };
+
         let mut output = Output::success(text);
         output.report.truncated = outcome.truncated;
         output.report.timed_out = outcome.timed_out;
@@ -140,21 +146,25 @@ impl SearchParams {
             answer.push_str(row);
             true
         };
+
         match mode {
             OutputMode::Lines | OutputMode::OnlyMatching => {
                 text::rows(&outcome.files, style, &mut take);
             }
             _ => text::files(outcome, mode, &mut take),
         }
+
         if answer.is_empty() {
             answer.push_str(nothing(outcome, mode));
             answer.push('\n');
         }
+
         for line in ResultNotes::of_search(outcome).lines(self.budget.limit) {
             answer.push_str(&line);
             answer.push('\n');
         }
         answer.pop();
+
         let mut output = Output::success(answer);
         output.report.truncated = outcome.truncated;
         output.report.timed_out = outcome.timed_out;

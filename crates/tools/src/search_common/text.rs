@@ -14,15 +14,16 @@ use std::time::Duration;
 
 /// Format of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Style {
+pub struct Style {
     /// Write `--` for omitted lines. Set if there is context.
-    pub(crate) gaps: bool,
+    pub gaps: bool,
     /// Keep the carriage return at the end of a line.
-    pub(crate) carriage_returns: bool,
+    pub carriage_returns: bool,
 }
 
 /// Formats a path for answers.
-pub(crate) fn shown(path: &Path) -> String {
+#[must_use]
+pub fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
@@ -33,7 +34,7 @@ pub(crate) fn decoded(bytes: &[u8]) -> Cow<'_, str> {
 
 /// Passes each row with its newline to `take`, and with the line `--` before it if lines are omitted, until `take`
 /// returns false.
-pub(crate) fn rows(files: &[FileHits], style: Style, take: &mut dyn FnMut(&str) -> bool) {
+pub fn rows(files: &[FileHits], style: Style, take: &mut dyn FnMut(&str) -> bool) {
     let mut is_first = true;
     let mut block = String::new();
     for file in files {
@@ -60,10 +61,12 @@ fn push_row(text: &mut String, path: &str, is_binary: bool, row: &Row, style: St
         text.push_str(": binary file matches\n");
         return;
     }
+
     let mark = match row.kind {
         RowKind::Match => ':',
         RowKind::Context => '-',
     };
+
     for (number, line) in (row.line..).zip(visible(row).split('\n')) {
         text.push_str(path);
         // Writing to a String cannot fail.
@@ -74,7 +77,7 @@ fn push_row(text: &mut String, path: &str, is_binary: bool, row: &Row, style: St
 }
 
 /// Returns the lines of a row, several if a match crosses lines, with marks where it is cut.
-pub(crate) fn lines(row: &Row, style: Style) -> impl Iterator<Item = String> {
+pub fn lines(row: &Row, style: Style) -> impl Iterator<Item = String> {
     let lines: Vec<String> =
         visible(row).split('\n').map(|line| end(line, style).to_owned()).collect();
     lines.into_iter()
@@ -95,7 +98,7 @@ fn end(line: &str, style: Style) -> &str {
 }
 
 /// Passes one line per file to `take`, in the file modes, until `take` returns false.
-pub(crate) fn files(outcome: &SearchOutcome, mode: OutputMode, take: &mut dyn FnMut(&str) -> bool) {
+pub fn files(outcome: &SearchOutcome, mode: OutputMode, take: &mut dyn FnMut(&str) -> bool) {
     for file in &outcome.files {
         let path = file.path.to_string_lossy();
         let line = match mode {
@@ -111,7 +114,7 @@ pub(crate) fn files(outcome: &SearchOutcome, mode: OutputMode, take: &mut dyn Fn
 
 /// Lines after the rows of search and find.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ResultNotes<'a> {
+pub struct ResultNotes<'a> {
     pub(crate) shown: u64,
     pub(crate) total: Total,
     pub(crate) truncated: bool,
@@ -127,7 +130,9 @@ pub(crate) struct ResultNotes<'a> {
 }
 
 impl<'a> ResultNotes<'a> {
-    pub(crate) fn of_search(outcome: &'a SearchOutcome) -> Self {
+    /// Returns the notes on a search.
+    #[must_use]
+    pub fn of_search(outcome: &'a SearchOutcome) -> Self {
         Self {
             shown: outcome.shown,
             total: outcome.total,
@@ -144,7 +149,9 @@ impl<'a> ResultNotes<'a> {
         }
     }
 
-    pub(crate) fn of_find(outcome: &'a FindOutcome) -> Self {
+    /// Returns the notes on the result of find.
+    #[must_use]
+    pub fn of_find(outcome: &'a FindOutcome) -> Self {
         Self {
             shown: outcome.shown,
             total: outcome.total,
@@ -161,8 +168,15 @@ impl<'a> ResultNotes<'a> {
         }
     }
 
-    /// Returns the lines, most important first.
-    pub(crate) fn lines(&self, limit: Duration) -> Vec<String> {
+    /// Omits further results and hints, which are in terms of quackd's tools.
+    #[must_use]
+    pub fn only_warnings(self) -> Self {
+        Self { truncated: false, notes: &[], ..self }
+    }
+
+    /// Returns the lines, most important first. `limit` is the time limit of the search.
+    #[must_use]
+    pub fn lines(&self, limit: Duration) -> Vec<String> {
         let mut lines: Vec<String> = self.more().into_iter().collect();
         lines.extend(self.notes.iter().map(|note| format!("[Note: {note}{}]", hint(note))));
         lines.extend(self.too_many_files.then(|| TOO_MANY_FILES.to_owned()));
@@ -178,6 +192,7 @@ impl<'a> ResultNotes<'a> {
         if !self.truncated {
             return None;
         }
+
         let Self { shown, total, .. } = self;
         let is_last = |offset: u64| total.is_exact && total.count <= offset;
         let go_on = match (self.next_offset, self.cursor) {
@@ -185,6 +200,7 @@ impl<'a> ResultNotes<'a> {
             (None, Some(cursor)) => format!("; go on with cursor {cursor}"),
             _ => return Some("[The row is too long and is cut]".to_owned()),
         };
+
         let at_least = if total.is_exact { "" } else { "at least " };
         // The total is unknown beyond the shown rows.
         let of = if total.count <= *shown {
@@ -196,15 +212,18 @@ impl<'a> ResultNotes<'a> {
     }
 }
 
-pub(crate) const TOO_MANY_FILES: &str = "[Warning: Too many files, only some were searched]";
+/// Line for a workspace with more files than the engine visits.
+pub const TOO_MANY_FILES: &str = "[Warning: Too many files, only some were searched]";
 
 /// Returns the line about unreadable paths, if there are any.
-pub(crate) fn unreadable(n_paths: u64) -> Option<String> {
+#[must_use]
+pub fn unreadable(n_paths: u64) -> Option<String> {
     (n_paths != 0).then(|| format!("[Warning: Skipped {n_paths} unreadable path(s)]"))
 }
 
 /// Returns the lines about files that were not searched to the end: their number, and the first of them.
-pub(crate) fn unfinished(first: &[Warning], n_files: u64) -> Vec<String> {
+#[must_use]
+pub fn unfinished(first: &[Warning], n_files: u64) -> Vec<String> {
     let number = (n_files != 0)
         .then(|| format!("[Warning: {n_files} file(s) were not searched to the end]"));
     number.into_iter().chain(first.iter().map(warning)).collect()
@@ -215,7 +234,8 @@ fn warning(it: &Warning) -> String {
 }
 
 /// Returns the line about a timeout.
-pub(crate) fn timed_out(limit: Duration) -> String {
+#[must_use]
+pub fn timed_out(limit: Duration) -> String {
     format!("[Search timed out after {}; results are incomplete]", seconds(limit))
 }
 

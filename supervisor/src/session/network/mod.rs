@@ -37,11 +37,11 @@ use crate::session::services::SessionServices;
 use actix::WeakRecipient;
 use actix::prelude::*;
 use asked_host::AskedHost;
-use quackd_policy::hosts::HostRules;
+use quackd_policy::hosts::SessionRules;
 use quackd_protocol::client::ForwardInfo;
 use quackd_protocol::limits::{MAX_FORWARDS, MAX_FORWARDS_PER_SESSION};
 use quackd_protocol::network::{
-    ForwardError, PROXY_PROTOCOL, ProxyStart, RouteRefusal, Rules, SocketKind, ToProxy,
+    ForwardError, PROXY_PROTOCOL, ProxyStart, RouteRefusal, SocketKind, ToProxy,
 };
 use quackd_supervision::{Demander, NETWORK_PROXY};
 use std::collections::HashMap;
@@ -64,7 +64,7 @@ pub(crate) struct NetworkActor {
     child: Child,
     /// The worker's sockets. `None` once the worker has exited or the proxy has failed for good.
     link: Option<NetworkLink>,
-    rules: Arc<Rules>,
+    rules: Arc<SessionRules>,
     network: Rc<SessionNetwork>,
     /// Forwards that the proxy opens now.
     opening: HashMap<u64, Opening>,
@@ -84,7 +84,7 @@ pub(super) struct NetworkStart {
     pub(super) session: Rc<SessionIdentity>,
     pub(super) services: Rc<SessionServices>,
     pub(super) link: NetworkLink,
-    pub(super) rules: Arc<Rules>,
+    pub(super) rules: Arc<SessionRules>,
     pub(super) worker: WeakRecipient<NetworkFailed>,
     pub(super) worker_generation: u64,
 }
@@ -155,7 +155,7 @@ impl NetworkActor {
 
     /// Logs rules that are not in force.
     fn warn_of_unreadable(&self) {
-        for error in HostRules::parse(&self.rules.rules).unreadable() {
+        for error in self.rules.hosts().unreadable() {
             tracing::warn!(session = %self.session.id, %error, "unreadable rule of hosts");
         }
     }
@@ -171,7 +171,7 @@ impl NetworkActor {
         }))
     }
 
-    fn set_rules(&mut self, rules: Arc<Rules>, ctx: &mut Context<Self>) {
+    fn set_rules(&mut self, rules: Arc<SessionRules>, ctx: &mut Context<Self>) {
         if *self.rules == *rules {
             return;
         }

@@ -5,7 +5,7 @@ use super::asked_host::AskedHost;
 use crate::approvals::words::{self, for_display};
 use crate::approvals::{Outcome, Question, Subject};
 use actix::prelude::*;
-use quackd_policy::hosts::{Host, HostRules, askable, askable_address};
+use quackd_policy::hosts::{Host, HostPort, askable, askable_address};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::network::{DenyReason, MAX_PROXY_ASKS, Rules, ToProxy};
 use std::net::IpAddr;
@@ -32,10 +32,10 @@ fn local_address(address: IpAddr, port: u16, name: &str) -> Option<(String, Stri
 impl NetworkActor {
     /// The rules, with whether the proxy may ask the user.
     pub(super) fn rules_now(&mut self) -> Rules {
-        self.may_ask = !self.rules.is_off
+        self.may_ask = !self.rules.is_off()
             && self.services.daemon.config.sandbox.asks_about(ApprovalKind::Network)
             && self.services.approvals.can_answer(&self.session.id);
-        Rules { asks: self.may_ask, ..Rules::clone(&self.rules) }
+        Rules { asks: self.may_ask, ..self.rules.texts().clone() }
     }
 
     /// Sends the rules when the first client that can answer comes, and when the last one leaves.
@@ -57,9 +57,8 @@ impl NetworkActor {
     /// Closes the open questions about which the rules decide now. The proxy has the new rules already, and decides by
     /// them when it gets the answer.
     pub(super) fn withdraw_decided(&self) {
-        let rules = HostRules::parse(&self.rules.rules);
         for asked in self.asked.values() {
-            if self.rules.is_off || asked.is_decided(&rules) {
+            if self.rules.is_off() || asked.is_decided(self.rules.hosts()) {
                 self.services.approvals.withdraw(&asked.subject);
             }
         }
@@ -107,7 +106,7 @@ impl NetworkActor {
             _ => return self.proxy_broke("a question that it may not ask", ctx),
         };
         let asked = self.asked_host(host, port, name);
-        let is_open = |asked: &AskedHost| !asked.is_decided(&HostRules::parse(&self.rules.rules));
+        let is_open = |asked: &AskedHost| !asked.is_decided(self.rules.hosts());
         let Some((asked, shown)) = asked.filter(|(asked, _)| is_open(asked)) else {
             // The last client that can answer may have just left, or the rules have just changed.
             let result = Err(DenyReason::NotListed);
@@ -168,12 +167,10 @@ impl NetworkActor {
     }
 
     /// Allows connections to a host for a while, after the question about it has expired.
-    pub(super) fn allow_once(&mut self, target: &str, ctx: &mut Context<Self>) {
-        let Some((host, port)) = target.rsplit_once(':') else { return };
-        let Ok(port) = port.parse() else { return };
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    pub(super) fn allow_once(&mut self, target: &HostPort, ctx: &mut Context<Self>) {
         self.start_proxy(ctx);
-        self.tell_proxy(&ToProxy::AllowOnce { host, port }, ctx);
+        let allow = ToProxy::AllowOnce { host: target.host.to_string(), port: target.port };
+        self.tell_proxy(&allow, ctx);
     }
 
     fn tell_proxy(&mut self, frame: &ToProxy, ctx: &mut Context<Self>) {

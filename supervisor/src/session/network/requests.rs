@@ -4,13 +4,14 @@
 use super::link::ForeignSocket;
 use crate::errors::ForwardRefusal;
 use actix::prelude::*;
-use quackd_protocol::network::{RouteRefusal, Rules};
+use quackd_policy::hosts::{HostPort, SessionRules};
+use quackd_protocol::network::RouteRefusal;
 use std::sync::Arc;
 
 /// The rules have changed.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(crate) struct SetRules(pub(crate) Arc<Rules>);
+pub(crate) struct SetRules(pub(crate) Arc<SessionRules>);
 
 /// Forward a port of this machine to a port of the session. The reply is the port of this machine.
 #[derive(Debug, Message)]
@@ -37,7 +38,7 @@ pub(crate) struct Route {
 /// Allow connections to this host and port for a while. The worker's actor passes it on to the proxy's owner.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(crate) struct AllowOnce(pub(crate) String);
+pub(crate) struct AllowOnce(pub(crate) HostPort);
 
 /// The last running call has ended.
 #[derive(Debug, Message)]

@@ -22,9 +22,9 @@ use crate::session::owner::Owner;
 use crate::session::pending_calls::PendingCalls;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
+use quackd_policy::hosts::SessionRules;
 use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::limits::UPDATE_CREDITS;
-use quackd_protocol::network::Rules;
 use quackd_protocol::policy::Policy;
 use quackd_protocol::worker::Hello;
 use quackd_supervision::SESSION_WORKER;
@@ -42,7 +42,7 @@ pub(in crate::session) struct WorkerStart {
     pub(in crate::session) owner: Owner,
     pub(in crate::session) entry: Weak<SessionEntry>,
     pub(in crate::session) policy: Policy,
-    pub(in crate::session) rules: Arc<Rules>,
+    pub(in crate::session) rules: Arc<SessionRules>,
     pub(in crate::session) isolated: Option<CopiedTree>,
 }
 
@@ -63,9 +63,9 @@ pub(crate) struct WorkerActor {
     /// The private copy of an isolated session.
     pub(super) isolated: Option<CopiedTree>,
     /// Rules of hosts.
-    pub(super) rules: Arc<Rules>,
+    pub(super) rules: Arc<SessionRules>,
     /// Rules that the proxy of the running worker has.
-    pub(super) told_rules: Arc<Rules>,
+    pub(super) told_rules: Arc<SessionRules>,
     /// The supervisor's end of the pair to the running worker, until a proxy needs it.
     pub(super) pair: Option<NetworkLink>,
     /// Owner of the running worker's proxy.

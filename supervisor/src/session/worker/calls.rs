@@ -5,21 +5,18 @@ use super::denials::LONG_CALL;
 use super::tool_call::{CallResult, CallTool};
 use crate::children::{ChildActor, HeartbeatDriver, LifecycleDriver, STALL_THRESHOLD, SendError};
 use crate::errors::CallError;
-use crate::events::{CallPreview, shown_arguments};
+use crate::events::{SessionCall, shown_arguments};
 use crate::pool::command_slots::{CommandSlot, SlotRequest};
 use crate::session::describe::{call_info, jobs};
-use crate::session::pending_calls::{CallWait, NewCall, call_id, ended, outcome};
+use crate::session::pending_calls::{CallWait, call_id, ended, outcome};
 use actix::prelude::*;
 use quackd_protocol::CallId;
 use quackd_protocol::client::{CallInfo, RunningJob};
 use quackd_protocol::limits::{
     COMMAND_PLACE_WAIT, CREDIT_INTERVAL, DEADLINE_SLACK, WORKER_READY_WAIT,
 };
-use quackd_protocol::surrogates::without_lone_surrogates;
-use quackd_protocol::tools::{BashArguments, is_internal, runs_commands};
 use quackd_protocol::worker::ToWorker;
 use quackd_supervision::{Cause, Demand, Demander, State};
-use serde_json::{Map, Value};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -28,41 +25,16 @@ use tokio_util::sync::CancellationToken;
 /// Longest command in a question about a host, in bytes.
 const MAX_TOLD_COMMAND: usize = 100;
 
-/// Returns the command of a call for a question to the user, or the tool's name.
-fn command_of(tool: &str, arguments: &str) -> String {
-    let command = runs_commands(tool).then(|| command_text(arguments)).flatten();
-    let text = command.as_deref().unwrap_or(tool);
-    if text.len() <= MAX_TOLD_COMMAND {
-        text.to_owned()
+/// Returns the id of a call and its command, or its tool's name, for a question to the user.
+fn told(call: &SessionCall) -> Rc<(String, String)> {
+    let text = call.facts.command.as_ref().unwrap_or(&call.spec.tool);
+    let command = if text.len() <= MAX_TOLD_COMMAND {
+        text.clone()
     } else {
         let cut = text.floor_char_boundary(MAX_TOLD_COMMAND);
         format!("{}…", text.get(..cut).unwrap_or_default())
-    }
-}
-
-/// Returns the command of a call of `bash`, as the worker finds it. `None` if the arguments have none.
-pub(crate) fn command_text(arguments: &str) -> Option<String> {
-    if !arguments.trim_start().starts_with(['{', '"']) {
-        return Some(arguments.to_owned());
-    }
-    match parsed(arguments)? {
-        Value::String(command) => Some(command),
-        Value::Object(object) => BashArguments::of(&object).command,
-        _ => None,
-    }
-}
-
-/// Returns the arguments of a call, as the worker reads them: the last one of equal names counts. `None` if they are no
-/// object, such as a command line as plain text.
-pub(crate) fn object_of(arguments: &str) -> Option<Map<String, Value>> {
-    match parsed(arguments)? {
-        Value::Object(object) => Some(object),
-        _ => None,
-    }
-}
-
-fn parsed(arguments: &str) -> Option<Value> {
-    serde_json::from_str(&without_lone_surrogates(arguments)).ok()
+    };
+    Rc::new((call.id().to_owned(), command))
 }
 
 /// Runs a call and returns its result.
@@ -83,7 +55,7 @@ impl Handler<CallTool> for WorkerActor {
 impl WorkerActor {
     pub(super) fn admit(
         &mut self,
-        msg: CallTool,
+        mut msg: CallTool,
         ctx: &mut Context<Self>,
     ) -> Result<oneshot::Receiver<CallResult>, CallError> {
         if let Some(ending) = self.child.ending {
@@ -103,17 +75,20 @@ impl WorkerActor {
             }
             _ => {}
         }
-        if msg.background
+        if msg.call.facts.background
             && let Some(max) = self.services.pool.slots.job_limit_reached()
         {
             return Err(CallError::TooManyJobs { max });
         }
         let number = self.calls.next_number();
         let cancel = msg.cancel.clone();
-        let due = now + WORKER_READY_WAIT.min(msg.deadline);
-        self.note_call(number, &msg.tool, &msg.arguments);
-        let new = self.announce(number, msg);
-        let answered = self.calls.insert(number, new, now, due);
+        let due = now + WORKER_READY_WAIT.min(msg.call.spec.deadline());
+        self.note_call(number, &msg.call);
+        self.announce(number, &mut msg.call);
+        // Only questions to the user use it.
+        let is_told = self.services.events.answerers.has(&self.session.id);
+        let told = is_told.then(|| told(&msg.call));
+        let answered = self.calls.insert(number, msg, told, now, due);
         self.arm_call_timer(due, ctx);
         if let Some(cancel) = cancel {
             self.watch_cancel(number, cancel, ctx);
@@ -128,58 +103,19 @@ impl WorkerActor {
         Ok(answered)
     }
 
-    /// Tells the followers of a new call, and returns it.
-    fn announce(&self, number: u64, msg: CallTool) -> NewCall {
-        let CallTool {
-            tool,
-            client_id,
-            caller,
-            arguments,
-            safe_mode,
-            approved,
-            deadline,
-            background: _,
-            stream,
-            stream_rows,
-            cwd,
-            input,
-            cancel: _,
-            agents,
-        } = msg;
-        let events = Rc::clone(&self.services.events);
+    /// Numbers a new call, and tells its followers.
+    fn announce(&self, number: u64, call: &mut SessionCall) {
         // The agent's actor has published its turn before the agent can make a call in it.
         let of_agent = |_: &String| self.services.table.snapshot(&self.session.id).agent.turn;
-        let turn = agents.as_ref().and_then(of_agent);
-        let shown = CallPreview {
-            id: client_id.unwrap_or_else(|| call_id(number).0),
-            // Those of an internal tool may contain variables of MCP servers.
-            arguments: (self.shows_arguments() && !is_internal(&tool))
-                .then(|| shown_arguments(&tool, &arguments))
-                .flatten(),
-            tool,
-            caller,
-            origin: self.services.call_journal.origin(turn, &self.services.daemon.started_at),
-            is_begun: false,
-            agents,
-        };
-        events.tool_started(&self.session.id, &shown);
-        // Only questions to the user use it.
-        let told = events
-            .answerers
-            .has(&self.session.id)
-            .then(|| Rc::new((shown.id.clone(), command_of(&shown.tool, &arguments))));
-        NewCall {
-            shown,
-            arguments,
-            safe_mode,
-            approved,
-            told,
-            deadline,
-            stream,
-            stream_rows,
-            cwd,
-            input,
+        let turn = call.agents.as_ref().and_then(of_agent);
+        let journal = &self.services.call_journal;
+        call.spec.call_id = call_id(number);
+        call.spec.origin = journal.origin(turn, &self.services.daemon.started_at);
+        // Those of an internal tool may contain variables of MCP servers.
+        if self.shows_arguments() && !call.is_internal() {
+            call.shown_arguments = shown_arguments(&call.spec.tool, &call.spec.arguments);
         }
+        self.services.events.tool_started(&self.session.id, call);
     }
 
     /// Whether followers or the journal get the arguments of calls.
@@ -366,8 +302,8 @@ impl WorkerActor {
         let (events, session) = (&self.services.events, &*self.session);
         let times = &self.services.metrics.calls;
         let journal = &self.services.call_journal;
-        let tell = |call: &CallPreview, result: &CallResult, elapsed| {
-            times.note(&call.tool, outcome(result), elapsed);
+        let tell = |call: &SessionCall, result: &CallResult, elapsed| {
+            times.note(&call.spec.tool, outcome(result), elapsed);
             journal.record(session, call, result, elapsed, !self.services.pool.disk.is_low());
             ended(events, &session.id, call, result, elapsed);
         };

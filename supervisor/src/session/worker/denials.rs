@@ -126,30 +126,14 @@ impl WorkerActor {
         };
         for job in self.jobs.snapshot().iter() {
             let duration_ms = u64::try_from(job.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-            let ended = EndedJob {
-                info: job.info.clone(),
-                exit_code: None,
-                signal: None,
-                timed_out: false,
-                aborted: false,
-                duration_ms,
-                denials: Vec::new(),
-            };
+            let ended = EndedJob { info: job.info.clone(), duration_ms, ..EndedJob::default() };
             self.record_job(&ended, end);
         }
     }
 
     /// Records the beginning of a background job, so that its end is known if the daemon is killed.
     pub(super) fn note_job_beginning(&self, info: JobInfo) {
-        let job = EndedJob {
-            info,
-            exit_code: None,
-            signal: None,
-            timed_out: false,
-            aborted: false,
-            duration_ms: 0,
-            denials: Vec::new(),
-        };
+        let job = EndedJob { info, ..EndedJob::default() };
         self.record_job(&job, CallEnd::Running);
     }
 

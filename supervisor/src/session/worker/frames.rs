@@ -129,23 +129,23 @@ impl WorkerActor {
         self.publish_status();
     }
 
-    pub(super) fn finished(&mut self, finished: ToolFinished, ctx: &mut Context<Self>) {
-        let ToolFinished { call_id, text, shown, update, output, closing, mut report, data } =
-            finished;
-        let Some(number) = self.calls.sent_number(&call_id) else {
+    pub(super) fn finished(&mut self, mut finished: ToolFinished, ctx: &mut Context<Self>) {
+        let ToolFinished { call_id, text, shown, update, output, closing, report, data } =
+            &finished;
+        let Some(number) = self.calls.sent_number(call_id) else {
             // If the supervisor answers a call first, it kills the worker. This is therefore a second result, or one
             // for an unknown call.
             return self.worker_broke("a result without a call", ctx);
         };
         let is_shown = shown.as_deref().is_none_or(is_shown_text);
-        if !text.get().starts_with('"') || !is_sound(&text) || !is_shown {
+        if !text.get().starts_with('"') || !is_sound(text) || !is_shown {
             return self.worker_broke("a result that is no text", ctx);
         }
         let path = report.full_output_path.as_deref().unwrap_or_default();
         if MAX_PATH_BYTES < path.len() {
             return self.worker_broke("a result with an endless path", ctx);
         }
-        if update.as_ref().is_some_and(|update| !is_update_of(update, &call_id)) {
+        if update.as_ref().is_some_and(|update| !is_update_of(update, call_id)) {
             return self.worker_broke("an update that is no text", ctx);
         }
         // The data is forwarded unchanged. Text after a newline would pass for a reply of the supervisor.
@@ -155,15 +155,18 @@ impl WorkerActor {
         if data.as_deref().is_some_and(|data| !is_sound(data)) {
             return self.worker_broke("a result that nobody can read", ctx);
         }
-        let is_streamed = self.calls.is_streamed(number);
         let is_closing =
             closing.as_ref().is_none_or(|text| text.get().starts_with('"') && is_sound(text));
         if !output.iter().all(OutputPiece::is_sound) || !is_closing {
             return self.worker_broke("output that is none", ctx);
         }
-        let streamed = is_streamed.then_some((output, closing));
-        let tool = self.calls.shown(&call_id).map(|call| call.tool.clone()).unwrap_or_default();
-        self.note_report(&tool, &mut report);
+        if !self.calls.is_streamed(number) {
+            finished.output.clear();
+            finished.closing = None;
+        }
+        let report = &mut finished.report;
+        let tool = self.calls.get(number).map(|call| call.spec.tool.clone()).unwrap_or_default();
+        self.note_report(&tool, report);
         if report.not_run && report.workspace_gone && self.send_to_next_worker(number, ctx) {
             return;
         }
@@ -172,9 +175,7 @@ impl WorkerActor {
         }
         let has_denials = !report.denials.is_empty();
         let about_policy = has_denials.then(|| self.line_about_older_policy()).flatten();
-        self.answer(number, ctx, |_| {
-            Ok(CallDone { text, shown, update, streamed, report, data, about_policy })
-        });
+        self.answer(number, ctx, |_| Ok(CallDone { finished, about_policy }));
     }
 
     /// Handles output of a running call.
@@ -190,7 +191,7 @@ impl WorkerActor {
         }
         self.update_credits = credit;
         // The supervisor may have answered the call in the meantime.
-        if let Some(call) = self.calls.shown(&update.call_id) {
+        if let Some(call) = self.calls.sent_call(&update.call_id) {
             self.services.events.tool_printed(&self.session.id, call, update);
         }
     }
@@ -264,7 +265,7 @@ impl WorkerActor {
             }
         };
         let search = ctx.spawn(searching.into_actor(self).map(move |outcome, handle, _| {
-            handle.calls.searched(&call_id);
+            handle.calls.set_search(&call_id, None);
             // Another worker may run by now.
             if handle.child.current(generation).is_some()
                 && handle.child.try_send(&ToWorker::WebDone { call_id, outcome }).is_err()
@@ -272,7 +273,7 @@ impl WorkerActor {
                 tracing::warn!(session = %handle.session.id, "cannot send a web search result to the worker");
             }
         }));
-        self.calls.searching(&id, search);
+        self.calls.set_search(&id, Some(search));
     }
 
     /// Whether stopping the worker would interrupt nothing.
@@ -315,9 +316,9 @@ fn is_update_of(update: &ToolUpdate, call_id: &CallId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::CallPreview;
-    use crate::session::pending_calls::NewCall;
-    use quackd_protocol::worker::CallOrigin;
+    use crate::events::SessionCall;
+    use crate::session::worker::CallTool;
+    use quackd_protocol::worker::CallSpec;
 
     #[test]
     fn a_worker_is_idle_without_a_call_and_without_a_job() {
@@ -332,29 +333,11 @@ mod tests {
         jobs.report(Vec::new(), &[], now).unwrap();
         assert_eq!(idle_deadline(&calls, &jobs, now, limit), Some(now + limit));
 
-        let shown = CallPreview {
-            id: "c".into(),
-            tool: "bash".into(),
-            arguments: None,
-            caller: None,
-            agents: None,
-            origin: CallOrigin::default(),
-            is_begun: false,
-        };
-        let new = NewCall {
-            shown,
-            arguments: String::new(),
-            safe_mode: false,
-            approved: false,
-            told: None,
-            deadline: limit,
-            stream: None,
-            stream_rows: false,
-            cwd: String::new(),
-            input: None,
-        };
+        let spec = CallSpec { tool: "bash".into(), deadline_ms: 60_000, ..CallSpec::default() };
+        let call = SessionCall::new(spec);
+        let call = CallTool { call, stream: None, input: None, cancel: None };
         let number = calls.next_number();
-        drop(calls.insert(number, new, now, now));
+        drop(calls.insert(number, call, None, now, now));
         let until = idle_deadline(&calls, &jobs, now, limit);
         assert_eq!(until, Some(now + limit), "the call waits for another worker");
         calls.send(number, now).unwrap();

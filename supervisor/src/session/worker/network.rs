@@ -6,7 +6,6 @@ use crate::session::network::{
     SetRules, worker_pair,
 };
 use actix::prelude::*;
-use quackd_protocol::network::{RuleText, Rules};
 use quackd_protocol::policy::NetworkMode;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -63,7 +62,7 @@ impl WorkerActor {
             true if policy.network_mode() == NetworkMode::On && self.is_less_than_wanted() => {
                 Arc::clone(told_rules)
             }
-            true => Arc::new(narrowed(told_rules, rules)),
+            true => Arc::new(rules.narrowed(told_rules)),
             false => Arc::clone(rules),
         };
         self.told_rules = Arc::clone(&rules);
@@ -139,12 +138,4 @@ impl Handler<NetworkFailed> for WorkerActor {
             self.restart_if_outdated(ctx);
         }
     }
-}
-
-/// The new rules without the hosts that the old ones do not allow.
-fn narrowed(old: &Rules, new: &Rules) -> Rules {
-    let is_known = |rule: &&RuleText| {
-        rule.rule.starts_with('!') || old.rules.iter().any(|known| known.rule == rule.rule)
-    };
-    Rules { rules: new.rules.iter().filter(is_known).cloned().collect(), ..*new }
 }

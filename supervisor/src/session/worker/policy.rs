@@ -4,13 +4,12 @@
 use super::actor::WorkerActor;
 use crate::children::{ChildActor, LifecycleDriver};
 use actix::prelude::*;
+use quackd_policy::hosts::SessionRules;
 use quackd_policy::{allows_all_of, confines_like, reads_all_of};
 use quackd_protocol::client::PendingChange;
 use quackd_protocol::denial::of_session;
 use quackd_protocol::isolate::CopiedTree;
-use quackd_protocol::network::Rules;
 use quackd_protocol::policy::Policy;
-use quackd_protocol::tools;
 use quackd_protocol::worker::ToWorker;
 use quackd_supervision::{Demander, State};
 use std::rc::Rc;
@@ -26,7 +25,7 @@ const MAX_REMEDIES: usize = 4;
 #[rtype(result = "()")]
 pub(crate) struct SetPolicy {
     pub(crate) policy: Policy,
-    pub(crate) rules: Arc<Rules>,
+    pub(crate) rules: Arc<SessionRules>,
 }
 
 impl Handler<SetPolicy> for WorkerActor {
@@ -181,8 +180,9 @@ impl WorkerActor {
     /// unless it allows no more than the requested policy. It also gets reading tools if the requested policy allows all reads that the older one allows. A worker whose
     /// workspace was replaced refuses unsafe calls itself, and only gets calls while background jobs keep it.
     pub(super) fn may_send(&self, number: u64) -> bool {
-        let Some(tool) = self.calls.tool(number) else { return false };
-        let tool = tools::find(tool);
+        let Some(call) = self.calls.get(number) else { return false };
+        // Internal tools report on the permissions that the user has set.
+        let tool = call.row.filter(|tool| !tool.is_internal());
         if tool.is_some_and(|tool| tool.is_job_tool) {
             return true;
         }

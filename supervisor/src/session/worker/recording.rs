@@ -2,13 +2,13 @@
 //! such call waits for it, as long as for a worker: without a state before it, nothing could be taken back.
 
 use super::actor::WorkerActor;
-use super::calls::command_text;
 use super::unrecorded::ChangingCall;
+use crate::events::SessionCall;
 use crate::session::checkpoints::{SessionFiles, StatesError, records, run};
 use actix::prelude::*;
 use quackd_protocol::isolate::{Checkpoint, CheckpointAction, FromIsolate, MAX_CHECKPOINT_CALLS};
 use quackd_protocol::mask::{cut_at_word, masked};
-use quackd_protocol::tools::{self, MCP_CALL, runs_commands};
+use quackd_protocol::tools::MCP_CALL;
 use serde_json::json;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -53,9 +53,9 @@ impl WorkerActor {
     }
 
     /// Remembers a call that may change files.
-    pub(super) fn note_call(&mut self, number: u64, tool: &str, arguments: &str) {
+    pub(super) fn note_call(&mut self, number: u64, call: &SessionCall) {
         if self.records_states() {
-            let call = changing_call(tool, arguments);
+            let call = changing_call(call);
             self.checkpoints.running.extend(call.map(|call| (number, call)));
         }
     }
@@ -160,19 +160,14 @@ impl WorkerActor {
 }
 
 /// Describes a call for the record of the state after it. `None` if the call changes no file.
-fn changing_call(tool: &str, arguments: &str) -> Option<ChangingCall> {
-    if !may_change_files(tool) {
+fn changing_call(call: &SessionCall) -> Option<ChangingCall> {
+    if !call.may_change_files() {
         return None;
     }
-    let command = runs_commands(tool).then(|| command_text(arguments)).flatten();
-    let name = match command {
-        Some(command) => format!("{tool}: {}", masked(cut_at_word(&command, MAX_COMMAND))),
-        None => tool.to_owned(),
+    let tool = &call.spec.tool;
+    let name = match &call.facts.command {
+        Some(command) => format!("{tool}: {}", masked(cut_at_word(command, MAX_COMMAND))),
+        None => tool.clone(),
     };
-    Some(ChangingCall { name, by_commands: runs_commands(tool) || tool == MCP_CALL })
-}
-
-/// Whether a call of a tool may change files of the workspace.
-pub(in crate::session) fn may_change_files(tool: &str) -> bool {
-    tool == MCP_CALL || tools::find(tool).is_some_and(|row| !row.reads_only && !row.is_job_tool)
+    Some(ChangingCall { name, by_commands: call.runs_commands() || tool == MCP_CALL })
 }

@@ -89,7 +89,7 @@ impl Asking {
 
     /// Value of a variable. `None` if it is empty.
     pub(super) fn variable(&self, name: &str) -> Option<&str> {
-        self.variables().find(|(there, value)| *there == name && !value.is_empty()).map(|(_, v)| v)
+        self.variables().find(|(known, value)| *known == name && !value.is_empty()).map(|(_, v)| v)
     }
 
     /// Directory in a variable, or this one in the home.
@@ -187,12 +187,12 @@ impl Asking {
         let path = self.variable("PATH").unwrap_or_default();
         let candidates = path.split(':').map(|dir| Path::new(dir).join(program));
         let is_program = |path: &PathBuf| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
-        let found = candidates.into_iter().find(is_program);
-        let found = found.ok_or_else(|| Problem::NoProgram(program.to_owned()))?;
+        let located = candidates.into_iter().find(is_program);
+        let located = located.ok_or_else(|| Problem::NoProgram(program.to_owned()))?;
         // rustup gives all of its programs one file, so a second name is no sign.
-        match self.untrusted.way_blocking(&found) {
-            Some(held) => Err(Problem::Untrusted { path: found, held }),
-            None => Ok(found),
+        match self.untrusted.way_blocking(&located) {
+            Some(held) => Err(Problem::Untrusted { path: located, held }),
+            None => Ok(located),
         }
     }
 
@@ -237,6 +237,6 @@ fn file_problem(path: &Path, source: io::Error) -> Problem {
 
 /// A command line for display. Long arguments, such as scripts, are left out.
 pub(super) fn call(program: &str, args: &[&str]) -> String {
-    let shown = args.iter().filter(|arg| arg.len() < 40 && !arg.contains('/'));
-    std::iter::once(program).chain(shown.copied()).collect::<Vec<_>>().join(" ")
+    let short = args.iter().filter(|arg| arg.len() < 40 && !arg.contains('/'));
+    std::iter::once(program).chain(short.copied()).collect::<Vec<_>>().join(" ")
 }

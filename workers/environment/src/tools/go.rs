@@ -13,6 +13,7 @@ pub(super) async fn ask(asking: &Asking) -> Findings {
         findings.problem(problem);
         return findings;
     }
+
     let answer = asking.stdout("go", &["env", "GOPROXY", "GOSUMDB"]).await;
     if let Some(text) = findings.or_problem(answer) {
         of_env(&text, &mut findings);

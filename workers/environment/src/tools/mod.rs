@@ -35,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) async fn ask(request: ToolsRequest, abandon: &CancellationToken) -> Vec<ToolAnswer> {
     let tools = request.tools.clone();
     let asking = Asking::new(request, abandon.clone());
+
     let ask_tool = |tool: ToolKind| {
         let asking = &asking;
         async move {
@@ -50,5 +51,6 @@ pub(crate) async fn ask(request: ToolsRequest, abandon: &CancellationToken) -> V
             ToolAnswer { tool, hosts, problems }
         }
     };
+
     join_all(tools.into_iter().map(ask_tool)).await
 }

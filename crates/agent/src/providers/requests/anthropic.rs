@@ -46,6 +46,7 @@ pub(super) fn body(
         set("tools", options.tools.iter().map(tool).collect());
         betas.push(EARLY_ARGUMENTS.to_owned());
     }
+
     // <https://platform.claude.com/docs/en/build-with-claude/structured-outputs>
     let mut output = Map::new();
     if let Some(schema) = options.schema {

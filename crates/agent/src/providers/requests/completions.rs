@@ -28,6 +28,7 @@ pub(super) fn body(
     if quirks.usage_in_stream {
         set("stream_options", json!({"include_usage": true}));
     }
+
     // Otherwise OpenAI keeps the conversation.
     if quirks.store {
         set("store", json!(false));
@@ -187,6 +188,7 @@ fn assistant(said: &[Said<'_>], quirks: Quirks, model: &ModelInfo) -> Value {
     for part in said {
         match part {
             Said::Text { text, .. } => texts.push(*text),
+            // OpenRouter's details, which it wants back unchanged.
             Said::Thinking { signature, .. } if signature.starts_with('[') => {
                 if let Ok(details @ Value::Array(_)) = serde_json::from_str(signature) {
                     message.insert("reasoning_details".to_owned(), details);

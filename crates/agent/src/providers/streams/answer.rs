@@ -175,6 +175,7 @@ impl Answer {
         if (1..=MAX_CALL_ID).contains(&id.len()) {
             return self.start_with(Kind::Call, id, name);
         }
+
         let answer = self.response_id.as_deref().unwrap_or_default();
         let id = format!("call_{answer}_{}", self.parts.len());
         self.start_with(Kind::Call, &id, name)
@@ -188,6 +189,7 @@ impl Answer {
         if self.has_failed() || !self.count(id.len() + name.len()) {
             return None;
         }
+
         self.end_open();
         let content_index = self.parts.len();
         self.parts.push(Part {
@@ -201,6 +203,7 @@ impl Answer {
             is_ended: false,
             is_stale: false,
         });
+
         self.open = Some(content_index);
         self.deltas.push(match kind {
             Kind::Text => Delta::TextStart { content_index },
@@ -218,6 +221,7 @@ impl Answer {
         if delta.is_empty() || self.has_failed() || !self.count(delta.len()) {
             return;
         }
+
         let Some(part) = self.parts.get_mut(content_index) else { return };
         let delta = match (self.has_halves, part.pending.is_waiting()) {
             (false, false) => delta.to_owned(),
@@ -232,6 +236,7 @@ impl Answer {
         let Some(part) = self.parts.get_mut(content_index).filter(|_| !delta.is_empty()) else {
             return;
         };
+
         part.text.push_str(&delta);
         part.is_stale |= part.is_ended;
         self.deltas.push(match part.kind {
@@ -280,6 +285,7 @@ impl Answer {
         if !self.count(detail.to_string().len()) {
             return;
         }
+
         let is_same = |known: &&mut Value| {
             ["index", "type"].iter().all(|name| known.get(name) == detail.get(name))
         };
@@ -297,6 +303,7 @@ impl Answer {
                 {
                     before.push_str(more);
                 }
+                // A null keeps the earlier value.
                 (_, Value::Null) => {}
                 _ => drop(known.insert(name.clone(), value.clone())),
             }
@@ -308,6 +315,7 @@ impl Answer {
         if self.details.is_empty() || self.parts.len() >= MAX_BLOCKS {
             return;
         }
+
         let mut signature = Value::Array(std::mem::take(&mut self.details)).to_string();
         if self.had_halves {
             signature = surrogates::joined(&signature);
@@ -398,6 +406,7 @@ impl Answer {
         let stop_reason = match self.stop {
             _ if has_failed => StopReason::Error,
             None => StopReason::Aborted,
+            // Some providers state the wrong one of these two.
             Some(StopReason::Stop) if self.has_calls() => StopReason::ToolUse,
             Some(StopReason::ToolUse) if !self.has_calls() => StopReason::Stop,
             Some(stop) => stop,
@@ -415,15 +424,18 @@ impl Answer {
             Kind::Call => false,
         });
 
-        let silent = silent_overflow(&self.usage, stop_reason, model);
+        let silent = errors::silent_overflow(&self.usage, stop_reason, model);
         let has_nothing = is_empty && self.stop.is_some() && !has_failed && silent.is_none();
         let empty = has_nothing.then(|| errors::empty(stop_reason, &self.usage, model));
         let stop_reason = if has_nothing { StopReason::Error } else { stop_reason };
+
+        // An error in place of any content counts as a refusal.
         let is_blank = |part: &Part| part.text.is_empty() && part.kind != Kind::Call;
         let has_refused = self.is_reported && self.parts.iter().all(is_blank);
         let cut = cut.as_deref();
 
         let mut usage = self.usage;
+        // Without counts, the cost of a finished answer is not known.
         let is_counted = usage.total_tokens != 0 || self.reported_cost.is_some();
         usage.cost.unknown |= self.stop.is_some() && !is_counted && model.price != Price::Free;
         let content = self.parts.into_iter().map(|part| part.into_block(cut)).collect();
@@ -484,17 +496,4 @@ impl Answer {
     fn fail_fatally(&mut self, text: &str) {
         self.fail(ProviderError { text: text.to_owned(), kind: ErrorKind::Fatal });
     }
-}
-
-/// Some servers cut a context that is too long instead of reporting it.
-fn silent_overflow(usage: &Usage, stop: StopReason, model: &ModelInfo) -> Option<ProviderError> {
-    let (input, window) = (usage.input.saturating_add(usage.cache_read), model.context_window);
-    let is_overflow = match stop {
-        StopReason::Stop => input > window,
-        StopReason::Length => {
-            usage.output == 0 && u128::from(input) * 100 >= u128::from(window) * 99
-        }
-        _ => false,
-    };
-    (is_overflow && window > 0).then(|| errors::overflow(input, window))
 }

@@ -70,6 +70,7 @@ impl Reader {
             let text = delta.get(field).and_then(Value::as_str)?;
             (!text.is_empty()).then_some((field, text))
         });
+
         if let Some((field, text)) = reasoning {
             let is_new = answer.open_of(Kind::Thinking).is_none();
             let block = answer.continue_with(Kind::Thinking, text);

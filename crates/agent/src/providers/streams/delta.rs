@@ -50,6 +50,7 @@ impl Delta {
             ) => (text, more, i == j),
             _ => return false,
         };
+
         if same {
             text.push_str(more);
         }

@@ -75,6 +75,7 @@ impl Stream {
             ModelApi::OpenAiResponses => Dialect::Responses(responses::Reader::default()),
             ModelApi::AnthropicMessages => Dialect::Anthropic(anthropic::Reader::default()),
         };
+
         Self {
             model: model.clone(),
             dialect,
@@ -97,11 +98,13 @@ impl Stream {
         let mut rest = bytes;
 
         if let Body::Empty = self.body {
+            // A byte order mark may come in parts, so each of its bytes is skipped.
             let is_blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xef\xbb\xbf".contains(byte);
             let start = rest.iter().position(|byte| !is_blank(byte)).unwrap_or(rest.len());
             rest = rest.get(start..).unwrap_or_default();
             self.body = match rest.first() {
                 None => return Vec::new(),
+                // Some servers send one document in place of a stream.
                 Some(b'{' | b'[') => Body::Document(Vec::new()),
                 Some(_) if is_event_line(rest) => Body::Events(sse::Reader::default()),
                 Some(_) => Body::Other(Vec::new()),
@@ -214,6 +217,7 @@ impl Stream {
             self.has_end_marker = true;
             return;
         }
+
         let Some((value, has_halves)) = json::record(&record.data) else {
             // A word such as `keep-alive` is no part of an answer.
             let is_cut = record.data.trim_start().starts_with(['{', '[']);

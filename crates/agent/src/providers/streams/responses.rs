@@ -38,6 +38,7 @@ impl Reader {
                     self.start(item, json::count(value, "/output_index"), answer);
                 }
             }
+            // The parts of a summary are paragraphs.
             "reasoning_summary_part.added"
                 if json::count(value, "/summary_index").unwrap_or_default() > 0 =>
             {
@@ -90,7 +91,7 @@ impl Reader {
         } else if kind != Kind::Call
             && let Some(block) = answer.continue_with(kind, delta)
         {
-            // A server without `output_item.added`.
+            // A server without `output_item.added`. A call would have no name.
             let output_index = json::count(value, "/output_index");
             let id = json::text(value, "/item_id").to_owned();
             self.items.push(Item { output_index, id, call_id: String::new(), kind, block });
@@ -142,6 +143,7 @@ impl Reader {
         let is_named = |known: &Item| {
             !id.is_empty() && known.id == id || !call_id.is_empty() && known.call_id == call_id
         };
+
         let mut of_kind = sent.iter().filter(|known| known.kind == kind);
         of_kind
             .any(|known| kind != Kind::Call || known.output_index == Some(index) || is_named(known))
@@ -196,6 +198,7 @@ fn finish(item: &Value, block: usize, answer: &mut Answer) {
             let summary =
                 if summary.is_empty() { joined(item, "/content", "\n\n") } else { summary };
             answer.settle(block, &summary);
+            // The next request contains the whole item.
             answer.sign(block, &item.to_string());
         }
         "message" => {
@@ -226,6 +229,7 @@ fn joined_of(item: &Value, at: &str, names: &[&str], separator: &str) -> String 
 fn tokens(usage: &Value, earlier: Usage) -> Usage {
     let count = |at: &str| json::count(usage, at);
     let cached = count("/input_tokens_details/cached_tokens").unwrap_or(earlier.cache_read);
+    // The count of the input contains the cached tokens.
     Usage {
         input: count("/input_tokens").map_or(earlier.input, |all| all.saturating_sub(cached)),
         output: count("/output_tokens").unwrap_or(earlier.output),

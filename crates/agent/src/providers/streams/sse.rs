@@ -58,6 +58,7 @@ impl Reader {
 
     /// Returns the record at the end of the stream that lacks its empty line.
     pub(super) fn end(mut self) -> Option<Record> {
+        // The first call may end a line, the second one ends the record.
         let last = self.end_line().ok()?;
         last.or_else(|| self.end_line().ok()?)
     }
@@ -66,6 +67,7 @@ impl Reader {
         let bytes = std::mem::take(&mut self.line);
         if bytes.is_empty() {
             let record = std::mem::take(&mut self.record);
+            // The standard ignores a record without data.
             return Ok(Some(record).filter(|record| !record.data.is_empty()));
         }
 

@@ -9,7 +9,8 @@ use quackd_client::Client;
 use quackd_protocol::client::{
     AttachParams, SessionDeleteParams, ToolParams, ToolResult, WorkerInfo,
 };
-use serde_json::{Value, json};
+use quackd_protocol::tools::BashArguments;
+use serde_json::Value;
 use std::time::{Duration, Instant};
 
 /// Deadline of the demo's own calls.
@@ -80,13 +81,11 @@ impl<'a> DemoSession<'a> {
     ///
     /// # Errors
     /// Those of the request. A failure of the tool is a result.
-    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> anyhow::Result<Timed> {
+    pub(crate) async fn call(&self, call: impl Into<ToolParams>) -> anyhow::Result<Timed> {
         let params = ToolParams {
-            tool: tool.to_owned(),
-            arguments,
             session_id: Some(self.id.clone()),
             timeout_ms: Some(u64::try_from(CALL_DEADLINE.as_millis())?),
-            ..ToolParams::default()
+            ..call.into()
         };
 
         let begun = Instant::now();
@@ -99,7 +98,7 @@ impl<'a> DemoSession<'a> {
     /// # Errors
     /// Those of [`DemoSession::call`].
     pub(crate) async fn bash(&self, command: &str) -> anyhow::Result<Timed> {
-        self.call("bash", json!({"command": command})).await
+        self.call(BashArguments::builder().command(command)).await
     }
 
     /// Returns the row of the session's worker in `quack ps`.

@@ -3,8 +3,7 @@
 use super::report::Report;
 use super::session::{DemoSession, quoted};
 use crate::display;
-use quackd_protocol::tools::{FIND, READ_FILE, SEARCH};
-use serde_json::json;
+use quackd_protocol::tools::{FindArguments, ReadFileArguments, SearchArguments};
 use std::fs;
 use std::path::Path;
 
@@ -38,7 +37,7 @@ pub(crate) async fn search(session: &DemoSession<'_>, report: &mut Report) -> an
     let mut last = None;
     for pattern in PATTERNS {
         // Leaves out ignored files, which may contain secrets.
-        let call = session.call(SEARCH.name, json!({"pattern": pattern})).await?;
+        let call = session.call(SearchArguments::builder().pattern(pattern)).await?;
         // A search that timed out has partial results.
         let text = &call.result.text;
         let hits = text.lines().filter(|line| is_hit(line)).count();
@@ -71,8 +70,8 @@ fn is_hit(line: &str) -> bool {
 /// If the file cannot be read. An empty directory is not a failure.
 pub(crate) async fn read(session: &DemoSession<'_>, report: &mut Report) -> anyhow::Result<()> {
     // Neither ignored nor hidden files: they may contain secrets that should not appear on a screen.
-    let files = json!({"kind": ["file"], "max_depth": 1, "limit": MAX_ENTRIES});
-    let listed = session.call(FIND.name, files).await?;
+    let files = FindArguments::builder().kind(["file"]).max_depth(1).limit(MAX_ENTRIES);
+    let listed = session.call(files).await?;
 
     let names: Vec<&str> = listed.text()?.lines().collect();
     // The daemon's worker reads it; this program only chooses the name.
@@ -81,7 +80,7 @@ pub(crate) async fn read(session: &DemoSession<'_>, report: &mut Report) -> anyh
         return Ok(());
     };
 
-    let call = session.call(READ_FILE.name, json!({"path": name})).await?;
+    let call = session.call(ReadFileArguments::builder().path(name.as_str())).await?;
     let text = call.text()?;
     let size = display::bytes(u64::try_from(text.len())?);
     let summary = format!("{name}, {size}, {}", display::count(text.lines().count(), "line"));

@@ -4,7 +4,7 @@
 //! While a question is open, nothing else is printed ([`OpenQuestion`]), so a command or a model cannot print another
 //! question after it. Typing counts only if it began after the question had been shown.
 
-use super::question_queue::{InputResult, Question, QuestionQueue, SETTLE};
+use super::question_queue::{Dialog, InputResult, QuestionQueue, SETTLE};
 use super::stdin_lines::{self, StdinLine, TypedLine};
 use crate::display::width;
 use crate::output::{BOLD, CliOutput, DIM, OpenQuestion, YELLOW};
@@ -86,20 +86,16 @@ impl Asking {
 
     /// Adds a question. Returns false for an event that needs no answer.
     pub(crate) fn opened(&mut self, data: &Value) -> bool {
-        let Some(question) = Question::read(data) else { return false };
-        if self.queue.open(question) {
-            self.is_shown = false;
-        }
+        let Some(is_to_show) = self.queue.open(data) else { return false };
+        self.is_shown &= !is_to_show;
         true
     }
 
     /// Removes a question that another client has answered or that has ended. Returns the remark about it, unless it was
     /// answered here.
     pub(crate) fn closed(&mut self, data: &Value) -> Option<&'static str> {
-        let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
-
-        let was_asked = self.queue.current().is_some_and(|question| question.is(text("id")));
-        if !self.queue.close(text("id")) {
+        let was_asked = self.queue.current().is_some_and(|question| question.is(&data["id"]));
+        if !self.queue.close(&data["id"]) {
             return None;
         }
 
@@ -271,11 +267,7 @@ pub(super) fn window() -> (usize, Option<usize>) {
 }
 
 /// Returns the rows of a question. On a small screen, the options come first, so that the question itself stays visible.
-pub(super) fn question_rows(
-    question: &Question,
-    columns: usize,
-    rows: Option<usize>,
-) -> Vec<String> {
+pub(super) fn question_rows(question: &Dialog, columns: usize, rows: Option<usize>) -> Vec<String> {
     let (title, details) = question.head();
     let mut head = if question.is_about_permission() {
         wrapped("", title, columns)
@@ -305,7 +297,7 @@ pub(super) fn question_rows(
     }
 }
 
-fn text(question: &Question, window: (usize, Option<usize>)) -> String {
+fn text(question: &Dialog, window: (usize, Option<usize>)) -> String {
     let (columns, rows) = window;
     question_rows(question, columns, rows).into_iter().map(|row| row + "\n").collect()
 }
@@ -361,16 +353,18 @@ pub(super) async fn until(time: Option<Instant>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_client::Question;
     use serde_json::json;
+    use std::sync::Arc;
 
-    fn question(message: &str) -> Question {
+    fn question(message: &str) -> Dialog {
         let permission = json!({"kind": "command", "target": "x", "likely": false, "scopes": ["once", "session"]});
         let data = json!({"id": "quack-1", "method": "select", "title": "Allow the command?", "message": message,
             "options": ["Deny", "Allow once", "Allow for this session"], "permission": permission});
-        Question::read(&data).unwrap()
+        Dialog::new(Arc::new(Question::read("", &data).unwrap()))
     }
 
-    fn plain(question: &Question, window: (usize, Option<usize>)) -> Vec<String> {
+    fn plain(question: &Dialog, window: (usize, Option<usize>)) -> Vec<String> {
         let text = anstream::adapter::strip_str(&text(question, window)).to_string();
         text.lines().map(str::to_owned).collect()
     }

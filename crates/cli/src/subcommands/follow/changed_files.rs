@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use quackd_client::Client;
 use quackd_protocol::client::ToolParams;
 use quackd_protocol::search::{FindRow, SearchPage};
+use quackd_protocol::tools::FindArguments;
 use serde::Deserialize as _;
-use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -161,20 +161,18 @@ async fn listed(
     session: String,
     since: Option<SystemTime>,
 ) -> Result<Vec<FindRow>, String> {
-    let mut arguments = json!({ "hidden": true, "exclude_dirs": [".git"], "limit": PAGE_FILES });
-    if let Some(since) = since {
-        let since = Timestamp::try_from(since).map_err(|error| error.to_string())?;
-        set(&mut arguments, "modified_after", since.to_string());
-    }
+    let newer_than = since.map(Timestamp::try_from).transpose();
+    let newer_than = newer_than.map_err(|error| error.to_string())?.map(|time| time.to_string());
 
-    let mut rows = Vec::new();
+    let (mut rows, mut cursor) = (Vec::new(), None);
     for _ in 0..PAGES {
-        let params = ToolParams {
-            tool: "find".to_owned(),
-            arguments: arguments.clone(),
-            session_id: Some(session.clone()),
-            ..ToolParams::default()
-        };
+        let page = FindArguments::builder()
+            .hidden(true)
+            .exclude_dirs([".git"])
+            .limit(PAGE_FILES)
+            .modified_after(newer_than.clone())
+            .cursor(cursor);
+        let params = ToolParams { session_id: Some(session.clone()), ..page.into() };
 
         let found = client.call_within(params, SEARCH_LIMIT).await;
         let found = found.map_err(|error| error.to_string())?;
@@ -184,8 +182,8 @@ async fn listed(
 
         match page.cursor {
             _ if page.timed_out || page.too_many_files => break,
-            Some(cursor) => set(&mut arguments, "cursor", cursor),
             None => return Ok(rows),
+            next => cursor = next,
         }
     }
 
@@ -193,12 +191,6 @@ async fn listed(
     match since {
         Some(_) => Ok(rows),
         None => Err(format!("the workspace has more than {} files", rows.len())),
-    }
-}
-
-fn set(arguments: &mut Value, name: &str, value: String) {
-    if let Some(arguments) = arguments.as_object_mut() {
-        arguments.insert(name.to_owned(), value.into());
     }
 }
 

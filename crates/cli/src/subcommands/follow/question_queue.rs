@@ -7,21 +7,17 @@
 use super::stdin_lines::StdinLine;
 use crate::sanitize::one_line;
 use crate::subcommands::confirmation::Confirmation;
-use quackd_protocol::approval::{
-    AnswerScope, ApprovalKind, DENY_OPTION, Permission, REQUEST_PREFIX,
-};
+use quackd_client::{Answer, OpenQuestions, Question, QuestionKind, QuestionPermission};
+use quackd_protocol::approval::{AnswerScope, ApprovalKind, DENY_OPTION};
 use quackd_protocol::client::UiResponseParams;
 use serde_json::Value;
-use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Time after a question about a permission appears in which typing does not count: it was meant for something else.
 pub(crate) const SETTLE: Duration = Duration::from_secs(1);
 
-/// Maximum number of queued questions. The daemon also keeps all of them for later followers.
-const MAX_WAITING: usize = 64;
-
-/// Maximum length of a title, message or option in characters, and maximum number of options.
+/// Maximum length of a title, message or option in characters, and maximum number of shown options.
 const MAX_TEXT: usize = 400;
 const MAX_OPTIONS: usize = 200;
 
@@ -34,20 +30,21 @@ const MISMATCH: &str = "that is not what this question is about: nothing was all
 /// Maximum length of an answer, in bytes.
 const MAX_ANSWER: usize = 1024 * 1024;
 
-/// Question of quackd about a permission, or of Pi.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Question {
-    id: String,
+/// A question at this terminal, with the input for it so far.
+#[derive(Debug)]
+pub(crate) struct Dialog {
+    question: Arc<Question>,
     /// First line: the facts, for a question about a permission.
     title: String,
     /// Further lines of a question about a permission, with words of others.
     said: Vec<String>,
-    kind: QuestionKind,
+    /// Lines of an [`QuestionKind::Editor`] so far.
+    typed: String,
     permission: Option<AskedPermission>,
 }
 
 /// Additional fields of a question about a permission.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 struct AskedPermission {
     /// Host and port, directory, command or tool.
     target: String,
@@ -56,14 +53,6 @@ struct AskedPermission {
     confirmation: Confirmation,
     /// The option that the user has to confirm.
     chosen: Option<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum QuestionKind {
-    Confirm,
-    Select(Vec<String>),
-    Input { placeholder: String },
-    Editor { prefill: String, typed: String },
 }
 
 /// Meaning of a typed line.
@@ -84,46 +73,28 @@ pub(crate) enum InputResult {
 /// Queue of unanswered questions.
 #[derive(Debug, Default)]
 pub(crate) struct QuestionQueue {
-    waiting: VecDeque<Question>,
+    open: OpenQuestions<Dialog>,
     /// Confirm every answer that allows something: other programs may print on this terminal.
     confirms_all: bool,
 }
 
-impl Question {
-    /// Parses the data of an `extension_ui_request`. `None` if it needs no answer.
-    pub(crate) fn read(data: &Value) -> Option<Self> {
-        let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
-        let id = Some(text("id")).filter(|id| !id.is_empty())?;
-        let kind = match text("method") {
-            "confirm" => QuestionKind::Confirm,
-            "select" => {
-                let options = data.get("options").and_then(Value::as_array);
-                let options = options.into_iter().flatten().filter_map(Value::as_str);
-                QuestionKind::Select(options.take(MAX_OPTIONS).map(str::to_owned).collect())
-            }
-            "input" => QuestionKind::Input { placeholder: text("placeholder").to_owned() },
-            "editor" => {
-                QuestionKind::Editor { prefill: text("prefill").to_owned(), typed: String::new() }
-            }
-            _ => return None,
-        };
-
-        // Only quackd's own questions are about permissions. An extension cannot forge one.
-        let is_own = id.starts_with(REQUEST_PREFIX);
-        let permission = data.get("permission").filter(|_| is_own).map(AskedPermission::read);
+impl Dialog {
+    pub(super) fn new(question: Arc<Question>) -> Self {
+        let permission = question.permission.as_ref().map(AskedPermission::new);
+        let message = question.message.as_str();
         let mut lines = match permission {
-            Some(_) => text("message").split('\n').take(MAX_SAID).collect(),
-            None => vec![text("message")],
+            Some(_) => message.split('\n').take(MAX_SAID).collect(),
+            None => vec![message],
         };
 
-        let title: Vec<String> = [text("title"), lines.remove(0)]
+        let title: Vec<String> = [question.title.as_str(), lines.remove(0)]
             .into_iter()
             .filter(|text| !text.trim().is_empty())
             .map(|text| one_line(text, MAX_TEXT))
             .collect();
 
         let said = lines.into_iter().map(|line| one_line(line, MAX_TEXT)).collect();
-        Some(Self { id: id.to_owned(), title: title.join(" "), said, kind, permission })
+        Self { title: title.join(" "), said, typed: String::new(), permission, question }
     }
 
     /// Whether the question is about a permission.
@@ -142,33 +113,31 @@ impl Question {
     }
 
     /// Whether the question has this id.
-    pub(crate) fn is(&self, id: &str) -> bool {
-        self.id == id
+    pub(crate) fn is(&self, id: &Value) -> bool {
+        self.question.id == *id
     }
 
     /// Returns the lines after the head, without the prompt.
     pub(crate) fn options(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        match &self.kind {
+        match &self.question.kind {
             QuestionKind::Select(_) if self.chosen().is_some() => {}
             QuestionKind::Confirm => {}
             QuestionKind::Select(options) => {
-                let shown = options.iter().enumerate();
+                let shown = options.iter().take(MAX_OPTIONS).enumerate();
                 lines.extend(
                     shown.map(|(n, option)| format!("  {}) {}", n + 1, one_line(option, MAX_TEXT))),
                 );
             }
-            QuestionKind::Input { placeholder } if placeholder.is_empty() => {}
-            QuestionKind::Input { placeholder } => {
-                lines.push(format!("  such as: {}", one_line(placeholder, MAX_TEXT)));
+            QuestionKind::Input if self.question.placeholder.is_empty() => {}
+            QuestionKind::Input => {
+                let example = one_line(&self.question.placeholder, MAX_TEXT);
+                lines.push(format!("  such as: {example}"));
             }
-            QuestionKind::Editor { prefill, .. } => {
-                lines.extend(
-                    prefill
-                        .lines()
-                        .take(MAX_OPTIONS)
-                        .map(|line| format!("  {}", one_line(line, MAX_TEXT))),
-                );
+            QuestionKind::Editor => {
+                let prefill = self.prefill();
+                let shown = prefill.lines().take(MAX_OPTIONS);
+                lines.extend(shown.map(|line| format!("  {}", one_line(line, MAX_TEXT))));
                 lines.push(if prefill.is_empty() {
                     "  (a line with only a . ends the text)".to_owned()
                 } else {
@@ -178,6 +147,10 @@ impl Question {
             }
         }
         lines
+    }
+
+    fn prefill(&self) -> &str {
+        self.question.prefill.as_deref().unwrap_or_default()
     }
 
     /// Returns the prompt before the cursor. It names the host: on a small screen it may be all that is left.
@@ -195,11 +168,11 @@ impl Question {
             };
         }
 
-        let prompt = match self.kind {
+        let prompt = match self.question.kind {
             QuestionKind::Confirm => "[y/n, Ctrl-D cancels] ",
             QuestionKind::Select(_) => "[number, Ctrl-D cancels] ",
-            QuestionKind::Input { .. } => "[text, Ctrl-D cancels] ",
-            QuestionKind::Editor { .. } => ". ",
+            QuestionKind::Input => "[text, Ctrl-D cancels] ",
+            QuestionKind::Editor => ". ",
         };
         prompt.to_owned()
     }
@@ -220,7 +193,7 @@ impl Question {
             (false, Some(option)) if permission.confirmation.is_given(line) => option,
             (false, Some(_)) => return Some(InputResult::Again(MISMATCH)),
         };
-        Some(self.answer_with(option))
+        Some(self.answer(Answer::Value(option.into())))
     }
 
     fn take(&mut self, line: &str, confirms_all: bool) -> InputResult {
@@ -228,15 +201,14 @@ impl Question {
             return result;
         }
 
-        let value = match &mut self.kind {
+        let value = match &self.question.kind {
             QuestionKind::Confirm => {
                 let is_so = match line.trim().to_lowercase().as_str() {
                     "y" | "yes" => true,
                     "n" | "no" => false,
                     _ => return InputResult::Again("answer y or n"),
                 };
-                let confirmed = Some(Value::Bool(is_so));
-                return self.answer(UiResponseParams { confirmed, ..UiResponseParams::default() });
+                return self.answer(Answer::Confirmed(is_so));
             }
             QuestionKind::Select(options) => {
                 let number = line.trim().parse::<usize>().ok();
@@ -254,43 +226,37 @@ impl Question {
                 }
                 option
             }
-            QuestionKind::Input { .. } => line.to_owned(),
-            QuestionKind::Editor { prefill, typed } => {
+            QuestionKind::Input => line.to_owned(),
+            QuestionKind::Editor => {
                 if line != "." {
-                    if MAX_ANSWER < typed.len() + line.len() {
+                    if MAX_ANSWER < self.typed.len() + line.len() {
                         return InputResult::Again(
                             "the text is too long; end it with a . on a line",
                         );
                     }
-                    typed.push_str(line);
-                    typed.push('\n');
+                    self.typed.push_str(line);
+                    self.typed.push('\n');
                     return InputResult::More;
                 }
-                let text = if typed.is_empty() { prefill } else { typed };
+                let text = if self.typed.is_empty() { self.prefill() } else { self.typed.as_str() };
                 text.trim_end_matches('\n').to_owned()
             }
         };
 
-        self.answer_with(value)
+        self.answer(Answer::Value(value.into()))
     }
 
-    fn answer_with(&self, value: String) -> InputResult {
-        let value = Some(Value::from(value));
-        self.answer(UiResponseParams { value, ..UiResponseParams::default() })
-    }
-
-    fn answer(&self, answer: UiResponseParams) -> InputResult {
-        let id = Value::from(self.id.as_str());
-        InputResult::Answer(Box::new(UiResponseParams { id, ..answer }))
+    fn answer(&self, answer: Answer) -> InputResult {
+        InputResult::Answer(Box::new(self.question.reply(answer)))
     }
 }
 
 impl AskedPermission {
-    fn read(data: &Value) -> Self {
-        let permission = serde_json::from_value::<Permission>(data.clone()).ok();
-        let target = permission.as_ref().map(|known| known.target.clone()).unwrap_or_default();
+    fn new(permission: &QuestionPermission) -> Self {
+        let facts = permission.facts.as_ref();
+        let target = facts.map(|facts| facts.target.clone()).unwrap_or_default();
         // Without the kind, a code.
-        let kind = permission.map_or(ApprovalKind::Command, |permission| permission.kind);
+        let kind = facts.map_or(ApprovalKind::Command, |facts| facts.kind);
         let confirmation = Confirmation::new(kind, &target);
         Self { target, is_host: kind == ApprovalKind::Network, confirmation, chosen: None }
     }
@@ -299,58 +265,45 @@ impl AskedPermission {
 impl QuestionQueue {
     /// Creates an empty queue. `confirms_all`: also an answer for the waiting operation only has to be confirmed.
     pub(crate) fn new(confirms_all: bool) -> Self {
-        Self { waiting: VecDeque::new(), confirms_all }
+        Self { open: OpenQuestions::default(), confirms_all }
     }
 
-    /// Adds a question. Returns true if the current question has to be shown. A question of Pi replaces its earlier one.
-    pub(crate) fn open(&mut self, question: Question) -> bool {
-        if let Some(at) = self.waiting.iter().position(|known| known.id == question.id) {
-            // quackd's own never changes. One of Pi has to be shown again.
-            let changed = self.waiting.get_mut(at).filter(|_| !question.is_about_permission());
-            return changed.is_some_and(|known| std::mem::replace(known, question) != *known)
-                && at == 0;
-        }
-
-        // Further ones are not shown here; another client can answer them.
-        if self.waiting.len() < MAX_WAITING {
-            self.waiting.push_back(question);
-        }
-
-        self.waiting.len() == 1
+    /// Reads the data of an event, and adds its question: `None` if it needs no answer. Returns true if the current
+    /// question has to be shown. Beyond the limit of the table, another client can answer.
+    pub(crate) fn open(&mut self, data: &Value) -> Option<bool> {
+        let question = Arc::new(Question::read("", data)?);
+        let dialog = Dialog::new(Arc::clone(&question));
+        let is_new = self.open.open(Arc::clone(&question), dialog).is_some();
+        Some(is_new && self.current().is_some_and(|current| current.is(&question.id)))
     }
 
     /// Returns the question that is shown, the oldest one.
-    pub(crate) fn current(&self) -> Option<&Question> {
-        self.waiting.front()
+    pub(crate) fn current(&self) -> Option<&Dialog> {
+        self.open.list.front().map(|open| &open.state)
     }
 
     /// Handles a typed line. A complete answer removes its question.
     pub(crate) fn take(&mut self, typed: &StdinLine) -> InputResult {
-        let Some(question) = self.waiting.front_mut() else { return InputResult::Nothing };
+        let Some(open) = self.open.list.front_mut() else { return InputResult::Nothing };
         let means = match typed {
-            StdinLine::Line(line) => question.take(line, self.confirms_all),
-            StdinLine::End => {
-                let cancelled = Some(Value::Bool(true));
-                question.answer(UiResponseParams { cancelled, ..UiResponseParams::default() })
-            }
+            StdinLine::Line(line) => open.state.take(line, self.confirms_all),
+            StdinLine::End => open.state.answer(Answer::Cancelled),
         };
 
         if matches!(means, InputResult::Answer(_)) {
-            self.waiting.pop_front();
+            self.open.list.pop_front();
         }
         means
     }
 
     /// Removes a question that was answered or canceled. Returns true if it was still queued here.
-    pub(crate) fn close(&mut self, id: &str) -> bool {
-        let before = self.waiting.len();
-        self.waiting.retain(|question| question.id != id);
-        self.waiting.len() < before
+    pub(crate) fn close(&mut self, id: &Value) -> bool {
+        self.open.close(id)
     }
 
     /// Removes all questions after a lost connection. The daemon sends the open ones again.
     pub(crate) fn clear(&mut self) {
-        self.waiting.clear();
+        self.open.list.clear();
     }
 }
 
@@ -359,13 +312,17 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn dialog(data: &Value) -> Dialog {
+        Dialog::new(Arc::new(Question::read("", data).unwrap()))
+    }
+
     fn ask(more: Value) -> QuestionQueue {
         let mut data = json!({"id": "q1", "title": "Which\u{1b}[2J?"});
         for (key, value) in more.as_object().unwrap() {
             data[key] = value.clone();
         }
         let mut questions = QuestionQueue::default();
-        assert!(questions.open(Question::read(&data).unwrap()));
+        assert_eq!(questions.open(&data), Some(true));
         questions
     }
 
@@ -440,7 +397,7 @@ mod tests {
             "permission": {"kind": "network", "target": "evil.example:80", "likely": false, "scopes": ["once"]}});
         let asked = || {
             let mut questions = QuestionQueue::new(true);
-            assert!(questions.open(Question::read(&data).unwrap()));
+            assert_eq!(questions.open(&data), Some(true));
             questions
         };
         assert_eq!(answered(&mut asked(), &["2"]), "confirm");
@@ -452,7 +409,7 @@ mod tests {
     fn a_question_of_pi_is_never_taken_for_one_about_a_permission() {
         let permission = json!({"kind": "network", "target": "a:1", "likely": false, "scopes": []});
         let data = json!({"id": "1", "method": "select", "title": "Allow?", "message": "a\nb", "permission": permission});
-        let question = Question::read(&data).unwrap();
+        let question = dialog(&data);
         assert!(!question.is_about_permission());
         assert_eq!(question.head(), ("Allow? a\\nb", &[][..]));
     }
@@ -460,14 +417,14 @@ mod tests {
     #[test]
     fn questions_are_asked_one_after_the_other() {
         let mut questions = ask(json!({"method": "confirm"}));
-        let second = Question::read(&json!({"id": "q2", "method": "input", "title": "Name?"}));
-        assert!(!questions.open(second.clone().unwrap()));
-        let changed = Question::read(&json!({"id": "q1", "method": "confirm"})).unwrap();
-        assert!(questions.open(changed.clone()), "one of Pi that changes is shown again");
-        assert!(!questions.open(changed));
+        let second = json!({"id": "q2", "method": "input", "title": "Name?"});
+        assert_eq!(questions.open(&second), Some(false));
+        let changed = json!({"id": "q1", "method": "confirm"});
+        assert_eq!(questions.open(&changed), Some(true), "one of Pi that changes is shown again");
+        assert_eq!(questions.open(&changed), Some(false));
         assert_eq!(questions.current().unwrap().prompt(), "[y/n, Ctrl-D cancels] ");
-        assert!(questions.close("q1") && !questions.close("q1"));
-        assert_eq!(questions.current(), second.as_ref());
+        assert!(questions.close(&"q1".into()) && !questions.close(&"q1".into()));
+        assert!(questions.current().unwrap().is(&second["id"]));
         assert_eq!(answered(&mut questions, &["ada"])["value"], "ada");
         assert!(questions.current().is_none());
     }
@@ -479,7 +436,7 @@ mod tests {
         for method in ["confirm", "select", "input", "editor"] {
             let data = json!({"id": "1", "method": method, "title": evil, "message": evil,
                 "options": options, "placeholder": evil, "prefill": evil});
-            let question = Question::read(&data).unwrap();
+            let question = dialog(&data);
             let (title, said) = question.head();
             let options = question.options();
             for line in said.iter().chain(&options).chain([&title.to_owned()]) {
@@ -488,14 +445,9 @@ mod tests {
         }
         let mut questions = QuestionQueue::default();
         for n in 0..1000 {
-            questions
-                .open(Question::read(&json!({"id": n.to_string(), "method": "confirm"})).unwrap());
+            questions.open(&json!({"id": n.to_string(), "method": "confirm"}));
         }
-        assert_eq!(questions.waiting.len(), MAX_WAITING);
-        for data in
-            [json!({}), json!({"method": "confirm"}), json!({"id": "1", "method": "notify"})]
-        {
-            assert_eq!(Question::read(&data), None, "{data}");
-        }
+        assert_eq!(questions.open.list.len(), 64);
+        assert_eq!(questions.open(&json!({"id": "1", "method": "notify"})), None);
     }
 }

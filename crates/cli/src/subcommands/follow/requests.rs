@@ -7,6 +7,7 @@ use quackd_protocol::client::{
     UiResponseParams, VoiceStartParams,
 };
 use quackd_protocol::limits::REPLY_TIMEOUT;
+use quackd_protocol::tools::BashArguments;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -178,13 +179,11 @@ pub(super) async fn shell(
     command: String,
 ) -> RequestResult {
     let params = ToolParams {
-        tool: "bash".to_owned(),
-        arguments: json!({ "command": command }),
         session_id: Some(session),
         cwd,
         no_deadline: Some(true),
         answers: Some(true),
-        ..ToolParams::default()
+        ..BashArguments::builder().command(command).into()
     };
     let ran = client.call_within(params, SHELL_LIMIT).await;
     RequestResult::Ran(ran.map(drop).map_err(|error| error.to_string()))

@@ -12,7 +12,7 @@ use crate::time_format::local;
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{
     HostTotals, HostVerdict, NetworkData, NetworkRequest, PresetInfo, SandboxExplainHost,
-    SandboxNetwork, SandboxParams, SandboxPresets,
+    SandboxNetwork, SandboxPresets, SandboxSession,
 };
 use quackd_protocol::denial::of_session;
 use quackd_protocol::limits::REPLY_TIMEOUT;
@@ -31,9 +31,8 @@ pub(super) async fn network(
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let choice = Wanted::of(&args.which.into_which())?;
-    let params = SandboxParams::default();
-    let mut data =
-        ask::<SandboxNetwork>(choice, Missing::Refuse, params, REPLY_TIMEOUT, output).await?;
+    let params = |session| SandboxNetwork { session, after: None };
+    let mut data = ask(choice, Missing::Refuse, params, REPLY_TIMEOUT, output).await?;
 
     if args.denied {
         data.requests.retain(is_denied);
@@ -58,12 +57,9 @@ pub(super) async fn network(
     let daemon = start_and_connect(output).await?;
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        let params = SandboxParams {
-            session_id: Some(data.session_id.0.clone()),
-            after: Some(data.last),
-            ..SandboxParams::default()
-        };
-        let next = daemon.client.call(SandboxNetwork::from(params)).await?;
+        let session = SandboxSession::of(data.session_id.0.clone());
+        let params = SandboxNetwork { session, after: Some(data.last) };
+        let next = daemon.client.call(params).await?;
 
         let shown: Vec<_> = next
             .requests
@@ -163,9 +159,9 @@ pub(super) async fn presets(
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let daemon = start_and_connect(output).await?;
-    let params = SandboxParams { rules: Some(args.names), ..SandboxParams::default() };
+    let params = SandboxPresets { rules: Some(args.names), ..SandboxPresets::default() };
     // A preset may ask the user's tools.
-    let data = daemon.client.call_within(SandboxPresets::from(params), WORKER_TIMEOUT).await?;
+    let data = daemon.client.call_within(params, WORKER_TIMEOUT).await?;
 
     if output.is_json() {
         output.document(&data)?;
@@ -209,9 +205,8 @@ pub(super) async fn explain_host(
     choice: Wanted,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let params = SandboxParams { host: Some(host), ..SandboxParams::default() };
-    let data =
-        ask::<SandboxExplainHost>(choice, Missing::Create, params, REPLY_TIMEOUT, output).await?;
+    let params = |session| SandboxExplainHost { session, host: Some(host) };
+    let data = ask(choice, Missing::Create, params, REPLY_TIMEOUT, output).await?;
 
     if output.is_json() {
         output.document(&data)?;

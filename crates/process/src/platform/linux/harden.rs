@@ -26,6 +26,7 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
 pub fn set_process_name(name: &str) {
     let short: Vec<u8> = name.bytes().filter(|byte| *byte != 0).take(15).collect();
     if let Ok(short) = std::ffi::CString::new(short) {
-        let _named = rustix::thread::set_name(&short);
+        // For display only.
+        rustix::thread::set_name(&short).ok();
     }
 }

@@ -44,6 +44,8 @@ pub(crate) fn signal_if(pid: Pid, signal: Signal, is_meant: impl FnOnce() -> boo
 
 /// Limits the CPU time of a process that was just started. A process that has exited is ignored.
 pub(crate) fn limit_cpu(pid: Pid, seconds: u64) {
+    // The soft limit sends SIGXCPU, and the hard limit SIGKILL one second later.
     let new = Rlimit { current: Some(seconds), maximum: Some(seconds.saturating_add(1)) };
-    let _was = prlimit(Some(pid), Resource::Cpu, new);
+    // The process may have exited.
+    prlimit(Some(pid), Resource::Cpu, new).ok();
 }

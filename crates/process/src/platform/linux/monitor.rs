@@ -71,18 +71,22 @@ pub fn split_off_patient_monitor(patience: Duration) -> io::Result<()> {
 fn split_off(session: Option<&SessionPaths>, patience: Duration) -> io::Result<()> {
     require_single_thread()?;
     let before = become_monitor()?;
+
     // The worker checks by this handle that the monitor still runs. Unlike the parent's process id, it also works
     // inside a new process namespace.
     let monitor = pidfd_open(getpid(), PidfdFlags::empty())?;
+
     match fork_single_threaded()? {
         ForkResult::Child => {
             die_with_parent()?;
             // A new session detaches the worker and its commands from the daemon's terminal: they can neither
             // read it nor be stopped by it.
             become_session_leader();
+            // If the monitor has exited before the request above, no signal comes.
             if is_ready(&monitor)? {
                 return Err(io::Error::other("the monitor ended"));
             }
+
             sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
             Ok(())
         }
@@ -140,16 +144,21 @@ pub enum ForkSide<C, E> {
 fn become_monitor() -> io::Result<SigSet> {
     let supervisor = getppid();
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+    // If the supervisor has exited before the request, no signal comes.
     if getppid() != supervisor {
         return Err(io::Error::other("the supervisor ended"));
     }
+
     adopt_orphans()?;
+
     // Set the name before the fork: the child may run before this process continues. The child sets its own name.
     set_process_name("quack-monitor");
+
     // From here on signals stay pending. The monitor reads SIGTERM from a descriptor and ignores the signals that
     // a terminal sends to the whole group.
     let mut before = SigSet::empty();
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
+
     Ok(before)
 }
 
@@ -196,11 +205,11 @@ fn watch(
     worker.signal(Signal::SIGKILL)?;
     poll_once(&mut [PollFd::new(&worker, PollFlags::IN)], Some(END_LIMIT))?;
     let exit = worker.try_reap()?;
-    let exit = status.and_then(told_exit).or(exit);
+    let exit = status.and_then(reported_exit).or(exit);
 
     if let Some(session) = session {
         // The supervisor removes the rest, now or at its next start.
-        drop(session.end_blocking(GROUP_LIMIT));
+        session.end_blocking(GROUP_LIMIT).ok();
     }
     // A worker that was not reaped above is still a child here, and the sweep reaps it.
     let _swept = sweep_strays_blocking(&BTreeSet::new(), END_LIMIT);
@@ -208,7 +217,7 @@ fn watch(
 }
 
 /// Reads the worker's exit status from the process above the worker. `None` if that process was killed first.
-fn told_exit(status: OwnedFd) -> Option<Exit> {
+fn reported_exit(status: OwnedFd) -> Option<Exit> {
     let mut raw = [0; 4];
     // The writer has exited, so this read returns four bytes or the end of file.
     let read = rustix::io::read(&status, &mut raw).ok()?;
@@ -259,7 +268,7 @@ fn end_as(exit: Exit) -> ! {
         Exit::Signal(number) => {
             if let Ok(signal) = Signal::try_from(number) {
                 // If the signal does not kill this process, use the exit code of shells.
-                let _survived = raise_by_default(signal);
+                raise_by_default(signal).ok();
             }
             end_process(128 + number)
         }

@@ -58,6 +58,7 @@ impl Template {
             rustix::net::socketpair(AddressFamily::UNIX, stream, SocketFlags::CLOEXEC, None)
                 .map_err(io::Error::from)?;
 
+        // A template that hangs must not block the supervisor.
         for direction in [Timeout::Recv, Timeout::Send] {
             set_socket_timeout(&socket, direction, Some(ANSWER_LIMIT)).map_err(io::Error::from)?;
         }
@@ -109,8 +110,8 @@ impl Template {
     /// Kills the template and reaps it. Its workers go on.
     pub fn end_blocking(self) {
         // The template has just slept in a read, so it exits at once. Both fail only if it has exited before.
-        let _killed = self.process.signal(Signal::SIGKILL);
-        let _reaped = nix::sys::wait::waitpid(raw(self.process.pid()), None);
+        self.process.signal(Signal::SIGKILL).ok();
+        nix::sys::wait::waitpid(raw(self.process.pid()), None).ok();
     }
 }
 
@@ -129,8 +130,8 @@ fn raw(pid: u32) -> nix::unistd::Pid {
 fn watch(pid: u32) -> io::Result<ProcessHandle> {
     ProcessHandle::of_child(pid).inspect_err(|_no_descriptor| {
         // The child was not reaped, so no other process has its number.
-        let _killed = nix::sys::signal::kill(raw(pid), Signal::SIGKILL);
-        let _reaped = nix::sys::wait::waitpid(raw(pid), None);
+        nix::sys::signal::kill(raw(pid), Signal::SIGKILL).ok();
+        nix::sys::wait::waitpid(raw(pid), None).ok();
     })
 }
 
@@ -179,8 +180,10 @@ pub fn serve_template() -> io::Result<()> {
     require_single_thread()?;
     die_with_parent()?;
     set_process_name("quack-template");
+
     // Without `/proc` each worker reports it.
-    let _unranked = rank_above_parent();
+    rank_above_parent().ok();
+
     loop {
         let Some([stdin, stderr]) = receive(rustix::stdio::stdin())? else { end_process(0) };
         let answer = match clone_sibling() {
@@ -192,6 +195,7 @@ pub fn serve_template() -> io::Result<()> {
             Ok(Some(pid)) => pid,
             Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
         };
+
         rustix::io::write(rustix::stdio::stdin(), &answer.to_le_bytes())?;
     }
 }

@@ -30,9 +30,9 @@ mod tests {
 
     #[test]
     fn the_environment_follows_the_arguments_and_ends_before_the_values_of_the_loader() {
-        let text = "/bin/sleep\0\0\0\0sleep\x0060\0A=1\0QUACKD_COMMAND=7.8.9.\0\0ptr_munge=\0";
+        let text = "/bin/sleep\0\0\0\0sleep\x0060\0A=1\0QUACKD_COMMAND=1:2.7.8.9.\0\0ptr_munge=\0";
         let found = environment(&block(2, text)).map(<[u8]>::to_vec);
-        assert_eq!(found.unwrap(), b"A=1\0QUACKD_COMMAND=7.8.9.\0");
+        assert_eq!(found.unwrap(), b"A=1\0QUACKD_COMMAND=1:2.7.8.9.\0");
         // An argument that looks like an entry does not count.
         let text = "/bin/sh\0sh\0-c\0QUACKD_COMMAND=1.\0A=1\0";
         assert_eq!(environment(&block(3, text)).unwrap(), b"A=1\0");

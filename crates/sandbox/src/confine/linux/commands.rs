@@ -48,6 +48,7 @@ impl CommandFilter {
     #[must_use]
     pub fn can_hold_calls() -> bool {
         let scope = fs::read_to_string(PTRACE_SCOPE).ok();
+        // Without Yama, a process may read the memory of the user's other processes.
         scope.and_then(|scope| scope.trim().parse().ok()).is_none_or(|scope: u32| scope <= 1)
     }
 
@@ -61,6 +62,7 @@ impl CommandFilter {
         let Some(HeldFilter { connection, has_changes }) = &self.held else {
             return sys::filter(&mut program(&[])).step(step);
         };
+
         let held = if *has_changes { [LINKS, CHANGES].concat() } else { LINKS.to_vec() };
         let listener = sys::filter_with_listener(&mut program(&held)).step(step)?;
         pass(connection, &listener).step(step)
@@ -83,6 +85,8 @@ fn pass(connection: &OwnedFd, listener: &OwnedFd) -> io::Result<()> {
     if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
         return Err(io::ErrorKind::OutOfMemory.into());
     }
+
+    // An empty message would look like the end of the connection.
     Ok(sendmsg(connection, &[IoSlice::new(&[1])], &mut control, SendFlags::NOSIGNAL).map(drop)?)
 }
 
@@ -142,6 +146,7 @@ fn program(held: &[HeldCall]) -> Vec<libc::sock_filter> {
         program.push(sock(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, length, number));
         program.extend_from_slice(instructions);
     };
+
     block(libc::SYS_openat2, &[answer(no_such_call)]);
     for call in held {
         match *call {
@@ -157,6 +162,7 @@ fn program(held: &[HeldCall]) -> Vec<libc::sock_filter> {
             ),
         }
     }
+
     program.push(answer(libc::SECCOMP_RET_ALLOW));
     program
 }

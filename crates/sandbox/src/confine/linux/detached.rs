@@ -27,6 +27,7 @@ pub(crate) fn new_file_system(
 ) -> Result<OwnedFd, ConfineError> {
     let step = "make a file system";
     let path = Path::new(name);
+
     let context = fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC).step_on(step, path)?;
     for (key, value) in options {
         let set = if value.is_empty() {
@@ -36,6 +37,7 @@ pub(crate) fn new_file_system(
         };
         set.step_on("configure a file system", path)?;
     }
+
     fsconfig_create(&context).step_on(step, path)?;
     let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty());
     let mount = mount.step_on("mount a file system", path)?;

@@ -57,26 +57,38 @@ impl Init {
         if self.network != plan.network {
             return Err(ConfineError::new("enter", "the plan is for another network"));
         }
+
         // Set the name before the fork. The worker sets its own name.
-        let _named = rustix::thread::set_name(c"quack-init");
+        rustix::thread::set_name(c"quack-init").ok();
+
         // A new session keeps signals of a terminal away from the processes inside.
         setsid().step("start a session")?;
+
         spawn::map_identity(plan.uid, plan.gid)?;
         if !self.network {
             loopback::bring_up()?;
             loopback::add_synthetic_addresses()?;
         }
+
         let filter = seccomp::build(Sockets::Usual)?;
         let requests = plan.is_read_only().then(seccomp::build_for_requests).transpose()?;
+
+        // The new tree does not have the host's `/proc`, in which the worker later finds its number and its
+        // `oom_score_adj`.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let outside = openat(CWD, "/proc", flags, Mode::empty()).step("hold the host's /proc")?;
         let private_network =
             (!self.network).then(|| PrivateNetwork::open(&outside, &plan.host_ports));
+
         let BuiltTree { caches_in_memory, outputs_note, git_tops } =
             mounts::build(plan, self.workspace)?;
+
+        // All that needs capabilities is done. Without them, the kernel accepts Landlock rules and filters only after
+        // `no_new_privs`.
         privilege::apply_limits(&plan.limits)?;
         privilege::drop_capabilities()?;
         privilege::forbid_new_rights()?;
+
         let mut files = rules_of(plan)?;
         files.extend(extra);
         for (at, top) in &git_tops {
@@ -84,18 +96,23 @@ impl Init {
             let what = top.try_clone().step_on("hold a repository", at)?;
             files.push(FileRule { what, rights: FileRights::Write });
         }
+
         let held = held_calls(plan, git_tops)?;
+
         // The worker opens its `oom_score_adj` there. This `/proc` is not mounted inside, so commands cannot reach
         // it.
         let what = outside.try_clone().step("hold the host's /proc")?;
         files.push(FileRule { what, rights: FileRights::Change });
+
         landlock::apply(LandlockRules { files, forbid_tcp: false })?;
         seccomp::apply(&filter)?;
         if let Some(requests) = requests {
             seccomp::apply(&requests)?;
         }
+
         match sys::fork_once().step("start the worker")? {
             ForkResult::Child => {
+                // The monitor reads until the end of the pipe, so process 1 alone keeps this end.
                 drop(self.status);
                 let command_filter = match held {
                     Some(HeldParts { calls, worker_end, .. }) => {
@@ -138,10 +155,11 @@ fn held_calls(
         return Ok(None);
     }
     let mount = |path: &PathBuf| {
-        let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID);
-        found.map(|found| found.stx_mnt_id).step_on("find the mount of a repository", path)
+        let stat = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID);
+        stat.map(|stat| stat.stx_mnt_id).step_on("find the mount of a repository", path)
     };
     let link_free = plan.git_mounts.iter().map(mount).collect::<Result<_, _>>()?;
+
     let (worker_end, end) = held::connection()?;
     let calls = HeldCalls { link_free, git: (plan.git.clone(), git_tops) };
     Ok(Some(HeldParts { calls, worker_end, end }))
@@ -155,12 +173,17 @@ fn open_oom_score(proc: impl AsFd) -> io::Result<OwnedFd> {
 
 fn become_worker(outside: OwnedFd) -> Result<ConfinedProcess, ConfineError> {
     set_parent_process_death_signal(Some(Signal::KILL)).step("ask to end with process 1")?;
+    // Process 1 may have ended before the signal was set.
     if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != 1) {
         return Err(ConfineError::new("look at process 1", "it ended"));
     }
+
+    // The host's `/proc` resolves `self` to the process id on the host.
     let number = readlinkat(&outside, "self", Vec::new()).step("read the host's number")?;
     let host_pid = number.to_str().ok().and_then(|number| number.parse().ok());
+    // The memory of this process is hidden, so its files in `/proc` belong to user 0.
     let oom_score = privilege::as_own_process(|| open_oom_score(&outside))?;
+
     Ok(ConfinedProcess {
         host_pid,
         oom_score,
@@ -204,9 +227,12 @@ pub fn enter_alone(
         return Err(ConfineError::new("enter", "Landlock alone does not hold user 0"));
     }
     let filter = seccomp::build(if network { Sockets::Internet } else { Sockets::PairsOnly })?;
+
+    // A confined process cannot open these files.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let proc = openat(CWD, "/proc", flags, Mode::empty()).step("hold /proc")?;
     let oom_score = open_oom_score(&proc);
+
     privilege::apply_limits(limits)?;
     privilege::drop_held()?;
     privilege::forbid_new_rights()?;
@@ -216,6 +242,7 @@ pub fn enter_alone(
         // Landlock controls content and names, but not attributes.
         seccomp::apply(&seccomp::build_for_attributes()?)?;
     }
+
     Ok(ConfinedProcess {
         host_pid: None,
         oom_score,

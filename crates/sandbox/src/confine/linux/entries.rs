@@ -24,6 +24,7 @@ pub(crate) fn of_system() -> Vec<(PathBuf, Mount)> {
     let built = directories.iter().filter(|at| is_real_directory(at));
     let mounts = built.filter_map(|at| built_of(at, at, MAX_SYSTEM_ENTRIES, is_secret));
     let mut mounts: Vec<_> = mounts.flatten().collect();
+
     // A directory that is built itself is not mounted as an entry of the one above it.
     let ways = mounts.iter().filter(|(_, mount)| *mount == Mount::Way).map(|(at, _)| at.clone());
     let ways: BTreeSet<PathBuf> = ways.collect();
@@ -33,16 +34,17 @@ pub(crate) fn of_system() -> Vec<(PathBuf, Mount)> {
 
 /// Returns the mounts of a shown toolchain whose top can contain tokens. `None` for another directory, such as one of
 /// `PATH`, in which programs that are installed later must be visible.
-pub(crate) fn of_toolchain(shown: &ReadOnlyBind, home: &Path) -> Option<Vec<(PathBuf, Mount)>> {
-    let is_top = |root: &str| shown.at == home.join(root);
+pub(crate) fn of_toolchain(toolchain: &ReadOnlyBind, home: &Path) -> Option<Vec<(PathBuf, Mount)>> {
+    let is_top = |root: &str| toolchain.at == home.join(root);
     let is_whole = TOOLCHAINS.iter().any(|one| is_top(one.root) && one.shown.contains(&one.root));
-    if !shown.is_directory || !is_whole || shown.at.ends_with("bin") {
+    if !toolchain.is_directory || !is_whole || toolchain.at.ends_with("bin") {
         return None;
     }
+
     let is_secret = |path: &Path| {
         path.file_name().and_then(OsStr::to_str).is_none_or(|name| CREDENTIALS.contains(&name))
     };
-    built_of(&shown.at, &shown.from, MAX_TOOLCHAIN_ENTRIES, is_secret)
+    built_of(&toolchain.at, &toolchain.from, MAX_TOOLCHAIN_ENTRIES, is_secret)
 }
 
 /// Directory of the keys of the SSH server.
@@ -58,11 +60,11 @@ fn is_host_key(path: &Path) -> bool {
 fn is_closed_to_others(path: &Path) -> bool {
     const READABLE: u32 = 0o004;
     fs::symlink_metadata(path)
-        .is_ok_and(|found| !found.is_symlink() && found.permissions().mode() & READABLE == 0)
+        .is_ok_and(|node| !node.is_symlink() && node.permissions().mode() & READABLE == 0)
 }
 
 fn is_real_directory(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
+    fs::symlink_metadata(path).is_ok_and(|node| node.is_dir())
 }
 
 /// Returns a directory at `at` with the entries of `from`. `None` if it cannot be read or has too many entries.
@@ -78,10 +80,12 @@ fn built_of(
         if most < mounts.len() {
             return None;
         }
+
         let (inside, outside) = (at.join(entry.file_name()), entry.path());
         if is_secret(&inside) {
             continue;
         }
+
         let kind = entry.file_type().ok()?;
         let mount = if kind.is_symlink() {
             let Ok(to) = fs::read_link(&outside) else { continue };

@@ -99,9 +99,11 @@ impl HostFacts {
         let writable: Vec<_> = beside.iter().chain([&places.workspace]).cloned().collect();
         let git_settings =
             git::CarriedSettings::read_blocking(&home, variables, &places.workspace, &writable);
+
         let mut shown = shown(&places, path);
         let mut caches = Vec::new();
         let mut private = Vec::new();
+
         for (variable, root) in roots(&places, variables) {
             for part in variable.shown {
                 push(&mut shown, &places, &part_of(&root, part));
@@ -113,32 +115,39 @@ impl HostFacts {
                 private.push(root);
             }
         }
+
         // Skip paths in a shown directory: they are visible already, and a link cannot be a mount point.
         let all: Vec<_> =
             shown.iter().filter(|one| one.is_directory).map(|one| one.at.clone()).collect();
         let is_in_shown = |at: &Path| all.iter().any(|one| at != one && at.starts_with(one));
         shown.retain(|one| !is_in_shown(&one.at));
         private.retain(|at| !is_in_shown(at) && !all.contains(at));
+
         let known = CACHES.iter().map(|cache| home.join(cache));
         let (existing, mut missing_caches) =
             known.partition::<Vec<_>, _>(|cache| is_directory(cache));
         caches.extend(existing);
+        // A link or a file in the place of a cache is neither.
         missing_caches.retain(|cache| !exists(cache));
         caches.sort_unstable();
         caches.dedup();
+
         let mut secrets: Vec<PathBuf> =
             SYSTEM_SECRETS.iter().map(PathBuf::from).filter(|path| exists(path)).collect();
         secrets.extend(host_keys());
         secrets.extend(credentials_in(&shown));
+
         let uid = rustix::process::getuid();
         // No secret, but ssh refuses to run with files of another user there, and root's files have none inside.
         let ssh_settings = Path::new("/etc/ssh/ssh_config.d");
         if !uid.is_root() && is_directory(ssh_settings) {
             secrets.push(ssh_settings.to_owned());
         }
+
         // Other users cannot read these secrets, and would wait for about 150 mounts.
         let mut built = if uid.is_root() { entries::of_system() } else { Vec::new() };
         built.extend(shown.iter().filter_map(|one| entries::of_toolchain(one, &home)).flatten());
+
         Self {
             uid: uid.as_raw(),
             built,
@@ -179,11 +188,14 @@ fn near_hosts(text: &str, own: &str) -> String {
         let address = words(line).first().and_then(|word| word.parse::<IpAddr>().ok());
         address.is_some_and(|address| address.is_loopback())
     };
+
     let mut near: Vec<String> = text.lines().filter(is_near).map(str::to_owned).collect();
     let names: Vec<String> = near.iter().flat_map(|line| words(line)).collect();
     if !names.iter().any(|name| name == "localhost") {
         near.push("127.0.0.1 localhost".to_owned());
     }
+
+    // The name becomes a line of the file, so it must not contain a break.
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
     if !own.is_empty() && own.chars().all(is_name) && !names.iter().any(|name| name == own) {
         near.push(format!("127.0.1.1 {own}"));
@@ -226,6 +238,7 @@ fn shown(places: &SessionDirs, path: &str) -> Vec<ReadOnlyBind> {
         if !directory.is_absolute() || is_system(directory) || !may_show(places, directory) {
             continue;
         }
+
         let toolchain = directory.strip_prefix(&places.home).ok().and_then(toolchain_of);
         match toolchain {
             Some(toolchain) => {
@@ -257,10 +270,12 @@ fn roots(
             && !is_system(value)
             && refusal(value, &places.home).is_none()
     };
+
     let values = VARIABLES.iter().flat_map(|variable| {
         let named = |(name, _): &&(String, String)| variable.names.contains(&name.as_str());
         variables.iter().filter(named).map(move |(_, value)| (variable, value))
     });
+
     values.flat_map(move |(variable, value)| {
         let each = value.split(':').take(MAX_ROOTS).map(Path::new).filter(usable);
         each.map(|root| (variable, root.components().collect())).collect::<Vec<_>>()
@@ -288,6 +303,7 @@ fn push(shown: &mut Vec<ReadOnlyBind>, places: &SessionDirs, at: &Path) {
     if !may_show(places, &from) || from == places.home {
         return;
     }
+
     let Ok(metadata) = fs::metadata(&from) else { return };
     let is_directory = metadata.is_dir();
     if is_directory || metadata.is_file() && !has_token(&from, metadata.len()) {
@@ -336,6 +352,7 @@ fn has_token(path: &Path, length: u64) -> bool {
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
     is_toml
         && text.lines().map(str::trim_start).any(|line| {
+            // The URL of a proxy may contain a password.
             ["token", "secret", "password", "http.proxy"].iter().any(|key| line.contains(key))
         })
 }

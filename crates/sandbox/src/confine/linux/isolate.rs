@@ -21,17 +21,20 @@ pub fn enter_isolate(readable: &[PathBuf], writable: &[PathBuf]) -> Result<(), C
         return Err(ConfineError::new("restrict by Landlock", "the kernel has none"));
     }
     let filter = seccomp::build(Sockets::PairsOnly)?;
+
     let mut files = Vec::new();
     let programs = PROGRAMS.iter().filter_map(|path| std::fs::canonicalize(path).ok());
     for path in programs.chain(readable.iter().cloned()) {
         files.extend(FileRule::open(&path, FileRights::Read)?);
     }
+
     files.extend(FileRule::open(Path::new("/dev/null"), FileRights::Change)?);
     // Git names its temporary files at random.
     files.extend(FileRule::open(Path::new("/dev/urandom"), FileRights::Read)?);
     for path in writable {
         files.extend(FileRule::open(path, FileRights::Write)?);
     }
+
     privilege::drop_held()?;
     privilege::forbid_new_rights()?;
     landlock::apply(LandlockRules { files, forbid_tcp: true })?;

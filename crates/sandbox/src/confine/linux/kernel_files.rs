@@ -81,10 +81,12 @@ fn limit_counts(proc: &OwnedFd) {
                     .map(|most| (most / parts).max(*least))
             }
         };
+
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let file = openat(proc, format!("sys/user/{name}"), flags, Mode::empty());
         if let (Some(value), Ok(file)) = (value, file) {
-            let _written = rustix::io::write(&file, value.to_string().as_bytes());
+            // A failed write leaves this kind unlimited, as a missing counter does.
+            rustix::io::write(&file, value.to_string().as_bytes()).ok();
         }
     }
 }
@@ -101,6 +103,7 @@ fn read_small(proc: &OwnedFd, name: &str) -> Option<String> {
 /// out.
 pub(crate) fn mount_proc(root: &NewRoot, empty: &EmptyMounts) -> Result<(), ConfineError> {
     let proc = new_file_system("proc", &[], MountAttributes::WRITABLE)?;
+    // Before the mount becomes read-only.
     limit_counts(&proc);
     sys::set_attributes(&proc, MountAttributes::READ_ONLY, false).step("limit /proc")?;
     root.place(&proc, Path::new("/proc"), MountTargetKind::Directory)?;
@@ -116,18 +119,24 @@ pub(crate) fn mount_dev(root: &NewRoot, store: &NewRoot) -> Result<(), ConfineEr
     root.place(&dev, Path::new("/dev"), MountTargetKind::Directory)?;
     for device in DEVICES.iter().map(Path::new) {
         let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        // The kernel lets no user namespace make devices, so those of the host are mounted.
         let host = openat(CWD, device, flags, Mode::empty()).step_on("open a device", device)?;
         let tree = clone_tree(&host, "").step_on("show a device", device)?;
         sys::set_attributes(&tree, MountAttributes::DEVICE, false).step_on("limit", device)?;
         root.place(&tree, device, MountTargetKind::File)?;
     }
+
     for (at, to) in LINKS {
         root.link(Path::new(at), Path::new(to))?;
     }
+
     let options = [("ptmxmode", "0666"), ("mode", "0600")];
     let terminals = new_file_system("devpts", &options, MountAttributes::TERMINALS)?;
     root.place(&terminals, Path::new("/dev/pts"), MountTargetKind::Directory)?;
+
     let shared = store.make_private("shm", 0o1777)?;
     root.place(&shared, Path::new("/dev/shm"), MountTargetKind::Directory)?;
+
+    // Last, because the mount points were created in it.
     sys::set_attributes(&dev, MountAttributes::READ_ONLY, false).step("limit /dev")
 }

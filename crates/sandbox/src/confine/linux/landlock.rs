@@ -100,10 +100,12 @@ fn restrict(rules: LandlockRules) -> Result<RulesetStatus, std::io::Error> {
         .handle_access(AccessFs::from_all(KNOWN))
         .and_then(|ruleset| ruleset.scope(Scope::from_all(KNOWN)))
         .map_err(std::io::Error::other)?;
+
     if rules.forbid_tcp {
         ruleset =
             ruleset.handle_access(AccessNet::from_all(KNOWN)).map_err(std::io::Error::other)?;
     }
+
     let mut created = ruleset.create().map_err(std::io::Error::other)?;
     for rule in rules.files {
         created = add(created, &rule)?;

@@ -37,39 +37,48 @@ pub fn rules_alone_blocking(
         let text = "rules only add rights: nothing in the workspace can be hidden in tier D";
         return Err(std::io::Error::other(text)).step_on("hide", hidden);
     }
+
     let mut rules = Vec::new();
     let mut push = |path: &Path, rights| -> Result<(), ConfineError> {
         rules.extend(FileRule::open(path, rights)?);
         Ok(())
     };
+
     for one in &facts.system {
         if let SystemDirectory::Directory(path) = one {
             push(path, FileRights::Read)?;
         }
     }
+
     for path in ["/proc", "/sys/devices/system/cpu"] {
         push(Path::new(path), FileRights::Read)?;
     }
+
     let shown = facts.shown.iter().map(|one| &one.from);
     for path in shown.chain(&facts.caches).chain(&facts.resolver) {
         push(path, FileRights::Read)?;
     }
+
     for device in DEVICES {
         push(Path::new(device), FileRights::Write)?;
     }
     push(&facts.places.run_dir, FileRights::Write)?;
+
     let rights = if policy.may_write() { FileRights::Write } else { FileRights::Read };
     for root in &policy.writable_roots {
         push(root, rights)?;
     }
+
     if !policy.may_write() {
         rules.push(open(workspace, Path::new("."), FileRights::Read)?);
         return Ok(rules);
     }
+
     if !found.complete {
         let text = "it is too large to find every repository in it, which tier D needs";
         return Err(ConfineError::new("grant the workspace", text));
     }
+
     let root = &facts.places.workspace;
     let closed = crate::git::git_directories_blocking(workspace, root, found);
     let closed = closed.iter().filter_map(|at| Some(at.strip_prefix(root).ok()?.to_owned()));
@@ -92,6 +101,8 @@ fn grant(
         rules.push(open(workspace, here, FileRights::Write)?);
         return Ok(());
     }
+
+    // A right to change names here would hold for `.git` too.
     let directory = open(workspace, here, FileRights::Read)?;
     for (name, kind) in list(workspace, here)? {
         let child = at.join(name);
@@ -121,6 +132,7 @@ fn list(workspace: BorrowedFd<'_>, at: &Path) -> Result<Vec<(PathBuf, FileType)>
         }
         Ok::<_, rustix::io::Errno>(entries)
     };
+
     read().step_on("list a directory", at)
 }
 
@@ -130,6 +142,7 @@ fn open(
     rights: FileRights,
 ) -> Result<FileRule, ConfineError> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    // A link that a command made could lead the right out of the workspace.
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let what = openat2(workspace.as_fd(), at, flags, Mode::empty(), resolve);
     Ok(FileRule { what: what.step_on("open for a Landlock rule", at)?, rights })

@@ -55,11 +55,14 @@ pub fn become_login_shell(
     hidden: &[PathBuf],
 ) -> Result<(), ConfineError> {
     let has_namespaces = enter_namespaces()?;
+
     let mut files = Vec::new();
     files.extend(FileRule::open(Path::new("/"), FileRights::Read)?);
+
     if has_namespaces {
         let needed = || used.iter().copied().chain([answer]);
         for at in TEMPORARY.map(Path::new) {
+            // A private mount must not hide files that the shell needs.
             if !needed().any(|path| path.starts_with(at)) && mount_temporary(at)? {
                 files.extend(FileRule::open(at, FileRights::Write)?);
             }
@@ -69,9 +72,11 @@ pub fn become_login_shell(
     } else {
         privilege::drop_held()?;
     }
+
     for writable in DEVICES.iter().map(Path::new).chain([answer]) {
         files.extend(FileRule::open(writable, FileRights::Change)?);
     }
+
     privilege::forbid_new_rights()?;
     landlock::apply(LandlockRules { files, forbid_tcp: true })?;
     let forbids_signals = sys::landlock_version() < WITH_SIGNALS;
@@ -98,6 +103,7 @@ fn enter_namespaces() -> Result<bool, ConfineError> {
             }
         }
     }
+
     split_mounts().map(|()| true)
 }
 
@@ -106,6 +112,8 @@ fn split_mounts() -> Result<(), ConfineError> {
     let flags = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;
     unshare(flags).step("make namespaces")?;
     map_identity(uid, gid)?;
+
+    // No later mount of the host may appear here.
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).step("make mounts private")?;
     let root = open(Path::new("/")).step("open the root")?;
@@ -125,6 +133,7 @@ fn hide(hidden: &[PathBuf]) -> Result<(), ConfineError> {
     if hidden.is_empty() {
         return Ok(());
     }
+
     let options = [("size", "4k"), ("nr_inodes", "2"), ("mode", "0555")];
     let empty = new_file_system("tmpfs", &options, MountAttributes::MASK)?;
     for at in hidden {

@@ -47,6 +47,7 @@ fn request(message: &[u8]) -> io::Result<()> {
     // `None` means protocol number 0, which is NETLINK_ROUTE.
     let socket = socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     send(&socket, message, SendFlags::empty())?;
+
     let mut answer = [0_u8; 256];
     let (length, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
     match error_of(answer.get(..length).unwrap_or_default()) {
@@ -82,6 +83,7 @@ fn route() -> Vec<u8> {
     // Family, lengths of the destination and the source, type of service, table, origin, scope and kind of the route.
     message.extend([AF_INET, 15, 0, 0, RT_TABLE_LOCAL, RTPROT_STATIC, RT_SCOPE_HOST, RTN_LOCAL]);
     message.extend([0; 4]);
+
     message.extend(8_u16.to_ne_bytes());
     message.extend(RTA_DST.to_ne_bytes());
     message.extend([198, 18, 0, 0]);

@@ -52,6 +52,7 @@ fn shown_blocking(points: &BTreeSet<Vec<u8>>) -> io::Result<u64> {
 fn shown(list: &[u8], points: &BTreeSet<Vec<u8>>) -> u64 {
     let mut hash = DefaultHasher::new();
     for line in list.split(|byte| *byte == b'\n') {
+        // The fields before are the numbers of the mount and of its parent.
         let mut fields = line.split(|byte| *byte == b' ').skip(2);
         let (device, root, at) = (fields.next(), fields.next(), fields.next());
         if at.is_some_and(|at| points.contains(at)) {

@@ -55,20 +55,23 @@ pub(crate) struct BuiltTree {
 /// Builds the planned tree and makes it the root. Afterwards the working directory is the workspace. Before, the
 /// working directory must be the workspace with the identity `expected`: a process keeps its working directory in a
 /// new mount namespace without resolving its name again.
-///
 pub(crate) fn build(plan: &MountPlan, expected: DirectoryId) -> Result<BuiltTree, ConfineError> {
+    // pivot_root(2) refuses shared mounts, and no later mount of the host may appear inside.
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", flags).step("make mounts private")?;
+
     let sources = open_sources(plan, expected)?;
     // Attach the private file system on the old workspace, because that directory certainly exists, and its tree is
     // already open. It leaves with the old root. Its directories that are bound elsewhere stay.
     let store = NewRoot::attach(tmpfs(&PRIVATE_BYTES.to_string(), PRIVATE_FILES)?, CWD, ".")?;
     let root = NewRoot::attach_beneath(&store, tmpfs(ROOT_BYTES, ROOT_FILES)?, "root")?;
+
     let mut sources = sources.into_iter().peekable();
     // Mount the kernel's file systems first: mounts of a plan may be inside them.
     let empty = EmptyMounts::make(&store)?;
     kernel_files::mount_proc(&root, &empty)?;
     kernel_files::mount_dev(&root, &store)?;
+
     let (mut ways, mut outputs_note) = (Vec::new(), None);
     let mut layers = Layers::open(&store, plan.caches.as_ref(), &plan.home);
     for (number, (at, mount)) in plan.mounts.iter().enumerate() {
@@ -103,11 +106,13 @@ pub(crate) fn build(plan: &MountPlan, expected: DirectoryId) -> Result<BuiltTree
             Mount::Empty => empty.cover(&root, at)?,
         }
     }
+
     let git_tops = pin_all(&root, plan)?;
     // Make these directories read-only only now, when all mount points in them exist.
     for (at, way) in ways {
         sys::set_attributes(&way, MountAttributes::READ_ONLY, false).step_on("close", at)?;
     }
+
     let caches_in_memory = layers.failed;
     enter(root, &plan.workspace)?;
     Ok(BuiltTree { caches_in_memory, outputs_note, git_tops })
@@ -122,8 +127,8 @@ fn open_sources<'p>(
         let (tree, kind, writable) = match mount {
             Mount::Workspace { writable } => {
                 let tree = clone_tree(CWD, ".").step_on("take the workspace", at)?;
-                let found = DirectoryId::of(&tree).step_on("look at the workspace", at)?;
-                if found != expected {
+                let id = DirectoryId::of(&tree).step_on("look at the workspace", at)?;
+                if id != expected {
                     return Err(ConfineError::new("take the workspace", "it was replaced"));
                 }
                 (tree, MountTargetKind::Directory, *writable)
@@ -133,8 +138,8 @@ fn open_sources<'p>(
                     if *is_directory { MountTargetKind::Directory } else { MountTargetKind::File };
                 let opened = open_source(from, kind);
                 if let Some(expected) = plan.verified.get(from) {
-                    let found = opened.as_ref().ok().and_then(|it| DirectoryId::of(it).ok());
-                    if found != Some(*expected) {
+                    let id = opened.as_ref().ok().and_then(|it| DirectoryId::of(it).ok());
+                    if id != Some(*expected) {
                         return Err(io::Error::other("it was replaced"))
                             .step_on("take a directory", from);
                     }
@@ -147,6 +152,7 @@ fn open_sources<'p>(
             }
             _ => continue,
         };
+
         let attributes =
             if writable { MountAttributes::WRITABLE } else { MountAttributes::READ_ONLY };
         sys::set_attributes(&tree, attributes, true).step_on("limit a mount", at)?;
@@ -191,6 +197,7 @@ fn cover(
     content: &str,
 ) -> Result<(), ConfineError> {
     let Some((target, MountTargetKind::File)) = root.find(at)? else { return Ok(()) };
+
     let name = Path::new("/").join(format!("{number}"));
     store.file(&name, content)?;
     let copy = clone_tree(store.open_exactly(&name)?, "").step_on("cover", at)?;
@@ -204,6 +211,7 @@ fn pin_all(root: &NewRoot, plan: &MountPlan) -> Result<Vec<TopMount>, ConfineErr
     let mut prepared = BTreeMap::new();
     let git: Vec<&Path> = plan.git.tops().collect();
     for pin in &plan.pins {
+        // A writable part of a git directory that is read-only by now.
         if let Some(tree) = prepared.remove(&pin.at) {
             let target = root.open_exactly(&pin.at)?;
             root.place_on(tree, target, &pin.at)?;
@@ -220,6 +228,7 @@ fn pin_all(root: &NewRoot, plan: &MountPlan) -> Result<Vec<TopMount>, ConfineErr
                 prepared.insert(at, writable(at)?);
             }
         }
+
         pin_down(root, pin)?;
     }
     Ok(tops)
@@ -240,6 +249,8 @@ fn enter(root: NewRoot, workspace: &Path) -> Result<(), ConfineError> {
     // `pivot_root(".", ".")` stacks the old root on the new one. The unmount removes it from there.
     pivot_root(".", ".").step("change the root")?;
     unmount(".", UnmountFlags::DETACH).step("leave the old root")?;
+
+    // Not earlier, because mount points were made in the root.
     let read_only = MountAttributes::READ_ONLY;
     sys::set_attributes(root.handle(), read_only, false).step("make the root read-only")?;
     drop(root);

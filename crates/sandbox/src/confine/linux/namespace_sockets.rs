@@ -18,14 +18,17 @@ impl PrivateNetwork {
         let counters = counters.collect();
         let mut network =
             Self { sockets: Vec::new(), notes: Vec::new(), counters, port: PROXY_PORT, held: None };
+
         let here = Ipv4Addr::LOCALHOST;
         network.keep(SocketKind::Proxy, PROXY_PORT, listen(here, PROXY_PORT));
         if ports.is_empty() {
             return network;
         }
+
         network.keep(SocketKind::ResolverUdp, RESOLVER_PORT, receive());
         network.keep(SocketKind::ResolverTcp, RESOLVER_PORT, listen(here, RESOLVER_PORT));
         for &port in ports {
+            // Each allowed name has its own address of 198.18.0.0/15, and all of them are local.
             let listener = listen(Ipv4Addr::UNSPECIFIED, port);
             network.keep(SocketKind::Transparent(port), port, listener);
         }

@@ -108,16 +108,18 @@ impl NewRoot {
         at: &Path,
     ) -> Result<Option<(OwnedFd, MountTargetKind)>, ConfineError> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
+        // A later kernel may need the second flag to stay in this root: see openat2(2).
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let found = match openat2(&self.top, relative(at), flags, Mode::empty(), resolve) {
-            Ok(found) => found,
+        let node = match openat2(&self.top, relative(at), flags, Mode::empty(), resolve) {
+            Ok(node) => node,
             Err(errno) if sys::is_missing(errno) => return Ok(None),
             Err(errno) => return Err(errno).step_on("look for", at),
         };
-        let mode = fstat(&found).step_on("look at", at)?.st_mode;
+
+        let mode = fstat(&node).step_on("look at", at)?.st_mode;
         let is_directory = FileType::from_raw_mode(mode) == FileType::Directory;
         Ok(Some((
-            found,
+            node,
             if is_directory { MountTargetKind::Directory } else { MountTargetKind::File },
         )))
     }
@@ -132,10 +134,11 @@ impl NewRoot {
     pub(crate) fn make(&self, at: &Path, kind: MountTargetKind) -> Result<OwnedFd, ConfineError> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         match openat2(&self.top, relative(at), HANDLE, Mode::empty(), resolve) {
-            Ok(found) => return Ok(found),
+            Ok(node) => return Ok(node),
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno).step_on("open a place for a mount", at),
         }
+
         let (parent, name) = self.parent_of(at)?;
         match kind {
             MountTargetKind::Directory => make_directory(parent.as_fd(), name),
@@ -150,6 +153,7 @@ impl NewRoot {
         let (Some(parent), Some(name)) = (at.parent(), at.file_name()) else {
             return Err(ConfineError::new("find a place", "the root has no parent"));
         };
+
         // Most parents exist already.
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let flags = HANDLE | OFlags::DIRECTORY;
@@ -158,6 +162,7 @@ impl NewRoot {
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno).step_on("open a place for a mount", at),
         }
+
         let mut directory =
             openat(&self.top, ".", flags, Mode::empty()).step("open the new root")?;
         for component in parent.components() {
@@ -183,7 +188,7 @@ fn make_directory(parent: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno
     let open = || openat(parent, name, HANDLE | OFlags::DIRECTORY, Mode::empty());
     match open() {
         Err(Errno::NOENT) => {}
-        found => return found,
+        opened => return opened,
     }
     match mkdirat(parent, name, Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(Errno::EXIST) => open(),

@@ -52,10 +52,11 @@ impl CacheDirectory {
             Err(Errno::WOULDBLOCK) => return Err(CacheDirectoryError::InUse),
             locked => locked.map_err(io::Error::from)?,
         }
+
         // Garbage collection renames the directory while it has the lock.
-        let found = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)?;
+        let named = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)?;
         let own = fstat(&lock).map_err(io::Error::from)?;
-        if (found.st_dev, found.st_ino) != (own.st_dev, own.st_ino) {
+        if (named.st_dev, named.st_ino) != (own.st_dev, own.st_ino) {
             return Err(io::Error::from(io::ErrorKind::NotFound).into());
         }
         Ok(Self { path: path.to_owned(), lock })
@@ -101,6 +102,7 @@ impl<'a> Layers<'a> {
             let is_same = DirectoryId::of(&kept)? == *expected;
             is_same.then_some(kept).ok_or_else(|| io::Error::other("it was replaced"))
         };
+
         let (kept, failed) = match kept.map(open) {
             None => (None, None),
             Some(Ok(kept)) => (Some(kept), None),
@@ -124,6 +126,7 @@ impl<'a> Layers<'a> {
         if is_kept && let Some(tree) = self.kept(from) {
             return root.place(&tree, at, MountTargetKind::Directory);
         }
+
         let tree = match layer_in_memory(self.store, &lower, number) {
             Ok(tree) => tree,
             Err(_refused) => {
@@ -165,10 +168,11 @@ impl<'a> Layers<'a> {
         let above = if cache.starts_with(self.home) { self.home } else { parent };
         let name = cache.strip_prefix(above).unwrap_or(cache);
         let lower = open_lower(above).step_on("open", above)?;
+
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let found = openat2(&lower, name, flags, Mode::empty(), ResolveFlags::NO_XDEV);
+        let opened = openat2(&lower, name, flags, Mode::empty(), ResolveFlags::NO_XDEV);
         // An overlay does not contain mounts inside its directories.
-        if !matches!(found, Err(Errno::XDEV)) {
+        if !matches!(opened, Err(Errno::XDEV)) {
             if let Some((_, overlay)) = self.overlays.iter().find(|(of, _)| of == above) {
                 return part_of(overlay, name);
             }
@@ -185,6 +189,7 @@ impl<'a> Layers<'a> {
                 Err(error) => return Err(error),
             }
         }
+
         let lower = open_lower(cache).step_on("open", cache)?;
         // No name of another layer ends in this way.
         kept_layer(kept, &lower, &format!("{}%", name_of(cache)?))
@@ -204,12 +209,14 @@ pub(crate) fn mount_output(
 ) -> Option<String> {
     // The user has deleted it since the copy was made.
     let lower = open_lower(from).ok()?;
+
     let kept = || -> Result<OwnedFd, ConfineError> {
         let layers =
             layers.ok_or_else(|| ConfineError::new("make a layer", "there is no place for it"))?;
         let layers = openat(CWD, layers, OFlags::PATH | DIRECTORY, Mode::empty());
         kept_layer(&layers.step("open the layers")?, &lower, &name_of(from)?)
     };
+
     let (tree, note) = match kept() {
         Ok(tree) => (Ok(tree), None),
         Err(error) => {
@@ -217,6 +224,7 @@ pub(crate) fn mount_output(
             (layer_in_memory(store, &lower, number), Some(note))
         }
     };
+
     match tree.and_then(|tree| root.place(&tree, at, MountTargetKind::Directory)) {
         Ok(()) => note,
         Err(error) => Some(format!("{} is missing: {error}", at.display())),
@@ -239,6 +247,7 @@ fn open_lower(path: &Path) -> Result<OwnedFd, Errno> {
 fn kept_layer(kept: &OwnedFd, lower: &OwnedFd, name: &str) -> Result<OwnedFd, ConfineError> {
     let layer = directory(kept, name)?;
     let (upper, work) = (directory(&layer, "upper")?, directory(&layer, "work")?);
+
     // Every volatile mount leaves this mark, and the kernel refuses a layer that has it.
     for (mark, flags) in [
         ("work/incompat/volatile/dirty", AtFlags::empty()),
@@ -249,7 +258,9 @@ fn kept_layer(kept: &OwnedFd, lower: &OwnedFd, name: &str) -> Result<OwnedFd, Co
             Err(errno) => return Err(errno).step_on("prepare a layer", Path::new(name)),
         }
     }
+
     let mount = overlay(lower, &upper, &work, &[("volatile", "")])?;
+
     // The kernel makes these with mode 0, and needs no mode: it acts with the rights of this process. The user could
     // neither delete nor copy the state directory.
     let file = Mode::RUSR | Mode::WUSR;
@@ -307,6 +318,7 @@ fn overlay(
         ("redirect_dir", "nofollow"),
         ("metacopy", "off"),
     ];
+
     options.extend(more);
     new_file_system("overlay", &options, MountAttributes::WRITABLE)
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub fn first_unpinned_blocking(names: &[PathBuf]) -> Option<&Path> {
     // A kernel that does not report mount points cannot be checked, so the pin counts as mounted.
     let is_pinned = |name: &&Path| match is_mount_point(CWD, name) {
-        Ok(found) => found.unwrap_or(true),
+        Ok(is_mounted) => is_mounted.unwrap_or(true),
         Err(_) => false,
     };
     names.iter().map(PathBuf::as_path).find(|name| !is_pinned(name))
@@ -24,7 +24,7 @@ pub fn first_unpinned_blocking(names: &[PathBuf]) -> Option<&Path> {
 /// # Errors
 /// Those of statx(2).
 pub fn is_mount_point(at: impl AsFd, name: &Path) -> rustix::io::Result<Option<bool>> {
-    let found = statx(at, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)?;
-    let is_known = found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
-    Ok(is_known.then(|| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)))
+    let stat = statx(at, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)?;
+    let is_known = stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
+    Ok(is_known.then(|| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)))
 }

@@ -102,6 +102,7 @@ impl MountPlan {
             return Err(PlanError::FullAccess);
         }
         check_workspace(&facts.places, &policy.hidden)?;
+
         let mut plan = Self {
             mounts: BTreeMap::new(),
             pins: Vec::new(),
@@ -119,6 +120,8 @@ impl MountPlan {
             verified: BTreeMap::new(),
             hidden: policy.hidden.clone(),
         };
+
+        // The order matters: a mount replaces an earlier one of the same path.
         plan.add_system(facts);
         plan.add_hosts_file(facts);
         plan.add_home(facts, &policy.writable_roots);
@@ -134,6 +137,8 @@ impl MountPlan {
         let read_only = pins.iter().filter(|pin| pin.read_only).map(|pin| pin.at.clone());
         self.git.read_only.extend(read_only);
         self.pins.extend(pins);
+
+        // Of two pins of one path, the stricter one comes first and stays.
         self.pins.sort_unstable_by(|a, b| a.at.cmp(&b.at).then(b.read_only.cmp(&a.read_only)));
         self.pins.dedup_by(|later, earlier| later.at == earlier.at);
     }
@@ -149,6 +154,7 @@ impl MountPlan {
         missing: &[PathBuf],
     ) -> io::Result<()> {
         self.caches = Some(directory.place()?);
+
         for cache in missing {
             let nearest = cache.ancestors().find_map(|at| self.mounts.get(at));
             let is_private = matches!(nearest, Some(Mount::Private { .. } | Mount::Way));
@@ -211,20 +217,25 @@ impl MountPlan {
                 SystemDirectory::Link { at, to } => self.add(at, Mount::Link { to: to.clone() }),
             }
         }
+
         for (at, mount) in &facts.built {
             self.add(at, mount.clone());
         }
+
         for (at, mode) in [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/run", 0o755)] {
             self.add(at, Mount::Private { mode });
         }
         self.add("/var/run", Mount::Link { to: "/run".into() });
         self.add("/var/lock", Mount::Link { to: "/run/lock".into() });
         self.add("/run/lock", Mount::Private { mode: 0o1777 });
+
+        // The C library counts the processors there.
         let cpus = "/sys/devices/system/cpu";
         self.add(
             cpus,
             Mount::Bind { from: cpus.into(), writable: false, is_directory: true, required: false },
         );
+
         if let Some(resolver) = &facts.resolver {
             match (self.network, self.shows_in_a_directory(resolver)) {
                 (true, true) => {}
@@ -254,10 +265,12 @@ impl MountPlan {
     fn add_home(&mut self, facts: &HostFacts, roots: &[PathBuf]) {
         let home = self.home.clone();
         self.add(&home, Mount::Private { mode: 0o700 });
+
         for private in facts.private.iter().filter(|one| !roots.iter().any(|r| one.starts_with(r)))
         {
             self.add(private, Mount::Private { mode: 0o700 });
         }
+
         let is_built = |one: &&ReadOnlyBind| facts.built.iter().any(|(at, _)| *at == one.at);
         for one in facts.shown.iter().filter(|one| !is_built(one)) {
             let mount = Mount::Bind {
@@ -268,11 +281,13 @@ impl MountPlan {
             };
             self.add(&one.at, mount);
         }
+
         // A cache inside a writable root stays a normal directory: the user wants its changes kept.
         let is_written = |cache: &&PathBuf| roots.iter().any(|root| cache.starts_with(root));
         for cache in facts.caches.iter().filter(|cache| !is_written(cache)).take(MAX_CACHES) {
             self.add(cache, Mount::Layer { from: cache.clone() });
         }
+
         let settings = &facts.git_settings;
         let files = [
             (git::SETTINGS_NAME, settings.to_config("~")),
@@ -294,6 +309,8 @@ impl MountPlan {
             self.add(root, mount);
         }
         self.add(&places.workspace, Mount::Workspace { writable });
+
+        // Also a read-only session writes its spill files.
         let run_dir = Mount::Bind {
             from: places.run_dir.clone(),
             writable: true,
@@ -315,6 +332,7 @@ impl MountPlan {
             let is_private = above
                 .and_then(|above| self.mounts.get(above))
                 .is_some_and(|mount| matches!(mount, Mount::Private { .. } | Mount::Way));
+
             let closed = way.into_iter().filter(|at| !self.is_for_programs(at));
             if is_private {
                 for at in closed.map(Path::to_owned).collect::<Vec<_>>() {
@@ -337,6 +355,7 @@ impl MountPlan {
             if !self.shows(path) {
                 continue;
             }
+            // Mounts inside the hidden directory need a directory for their mount points.
             let holds_others = self.mounts.keys().any(|at| at != path && at.starts_with(path));
             let mount = if holds_others { Mount::Private { mode: 0o700 } } else { Mount::Empty };
             self.add(path, mount);

@@ -22,6 +22,7 @@ pub(crate) fn drop_capabilities() -> Result<(), ConfineError> {
             Err(error) => return Err(error).step("drop a capability from the bounding set"),
         }
     }
+
     clear_ambient_capability_set().step("clear ambient capabilities")?;
     let bits = CapabilitiesSecureBits::NO_ROOT
         | CapabilitiesSecureBits::NO_ROOT_LOCKED
@@ -30,6 +31,7 @@ pub(crate) fn drop_capabilities() -> Result<(), ConfineError> {
         | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
         | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
         | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
+
     set_capabilities_secure_bits(bits).step("lock the secure bits")?;
     drop_held()
 }
@@ -78,21 +80,23 @@ pub(crate) fn apply_limits(limits: &ConfinementLimits) -> Result<(), ConfineErro
             set(counted, most / SHARE)?;
         }
     }
-    for (resource, wanted) in [
+
+    for (resource, limit) in [
         (Resource::Nproc, limits.processes),
         (Resource::Nofile, limits.open_files),
         (Resource::Fsize, limits.file_size),
     ] {
-        if let Some(wanted) = wanted {
-            set(resource, wanted)?;
+        if let Some(limit) = limit {
+            set(resource, limit)?;
         }
     }
     Ok(())
 }
 
-fn set(resource: Resource, wanted: u64) -> Result<(), ConfineError> {
+fn set(resource: Resource, limit: u64) -> Result<(), ConfineError> {
     let hard = getrlimit(resource).maximum;
-    let value = Some(hard.map_or(wanted, |hard| hard.min(wanted)));
+    let value = Some(hard.map_or(limit, |hard| hard.min(limit)));
+    // The hard limit is lowered as well, so that no command can raise the limit again.
     let limit = Rlimit { current: value, maximum: value };
     rustix::process::setrlimit(resource, limit).step("set a limit")
 }

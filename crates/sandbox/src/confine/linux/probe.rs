@@ -51,7 +51,9 @@ pub fn probe_blocking() -> Result<Probe, ConfineError> {
         is_root: uid.is_root(),
         ..Probe::default()
     };
+
     probe.held_calls = CommandFilter::can_hold_calls() && try_held_calls()?;
+
     match try_namespaces(uid.as_raw(), rustix::process::getegid().as_raw()) {
         Ok(text) if text == WITH_LAYERS => probe.overlay = true,
         Ok(text) if text == WITHOUT_LAYERS => {}
@@ -81,10 +83,11 @@ fn try_namespaces(uid: u32, gid: u32) -> Result<String, ConfineError> {
     let (from_child, to_parent) = pipe_with(PipeFlags::CLOEXEC).step("make a pipe")?;
     match sys::clone_into(spawn::namespaces(false)).step("make namespaces")? {
         Some(child) => {
+            // Otherwise the read would not end with the child.
             drop(to_parent);
             let text = read_text(from_child);
-            // Wait for this child only: other children belong to other code.
-            let _status = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(child), None);
+            // Reaps this child only: other children belong to other code. Its text is the result.
+            nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(child), None).ok();
             text
         }
         None => {
@@ -94,7 +97,9 @@ fn try_namespaces(uid: u32, gid: u32) -> Result<String, ConfineError> {
                 Err(error) if is_transient(&error) => format!("{TRANSIENT}{error}"),
                 Err(error) => error.to_string(),
             };
-            let _written = rustix::io::write(&to_parent, text.as_bytes());
+
+            // Without a text, the parent reports that this process was killed.
+            rustix::io::write(&to_parent, text.as_bytes()).ok();
             sys::end_process(libc::EXIT_SUCCESS)
         }
     }
@@ -125,6 +130,7 @@ fn try_inside(uid: u32, gid: u32) -> Result<bool, ConfineError> {
     super::loopback::bring_up()?;
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", flags).step("make mounts private")?;
+
     // The kernel refuses this if the host's /proc is partly covered, as in some containers.
     let _proc = new_file_system("proc", &[], MountAttributes::READ_ONLY)?;
     let _usr = clone_tree(CWD, "/usr").step("copy a mount")?;

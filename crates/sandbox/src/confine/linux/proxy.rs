@@ -43,6 +43,7 @@ pub fn enter_proxy() -> Result<Vec<String>, ConfineError> {
     let filter = seccomp::build_for_proxy()?;
     privilege::drop_held()?;
     privilege::forbid_new_rights()?;
+
     let mut notes = Vec::new();
     if sys::landlock_version() == 0 {
         notes.push("the kernel has no Landlock: the proxy can read the user's files".to_owned());
@@ -53,6 +54,7 @@ pub fn enter_proxy() -> Result<Vec<String>, ConfineError> {
         }
         landlock::apply(LandlockRules { files, forbid_tcp: false })?;
     }
+
     seccomp::apply(&filter)?;
     Ok(notes)
 }
@@ -66,12 +68,14 @@ pub fn enter_agent() -> Result<Vec<String>, ConfineError> {
     let filter = seccomp::build_for_agent()?;
     privilege::drop_held()?;
     privilege::forbid_new_rights()?;
+
     let mut notes = Vec::new();
     if sys::landlock_version() == 0 {
         notes.push("the kernel has no Landlock: the agent can read the user's files".to_owned());
     } else {
         landlock::apply(LandlockRules { files: Vec::new(), forbid_tcp: true })?;
     }
+
     seccomp::apply(&filter)?;
     Ok(notes)
 }

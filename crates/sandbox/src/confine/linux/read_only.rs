@@ -19,10 +19,12 @@ pub fn become_read_only(private: &[&Path]) -> Result<(), ConfineError> {
     let filter = seccomp::build_for_attributes()?;
     let mut files = Vec::new();
     files.extend(FileRule::open(Path::new("/"), FileRights::Read)?);
+
     let devices = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"].map(Path::new);
     for writable in devices.iter().chain(private) {
         files.extend(FileRule::open(writable, FileRights::Write)?);
     }
+
     privilege::forbid_new_rights()?;
     landlock::apply(LandlockRules { files, forbid_tcp: false })?;
     seccomp::apply(&filter)

@@ -267,6 +267,7 @@ fn build_read_only(mut rules: SyscallRules) -> Result<BpfProgram, ConfineError> 
     });
     let gaps = gaps.collect::<io::Result<_>>().step("build the system call filter")?;
     rules.insert(libc::SYS_ioctl, gaps);
+
     // `io_uring` can set attributes without the system calls refused here. In an unconfined worker no other filter
     // refuses it.
     rules.insert(libc::SYS_io_uring_setup, Vec::new());
@@ -303,6 +304,7 @@ pub(crate) fn build_against_write_checks() -> Result<BpfProgram, ConfineError> {
     let rules = WRITE_CHECKS.iter().map(|(call, mode)| {
         Ok((*call, vec![rule(&[(*mode, SeccompCmpOp::MaskedEq(write), write)])?]))
     });
+
     let rules = rules.collect::<io::Result<_>>().step("build the system call filter")?;
     compile(rules, libc::EROFS)
 }
@@ -312,9 +314,12 @@ fn proxy_rules() -> io::Result<SyscallRules> {
     for call in NOT_FOR_PROXY.iter().chain(NOT_FOR_PROXY_HERE) {
         rules.insert(*call, Vec::new());
     }
+
+    // `clone` may start a thread, but no process.
     let thread = number(libc::CLONE_THREAD);
     let no_thread = rule(&[(0, SeccompCmpOp::MaskedEq(thread), 0)])?;
     rules.entry(libc::SYS_clone).or_default().push(no_thread);
+
     // A failed assertion of the C library ends the proxy with this call.
     rules.insert(libc::SYS_tgkill, vec![none_of(0, &[std::process::id().into()])?]);
     Ok(rules)
@@ -330,6 +335,7 @@ fn compile(rules: SyscallRules, errno: libc::c_int) -> Result<BpfProgram, Confin
         .and_then(BpfProgram::try_from)
         .map_err(io::Error::other)
         .step("build the system call filter")?;
+
     let mut program = prefix();
     program.extend(compiled);
     Ok(program)
@@ -362,16 +368,19 @@ type SyscallRules = BTreeMap<i64, Vec<SeccompRule>>;
 fn rules(sockets: Sockets) -> io::Result<SyscallRules> {
     let mut rules: SyscallRules =
         FORBIDDEN.iter().chain(FORBIDDEN_HERE).map(|number| (*number, Vec::new())).collect();
+
     let clone = NEW_NAMESPACES.iter().map(|flag| {
         let flag = u64::from(flag.unsigned_abs());
         rule(&[(0, SeccompCmpOp::MaskedEq(flag), flag)])
     });
     rules.insert(libc::SYS_clone, clone.collect::<io::Result<_>>()?);
+
     let requests = TERMINAL_REQUESTS.iter().chain(&VOLUME_REQUESTS);
     let ioctl = requests.map(|number| rule(&[(1, SeccompCmpOp::Eq, *number)]));
     rules.insert(libc::SYS_ioctl, ioctl.collect::<io::Result<_>>()?);
     rules.insert(libc::SYS_personality, vec![none_of(0, &PERSONALITIES)?]);
     rules.insert(libc::SYS_socket, socket(sockets)?);
+
     let unix = number(libc::AF_UNIX);
     let mut pairs = vec![none_of(0, &[unix])?];
     if sockets != Sockets::Usual {
@@ -380,13 +389,16 @@ fn rules(sockets: Sockets) -> io::Result<SyscallRules> {
         pairs.push(rule(&[(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), datagram)])?);
     }
     rules.insert(libc::SYS_socketpair, pairs);
+
     // A lease on a file blocks other programs that open the file outside.
     rules.insert(libc::SYS_fcntl, vec![rule(&[(1, SeccompCmpOp::Eq, number(libc::F_SETLEASE))])?]);
+
     for (call, mode) in WITH_MODE.iter().chain(WITH_MODE_HERE) {
         let bits = [libc::S_ISUID, libc::S_ISGID].map(u64::from);
         let set = bits.map(|bit| rule(&[(*mode, SeccompCmpOp::MaskedEq(bit), bit)]));
         rules.insert(*call, set.into_iter().collect::<io::Result<_>>()?);
     }
+
     for (call, flags, mode) in WITH_FLAGS {
         let mut set = Vec::new();
         for makes in [libc::O_CREAT, libc::O_TMPFILE].map(number) {
@@ -399,6 +411,7 @@ fn rules(sockets: Sockets) -> io::Result<SyscallRules> {
         }
         rules.insert(*call, set);
     }
+
     if sockets != Sockets::Usual {
         // Without a process namespace, all processes of the user are reachable.
         for (call, which) in OF_A_PROCESS {
@@ -420,11 +433,13 @@ fn socket(sockets: Sockets) -> io::Result<Vec<SeccompRule>> {
         number(libc::AF_INET6),
         number(libc::AF_NETLINK),
     );
+
     let families: &[u64] = match sockets {
         Sockets::Usual => &[unix, v4, v6, netlink],
         Sockets::PairsOnly => &[netlink],
         Sockets::Internet => &[v4, v6, netlink],
     };
+    // Landlock restricts TCP, and not MPTCP. Of netlink, programs need the routing tables only.
     let mptcp = number(libc::IPPROTO_MPTCP);
     let route = number(libc::NETLINK_ROUTE);
     Ok(vec![

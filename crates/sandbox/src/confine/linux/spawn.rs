@@ -56,10 +56,12 @@ pub struct Init {
 /// This process has several threads, or the kernel refuses namespaces.
 pub fn split(workspace: BorrowedFd<'_>, network: bool) -> Result<Side, ConfineError> {
     sys::require_single_thread().step("split the process")?;
+
     let identity = DirectoryId::of(workspace).step("look at the workspace")?;
     fchdir(workspace).step("enter the workspace")?;
     let monitor = pidfd_open(getpid(), PidfdFlags::empty()).step("open the monitor")?;
     let (from_init, status) = pipe_with(PipeFlags::CLOEXEC).step("make a pipe")?;
+
     match sys::clone_into(namespaces(network)).step("make namespaces")? {
         Some(init) => {
             // The monitor does not work in the workspace, so it must not keep the workspace's file system busy.
@@ -86,6 +88,9 @@ pub(crate) fn namespaces(network: bool) -> libc::c_int {
 /// Requests a kill of this process when its parent exits. `parent` is a handle of the parent.
 fn die_with(parent: &OwnedFd) -> Result<(), ConfineError> {
     set_parent_process_death_signal(Some(Signal::KILL)).step("ask to end with the monitor")?;
+
+    // The monitor may have ended before the signal was set. Here `getppid` is 0 in both cases, because the monitor is
+    // outside of the namespace.
     let mut watched = [PollFd::new(parent, PollFlags::IN)];
     poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).step("look at the monitor")?;
     if watched.iter().any(|one| !one.revents().is_empty()) {
@@ -96,6 +101,7 @@ fn die_with(parent: &OwnedFd) -> Result<(), ConfineError> {
 
 /// Maps this process's user and group to the same ids in its new namespace, which has no other users and groups.
 pub(crate) fn map_identity(uid: u32, gid: u32) -> Result<(), ConfineError> {
+    // The kernel accepts `gid_map` from a process without privileges only after `setgroups` was denied.
     for (file, text) in [
         ("/proc/self/setgroups", "deny".to_owned()),
         ("/proc/self/uid_map", format!("{uid} {uid} 1")),
@@ -118,24 +124,29 @@ pub(crate) fn reap_until_end(
         kept.push(connection.as_raw_fd());
         kept.extend(calls.git.1.iter().map(|(_, top)| top.as_raw_fd()));
     }
+
     // Close all other descriptors, or a pipe would stay open here after the worker closes it.
     kept.sort_unstable();
     let mut first = 0;
     for keep in kept {
-        let _closed = sys::close_between(first, Some(keep - 1));
+        // The call exists since Linux 5.9. Mounts need 5.12, so it does not fail here.
+        sys::close_between(first, Some(keep - 1)).ok();
         first = keep + 1;
     }
-    let _closed = sys::close_between(first, None);
+    sys::close_between(first, None).ok();
+
+    // Without answers, the commands would wait until they are killed.
     if let Some((calls, connection)) = held
         && calls.start(connection).is_err()
     {
         sys::end_process(libc::EXIT_FAILURE)
     }
+
     loop {
         match sys::wait_for_any() {
             Ok((pid, raw)) if pid == worker => {
                 // Four bytes fit into an empty pipe. If the monitor has exited, the kernel kills this process soon.
-                let _written = rustix::io::write(status, &raw.to_le_bytes());
+                rustix::io::write(status, &raw.to_le_bytes()).ok();
                 sys::end_process(libc::EXIT_SUCCESS)
             }
             Ok(_) => {}

@@ -36,6 +36,7 @@ pub(crate) fn set_attributes(
     let attr =
         libc::mount_attr { attr_set: attributes.0, attr_clr: 0, propagation: 0, userns_fd: 0 };
     let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+
     // SAFETY: the descriptor is open during the call, the path is an empty C string, and the size is the size of the
     // structure, which the kernel only reads.
     let answer = unsafe {
@@ -101,6 +102,7 @@ pub(crate) fn end_process(code: i32) -> ! {
 /// Waits for any child to exit. Returns its process id and raw status.
 #[expect(unsafe_code, reason = "the raw status of wait(2) has no safe form")]
 pub(crate) fn wait_for_any() -> io::Result<(i32, i32)> {
+    // `__WALL` includes children that report their exit by another signal than `SIGCHLD`, or by none.
     let mut status: libc::c_int = 0;
     // SAFETY: the pointer is to a number that outlives the call.
     let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
@@ -232,6 +234,7 @@ pub(crate) fn answer_held_call_with_file(
         newfd: 0,
         newfd_flags: if is_inherited { 0 } else { libc::O_CLOEXEC as u32 },
     };
+
     // SAFETY: the request reads one such structure, which outlives the call.
     let answer = unsafe {
         libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const request)

@@ -1,6 +1,8 @@
-//! Opening of files without `openat2`: each directory on the way is opened from the one above, and a link is refused.
+//! Opening of files without `openat2`: each directory on the way is opened from the one above, and a link is refused. An
+//! absolute path is opened at once: the user may pass through directories above that the user may not read.
 //! Never run on a Mac.
 
+use nix::libc;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, open, openat, readlinkat, stat as stat_of,
     statat,
@@ -15,6 +17,9 @@ use std::path::{Component, Path};
 /// Flags of a handle of a directory.
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Refuses a link anywhere in a path, since macOS 11, the first system that the program starts on.
+const NO_LINKS: OFlags = OFlags::from_bits_retain(libc::O_NOFOLLOW_ANY.cast_unsigned());
 
 /// Flags that read a file and wait for nothing.
 const READ: OFlags =
@@ -35,9 +40,7 @@ pub(in crate::git) fn hold(base: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd,
 }
 
 pub(in crate::git) fn hold_at(path: &Path) -> Result<OwnedFd, Errno> {
-    let root = open("/", DIRECTORY, Mode::empty())?;
-    let beneath = path.strip_prefix("/").map_err(|_relative| Errno::INVAL)?;
-    hold(root.as_fd(), beneath)
+    open(path, DIRECTORY | NO_LINKS, Mode::empty())
 }
 
 pub(in crate::git) fn hold_behind_links(

@@ -35,11 +35,11 @@ pub(crate) enum CachedReads {
 impl CachedReads {
     /// Returns what the file system of a directory allows.
     pub(crate) fn of(directory: impl AsFd) -> Self {
-        let kind = fstatfs(&directory).map(|found| u64::try_from(found.f_type).unwrap_or(0));
+        let kind = fstatfs(&directory).map(|stat| u64::try_from(stat.f_type).unwrap_or(0));
         if !kind.is_ok_and(|kind| LOCAL.contains(&kind)) {
             return Self::Never;
         }
-        match fstatvfs(&directory).map(|found| found.f_flag) {
+        match fstatvfs(&directory).map(|stat| stat.f_flag) {
             Ok(flags) if flags.contains(StatVfsMountFlags::NOATIME) => Self::NoAccessTime,
             Ok(flags) if flags.contains(StatVfsMountFlags::RELATIME) => Self::RelativeAccessTime,
             Ok(_) | Err(_) => Self::Never,
@@ -52,8 +52,10 @@ impl CachedReads {
             let accessed = (file.atime(), file.atime_nsec());
             let modified = (file.mtime(), file.mtime_nsec()).max((file.ctime(), file.ctime_nsec()));
             let until = file.accessed().ok().and_then(|at| at.checked_add(ACCESS_TIME));
+            // With `relatime`, a read writes the access time if that is not after the last change, or is a day old.
             modified < accessed && until.is_some_and(|until| SystemTime::now() < until)
         };
+
         match self {
             Self::Never => false,
             Self::RelativeAccessTime => is_recent(),
@@ -84,9 +86,12 @@ pub(crate) fn read(
     if !metadata.is_file() || !reads.allow(&metadata) {
         return None;
     }
+
     // With room to see that the file has grown.
     let mut content = vec![0; len + 1];
     let mut parts = [IoSliceMut::new(&mut content)];
+
+    // `RWF_NOWAIT` fails if a part of the content is not in memory.
     let n = preadv2(&file, &mut parts, 0, ReadWriteFlags::NOWAIT).ok()?;
     content.truncate(n);
     (n == len).then(|| (content, FileVersion::of(&metadata)))

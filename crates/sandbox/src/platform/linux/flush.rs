@@ -52,6 +52,7 @@ pub(crate) fn may_follow(file: &File) -> bool {
         return false;
     }
     let Ok(device) = file.metadata().map(|metadata| metadata.dev()) else { return false };
+
     let mut mounts = lock(&MOUNTS);
     let current = mounts.take().filter(|mounts| !mounts.have_changed());
     let Some(mut current) = current.or_else(|| Mounts::read_blocking().ok()) else { return false };
@@ -106,6 +107,7 @@ fn is_ordered(mounts: &str, device: &str) -> bool {
         let Some((mount, system)) = line.split_once(" - ") else { return false };
         let mut system = system.split(' ');
         let is_journaled = matches!(system.next(), Some("ext3" | "ext4"));
+        // The source is between the type and the options.
         let options = system.nth(1).unwrap_or_default();
         mount.split(' ').nth(2) == Some(device)
             && is_journaled
@@ -139,14 +141,17 @@ pub(crate) fn later(file: File, parent: &Arc<Dir>, at: &NameAt) -> bool {
         thread.spawn(move || flush_blocking(&receiver)).ok().map(|_thread| sender)
     });
     let Some(sender) = sender else { return false };
+
     let replaced = Replaced { file, parent: Arc::clone(parent) };
     let mut waiting = lock(&WAITING);
     if MAX_WAITING <= waiting.len() && !waiting.contains_key(at) {
         return false;
     }
+
     let is_first = waiting.is_empty();
     let earlier = waiting.insert(at.clone(), replaced);
     drop(waiting);
+
     // Closing the last handle frees the blocks.
     drop(earlier);
     if is_first {
@@ -167,6 +172,7 @@ fn flush_blocking(queue: &Receiver<()>) {
         std::thread::sleep(DELAY);
         let mut flushed = BTreeSet::new();
         let waiting = std::mem::take(&mut *lock(&WAITING));
+
         for Replaced { file, parent } in waiting.into_values() {
             // An unreadable directory cannot be flushed, as before an answer.
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -30,18 +30,22 @@ pub(crate) fn apply_blocking(
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Applied, ApplyError> {
     recover(session);
+
     if !plan.is_complete() {
         return Err(ApplyError::Incomplete);
     }
     check_expected(plan, expect)?;
+
     let editor = Editor::new(&plan.request)?;
     if expect.unchanged {
         check_unchanged(session, plan)?;
     }
+
     if plan.files.is_empty() {
         let interrupted = session.journal.untold_blocking();
         return Ok(Applied { interrupted, ..Applied::default() });
     }
+
     let planned: Vec<PlannedWrite> = plan.files.iter().map(change).collect();
     let changes: Vec<&PlannedWrite> = planned.iter().collect();
     let (mut entry, dropped) = match begin(session, plan, backup) {
@@ -50,28 +54,33 @@ pub(crate) fn apply_blocking(
         Err(_) if backup == Backup::None => (None, Vec::new()),
         Err(error) => return Err(error.into()),
     };
+
     let place =
         WriteContext { root: session.root, confinement: session.confinement, seen: session.seen };
+
+    // The plan contains only digests, so each file is edited once more when it is written.
     let mut content = |_: usize, old: &[u8]| match editor.edit(old) {
         Ok(Some(edited)) => Ok(edited.new),
         Ok(None) => Err(LeftReason::Conflict),
         Err(reason) => Err(LeftReason::Skipped(reason)),
     };
+
     let (files, stopped) = write_all(place, &changes, entry.as_mut(), &mut content, cancelled);
     let interrupted = session.journal.untold_blocking();
     let mut applied = Applied { files, stopped, dropped, interrupted, undo_id: None };
+
     if let Some(entry) = entry {
         let id = entry.id.clone();
         let has_written = applied.n_written() != 0;
         // If the end cannot be recorded, the entry counts as interrupted, which has no effect on files.
-        let _ended = entry.end();
+        entry.end().ok();
         if has_written && backup == Backup::Journal {
             applied.undo_id = Some(id);
         } else if has_written {
             session.journal.keep_marker_blocking(&id);
         } else {
             // The entry contains nothing to undo. If its removal fails, it is dropped when it is the oldest.
-            let _removed = session.journal.remove_blocking(&id);
+            session.journal.remove_blocking(&id).ok();
         }
     }
     Ok(applied)
@@ -125,6 +134,7 @@ fn check_unchanged(session: JournalSession<'_>, plan: &ReplacePlan) -> Result<()
             .and_then(|open| open.take(MAX_FILE_BYTES + 1).read_to_end(&mut content));
         read.is_err() || Digest::of(&content) != file.before
     };
+
     let changed: Vec<PathBuf> =
         plan.files.iter().filter(is_changed).map(|file| file.path.clone()).collect();
     if changed.is_empty() {

@@ -113,6 +113,7 @@ impl LoggedChange {
             }
             Before::Kept(_) => {}
         }
+
         let mut file = folder.folder(&self.segment)?.file(FILE)?;
         file.seek(SeekFrom::Start(self.at))?;
         let mut original = Vec::new();
@@ -155,6 +156,7 @@ impl OpenSegment {
 
     /// Whether this segment can take a change with an original of this size.
     pub(super) fn has_room(&self, original: u64) -> bool {
+        // A command can delete the file of the segment.
         let is_there = self.file.metadata().is_ok_and(|metadata| metadata.nlink() != 0);
         let is_small = self.n_bytes == 0 || self.n_bytes + original <= SEGMENT_BYTES;
         is_there && is_small && self.n_lines < SEGMENT_LINES
@@ -208,27 +210,31 @@ pub(super) fn newest_number(folder: &JournalDir) -> u64 {
 
 /// Returns the changes of all segments that happened, oldest first.
 pub(super) fn changes(folder: &JournalDir) -> Vec<LoggedChange> {
-    let mut found: Vec<LoggedChange> = Vec::new();
+    let mut logged: Vec<LoggedChange> = Vec::new();
     let mut ends: Vec<LogLine> = Vec::new();
     for (_, name) in segments(folder).unwrap_or_default() {
         let Ok(mut read) = read_segment(folder, &name) else { continue };
-        found.append(&mut read.changes);
+        logged.append(&mut read.changes);
         ends.append(&mut read.ends);
     }
-    found.sort_by_key(|change| change.record.number);
+
+    // The search below needs this order, and a command can write segments with other numbers.
+    logged.sort_by_key(|change| change.record.number);
+
     for end in ends {
         match end {
-            LogLine::Void(number) => found.retain(|change| change.record.number != number),
+            LogLine::Void(number) => logged.retain(|change| change.record.number != number),
             LogLine::Undone(number, by) => {
-                let undone = found.binary_search_by_key(&number, |change| change.record.number);
-                if let Some(change) = undone.ok().and_then(|at| found.get_mut(at)) {
+                let undone = logged.binary_search_by_key(&number, |change| change.record.number);
+                if let Some(change) = undone.ok().and_then(|at| logged.get_mut(at)) {
                     change.undone_by = Some(by);
                 }
             }
             LogLine::Change(_) => {}
         }
     }
-    found
+
+    logged
 }
 
 /// Returns the segments of a journal with their names, oldest first.
@@ -258,6 +264,7 @@ fn read_segment(folder: &JournalDir, name: &str) -> io::Result<SegmentContent> {
     let mark = name.strip_prefix(PREFIX).and_then(UndoId::parse).ok_or_else(invalid)?.mark;
     let file = folder.folder(name)?.file(FILE)?;
     let n_bytes = file.metadata()?.len();
+
     let mut content = SegmentContent {
         mark,
         file: file.try_clone()?,
@@ -267,24 +274,29 @@ fn read_segment(folder: &JournalDir, name: &str) -> io::Result<SegmentContent> {
         n_lines: 0,
         is_complete: false,
     };
+
     let mut reader = BufReader::new(file);
     let (mut at, mut line) = (0, Vec::new());
+
     while at < n_bytes && content.n_lines < 2 * SEGMENT_LINES {
         line.clear();
         let read = reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
         at += read as u64;
         let parsed = serde_json::from_slice(&line).ok().filter(|_| line.ends_with(b"\n"));
         let Some(parsed) = parsed else { return Ok(content) };
+
         content.n_lines += 1;
         match parsed {
             LogLine::Change(record) if MAX_NUMBER <= record.number => return Ok(content),
             LogLine::Change(record) => {
+                // A line break follows the content.
                 let skipped = if record.len == 0 { 0 } else { record.len.saturating_add(1) };
                 let begin = at;
                 at = at.saturating_add(skipped);
                 if n_bytes < at {
                     return Ok(content);
                 }
+                // Only an undo reads the content.
                 reader.seek_relative(i64::try_from(skipped).map_err(|_| invalid())?)?;
                 let id = UndoId { number: record.number, mark };
                 let (segment, undone_by) = (name.to_owned(), None);
@@ -293,6 +305,7 @@ fn read_segment(folder: &JournalDir, name: &str) -> io::Result<SegmentContent> {
             end @ (LogLine::Void(_) | LogLine::Undone(..)) => content.ends.push(end),
         }
     }
+
     content.is_complete = at == n_bytes;
     Ok(content)
 }

@@ -23,19 +23,22 @@ pub(super) fn names_inside_blocking(
     confinement: &Confinement,
     files: &BTreeSet<(u64, u64)>,
 ) -> BTreeMap<(u64, u64), u64> {
-    let mut found = BTreeMap::new();
+    let mut counts = BTreeMap::new();
     if files.is_empty() {
-        return found;
+        return counts;
     }
+
     let inodes: BTreeSet<u64> = files.iter().map(|(_, inode)| *inode).collect();
     let (mut open, mut n_looked_at) = (vec![PathBuf::new()], 0);
+
     while let Some(above) = open.pop() {
+        // A name that is not counted makes the file look linked from elsewhere, so errors are safe.
         let Ok(directory) = root.open_directory(&above) else { continue };
         let Ok(entries) = Dir::read_from(&directory) else { continue };
         for entry in entries.filter_map(Result::ok) {
             n_looked_at += 1;
             if MAX_LOOKED_AT < n_looked_at {
-                return found;
+                return counts;
             }
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name == "." || name == ".." {
@@ -44,18 +47,20 @@ pub(super) fn names_inside_blocking(
             let path = above.join(name);
             match entry.file_type() {
                 FileType::Directory => open.push(path),
+                // The number in the listing costs no system call, so it is compared first.
                 FileType::RegularFile | FileType::Unknown if inodes.contains(&entry.ino()) => {
                     let Ok(stat) = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) else {
                         continue;
                     };
                     let file = (device(&stat), stat.st_ino);
                     if files.contains(&file) && confinement.protects(&path).is_none() {
-                        *found.entry(file).or_insert(0) += 1;
+                        *counts.entry(file).or_insert(0) += 1;
                     }
                 }
                 _ => {}
             }
         }
     }
-    found
+
+    counts
 }

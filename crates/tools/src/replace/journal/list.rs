@@ -112,6 +112,7 @@ pub(crate) fn list_blocking(
     recover(session);
     let interrupted = session.journal.untold_blocking();
     let mut units = units_blocking(session.journal);
+
     if let Some(which) = &request.which {
         let is_selected = selects(&units, which);
         // A diff needs the later changes too.
@@ -120,6 +121,7 @@ pub(crate) fn list_blocking(
         let is_listed: Vec<bool> = units.iter().map(is_selected).collect();
         return (listed(session, units, request.has_diffs, &is_listed), interrupted);
     }
+
     let surplus = units.len().saturating_sub(MAX_LISTED);
     units.drain(..surplus);
     let all = vec![true; units.len()];
@@ -134,6 +136,7 @@ fn listed(
 ) -> Vec<Listed> {
     let mut diffs =
         has_diffs.then(|| Diffs { session, known: BTreeMap::new(), n_bytes: 0, n_read: 0 });
+
     let newest_first = units.into_iter().zip(is_listed).rev();
     let listed = newest_first.filter_map(|(unit, is_listed)| {
         let mut one = describe(&unit);
@@ -149,6 +152,7 @@ fn listed(
         }
         is_listed.then_some(one)
     });
+
     listed.take(MAX_LISTED).collect()
 }
 
@@ -166,6 +170,7 @@ fn describe(unit: &Unit) -> Listed {
         has_ended: true,
         is_single: true,
     };
+
     match unit {
         Unit::Entry(_, manifest) => Listed {
             at_ms: manifest.began.at_ms,
@@ -206,6 +211,7 @@ impl Diffs<'_> {
         if MAX_DIFF_BYTES <= self.n_bytes || MAX_READ_BYTES <= self.n_read {
             return FileDiff::None("the diffs are larger than the limit");
         }
+
         let after = match self.known.remove(&step.path) {
             Some(content) => Ok(content),
             None => self.now(&step.path),
@@ -214,16 +220,19 @@ impl Diffs<'_> {
         if let Ok(before) = &before {
             self.known.insert(step.path.clone(), before.clone());
         }
+
         let (Ok(before), Ok(after)) = (before, after) else {
             return FileDiff::None("a content is not kept or cannot be read");
         };
         if after.as_deref().map(Digest::of) != step.after {
             return FileDiff::None("the file was changed since");
         }
+
         let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
         if before.contains(&0) || after.contains(&0) {
             return FileDiff::None("the file is binary");
         }
+
         let described = edit_diff::describe(&step.path.to_string_lossy(), &before, &after);
         match described.get("patch").and_then(|patch| patch.as_str()) {
             Some(patch) => {
@@ -253,6 +262,7 @@ impl Diffs<'_> {
             }
             (_, Source::Log(change)) => change.original(&journal.folder()?)?,
         };
+
         self.n_read += content.len() as u64;
         match step.before {
             Some(Some(digest)) if Digest::of(&content) == digest => Ok(Some(content)),

@@ -122,9 +122,10 @@ impl Manifest {
     /// # Errors
     /// Errors of read(2); `InvalidData` if the header is missing or the manifest is too large.
     pub(super) fn read(file: &File) -> io::Result<Self> {
-        let mut found = Self::default();
+        let mut manifest = Self::default();
         let mut reader = BufReader::new(file.take(MAX_BYTES + 1));
         let (mut line, mut n_bytes, mut n_lines) = (Vec::new(), 0, 0_usize);
+
         while reader.read_until(b'\n', &mut line)? != 0 {
             n_bytes += line.len() as u64;
             let parsed = serde_json::from_slice(&line);
@@ -132,22 +133,25 @@ impl Manifest {
             // Without a valid first line, the manifest is invalid.
             let Ok(parsed) = parsed else { if n_lines == 0 { break } else { continue } };
             match parsed {
-                ManifestLine::Began(began) if n_lines == 0 && began.v == 1 => found.began = began,
+                ManifestLine::Began(began) if n_lines == 0 && began.v == 1 => {
+                    manifest.began = began;
+                }
                 _ if n_lines == 0 => break,
                 ManifestLine::Began(_) => break,
-                ManifestLine::Step(step) => found.steps.push(step),
-                ManifestLine::Wrote(n) => _ = found.wrote.insert(n),
-                ManifestLine::Torn(n, digest) => _ = found.torn.insert(n, digest),
-                ManifestLine::Ended => found.has_ended = true,
-                ManifestLine::Swept => found.is_swept = true,
-                ManifestLine::Undone(by) => found.undone_by = Some(by),
+                ManifestLine::Step(step) => manifest.steps.push(step),
+                ManifestLine::Wrote(n) => _ = manifest.wrote.insert(n),
+                ManifestLine::Torn(n, digest) => _ = manifest.torn.insert(n, digest),
+                ManifestLine::Ended => manifest.has_ended = true,
+                ManifestLine::Swept => manifest.is_swept = true,
+                ManifestLine::Undone(by) => manifest.undone_by = Some(by),
             }
             n_lines += 1;
         }
+
         if n_lines == 0 || MAX_BYTES < n_bytes {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(found)
+        Ok(manifest)
     }
 }
 

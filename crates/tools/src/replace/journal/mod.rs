@@ -58,10 +58,10 @@ impl Toolbox {
     /// not replaced anything yet.
     #[must_use]
     pub fn recovery(&self) -> Option<impl FnOnce() -> usize + Send + use<>> {
-        if !self.journal.exists() {
+        if !self.state.journal.exists() {
             return None;
         }
-        let (journal, seen) = (Arc::clone(&self.journal), Arc::clone(&self.seen));
+        let (journal, seen) = (Arc::clone(&self.state.journal), Arc::clone(&self.state.seen));
         let (confinement, workspace) = (Arc::clone(&self.confinement), self.workspace.clone());
         Some(move || {
             let Ok(root) = Root::open(&workspace) else { return 0 };

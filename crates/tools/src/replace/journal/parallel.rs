@@ -14,12 +14,15 @@ pub(super) fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R 
     if items.len() <= 1 {
         return items.iter().map(work).collect();
     }
+
     let each = &|part: &[T]| part.iter().map(&work).collect::<Vec<R>>();
     scope(|scope| {
         let parts = items.chunks(per_thread.get());
+        // All threads must run before the first one is joined.
         let begun: Vec<_> = parts
             .map(|part| Builder::new().spawn_scoped(scope, move || each(part)).map_err(|_| part))
             .collect();
+
         let ended = begun.into_iter().map(|thread| match thread.map(|thread| thread.join()) {
             Ok(Ok(results)) => results,
             Ok(Err(panic)) => resume_unwind(panic),

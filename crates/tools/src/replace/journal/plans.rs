@@ -36,13 +36,16 @@ impl Plans {
             file.diff = None;
         }
         plan.skipped = Vec::new();
+
         let id = format!("p-{}", StagedTag::random()?);
         let mut kept = self.0.blocking_lock();
         let since = Instant::now();
         forget_old(&mut kept, since);
+
         while MAX_PLANS <= kept.len() {
             kept.pop_front();
         }
+
         kept.push_back(StoredPlan { id: id.clone(), since, plan: Arc::new(plan) });
         Ok(id)
     }

@@ -32,8 +32,11 @@ impl Journal {
     ) -> Result<UndoId, JournalError> {
         let NewChange { tool, origin, path, before, original, after } = change;
         let len = original.len() as u64;
+
+        // Locked until the record is written, so that the records are in the order of their numbers.
         let mut state = self.lock_blocking();
         let number = self.take_number(&mut state)?;
+
         let record = ChangeRecord {
             number,
             at_ms: jiff::Timestamp::now().as_millisecond(),
@@ -44,6 +47,7 @@ impl Journal {
             after,
             len,
         };
+
         let added = self.segment(&mut state, number, len)?.add(record, original);
         if added.is_err() {
             // A part of the record may be in the segment. The next record begins another one.
@@ -56,8 +60,7 @@ impl Journal {
     pub(crate) fn void_change_blocking(&self, id: &UndoId) {
         let mut state = self.lock_blocking();
         // If this fails, an undo finds that the file has another content.
-        let _noted =
-            self.segment(&mut state, id.number, 0).and_then(|segment| segment.void(id.number));
+        self.segment(&mut state, id.number, 0).and_then(|segment| segment.void(id.number)).ok();
     }
 
     /// Records that changes were undone.
@@ -65,9 +68,9 @@ impl Journal {
         let mut state = self.lock_blocking();
         for number in numbers {
             // If this fails, another undo finds nothing to do.
-            let _noted = self
-                .segment(&mut state, *number, 0)
-                .and_then(|segment| segment.undone(*number, by.to_owned()));
+            self.segment(&mut state, *number, 0)
+                .and_then(|segment| segment.undone(*number, by.to_owned()))
+                .ok();
         }
     }
 

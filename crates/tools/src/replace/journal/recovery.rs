@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 pub(super) fn recover(session: JournalSession<'_>) -> usize {
     let _one_at_a_time = session.journal.recovering_blocking();
     let unfinished = session.journal.unfinished_blocking();
-    let found =
+    let interrupted =
         unfinished.into_iter().filter_map(|(id, manifest)| recover_one(session, id, manifest));
-    session.journal.tell_later_blocking(found.collect())
+    session.journal.tell_later_blocking(interrupted.collect())
 }
 
 fn recover_one(
@@ -28,33 +28,40 @@ fn recover_one(
         let mut lines = sweep(session, &mut manifest);
         lines.push(ManifestLine::Swept);
         // If this cannot be recorded, the next worker searches again.
-        let _noted = session.journal.add_blocking(&id, &lines);
+        session.journal.add_blocking(&id, &lines).ok();
     }
     if manifest.undone_by.is_some() {
         return None;
     }
+
     let is_change = |step: &FileRecord| digest(session, &step.path) == step.after;
+
+    // Some content cannot be restored. The marker keeps an undo from taking back an older change in its place.
     if !manifest.began.has_originals && manifest.steps.iter().any(is_change) {
         session.journal.keep_marker_blocking(&id);
         return None;
     }
+
     if manifest.steps.is_empty() || !manifest.began.has_originals {
         // The entry contains nothing to undo.
-        let _removed = session.journal.remove_blocking(&id);
+        session.journal.remove_blocking(&id).ok();
         return None;
     }
-    let mut found = InterruptedReplace { undo_id: id, n_new: 0, n_old: 0, n_torn: 0, n_other: 0 };
+
+    let mut interrupted =
+        InterruptedReplace { undo_id: id, n_new: 0, n_old: 0, n_torn: 0, n_other: 0 };
     for (number, step) in manifest.steps.iter().enumerate() {
         let digest = digest(session, &step.path);
         let torn = manifest.torn.get(&number);
         *(match digest {
-            now if now == step.after => &mut found.n_new,
-            now if now == step.before => &mut found.n_old,
-            Some(digest) if torn == Some(&digest) => &mut found.n_torn,
-            Some(_) | None => &mut found.n_other,
+            now if now == step.after => &mut interrupted.n_new,
+            now if now == step.before => &mut interrupted.n_old,
+            Some(digest) if torn == Some(&digest) => &mut interrupted.n_torn,
+            Some(_) | None => &mut interrupted.n_other,
         }) += 1;
     }
-    Some(found)
+
+    Some(interrupted)
 }
 
 /// Removes temporary files. If a complete original is next to a file that is neither old nor new, the file was
@@ -65,6 +72,7 @@ fn sweep(session: JournalSession<'_>, manifest: &mut Manifest) -> Vec<ManifestLi
         if manifest.wrote.contains(&number) || session.confinement.protects(&step.path).is_some() {
             continue;
         }
+
         let Some(staged) = digest(session, &staged_path(step)) else { continue };
         let now = digest(session, &step.path);
         let is_torn =
@@ -77,8 +85,9 @@ fn sweep(session: JournalSession<'_>, manifest: &mut Manifest) -> Vec<ManifestLi
                 continue;
             }
         }
+
         // If the removal fails, the file stays. Its name shows that it is quackd's.
-        let _removed = session.root.remove_staged(&step.path, step.tag);
+        session.root.remove_staged(&step.path, step.tag).ok();
     }
     lines
 }

@@ -152,6 +152,7 @@ fn undoables(id: &UndoId, manifest: Manifest) -> Vec<Undoable> {
     // A forged entry may name a file twice.
     let mut seen = BTreeSet::new();
     let steps = steps.into_iter().enumerate().filter(|(_, step)| seen.insert(step.path.clone()));
+
     let undoable = |(number, step): (usize, FileRecord)| Undoable {
         path: step.path.clone(),
         before: Some(step.before),
@@ -169,6 +170,7 @@ pub(super) fn units_blocking(journal: &Journal) -> Vec<Unit> {
     let entries = entries.into_iter().map(|(id, manifest)| Unit::Entry(id, manifest));
     let mut units: Vec<Unit> = entries.collect();
     units.extend(journal.changes_blocking().into_iter().map(Unit::Change));
+    // Entries and changes are numbered together.
     units.sort_by(|one, other| one.id().cmp(other.id()));
     units
 }
@@ -196,7 +198,7 @@ pub(super) fn select(journal: &Journal, which: &Which) -> Result<Selected, UndoE
     }
 }
 
-/// Returns a function that says whether a unit is part of the selection, also if it is undone.
+/// Returns a function that decides whether a unit is part of the selection, also if it is undone.
 pub(super) fn selects(units: &[Unit], which: &Which) -> Box<dyn Fn(&Unit) -> bool> {
     match which {
         Which::Last => {
@@ -224,6 +226,7 @@ fn last(mut units: Vec<Unit>) -> Result<Selected, UndoError> {
     let last = units.pop().ok_or(UndoError::Nothing)?;
     let older = units.into_iter().rev().filter(Unit::has_originals);
     let older = older.map(|unit| unit.id().clone()).take(MAX_OLDER).collect();
+
     if !last.has_originals() {
         return Err(UndoError::LastHasNoOriginals { id: last.id().clone(), older });
     }
@@ -232,11 +235,13 @@ fn last(mut units: Vec<Unit>) -> Result<Selected, UndoError> {
 
 fn by_id(journal: &Journal, units: Vec<Unit>, text: &str) -> Result<Selected, UndoError> {
     let id = UndoId::parse(text).ok_or_else(|| UndoError::Unknown(text.to_owned()))?;
+    // `units` has no entry that a call is writing, so it would look unknown below.
     if journal.is_active_blocking(&id) {
         return Err(UndoError::Running(id));
     }
-    let found = units.into_iter().find(|unit| *unit.id() == id);
-    let unit = found.ok_or_else(|| UndoError::Unknown(text.to_owned()))?;
+
+    let unit = units.into_iter().find(|unit| *unit.id() == id);
+    let unit = unit.ok_or_else(|| UndoError::Unknown(text.to_owned()))?;
     if let Some(by) = unit.undone_by() {
         return Err(UndoError::AlreadyUndone { what: id.to_string(), by: by.clone() });
     }
@@ -261,15 +266,18 @@ fn group(
 ) -> Result<Selected, UndoError> {
     let (mut members, mut steps) = (Members::default(), Vec::new());
     let mut undone_by = None;
+
     for unit in units.into_iter().filter(|unit| unit.depth() == 0 && is_member(unit)) {
         match unit.undone_by() {
             Some(by) => undone_by = Some(by.clone()),
+            // A single change without its content is reported with the others. An entry has no content at all.
             None if !unit.has_originals() && matches!(unit, Unit::Entry(..)) => {
                 return Err(UndoError::NoOriginals(unit.id().clone()));
             }
             None => unit.add_to(&mut members, &mut steps),
         }
     }
+
     match (steps.is_empty(), undone_by) {
         (false, _) => Ok(Selected { what, steps, members, depth: 0, older: Vec::new() }),
         (true, Some(by)) => Err(UndoError::AlreadyUndone { what, by }),
@@ -282,11 +290,11 @@ fn newest_turn(units: &[Unit], number: Option<u64>) -> Option<TurnOrigin> {
     let mut newest_first = units.iter().rev().filter(|unit| unit.depth() == 0);
     let turn = newest_first.find_map(|unit| {
         let turn = unit.origin().turn.as_ref()?;
-        let is_wanted = match number {
+        let is_match = match number {
             Some(number) => turn.number == number,
             None => unit.undone_by().is_none(),
         };
-        is_wanted.then_some(turn)
+        is_match.then_some(turn)
     });
     turn.cloned()
 }

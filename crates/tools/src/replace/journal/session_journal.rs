@@ -100,12 +100,15 @@ impl Journal {
         if self.max_bytes < needed {
             return Err(JournalError::TooLarge { needed, max: self.max_bytes });
         }
+
         let mut state = self.state.blocking_lock();
         let folder = self.folder_made()?;
         let number = self.take_number(&mut state)?;
         let mut known = known(&folder)?;
         let mut dropped = Vec::new();
+
         loop {
+            // A call may still write up to the reserved size.
             let used: u64 = known
                 .iter()
                 .map(|known| state.active.get(&known.id).copied().unwrap_or(0).max(known.bytes))
@@ -113,9 +116,11 @@ impl Journal {
             if known.len() < MAX_ENTRIES && used + needed <= self.max_bytes {
                 break;
             }
+
             let may_go = |known: &&EntrySummary| {
                 !state.active.contains_key(&known.id) && kept != Some(&known.id)
             };
+            // Finished entries are dropped before interrupted ones, whose files may need an undo.
             let oldest =
                 known.iter().filter(may_go).min_by_key(|known| (!known.has_ended, &known.id));
             let Some(id) = oldest.map(|known| known.id.clone()) else {
@@ -124,10 +129,12 @@ impl Journal {
                     max: self.max_bytes.saturating_sub(used),
                 });
             };
+
             folder.remove(&id.to_string())?;
             known.retain(|known| known.id != id);
             dropped.push(id);
         }
+
         let id = UndoId::with_random_mark(number)?;
         let entry = EntryWriter::create(self, &folder, id.clone(), began)?;
         state.active.insert(id, needed);
@@ -146,6 +153,7 @@ impl Journal {
             let newest = ids.map(|id| id.number).fold(newest_number(&folder), u64::max);
             state.next = newest.saturating_add(1);
         }
+
         let number = state.next;
         state.next = number.saturating_add(1);
         Ok(number)
@@ -157,6 +165,7 @@ impl Journal {
         let Ok(folder) = self.folder() else { return Vec::new() };
         let state = self.state.blocking_lock();
         let known = known(&folder).unwrap_or_default();
+
         let at_rest = known.into_iter().filter(|known| !state.active.contains_key(&known.id));
         let read = at_rest.filter_map(|known| {
             let manifest =
@@ -175,12 +184,14 @@ impl Journal {
     /// each journal: concurrent callers get none.
     pub(super) fn unfinished_blocking(&self) -> Vec<(UndoId, Manifest)> {
         let Ok(folder) = self.folder() else { return Vec::new() };
+        // Released at the end of this block, because `is_active_blocking` takes the lock too.
         {
             let mut state = self.state.blocking_lock();
             if std::mem::replace(&mut state.is_recovered, true) {
                 return Vec::new();
             }
         }
+
         let mut unfinished = Vec::new();
         for known in known(&folder).unwrap_or_default() {
             if known.has_ended || self.is_active_blocking(&known.id) {
@@ -191,8 +202,11 @@ impl Journal {
             match manifest.and_then(|file| Manifest::read(&file)) {
                 Ok(manifest) if manifest.has_ended => {}
                 Ok(manifest) => unfinished.push((known.id, manifest)),
-                // The process crashed before it wrote a file.
-                Err(_) => drop(folder.remove(&name)),
+                // The process crashed before it wrote a file. If the removal fails, the entry is dropped when it is
+                // the oldest.
+                Err(_) => {
+                    folder.remove(&name).ok();
+                }
             }
         }
         unfinished
@@ -216,6 +230,7 @@ impl Journal {
         for line in lines {
             bytes.extend(line.to_bytes()?);
         }
+
         let mut file = self.folder()?.folder(&id.to_string())?.file(MANIFEST)?;
         end_last_line(&mut file)?;
         file.write_all(&bytes)?;
@@ -234,7 +249,7 @@ impl Journal {
         for (id, manifest) in self.entries_blocking() {
             if id < *marker && !manifest.began.has_originals {
                 // If the removal fails, the entry is dropped when it is the oldest.
-                let _removed = self.remove_blocking(&id);
+                self.remove_blocking(&id).ok();
             }
         }
     }
@@ -252,6 +267,7 @@ impl Journal {
         match above.make_folder(JOURNAL) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => above.folder(JOURNAL),
             made => {
+                // Without this, a power cut could remove the new directory with its synced files.
                 above.sync()?;
                 made
             }
@@ -262,6 +278,7 @@ impl Journal {
 /// Ends a line that a crash cut, so that the next line is not appended to it.
 fn end_last_line(file: &mut File) -> io::Result<()> {
     let mut last = [0];
+    // The seek fails in an empty file.
     if file.seek(SeekFrom::End(-1)).is_ok() && file.read(&mut last)? == 1 && last != *b"\n" {
         file.write_all(b"\n")?;
     }
@@ -277,12 +294,14 @@ fn known(folder: &JournalDir) -> io::Result<Vec<EntrySummary>> {
             let len = |file: &File| file.metadata().map_or(0, |metadata| metadata.len());
             let manifest = entry.file(MANIFEST).ok();
             let originals = entry.file(ORIGINALS).ok();
+
             let bytes = [&manifest, &originals].into_iter().flatten().map(len).sum();
             let has_ended =
                 manifest.is_some_and(|file| manifest::has_ended(&file).unwrap_or(false));
             Some(EntrySummary { id, bytes, has_ended })
         })
         .collect();
+
     known.sort_by(|a, b| a.id.cmp(&b.id));
     Ok(known)
 }
@@ -329,10 +348,13 @@ impl<'a> EntryWriter<'a> {
         let made = folder.make_folder(&id.to_string())?;
         let has_originals = began.has_originals;
         let (mut manifest, originals) = (made.make_file(MANIFEST)?, made.make_file(ORIGINALS)?);
+
+        // Synced with its name before the first step, so that recovery finds it after a power cut.
         manifest.write_all(&ManifestLine::Began(began).to_bytes()?)?;
         manifest.sync_data()?;
         made.sync()?;
         folder.sync()?;
+
         let wrote = Vec::new();
         Ok(Self { id, journal, manifest, originals, has_originals, at: 0, n_steps: 0, wrote })
     }
@@ -345,6 +367,7 @@ impl<'a> EntryWriter<'a> {
         for line in self.wrote.drain(..) {
             lines.extend(line.to_bytes()?);
         }
+
         for (step, original) in steps.iter_mut() {
             step.at = self.at;
             if self.has_originals {
@@ -353,11 +376,14 @@ impl<'a> EntryWriter<'a> {
             }
             lines.extend(ManifestLine::Step(step.clone()).to_bytes()?);
         }
+
+        // The originals come first: a recorded step must have its original.
         if self.has_originals {
             self.originals.sync_data()?;
         }
         self.manifest.write_all(&lines)?;
         self.manifest.sync_data()?;
+
         self.n_steps += steps.len();
         Ok(first)
     }

@@ -66,8 +66,10 @@ fn undo_once(
     let Selected { what, steps, members, depth, older } = select(session.journal, which)?;
     let unreadable = |reason| UndoError::Unreadable { what: what.clone(), reason };
     let folder = session.journal.folder().map_err(unreadable)?;
+
     let restores = restores(session, &steps);
     let changes: Vec<&PlannedWrite> = restores.iter().map(|restore| &restore.write).collect();
+
     let began = EntryHeader {
         undoes: Some(what.clone()),
         depth: depth.saturating_add(1),
@@ -94,14 +96,18 @@ fn undo_once(
             Err(LeftReason::Damaged)
         }
     };
+
     let place =
         WriteContext { root: session.root, confinement: session.confinement, seen: session.seen };
     let (mut files, stopped) = write_all(place, &changes, entry.as_mut(), &mut content, cancelled);
+
+    // A file without an original was planned with its present content, so `Already` means that nothing was restored.
     for (file, restore) in files.iter_mut().zip(&restores) {
         if restore.is_not_kept && file.outcome == WriteOutcome::Left(LeftReason::Already) {
             file.outcome = WriteOutcome::Left(LeftReason::NotKept);
         }
     }
+
     let interrupted = session.journal.untold_blocking();
     let mut applied = Applied { files, stopped, dropped, interrupted, undo_id: None };
     if let Some(entry) = entry {
@@ -132,9 +138,10 @@ fn mark_undone(session: JournalSession<'_>, members: &Members, applied: &Applied
     if left.is_empty() {
         for id in &members.entries {
             // If this cannot be recorded, another undo finds nothing to do.
-            let _noted = session.journal.add_blocking(id, &[ManifestLine::Undone(by.clone())]);
+            session.journal.add_blocking(id, &[ManifestLine::Undone(by.clone())]).ok();
         }
     }
+
     let undone = members.changes.iter().filter(|(_, path)| !left.contains(path.as_path()));
     let undone: Vec<u64> = undone.map(|(number, _)| *number).collect();
     session.journal.changes_undone_blocking(&undone, &by);
@@ -150,7 +157,8 @@ fn end(
     has_written: bool,
 ) -> Option<UndoId> {
     let own = entry.id.clone();
-    let _ended = entry.end();
+    // An entry without an end counts as interrupted, which has no effect on files.
+    entry.end().ok();
     if is_kept && has_written {
         return Some(own);
     }
@@ -159,7 +167,7 @@ fn end(
         session.journal.keep_marker_blocking(&own);
     } else {
         // The entry contains nothing to undo. If its removal fails, it is dropped when it is the oldest.
-        let _removed = session.journal.remove_blocking(&own);
+        session.journal.remove_blocking(&own).ok();
     }
     None
 }
@@ -182,11 +190,13 @@ fn restores<'a>(session: JournalSession<'_>, steps: &'a [Undoable]) -> Vec<Resto
     for step in steps {
         by_path.entry(&step.path).or_default().push(step);
     }
+
     let restore = |(path, steps): (&Path, Vec<&'a Undoable>)| {
         let mut newest_first = steps.into_iter().rev();
         let newest = newest_first.next()?;
         let (mut source, mut is_partial) = (newest, false);
         for step in newest_first {
+            // Go back only as far as the changes follow each other and the older content is kept.
             let is_next = matches!(source.before, Some(before) if before == step.after);
             if !is_next || step.before.is_none() {
                 is_partial = true;
@@ -194,6 +204,7 @@ fn restores<'a>(session: JournalSession<'_>, steps: &'a [Undoable]) -> Vec<Resto
             }
             source = step;
         }
+
         let is_not_kept = source.before.is_none();
         let write = PlannedWrite {
             path: path.to_path_buf(),
@@ -204,6 +215,7 @@ fn restores<'a>(session: JournalSession<'_>, steps: &'a [Undoable]) -> Vec<Resto
         };
         Some(Restore { write, source, is_partial, is_not_kept })
     };
+
     by_path.into_iter().filter_map(restore).collect()
 }
 

@@ -26,10 +26,12 @@ impl UndoId {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (number, mark) = text.split_once('-')?;
         let is_plain = |text: &str, digit: fn(&u8) -> bool| text.as_bytes().iter().all(digit);
+        // `parse` below also accepts a sign.
         if !is_plain(number, u8::is_ascii_digit) || !is_plain(mark, u8::is_ascii_hexdigit) {
             return None;
         }
         let id = Self { number: number.parse().ok()?, mark: u32::from_str_radix(mark, 16).ok()? };
+        // Leading zeros would name no directory.
         (id.to_string() == text).then_some(id)
     }
 }

@@ -72,8 +72,9 @@ pub(super) fn write_all(
         group: Vec::new(),
         stopped: None,
     };
+
     for (number, change) in changes.iter().enumerate() {
-        // A lock on one name of a file covers all its names.
+        // A lock on one name of a file covers all its names, so such a file is written alone.
         if change.shared.is_some() || writing.is_group_full() {
             writing.flush(changes, entry.as_deref_mut(), cancelled);
         }
@@ -83,6 +84,7 @@ pub(super) fn write_all(
         if writing.stopped.is_some() {
             break;
         }
+
         match writing.prepare(number, change, content, cancelled) {
             Ok(prepared) => writing.group.push(prepared),
             Err(outcome) => writing.set(number, outcome),
@@ -91,6 +93,7 @@ pub(super) fn write_all(
             writing.flush(changes, entry.as_deref_mut(), cancelled);
         }
     }
+
     writing.flush(changes, entry, cancelled);
     let reports = changes.iter().zip(writing.outcomes);
     let reports =
@@ -154,6 +157,7 @@ impl Writing<'_> {
             }
             opened => opened.map_err(failed)?,
         };
+
         // Check the opened path: a link may have been inserted since.
         if let Some(rule) = confinement.protects(target.relative()) {
             return left(LeftReason::Protected(rule));
@@ -161,10 +165,13 @@ impl Writing<'_> {
         if target.relative() != change.path {
             return left(LeftReason::Conflict);
         }
+
         let old = target.read(MAX_FILE_BYTES).map_err(failed)?;
         let before = target.version().map(|_| Digest::of(&old));
         let file_id = target.version().map(|version| version.device_inode());
+
         if before == change.after {
+            // Another of its names was written before, in the same call.
             let is_ours = file_id.is_some_and(|id| self.written_in_place.contains(&id));
             return Err(if is_ours {
                 WriteOutcome::Written { is_detached: false }
@@ -175,6 +182,7 @@ impl Writing<'_> {
         if !change.before.contains(&before) {
             return left(LeftReason::Conflict);
         }
+
         let new = match change.after {
             Some(after) => {
                 let new = content(number, &old).map_err(WriteOutcome::Left)?;
@@ -185,6 +193,7 @@ impl Writing<'_> {
             }
             None => None,
         };
+
         let n_names = target.n_names();
         let is_all_inside = file_id
             .and_then(|id| self.n_inside.get(&id))
@@ -205,7 +214,9 @@ impl Writing<'_> {
         if group.is_empty() || self.stopped.is_some() {
             return;
         }
+
         let mut first = 0;
+        // Recorded and synced before the first file changes.
         if let Some(entry) = entry.as_deref_mut() {
             let mut steps: Vec<(FileRecord, &[u8])> = group
                 .iter()
@@ -242,9 +253,11 @@ impl Writing<'_> {
                 Err(error) => self.refused(one.number, error, root, one.target.relative()),
             }
         }
+
         let synced = in_parallel(&staged, |(_, _, content)| {
             content.as_ref().map_or(Ok(()), StagedContent::sync)
         });
+
         let mut written: BTreeMap<PathBuf, Target> = BTreeMap::new();
         for ((step, mut one, content), synced) in staged.into_iter().zip(synced) {
             if self.stopped.is_none() && cancelled() {
@@ -266,6 +279,8 @@ impl Writing<'_> {
                 Err(error) => self.refused(one.number, error, root, one.target.relative()),
             }
         }
+
+        // One sync for each directory: `written` has one of its files.
         let targets: Vec<Target> = written.into_values().collect();
         for error in in_parallel(&targets, Target::sync_parent).into_iter().filter_map(Result::err)
         {
@@ -289,10 +304,12 @@ impl Writing<'_> {
         };
         let version = one.target.put(content, new, &|| false)?;
         let name = one.target.relative();
+
         // If the session had read the previous version, it knows the new one. Otherwise it does not.
         if known.is_some() && seen.version_blocking(name) == known {
             seen.remember_blocking(name.to_path_buf(), version);
         }
+
         let is_joined = one.other_names == OtherNames::Join;
         if is_shared && is_joined {
             self.written_in_place.insert(version.device_inode());

@@ -13,7 +13,7 @@ use self::editor::{Edited, Editor};
 use self::past_prompts::PastPrompts;
 use super::asking::{Typed, question_rows, until};
 use super::footer::{Footer, scrolled, wrapped};
-use super::question_queue::{InputResult, Question, QuestionQueue, SETTLE};
+use super::question_queue::{InputResult, QuestionQueue, SETTLE};
 use super::stdin_lines::StdinLine;
 use crate::keyboard::{CbreakGuard, Keys, TimedEvent};
 use crate::output::{BOLD, DIM};
@@ -244,15 +244,15 @@ impl Prompt {
 
     /// Adds a question. Returns false for an event that needs no answer.
     pub(super) fn opened(&mut self, data: &Value) -> bool {
-        let Some(question) = Question::read(data) else { return false };
-        if self.questions.open(question) {
+        let Some(is_to_show) = self.questions.open(data) else { return false };
+        if is_to_show {
             self.next_question();
         }
         true
     }
 
     /// Removes a question that has ended elsewhere. Returns whether it was still open here.
-    pub(super) fn closed(&mut self, id: &str) -> bool {
+    pub(super) fn closed(&mut self, id: &Value) -> bool {
         let was_asked = self.questions.current().is_some_and(|question| question.is(id));
         let was_open = self.questions.close(id);
         if was_asked {

@@ -65,12 +65,13 @@ impl SessionView {
             return false;
         }
 
-        let id = data.get("id").and_then(Value::as_str).unwrap_or_default();
         let (is_known, remark) = match (&mut self.asking, &mut self.speaker) {
             (Some(asking), _) if is_new => (asking.opened(data), None),
             (Some(asking), _) => (true, asking.closed(data)),
             (_, Some(speaker)) if is_new => (speaker.prompt.opened(data), None),
-            (_, Some(speaker)) => (true, speaker.prompt.closed(id).then(|| ended_because(data))),
+            (_, Some(speaker)) => {
+                (true, speaker.prompt.closed(&data["id"]).then(|| ended_because(data)))
+            }
             _ => (false, None),
         };
 

@@ -18,6 +18,7 @@ pub(super) fn leads(
     worktree_at: &Path,
 ) -> io::Result<Vec<PathBuf>> {
     let (settings, _) = settings(base, base_path, git_at, None)?;
+
     let worktree = base_path.join(worktree_at);
     let mut leads: Vec<PathBuf> = Vec::new();
     for one in settings.iter().filter(|one| one.is_include || one.name == "core.hooksPath") {

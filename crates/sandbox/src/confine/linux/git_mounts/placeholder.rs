@@ -91,10 +91,12 @@ impl Placeholders {
     fn record(&mut self, repository: impl AsFd, path: &Path) -> io::Result<&mut File> {
         let stat = fstat(repository)?;
         let name = format!("{:x}-{:x}", stat.st_dev, stat.st_ino);
+
         let place = match self.held.iter().position(|(held, _)| *held == name) {
             Some(place) => place,
             None => {
                 let file = self.lock(&name)?;
+                // A new record begins with the path of the repository.
                 if file.metadata()?.len() == 0 {
                     append(&file, path.as_os_str().as_bytes())?;
                 }
@@ -102,16 +104,19 @@ impl Placeholders {
                 self.held.len() - 1
             }
         };
+
         self.held.get_mut(place).map(|(_, file)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn lock(&self, name: &str) -> io::Result<File> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+
         for _ in 0..MAX_ATTEMPTS {
             let file = openat(&self.registry, name, flags, Mode::RUSR | Mode::WUSR)?;
             // Waits for a running cleanup. A cleanup is short, and a worker cannot delay it.
             flock(&file, FlockOperation::LockShared)?;
+            // A cleanup may have removed the record while this call waited for the lock.
             if fstat(&file)?.st_nlink != 0 {
                 return Ok(file.into());
             }
@@ -135,17 +140,21 @@ impl Placeholders {
         let (Some(parent), Some(last)) = (name.parent(), name.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
+
         let parent = openat::open_directory(&repository, parent)?;
         if openat::node(&parent, last)? != openat::Node::Missing {
             return Ok(false);
         }
+
         let record = self.record(&repository, path)?;
         // Write the record first: a placeholder without a record would never be removed.
         let mut entry = vec![shape.letter()];
         entry.extend(name.as_os_str().as_bytes());
         append(record, &entry)?;
+
         match create(&parent, last, shape) {
             Ok(()) => Ok(true),
+            // Another program created it since the check.
             Err(Errno::EXIST) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
@@ -156,6 +165,7 @@ impl Placeholders {
     /// Removes the placeholders of this worker's repositories that no other worker needs.
     pub fn clean_own_blocking(self) {
         let Self { registry, held } = self;
+        // This drops the shared locks, which a cleanup would wait for.
         let names: Vec<_> = held.into_iter().map(|(name, _lock)| name).collect();
         for name in names {
             // A later cleanup removes what is left.
@@ -171,6 +181,7 @@ fn open_registry(registry: &Path) -> io::Result<OwnedFd> {
 
 fn append(mut record: &File, entry: &[u8]) -> io::Result<()> {
     let line = [entry, b"\0"].concat();
+    // One write, because other monitors may append to the record at the same time.
     record.write_all(&line)
 }
 
@@ -186,6 +197,7 @@ fn create(parent: &OwnedFd, name: &OsStr, shape: PlaceholderKind) -> Result<(), 
     if shape == PlaceholderKind::EmptyFile {
         return create_empty().map(drop);
     }
+
     // Write the content before the file gets its name: an empty `commondir` breaks the repository if this process is
     // killed here.
     match create_whole(parent, name, OWN_COMMONDIR) {
@@ -201,6 +213,7 @@ fn create_whole(parent: &OwnedFd, name: &OsStr, content: &[u8]) -> Result<(), Er
     let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
     let file = openat(parent, ".", flags, Mode::from_raw_mode(0o644))?;
     rustix::io::write(&file, content)?;
+    // By path, because a link by descriptor (`AT_EMPTY_PATH`) needs a capability.
     let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
     linkat(CWD, nameless, parent, name, AtFlags::SYMLINK_FOLLOW)
 }
@@ -216,6 +229,7 @@ pub fn clean_blocking(registry: &Path) -> io::Result<CleanupStats> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(CleanupStats::default()),
         Err(error) => return Err(error),
     };
+
     let mut cleaned = CleanupStats::default();
     for entry in std::fs::read_dir(registry)?.take(MAX_RECORDS) {
         let name = entry?.file_name();
@@ -233,10 +247,12 @@ fn clean_one(registry: &OwnedFd, name: &OsStr) -> Result<usize, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let record = openat(registry, name, flags, Mode::empty())?;
     flock(&record, FlockOperation::NonBlockingLockExclusive)?;
+
     let mut record = File::from(record);
     let mut bytes = Vec::new();
     let read = (&mut record).take(MAX_RECORD).read_to_end(&mut bytes);
     read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+
     let removed = remove_all(&bytes, name);
     // Remove the record while it is locked. A waiting worker then sees that it is gone and creates a new one.
     unlinkat(registry, name, AtFlags::empty())?;
@@ -250,11 +266,14 @@ fn remove_all(record: &[u8], name: &OsStr) -> usize {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS;
     let Ok(repository) = openat2(CWD, &path, flags, Mode::empty(), resolve) else { return 0 };
+
+    // The path may lead to another directory now.
     let is_same = fstat(&repository)
         .is_ok_and(|stat| *name == *format!("{:x}-{:x}", stat.st_dev, stat.st_ino));
     if !is_same {
         return 0;
     }
+
     // Reverse order removes the content of a directory before the directory.
     let entries: Vec<_> = entries.collect();
     let removed = entries.into_iter().rev().filter_map(|entry| {
@@ -274,6 +293,7 @@ fn remove(repository: &OwnedFd, path: &Path, shape: PlaceholderKind) -> Result<(
         // Fails if the directory is no longer empty.
         return unlinkat(&parent, name, AtFlags::REMOVEDIR);
     }
+
     let text = openat::read(&parent, Path::new(name))
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     // The file may be empty because its creator was killed before writing.

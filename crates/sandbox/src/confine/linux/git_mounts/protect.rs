@@ -63,6 +63,7 @@ pub fn protect_blocking(
     let base = Base { handle: workspace.as_fd(), path };
     let (pins, rest) = (BTreeMap::new(), Protection::default());
     let mut builder = Builder { placeholders, settings, pins, done: BTreeSet::new(), rest };
+
     for (number, (at, kind)) in found.repositories.iter().enumerate() {
         builder.check()?;
         builder.pin_above(base, at);
@@ -84,6 +85,7 @@ pub fn protect_blocking(
             NodeKind::Other => builder.trouble(base, at, "is a link and cannot be pinned"),
         }
     }
+
     if MAX_WRITABLE < found.repositories.len() {
         builder.trouble(
             base,
@@ -157,6 +159,7 @@ impl Builder<'_> {
 
     fn pin(&mut self, base: Base<'_>, at: &Path, read_only: bool) {
         let path = if at.as_os_str().is_empty() { base.path.into() } else { base.path.join(at) };
+        // Of two pins of one path, the read-only one counts.
         *self.pins.entry(path).or_default() |= read_only;
     }
 
@@ -174,33 +177,40 @@ impl Builder<'_> {
         if !self.done.insert(base.path.join(at)) {
             return Ok(());
         }
+
         let git = openat::open_directory(base.handle, at)?;
         let is_top = self.settings.mode == GitProtection::Top;
         self.pin(base, at, is_top);
         self.rest.git_directories.push(base.path.join(at));
+
         let has_names = if is_top { can_be_top(&git)? } else { self.names(base, at, &git)? };
         if !has_names {
             self.pin(base, at, true);
             self.trouble(base, at, "has links in place of protected names and is read-only");
             return Ok(());
         }
+
         let worktree = at.parent().unwrap_or(at);
         let Ok(leads) = leads(base.handle, base.path, at, worktree) else {
             self.pin(base, at, true);
             self.trouble(base, at, "has settings that another program holds and is read-only");
             return Ok(());
         };
+
         if is_top {
             self.rest.layout.directories.insert(base.path.join(at), true);
             self.writable(base, at, &git)?;
         }
+
         for lead in leads {
+            // In a read-only top, a rule of process 1 is enough.
             if is_top && lead.starts_with(at) {
                 self.rest.layout.read_only.insert(base.path.join(lead));
             } else {
                 self.lead(base, &lead)?;
             }
         }
+
         self.modules(base, &at.join("modules"), MAX_MODULE_DEPTH)?;
         self.worktrees(base, &at.join("worktrees"))
     }
@@ -211,6 +221,7 @@ impl Builder<'_> {
         if kind != NodeKind::File {
             return;
         }
+
         // A repository outside is not mounted, so git does not work there.
         if let LinkedRepository::Inside(repositories) = gitdir::follow(base.handle, base.path, at) {
             for git in repositories {
@@ -231,6 +242,7 @@ impl Builder<'_> {
             if !is_directory(name)? || name == "objects" && !is_directory("objects/info")? {
                 continue;
             }
+
             self.pin(base, &at.join(name), false);
             self.rest.layout.writable.insert(base.path.join(at).join(name));
             if name == "objects" {
@@ -244,11 +256,13 @@ impl Builder<'_> {
     fn names(&mut self, base: Base<'_>, at: &Path, git: &OwnedFd) -> io::Result<bool> {
         let path = base.path.join(at);
         self.placeholders.join(git, &path)?;
+
         for parent in PARENTS {
             if !self.one_name(base, at, git, parent, PlaceholderKind::Directory, false)? {
                 return Ok(false);
             }
         }
+
         for name in NAMES {
             if !self.one_name(base, at, git, name, placeholder_of(name), true)? {
                 return Ok(false);
@@ -270,8 +284,10 @@ impl Builder<'_> {
         let mut node = openat::node_at(git, name)?;
         if node == Node::Missing {
             self.placeholders.make(git, &base.path.join(at), name, shape)?;
+            // Another program may have created a node of another kind.
             node = openat::node_at(git, name)?;
         }
+
         let fits = matches!(node, Node::Directory) == (shape == PlaceholderKind::Directory);
         if node == Node::Other || !fits {
             return Ok(false);
@@ -307,6 +323,7 @@ impl Builder<'_> {
         if self.settings.mode == GitProtection::Names {
             self.pin(base, at, false);
         }
+
         for name in names {
             let child = at.join(&name);
             let is_repository = MODULE_MARKS.iter().any(|mark| {
@@ -336,6 +353,7 @@ impl Builder<'_> {
             }
             return Ok(());
         }
+
         self.pin(base, at, false);
         for name in names {
             let child = at.join(&name);
@@ -343,9 +361,11 @@ impl Builder<'_> {
             let file =
                 gitdir::named_by(base.handle, base.path, &path).filter(|file| !self.sees(file));
             self.note_unseen(file, &path);
+
             let git = openat::open_directory(base.handle, &child)?;
             self.pin(base, &child, false);
             self.placeholders.join(&git, &base.path.join(&child))?;
+            // Git creates the first two with the worktree. The third may be missing, and a command could create it.
             for (name, make) in [("gitdir", false), ("commondir", false), ("config.worktree", true)]
             {
                 let is_missing = openat::node_at(&git, Path::new(name))? == Node::Missing;
@@ -377,6 +397,7 @@ impl Builder<'_> {
             return;
         };
         let Some(worktree) = file.parent() else { return };
+
         let text = openat::read_own(&file, openat::MAX_FILE).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let back = text.strip_prefix("gitdir:").map(|back| worktree.join(back.trim()));
@@ -396,6 +417,7 @@ impl Builder<'_> {
                 return Ok(None);
             }
         }
+
         let directory = openat::open_directory(base.handle, at)?;
         let mut names = Vec::new();
         for entry in Dir::read_from(&directory)? {
@@ -428,6 +450,7 @@ impl Builder<'_> {
                 }
             }
             LinkedRepository::Outside(main) => {
+                // Several worktrees in the workspace can belong to one repository.
                 if self.rest.repositories.iter().any(|known| known.path == main.path) {
                     return Ok(());
                 }

@@ -71,6 +71,7 @@ impl<'a> Caller<'a> {
             let n = chunk.len().min(to_page_end);
             let n = rustix::io::pread(&self.memory, chunk.get_mut(..n).ok_or(Errno::FAULT)?, at)
                 .map_err(|_| Errno::FAULT)?;
+
             let read = chunk.get(..n).filter(|read| !read.is_empty()).ok_or(Errno::FAULT)?;
             if let Some(end) = read.iter().position(|byte| *byte == 0) {
                 bytes.extend(read.iter().take(end));
@@ -104,12 +105,15 @@ impl<'a> Caller<'a> {
         if path.is_empty() {
             return Ok(None);
         }
+
         let path = PathBuf::from(std::ffi::OsString::from_vec(path));
         if path.is_absolute() {
             return Ok(crate::git::openat::normalise(&path));
         }
+
         let start = readlinkat(CWD, self.start(descriptor), Vec::new())?.into_bytes();
         let start = PathBuf::from(std::ffi::OsString::from_vec(start));
+        // A descriptor that is not a file has no path, but a text such as `pipe:[7]`.
         Ok(crate::git::openat::normalise(&start.join(path)).filter(|path| path.is_absolute()))
     }
 

@@ -91,16 +91,19 @@ impl GitLayout {
     /// Returns the rule of a normalized path.
     pub(crate) fn rule(&self, path: &Path) -> GitRule {
         let is_in = |paths: &BTreeSet<PathBuf>| path.ancestors().any(|at| paths.contains(at));
-        let found = path.ancestors().find_map(|at| Some((at, self.directories.get(at)?)));
-        let Some((directory, true)) = found else { return GitRule::Kernel };
+        let nearest = path.ancestors().find_map(|at| Some((at, self.directories.get(at)?)));
+        let Some((directory, true)) = nearest else { return GitRule::Kernel };
+
         if is_in(&self.read_only) {
             return GitRule::Kernel;
         }
         let Ok(inside) = path.strip_prefix(directory) else { return GitRule::Kernel };
+
         // A file system may ignore case.
         let names: Vec<_> =
             inside.iter().map(|name| name.as_bytes().to_ascii_lowercase()).collect();
         let names: Vec<_> = names.iter().map(|name| std::str::from_utf8(name).ok()).collect();
+
         match rule_inside(&names) {
             // Paths in `objects/info` are in the writable mount of `objects`, but also in a separate read-only one.
             rule if names.get(1) == Some(&Some("info")) => rule,
@@ -118,6 +121,7 @@ fn rule_inside(names: &[Option<&str>]) -> GitRule {
         _ => return GitRule::Kernel,
     };
     let plain = first.strip_suffix(".lock").unwrap_or(first);
+
     if rest.is_empty() && matches!(first, "config.lock" | "config.worktree.lock") {
         return GitRule::SettingsLock;
     }
@@ -127,6 +131,7 @@ fn rule_inside(names: &[Option<&str>]) -> GitRule {
     if GIT_DIRECTORIES.contains(&first) {
         return GitRule::Git;
     }
+
     match (first, rest) {
         ("info", [name]) => rule_of_info(*name),
         ("info", [_, ..]) => GitRule::Kernel,

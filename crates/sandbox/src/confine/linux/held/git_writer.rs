@@ -45,8 +45,9 @@ pub(crate) struct CreatedName {
 impl CreatedName {
     /// Removes the file again: the caller was killed before it got it, or the call is repeated after a signal.
     pub(crate) fn remove(self) {
-        let found = openat2(&self.parent, &self.name, HANDLE, Mode::empty(), RESOLVE);
-        if found.and_then(|handle| FileId::of(&handle)).is_ok_and(|(id, _)| id == self.id) {
+        let handle = openat2(&self.parent, &self.name, HANDLE, Mode::empty(), RESOLVE);
+        // By now, another program may have put its own file there.
+        if handle.and_then(|handle| FileId::of(&handle)).is_ok_and(|(id, _)| id == self.id) {
             unlinkat(&self.parent, &self.name, AtFlags::empty()).ok();
         }
     }
@@ -109,6 +110,7 @@ impl GitWriter {
     pub(crate) fn open(&mut self, path: &Path, call: OpenArguments) -> Result<Answer, Errno> {
         let Some(target) = self.mounts.target(path) else { return Ok(Answer::Continue) };
         let creates = call.flags.contains(OFlags::CREATE);
+
         if target.rule == GitRule::SettingsLock {
             let has_lock = target.find()?.is_some();
             return match (has_lock, creates) {
@@ -119,6 +121,7 @@ impl GitWriter {
                 _ => Ok(Answer::Continue),
             };
         }
+
         let parent = target.open_parent()?;
         for _ in 0..MAX_ATTEMPTS {
             if let Some(found) = target.find_in(&parent)? {
@@ -132,12 +135,15 @@ impl GitWriter {
                 }
                 return reopen(&found.handle, call.flags).map(|file| Answer::Opened(file, None));
             }
+
             if !creates {
                 return Err(Errno::NOENT);
             }
             if !self.own.may_create(&target, &parent)? {
                 return Ok(Answer::Continue);
             }
+
+            // Without `O_EXCL`, a file that another program creates now would count as the session's.
             let flags = call.flags | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             match openat2(&parent, target.name, flags, call.mode, RESOLVE) {
                 Ok(file) => {
@@ -146,6 +152,7 @@ impl GitWriter {
                     self.own.insert(id);
                     return Ok(Answer::Opened(file, Some(CreatedName { parent, name, id })));
                 }
+                // Another program created it. The next attempt finds it.
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
@@ -163,6 +170,7 @@ impl GitWriter {
         if !self.own.may_create(&target, &parent)? {
             return Ok(Answer::Continue);
         }
+
         mkdirat(&parent, target.name, mode)?;
         // Another program may have replaced it. Then it does not count as the session's.
         if let Some(made) = target.find_in(&parent)? {
@@ -180,6 +188,7 @@ impl GitWriter {
         if target.rule == GitRule::SettingsLock {
             return target.answer_for_private_lock();
         }
+
         let parent = target.open_parent()?;
         // A read-only mount would hide from git that the name does not exist.
         let found = target.find_in(&parent)?.ok_or(Errno::NOENT)?;
@@ -189,6 +198,7 @@ impl GitWriter {
         {
             return Ok(Answer::Continue);
         }
+
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         unlinkat(&parent, target.name, flags)?;
         self.own.remove(&found.id);
@@ -210,6 +220,7 @@ impl GitWriter {
         else {
             return Ok(Answer::Continue);
         };
+
         let is_in_mounts = source.rule == GitRule::Kernel && target.rule == GitRule::Kernel;
         if is_in_mounts || !std::ptr::eq(source.top, target.top) {
             return Ok(Answer::Continue);
@@ -218,6 +229,7 @@ impl GitWriter {
             // The error that commands get for settings that are a mount.
             return Err(Errno::BUSY);
         }
+
         let from_parent = source.open_parent()?;
         let to_parent = target.open_parent()?;
         for _ in 0..MAX_ATTEMPTS {
@@ -227,6 +239,7 @@ impl GitWriter {
                 Some(replaced) => self.own.may_change(&target, replaced),
                 None => self.own.may_create(&target, &to_parent)?,
             };
+
             // The names in a directory have no rules while it has another name, and other programs may have put files
             // there.
             let is_directory = |found: &Found| found.kind == FileType::Directory;
@@ -241,11 +254,13 @@ impl GitWriter {
             {
                 return Ok(Answer::Continue);
             }
+
             // A program outside may create the name now, for a file that it renames next.
             let kept =
                 if replaced.is_none() { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
             match renameat_with(&from_parent, source.name, &to_parent, target.name, flags | kept) {
                 Ok(()) => {
+                    // After an exchange, the file exists under the other name.
                     if let Some(replaced) =
                         replaced.filter(|_| !flags.contains(RenameFlags::EXCHANGE))
                     {
@@ -253,6 +268,7 @@ impl GitWriter {
                     }
                     return Ok(Answer::Done);
                 }
+                // Only `kept` forbade it. The next attempt finds the file that was created in between.
                 Err(Errno::EXIST) if !flags.contains(RenameFlags::NOREPLACE) => {}
                 Err(errno) => return Err(errno),
             }
@@ -269,11 +285,14 @@ impl GitWriter {
         if target.rule == GitRule::SettingsLock {
             return target.answer_for_private_lock();
         }
+
         let found = target.find()?.ok_or(Errno::NOENT)?;
         let has_mode = matches!(found.kind, FileType::RegularFile | FileType::Directory);
         if !has_mode || !self.own.may_change(&target, &found) {
             return Ok(Answer::Continue);
         }
+
+        // `fchmod` refuses a handle of `O_PATH`.
         chmod(by_handle(&found.handle), mode)?;
         Ok(Answer::Done)
     }
@@ -297,10 +316,10 @@ impl GitMounts {
 }
 
 impl OwnFiles {
-    fn may_change(&self, target: &Target<'_>, found: &Found) -> bool {
+    fn may_change(&self, target: &Target<'_>, node: &Found) -> bool {
         match target.rule {
             GitRule::Git => true,
-            GitRule::Own | GitRule::OwnDirectory => self.contains(&found.id),
+            GitRule::Own | GitRule::OwnDirectory => self.contains(&node.id),
             GitRule::Kernel | GitRule::SettingsLock => false,
         }
     }
@@ -343,10 +362,13 @@ impl Target<'_> {
 
 /// Opens the file of a handle with the flags of a caller.
 fn reopen(handle: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+    // The path below is a magic link to a file that exists.
     let by_name = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
     // Another program's lease would delay the open, and with it the calls of all commands.
     let here = OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = open(by_handle(handle), flags.difference(by_name) | here, Mode::empty())?;
+
+    // `O_NONBLOCK` was for the open. From here on the flags of the caller count.
     fcntl_setfl(
         &file,
         flags.intersection(OFlags::APPEND | OFlags::NONBLOCK | OFlags::DIRECT | OFlags::NOATIME),

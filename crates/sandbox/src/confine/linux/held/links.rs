@@ -30,11 +30,14 @@ pub(crate) fn make(
     let start = open(Path::new(&caller.start(descriptor)), OFlags::PATH | OFlags::DIRECTORY);
     let target = caller.string(target)?;
     let path = caller.string(path)?;
+    // After the last read: before, another process could have got the number of the caller.
     caller.check()?;
+
     let (parent, name) = split(path.as_bytes());
     if name.is_empty() {
         return Err(Errno::NOENT);
     }
+
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     // A magic link such as `/proc/self` would refer to this process, not to the caller.
     let resolve = ResolveFlags::NO_MAGICLINKS;
@@ -43,6 +46,8 @@ pub(crate) fn make(
     } else {
         openat2(start.map_err(bad_descriptor)?, parent, flags, Mode::empty(), resolve)?
     };
+
+    // The mount decides, because the path may lead there through links.
     let mount = statx(&parent, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?.stx_mnt_id;
     if mounts.contains(&mount) {
         return Err(Errno::PERM);

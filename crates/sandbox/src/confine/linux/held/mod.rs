@@ -57,16 +57,19 @@ pub(crate) struct HeldCalls {
 /// Returns true if this system can answer calls with files (Linux 5.14). Tries it on a thread of this process, which
 /// keeps a filter afterwards.
 pub(crate) fn works() -> bool {
-    let (sender, given) = sync_channel(1);
+    let (sender, receiver) = sync_channel(1);
     let opens = spawn("probe", move || {
+        // A process without capabilities may install a filter only with this flag.
         let prepared = set_no_new_privs(true).map_err(std::io::Error::from);
         if let Ok(listener) = prepared.and_then(|()| commands::hold_writing_opens())
             && sender.send(listener).is_ok()
         {
-            drop(rustix::fs::openat(CWD, PROBED, OFlags::WRONLY, Mode::empty()));
+            // Only the answer of the listener counts.
+            rustix::fs::openat(CWD, PROBED, OFlags::WRONLY, Mode::empty()).ok();
         }
     });
-    let listener = opens.ok().and_then(|()| given.recv().ok());
+
+    let listener = opens.ok().and_then(|()| receiver.recv().ok());
     listener.is_some_and(|listener| answers_probe(&listener).is_ok())
 }
 
@@ -80,10 +83,13 @@ fn answers_probe(listener: &OwnedFd) -> Result<(), Errno> {
     poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&PROBE_TIMEOUT))?;
     let errno = |error: &std::io::Error| Errno::from_io_error(error).unwrap_or(Errno::IO);
     let call = sys::next_held_call(listener).map_err(|error| errno(&error))?;
+
     let caller = Caller::open(listener, &call)?;
     if caller.string(1)?.as_bytes() != PROBED.as_bytes() {
         return Err(Errno::INVAL);
     }
+
+    // Any file serves as the answer. Real calls need the status too.
     let (file, _) = rustix::pipe::pipe()?;
     caller.status()?;
     sys::answer_held_call_with_file(listener, call.id, &file, false).map_err(|error| errno(&error))
@@ -105,18 +111,20 @@ impl HeldCalls {
         // A new file gets the umask of the caller.
         rustix::process::umask(Mode::empty());
         let own = read_status(Path::new("/proc/self/status"))?;
+
         let (layout, tops) = self.git;
         let server = Arc::new(Server {
             link_free: self.link_free,
             filters: own.filters.saturating_add(FILTERS_OF_A_COMMAND),
             git: (!tops.is_empty()).then(|| GitWriter::new(layout, tops).into()),
         });
+
         spawn("listeners", move || {
             for _ in 0..MAX_LISTENERS {
                 let Some(listener) = receive(&connection) else { return };
                 let server = Arc::clone(&server);
                 // Without a thread, the calls of the commands wait until the worker is killed.
-                drop(spawn("held-calls", move || server.serve(&listener)));
+                spawn("held-calls", move || server.serve(&listener)).ok();
             }
         })
     }
@@ -132,15 +140,19 @@ fn receive(connection: &OwnedFd) -> Option<OwnedFd> {
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let flags = RecvFlags::CMSG_CLOEXEC;
+
     let received = loop {
         match recvmsg(connection, &mut [IoSliceMut::new(&mut byte)], &mut control, flags) {
             Err(Errno::INTR) => {}
             received => break received.ok()?,
         }
     };
+
+    // No byte means that the worker closed its end. A truncated message has lost its descriptor.
     if received.bytes == 0 || received.flags.contains(ReturnFlags::CTRUNC) {
         return None;
     }
+
     control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
@@ -183,13 +195,15 @@ impl Server {
             Some(operation) => self.change(listener, call, operation),
             None => Ok(Answer::Continue),
         };
+
         match answered {
             Ok(Answer::Continue) => sys::continue_held_call(listener, call.id),
             Ok(Answer::Done) => sys::answer_held_call(listener, call.id, Ok(())),
             Ok(Answer::Opened(file, created)) => {
                 let is_inherited = operation.is_some_and(Operation::is_inherited);
-                let given = sys::answer_held_call_with_file(listener, call.id, &file, is_inherited);
-                if let (Err(error), created) = (given, created) {
+                let answer =
+                    sys::answer_held_call_with_file(listener, call.id, &file, is_inherited);
+                if let (Err(error), created) = (answer, created) {
                     created.into_iter().for_each(git_writer::CreatedName::remove);
                     let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
                     sys::answer_held_call(listener, call.id, Err(errno));
@@ -210,7 +224,9 @@ impl Server {
         let (Some(git), Ok(caller)) = (&self.git, Caller::open(listener, call)) else {
             return Ok(Answer::Continue);
         };
+        // A panic ends this process, so no thread finds a poisoned lock.
         let mut git = git.lock().unwrap_or_else(PoisonError::into_inner);
+
         let path = |(descriptor, argument): Name| {
             let path = caller.absolute(descriptor, argument).ok().flatten();
             path.filter(|path| git.contains(path))
@@ -220,11 +236,14 @@ impl Server {
             Some(None) => return Ok(Answer::Continue),
             second => second.flatten(),
         };
+
         let Ok(status) = caller.status() else { return Ok(Answer::Continue) };
         caller.check()?;
+        // Safe mode adds a filter. Process 1 must not write for its commands.
         if self.filters != status.filters {
             return Ok(Answer::Continue);
         }
+
         let done = carry_out(&mut git, operation, &first, second, status.umask);
         match done {
             // Links of the user.
@@ -242,6 +261,7 @@ fn carry_out(
     umask: u32,
 ) -> Result<Answer, Errno> {
     let new_mode = |mode: u32| Mode::from_raw_mode(mode & 0o777 & !umask);
+
     match (operation, second) {
         (Operation::Open { flags, mode, .. }, _) => {
             git.open(first, OpenArguments { flags, mode: new_mode(mode) })
@@ -275,10 +295,12 @@ const HERE: u32 = libc::AT_FDCWD.cast_unsigned();
 impl Operation {
     /// Returns the operation of a call. `None` for one with flags that only the kernel knows.
     fn of(call: &libc::seccomp_notif) -> Option<Self> {
+        // These arguments have 32 bits. The caller may leave anything in the upper half of the register.
         let number = |argument: usize| {
             let value = call.data.args.get(argument).copied().unwrap_or_default();
             u32::try_from(value & u64::from(u32::MAX)).unwrap_or_default()
         };
+
         let call_number = libc::c_long::from(call.data.nr);
         #[cfg(target_arch = "x86_64")]
         if let Some(operation) = Self::without_descriptor(call_number, number) {

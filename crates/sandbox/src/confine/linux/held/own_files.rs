@@ -28,20 +28,23 @@ impl FileId {
     /// `statx` fails.
     pub(crate) fn of(file: &OwnedFd) -> Result<(Self, u32), Errno> {
         let mask = StatxFlags::TYPE | StatxFlags::MODE | StatxFlags::INO | StatxFlags::BTIME;
-        let found = statx(file, "", AtFlags::EMPTY_PATH, mask)?;
-        let kind = FileType::from_raw_mode(u32::from(found.stx_mode));
+        let stat = statx(file, "", AtFlags::EMPTY_PATH, mask)?;
+        let kind = FileType::from_raw_mode(u32::from(stat.stx_mode));
+
         // Opening another kind can have effects. Only files and directories are ever the session's.
         let has_generation = matches!(kind, FileType::RegularFile | FileType::Directory);
+
+        // The generation is read by an ioctl, which a handle of `O_PATH` does not accept.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let readable = has_generation.then(|| open(path, flags, Mode::empty()).ok()).flatten();
         let id = Self {
-            device: (found.stx_dev_major, found.stx_dev_minor),
-            inode: found.stx_ino,
-            created: (found.stx_btime.tv_sec, found.stx_btime.tv_nsec),
+            device: (stat.stx_dev_major, stat.stx_dev_minor),
+            inode: stat.stx_ino,
+            created: (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec),
             generation: readable.and_then(|file| sys::inode_generation(&file)),
         };
-        Ok((id, u32::from(found.stx_mode)))
+        Ok((id, u32::from(stat.stx_mode)))
     }
 }
 

@@ -17,6 +17,7 @@ impl MountPlan {
                 self.add(from.clone(), Mount::Output { from });
             }
         }
+
         if let Some(objects) = &copied.objects {
             let mount = Mount::Bind {
                 from: objects.clone(),

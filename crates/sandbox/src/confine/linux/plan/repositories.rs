@@ -33,6 +33,7 @@ impl MountPlan {
                 self.mounts.insert(hidden.clone(), Mount::Empty);
             }
         }
+
         for worktree in &protection.unseen_worktrees {
             self.stand_in(worktree);
         }
@@ -44,6 +45,7 @@ impl MountPlan {
                 content.push_str(git::KEEP_WORKTREES);
             }
         }
+
         self.pins = protection.pins.iter().filter(|pin| self.shows(&pin.at)).cloned().collect();
         self.git = protection.layout.clone();
         let hidden: Vec<_> =
@@ -51,6 +53,7 @@ impl MountPlan {
         for at in hidden {
             self.git.directories.remove(&at);
         }
+
         let is_in_git =
             |at: &Path| protection.git_directories.iter().any(|git| at.starts_with(git));
         let is_mount = |pin: &&Pin| {

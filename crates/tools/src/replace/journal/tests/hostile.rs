@@ -9,6 +9,7 @@ use quackd_sandbox::{MacPaths, Seatbelt};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The only entry of a journal.
 fn entry(world: &World) -> PathBuf {
@@ -130,8 +131,10 @@ fn toolbox_hiding(world: &World, hidden: Vec<PathBuf>) -> Toolbox {
     let profile = Seatbelt::new(&policy, &places);
     assert!(profile.is_some());
     let confinement = Confinement::new(policy, true, String::new()).with_profile(profile);
-    let toolbox = Toolbox::new(at("ws"), at("run"), Vec::new(), false);
-    toolbox.with_confinement(confinement)
+    Toolbox {
+        confinement: Arc::new(confinement),
+        ..Toolbox::new(at("ws"), at("run"), Vec::new(), false)
+    }
 }
 
 #[test]
@@ -148,7 +151,7 @@ fn a_forged_entry_does_not_show_the_content_of_a_hidden_file() {
         let toolbox = toolbox_hiding(&world, hidden);
         let recovery = toolbox.recovery().unwrap();
         assert_eq!(recovery(), 1);
-        let told = toolbox.journal.untold_blocking();
+        let told = toolbox.state.journal.untold_blocking();
         let told: Vec<_> = told.iter().map(|one| (one.n_new, one.n_other)).collect();
         assert_eq!(told, [expected]);
     }

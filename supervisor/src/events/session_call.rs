@@ -1,0 +1,170 @@
+//! One tool call in the supervisor: its spec, which the worker gets, and the facts about it that the supervisor needs.
+//! Methods make it, the session's actor runs it, and its events and its record describe it.
+
+use quackd_protocol::client::{ClientName, HelloParams};
+use quackd_protocol::limits::MAX_ARGUMENTS_BYTES;
+use quackd_protocol::surrogates::without_lone_surrogates;
+use quackd_protocol::tools::{
+    self, BashArguments, REPLACE, ReplaceArguments, ReplaceContentArguments, Tool,
+};
+use quackd_protocol::worker::CallSpec;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// Maximum length of a tool's name that is shown, in characters.
+const MAX_SHOWN_TOOL: usize = 100;
+
+/// A tool call.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SessionCall {
+    pub(crate) spec: CallSpec,
+    /// Row of the tool. `None` for an unknown one, which the worker refuses.
+    pub(crate) row: Option<&'static Tool>,
+    pub(crate) facts: CallFacts,
+    /// Id that the client gave the call.
+    pub(crate) client_id: Option<String>,
+    /// `quack.hello` of the caller.
+    pub(crate) caller: Option<Arc<HelloParams>>,
+    /// For a call of the session's own agent, the name by which its model called the tool. The agent itself publishes the
+    /// start and the end. Empty for a call that no event shows.
+    pub(crate) agents: Option<String>,
+    /// Arguments for display. `None` if the session had no followers when the call arrived and calls are not recorded.
+    pub(crate) shown_arguments: Option<Box<RawValue>>,
+    /// Whether the journal has the beginning of the call.
+    pub(crate) is_begun: bool,
+}
+
+impl SessionCall {
+    pub(crate) fn new(spec: CallSpec) -> Self {
+        let row = tools::find_any(&spec.tool);
+        // Longer arguments are refused.
+        let row_read = row.filter(|_| spec.arguments.len() <= MAX_ARGUMENTS_BYTES);
+        let facts = row_read.map(|row| CallFacts::read(row, &spec.arguments)).unwrap_or_default();
+        Self { spec, row, facts, ..Self::default() }
+    }
+
+    /// Returns the id of the call for clients: their own, or the number of the call in its session.
+    pub(crate) fn id(&self) -> &str {
+        self.client_id.as_deref().unwrap_or(self.spec.call_id.as_str())
+    }
+
+    /// Returns the name of the tool for display, cut to [`MAX_SHOWN_TOOL`]: a client may send any text.
+    pub(crate) fn shown_tool(&self) -> String {
+        self.spec.tool.chars().take(MAX_SHOWN_TOOL).collect()
+    }
+
+    /// Returns the name that the caller gave itself with `quack.hello`.
+    pub(crate) fn client(&self) -> Option<&ClientName> {
+        self.caller.as_deref().map(|hello| &hello.client)
+    }
+
+    /// Whether the tool runs commands.
+    pub(crate) fn runs_commands(&self) -> bool {
+        self.row.is_some_and(Tool::runs_commands)
+    }
+
+    /// Whether clients cannot call the tool.
+    pub(crate) fn is_internal(&self) -> bool {
+        self.row.is_some_and(Tool::is_internal)
+    }
+
+    /// Whether the call may change files of the workspace.
+    pub(crate) fn may_change_files(&self) -> bool {
+        self.row.is_some_and(Tool::may_change_files)
+    }
+}
+
+/// Arguments that the supervisor reads. Only the worker reads the other arguments.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CallFacts {
+    /// The command of a tool that runs commands. `None` if the arguments have none.
+    pub(crate) command: Option<String>,
+    /// Timeout that the arguments of a command set, in milliseconds.
+    pub(crate) timeout_ms: Option<u64>,
+    /// Whether a command becomes a background job.
+    pub(crate) background: bool,
+    /// Whether a replacement only shows the changes.
+    pub(crate) is_dry_run: bool,
+}
+
+impl CallFacts {
+    fn read(tool: &Tool, arguments: &str) -> Self {
+        if tool.runs_commands() {
+            return Self::of_command(arguments);
+        }
+
+        let may_be_dry_run = tool.parameter("dry_run").is_some();
+        let Some(Value::Object(object)) = may_be_dry_run.then(|| parsed(arguments)).flatten()
+        else {
+            return Self::default();
+        };
+        Self { is_dry_run: is_dry_run(tool, &object), ..Self::default() }
+    }
+
+    /// Reads the arguments of `bash` as the worker does. The last one of equal names counts.
+    fn of_command(arguments: &str) -> Self {
+        // A text that does not begin like JSON is the command.
+        if !arguments.trim_start().starts_with(['{', '"']) {
+            return Self { command: Some(arguments.to_owned()), ..Self::default() };
+        }
+        match parsed(arguments) {
+            Some(Value::String(command)) => Self { command: Some(command), ..Self::default() },
+            Some(Value::Object(object)) => {
+                let BashArguments { command, timeout_ms, background } = BashArguments::of(&object);
+                Self { command, timeout_ms, background, is_dry_run: false }
+            }
+            _ => Self::default(),
+        }
+    }
+}
+
+fn parsed(arguments: &str) -> Option<Value> {
+    serde_json::from_str(&without_lone_surrogates(arguments)).ok()
+}
+
+fn is_dry_run(tool: &Tool, object: &Map<String, Value>) -> bool {
+    let dry_run = if tool.name == REPLACE.name {
+        ReplaceArguments::of(object).dry_run
+    } else {
+        ReplaceContentArguments::of(object).dry_run
+    };
+    matches!(dry_run, Ok(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(tool: &str, arguments: &str) -> CallFacts {
+        let spec =
+            CallSpec { tool: tool.into(), arguments: arguments.into(), ..CallSpec::default() };
+        SessionCall::new(spec).facts
+    }
+
+    #[test]
+    fn only_a_replacement_can_be_a_dry_run() {
+        let dry = r#"{"pattern":"a","replacement":"b","dry_run":true}"#;
+        assert!(facts("replace", dry).is_dry_run && facts("replace_content", dry).is_dry_run);
+        assert!(facts("replace", r#"{"preview":true}"#).is_dry_run);
+        for arguments in ["{}", r#"{"dry_run":true,"dry_run":false}"#, "a"] {
+            assert!(!facts("replace", arguments).is_dry_run, "{arguments}");
+        }
+        assert!(!facts("write_file", dry).is_dry_run);
+    }
+
+    #[test]
+    fn a_command_is_read_as_the_worker_reads_it() {
+        for (arguments, command) in [
+            ("ls -l", Some("ls -l")),
+            (r#""ls""#, Some("ls")),
+            (r#"{"cmd":"ls"}"#, Some("ls")),
+            (r#"{"command":"a","command":"b"}"#, Some("b")),
+            ("{}", None),
+            ("{broken", None),
+        ] {
+            assert_eq!(facts("bash", arguments).command.as_deref(), command, "{arguments}");
+        }
+        assert_eq!(facts("find_files", "ls").command, None);
+    }
+}
