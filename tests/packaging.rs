@@ -8,7 +8,6 @@
 mod tests {
     use std::collections::BTreeSet;
     use std::path::{Path, PathBuf};
-    use std::process::Command;
 
     /// Exit code of a script that cannot run here.
     const SKIPPED: i32 = 77;
@@ -18,11 +17,10 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "a test starts a shell, which starts the rest")]
     #[expect(clippy::print_stderr, reason = "who runs the tests is told what was skipped")]
     #[cfg_attr(not(target_os = "linux"), ignore = "archives have been made on Linux only")]
     fn packing_twice_gives_the_same_bytes_and_a_package_that_installs_and_removes() {
-        let output = Command::new("bash")
+        let output = quackd_testkit::program("bash")
             .arg(packaging("test.sh"))
             .arg(env!("CARGO_BIN_EXE_quack"))
             .env("CARGO", env!("CARGO"))
@@ -38,10 +36,9 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "a test starts a shell, which starts the rest")]
     #[cfg_attr(not(target_os = "linux"), ignore = "a person starts it on a Mac")]
     fn the_checks_for_a_mac_hold_here() {
-        let output = Command::new("bash")
+        let output = quackd_testkit::program("bash")
             .arg(packaging("macos-check.sh"))
             .arg(env!("CARGO_BIN_EXE_quack"))
             .output()

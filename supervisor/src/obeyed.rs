@@ -299,20 +299,17 @@ fn read_json<T: for<'de> Deserialize<'de>>(path: &Path, max: u64) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_testkit::TestDir;
     use serde_json::json;
     use std::os::unix::fs::symlink;
 
     /// A home with a state directory, and the directory that contains both.
-    fn world() -> (tempfile::TempDir, PathBuf, Home) {
-        let dir = tempfile::tempdir().unwrap();
-        let base = dir.path().canonicalize().unwrap();
-        for name in ["state", "ws", "data", "granted"] {
-            std::fs::create_dir(base.join(name)).unwrap();
-        }
+    fn world() -> (TestDir, Home) {
+        let base = TestDir::with(&["state", "ws", "data", "granted"]);
         let state = base.join("state");
         let var = |name: &str| (name == "RUBBER_DUCK_APP_SUPPORT").then(|| state.clone().into());
         let home = Home::resolve_blocking(&var).unwrap();
-        (dir, base, home)
+        (base, home)
     }
 
     fn write_state(home: &Home, state: &serde_json::Value) {
@@ -321,7 +318,7 @@ mod tests {
 
     #[test]
     fn workspaces_policies_and_answers_of_the_last_daemon_count() {
-        let (_dir, base, home) = world();
+        let (base, home) = world();
         let at = |name: &str| base.join(name).display().to_string();
         let grant = |decision: &str| json!({"id": "g1", "kind": "write", "target": at("granted"), "decision": decision, "at": ""});
         let state = json!({"version": 1, "sessions": {"s": {"policy": {"writableRoots": [at("data")]},
@@ -339,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_file_that_was_held_stays_so_until_it_is_replaced() {
-        let (_dir, base, home) = world();
+        let (base, home) = world();
         let file = home.config_in_state();
         std::fs::write(&file, "").unwrap();
         let none = held_config_blocking(&home, &file, Vec::new());
@@ -354,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_link_into_a_directory_that_the_file_names_is_held() {
-        let (_dir, base, home) = world();
+        let (base, home) = world();
         std::fs::write(base.join("data/settings.toml"), "").unwrap();
         symlink(base.join("data/settings.toml"), home.config_in_state()).unwrap();
         let held = held_config_blocking(&home, &home.config_in_state(), vec![base.join("data")]);

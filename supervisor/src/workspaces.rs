@@ -97,6 +97,7 @@ fn refusal_by_identity(path: &Path, home: &Path) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_testkit::TestDir;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -119,11 +120,7 @@ mod tests {
 
     #[test]
     fn directories_of_the_socket_are_refused_wherever_they_are() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = dir.path().canonicalize().unwrap();
-        for name in ["home/work", "run/quackd", "linked/x", "run/other"] {
-            std::fs::create_dir_all(base.join(name)).unwrap();
-        }
+        let base = TestDir::with(&["home/work", "run/quackd", "linked/x", "run/other"]);
         symlink(base.join("linked"), base.join("home/.quackd")).unwrap();
         for (name, is_refused) in [
             ("run/quackd", true),

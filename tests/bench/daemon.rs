@@ -137,9 +137,8 @@ impl Daemon {
     }
 
     /// Prepares a command with this environment and no other variables.
-    #[expect(clippy::disallowed_methods, reason = "the bench starts programs as a shell would")]
     pub(crate) fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
+        let mut command = quackd_testkit::program(program);
         command.current_dir(self.world.path()).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.world.path().join("home"));

@@ -347,11 +347,7 @@ fn a_permission_is_allowed_once_or_denied_for_the_session() {
 
 /// A daemon with this line in the section `sandbox` of its configuration.
 fn configured(line: &str) -> Daemon {
-    let mut daemon = Daemon::absent();
-    std::fs::create_dir_all(daemon.app()).expect("the state directory");
-    std::fs::write(daemon.app().join("quackd.toml"), format!("[sandbox]\n{line}\n")).unwrap();
-    daemon.boot();
-    daemon
+    Daemon::start_with(format!("[sandbox]\n{line}\n"))
 }
 
 #[test]

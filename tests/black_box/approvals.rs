@@ -167,14 +167,7 @@ fn a_denial_is_remembered_and_equal_connections_share_a_question() {
 #[test]
 fn without_an_answer_the_host_is_denied_and_a_late_answer_helps_the_next_attempt() {
     needs!(Namespaces);
-    let mut daemon = Daemon::absent();
-    std::fs::create_dir_all(daemon.app()).unwrap();
-    std::fs::write(
-        daemon.app().join("quackd.toml"),
-        "[sandbox]\nask_wait_s = 5\nnetwork = \"hosts\"\n",
-    )
-    .unwrap();
-    daemon.boot();
+    let daemon = Daemon::start_with("[sandbox]\nask_wait_s = 5\nnetwork = \"hosts\"\n");
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());

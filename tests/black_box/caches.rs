@@ -16,9 +16,8 @@ const CRATES: &str = ".cargo/registry/cache";
 /// A world in which the user has one crate, and a configuration.
 fn world(config: &str) -> Daemon {
     let daemon = Daemon::absent();
-    fs::create_dir(daemon.app()).unwrap();
     let config = format!("[sandbox]\nnetwork = \"hosts\"\n{config}");
-    fs::write(daemon.app().join("quackd.toml"), config).unwrap();
+    daemon.configure(config);
     fs::create_dir_all(daemon.home().join(CRATES)).unwrap();
     fs::write(daemon.home().join(CRATES).join("a.crate"), "the user's").unwrap();
     daemon
@@ -28,16 +27,6 @@ fn started(config: &str) -> Daemon {
     let mut daemon = world(config);
     daemon.boot();
     daemon
-}
-
-/// Returns true if workers have namespaces here.
-fn has_namespaces(session: &Session<'_>) -> bool {
-    session.bash("true");
-    let has = ["A", "B"].contains(&session.worker()["tier"].as_str().unwrap());
-    if !has {
-        untested("workers have no namespaces here");
-    }
-    has
 }
 
 fn restart(daemon: &mut Daemon, signal: Signal) {
@@ -133,7 +122,7 @@ fn downloads_stay_for_later_workers_sessions_and_daemons_of_the_workspace() {
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     let first = wire.attach(repo.path());
-    if !has_namespaces(&first) {
+    if !first.shows_namespaces() {
         return;
     }
     assert_eq!(first.bash(DOWNLOAD), "ok\n\n[Exit code: 0]");
@@ -173,7 +162,7 @@ fn downloads_of_a_host_that_is_allowed_later_are_kept() {
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if !has_namespaces(&session) {
+    if !session.shows_namespaces() {
         return;
     }
     assert_eq!(session.bash("true"), "\n[Exit code: 0]");
@@ -195,7 +184,7 @@ fn an_evicted_worker_leaves_its_caches_to_the_next_one() {
     let daemon = started("[worker]\nmax_live = 1\n");
     let wire = daemon.wire();
     let first = wire.attach(daemon.repo("a").path());
-    if !has_namespaces(&first) {
+    if !first.shows_namespaces() {
         return;
     }
     assert_eq!(first.bash(DOWNLOAD), "ok\n\n[Exit code: 0]");
@@ -211,7 +200,7 @@ fn a_second_worker_at_the_same_time_has_its_caches_in_memory_and_says_so() {
     let daemon = started("");
     let wire = daemon.wire();
     let first = wire.attach(daemon.repo("a").path());
-    if !has_namespaces(&first) {
+    if !first.shows_namespaces() {
         return;
     }
     assert_eq!(first.bash(DOWNLOAD), "ok\n\n[Exit code: 0]");
@@ -235,7 +224,7 @@ fn a_poisoned_crate_reaches_neither_the_user_nor_another_workspace() {
     let daemon = started("");
     let wire = daemon.wire();
     let (a, b) = (wire.attach(daemon.repo("a").path()), wire.attach(daemon.repo("b").path()));
-    if !has_namespaces(&a) {
+    if !a.shows_namespaces() {
         return;
     }
     let poison =
@@ -282,7 +271,7 @@ fn a_session_that_may_not_write_does_not_get_the_kept_caches() {
     let daemon = started("profile = \"read-only\"\n");
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
-    if !has_namespaces(&session) {
+    if !session.shows_namespaces() {
         return;
     }
     session.bash("echo x > ~/.cargo/registry/cache/b.crate");
@@ -302,12 +291,12 @@ fn without_room_for_caches_they_are_in_memory_and_kept_ones_go() {
     {
         let wire = daemon.wire();
         let session = wire.attach(repo.path());
-        if !has_namespaces(&session) {
+        if !session.shows_namespaces() {
             return;
         }
         assert_eq!(session.bash(DOWNLOAD), "ok\n\n[Exit code: 0]");
     }
-    fs::write(daemon.app().join("quackd.toml"), "[keep]\ncaches_mb = 0\n").unwrap();
+    daemon.configure("[keep]\ncaches_mb = 0\n");
     restart(&mut daemon, Signal::SIGTERM);
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
@@ -332,7 +321,7 @@ fn gc_deletes_the_least_recently_used_caches_and_none_in_use() {
         let wire = daemon.wire();
         for (name, megabytes) in [("a", 2), ("b", 2), ("c", 2), ("d", 9)] {
             let session = wire.attach(daemon.repo(name).path());
-            if !has_namespaces(&session) {
+            if !session.shows_namespaces() {
                 return;
             }
             let fill = format!(
@@ -376,7 +365,7 @@ fn gc_deletes_the_least_recently_used_caches_and_none_in_use() {
     // Without a daemon.
     daemon.signal(Signal::SIGTERM);
     daemon.wait();
-    fs::write(daemon.app().join("quackd.toml"), "[keep]\ncaches_mb = 3\n").unwrap();
+    daemon.configure("[keep]\ncaches_mb = 3\n");
     used_before(b, 1);
     used_before(c, 2);
     let deleted = daemon.quack(&["gc"]).ok();
@@ -391,7 +380,7 @@ fn caches_of_a_forgotten_workspace_and_interrupted_deletions_go_and_the_rest_sta
     let daemon = started("");
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
-    if !has_namespaces(&session) {
+    if !session.shows_namespaces() {
         return;
     }
     let caches = daemon.app().join("caches");
@@ -413,7 +402,7 @@ fn a_killed_worker_and_a_stale_mark_of_the_kernel_do_not_break_the_next_start() 
     for round in 0..3 {
         let wire = daemon.wire();
         let session = wire.attach(repo.path());
-        if !has_namespaces(&session) {
+        if !session.shows_namespaces() {
             return;
         }
         let write = "for i in $(seq 100000); do echo $i > ~/.cargo/registry/cache/$i; echo x >> ~/.cargo/registry/cache/a.crate; done";
@@ -457,7 +446,7 @@ fn a_file_system_that_cannot_hold_a_layer_means_memory_and_a_note() {
     {
         let wire = daemon.wire();
         let session = wire.attach(repo.path());
-        if !has_namespaces(&session) {
+        if !session.shows_namespaces() {
             return;
         }
         // Another program made a file of a layer.

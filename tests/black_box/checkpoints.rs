@@ -9,8 +9,7 @@ use std::fs;
 /// A daemon that records the states of every session, and a workspace without git.
 fn daemon_for_all() -> (Daemon, Repo) {
     let mut daemon = Daemon::absent();
-    fs::create_dir_all(daemon.app()).unwrap();
-    fs::write(daemon.app().join("quackd.toml"), "[keep]\ncheckpoints = \"all\"\n").unwrap();
+    daemon.configure("[keep]\ncheckpoints = \"all\"\n");
     let repo = daemon.repo("project");
     daemon.boot();
     (daemon, repo)

@@ -3,7 +3,9 @@
 //! Workers and the test use the machine's clocks.
 
 use crate::harness::tier::needs;
-use crate::harness::{Daemon, Process, Repo, descendants_of, skipped, wait_for, wait_within};
+use crate::harness::{
+    Daemon, Process, Repo, descendants_of, skipped, wait_for, wait_within, write_file,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -46,8 +48,7 @@ impl Clock {
     #[track_caller]
     fn boot(&self, daemon: &mut Daemon) {
         let [preload, offsets] = &self.words;
-        let quack = env!("CARGO_BIN_EXE_quack");
-        daemon.boot_with("/usr/bin/env", &[preload, offsets, quack, "daemon"]);
+        daemon.boot_in(&[preload, offsets]);
     }
 
     /// Sets the clock to `seconds` after the machine's.
@@ -170,8 +171,7 @@ fn a_clock_that_is_years_ahead_deletes_nothing() {
         ["sessions/nobody.jsonl", "pi-sessions/nobody.jsonl", "metadata.json.corrupt-1"];
     let histories = histories.map(|name| app.join(name));
     for history in &histories {
-        std::fs::create_dir_all(history.parent().unwrap()).unwrap();
-        std::fs::write(history, "{}\n").unwrap();
+        write_file(history, "{}\n");
     }
     // Shows that garbage collection ran: it empties this file first.
     let witness = app.join("launchd.log");

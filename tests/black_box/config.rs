@@ -8,8 +8,7 @@ use std::process::Stdio;
 /// A world with a configuration file and no daemon.
 fn world(content: &str) -> Daemon {
     let world = Daemon::absent();
-    std::fs::create_dir(world.app()).unwrap();
-    std::fs::write(world.app().join("quackd.toml"), content).unwrap();
+    world.configure(content);
     world
 }
 

@@ -1,6 +1,6 @@
 //! `quack config set`, `unset` and `edit`, the home of the file, and changes that a running daemon does not have.
 
-use crate::harness::{Cli, Daemon};
+use crate::harness::{Cli, Daemon, write_file};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -65,8 +65,7 @@ fn the_file_of_the_user_wins_over_the_one_in_the_state_directory() {
     assert_eq!(world.quack(&["config", "path"]).ok().trim(), in_state.to_str().unwrap());
     world.quack(&["config", "set", "worker.idle_minutes", "4"]).ok();
     assert!(!of_user(&world).exists(), "the file that is in use is changed");
-    fs::create_dir_all(of_user(&world).parent().unwrap()).unwrap();
-    fs::write(of_user(&world), "worker.idle_minutes = 5\n").unwrap();
+    write_file(of_user(&world), "worker.idle_minutes = 5\n");
     world.boot();
     let config = world.wire().request("quack.config", serde_json::json!({}));
     assert_eq!(config["path"], of_user(&world).to_str().unwrap());

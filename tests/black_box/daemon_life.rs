@@ -75,7 +75,7 @@ fn started_as_the_rubber_duck_daemon_it_is_that_daemon() {
     assert_eq!(daemon.wire().request("ping", json!({}))["pid"], daemon.pid());
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.wait(), Some(0));
-    std::fs::write(daemon.app().join("quackd.toml"), "nonsense\n").unwrap();
+    daemon.configure("nonsense\n");
     let failed = daemon.quack(&["--daemon"]);
     assert_eq!(failed.code(), Some(1), "{failed:?}");
     assert!(failed.stderr().starts_with("Daemon failed to start: "), "{failed:?}");

@@ -1,6 +1,6 @@
 //! `quack doctor`: with and without a daemon, for users and for scripts.
 
-use crate::harness::{Daemon, skipped, wait_for, write_program};
+use crate::harness::{Daemon, program, skipped, wait_for, write_program};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
@@ -163,8 +163,7 @@ fn a_stop_of_a_daemon_that_knows_no_stop_says_how_it_is_ended_and_names_no_stran
     let world = Daemon::absent();
     fs::create_dir(world.app()).unwrap();
     // A stale pid: this process is not a daemon. The arguments of the tests' own process may be named like one.
-    #[expect(clippy::disallowed_methods, reason = "a process that is no part of the daemon")]
-    let mut stranger = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let mut stranger = program("sleep").arg("600").spawn().unwrap();
     fs::write(world.app().join("duck-daemon.pid"), stranger.id().to_string()).unwrap();
     let listener = std::os::unix::net::UnixListener::bind(world.socket()).unwrap();
     std::thread::spawn(move || {

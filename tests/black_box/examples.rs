@@ -1,7 +1,7 @@
 //! The clients in `examples/`, run as their READMEs describe, against a real daemon and the fake
 //! Pi.
 
-use crate::harness::{Daemon, Running, skipped};
+use crate::harness::{Daemon, Running, program, skipped};
 use crate::schema::{strict, succeeds, tsc};
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -71,10 +71,9 @@ fn text(path: &Path) -> String {
 }
 
 impl Example {
-    #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
     fn command(&self, daemon: &Daemon, args: &[&str]) -> Command {
         let like = daemon.command(&[]);
-        let mut command = Command::new(self.program);
+        let mut command = program(self.program);
         command.args(&self.args).args(args).env_clear().stdin(Stdio::null());
         command.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command
@@ -194,8 +193,7 @@ fn talking_to_pi(example: &Example) {
         format!("RUBBER_DUCK_PI_BINARY={FAKE_PI}"),
         format!("FAKE_PI_DIR={}", text(&daemon.home())),
     );
-    let quack = env!("CARGO_BIN_EXE_quack");
-    daemon.boot_with("env", &["OPENAI_API_KEY=x", &binary, &pi_dir, quack, "daemon"]);
+    daemon.boot_in(&["OPENAI_API_KEY=x", &binary, &pi_dir]);
     let repo = daemon.repo("repo");
     let dir = text(repo.path());
     let say = |words: &str, typed: &str| {

@@ -3,14 +3,14 @@
 //!
 //! `tool_tables` tests the answers of the tools without races.
 
-use crate::harness::{Daemon, PATIENCE, Session, Wire};
+use crate::harness::{Daemon, KillOnDrop, PATIENCE, Session, Wire, this_test};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -87,24 +87,11 @@ fn two_workers_that_make_a_thousand_edits_to_one_file_lose_none_and_tear_nothing
 /// Environment variable with the directory to attack. If it is set, this program is the attacker.
 const VICTIM: &str = "QUACKD_TEST_SWAP_IN";
 
-/// A process that swaps directories and links as fast as possible.
-struct Attacker(Child);
-
-impl Attacker {
-    /// Runs this test program again, as the attacker.
-    #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
-    fn start(test: &str, directory: &Path) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", test, "--nocapture"]).env(VICTIM, directory);
-        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
-    }
-}
-
-impl Drop for Attacker {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
+/// Starts a process that swaps directories and links as fast as possible: this test program, as the attacker.
+fn attacker(test: &str, directory: &Path) -> KillOnDrop {
+    let mut command = this_test(test);
+    command.env(VICTIM, directory).stdin(Stdio::null()).stdout(Stdio::null());
+    command.spawn().unwrap().into()
 }
 
 /// Swaps the entries until the attacker or its parent is killed.
@@ -181,7 +168,7 @@ fn a_process_that_swaps_a_directory_and_a_link_leads_no_tool_outside() {
     let before = listing(outside.path());
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    let attacker = Attacker::start(NAME, repo.path());
+    let attacker = attacker(NAME, repo.path());
     let place = |n: usize| if n.is_multiple_of(2) { "work" } else { "deep/work" };
 
     let reads = under_attack(N_CALLS, |n| {

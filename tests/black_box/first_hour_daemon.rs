@@ -9,11 +9,6 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-fn configure(world: &Daemon, text: &str) {
-    std::fs::create_dir_all(world.app()).unwrap();
-    std::fs::write(world.app().join("quackd.toml"), text).unwrap();
-}
-
 fn pid_of_daemon(world: &Daemon) -> u64 {
     world.wire().request("ping", Value::Null)["pid"].as_u64().unwrap()
 }
@@ -32,7 +27,7 @@ fn a_restart_with_a_wrong_configuration_leaves_the_daemon_in_service() {
         ("[worker\n", 1, ""),
         (&*format!("[sandbox]\nwritable = [\"{home}\"]\n"), 2, "sandbox.writable"),
     ] {
-        configure(&daemon, text);
+        daemon.configure(text);
         for args in [&["restart"][..], &["restart", "--force"], &["restart", "--wait", "1m"]] {
             let refused = daemon.quack(args);
             assert_eq!(refused.code(), Some(1), "{args:?} {refused:?}");
@@ -44,7 +39,7 @@ fn a_restart_with_a_wrong_configuration_leaves_the_daemon_in_service() {
         assert!(refused.contains(&format!("quackd.toml:{line}")), "{refused}");
         assert_eq!(pid_of_daemon(&daemon), before);
     }
-    configure(&daemon, "");
+    daemon.configure("");
     let mut wrong = daemon.command(&["restart"]);
     let refused = wrong.env("QUACKD_CONFIG", "/no/such/file.toml").output().unwrap();
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
@@ -65,7 +60,7 @@ fn the_program_that_will_start_decides_whether_the_configuration_is_valid() {
     let (before, starts) = (init.pid(), init.starts);
 
     // The service manager starts the next daemon, so its environment counts, not the client's.
-    configure(&init.world, "[pi]\nnew_key = 1\n");
+    init.world.configure("[pi]\nnew_key = 1\n");
     let (code, _, err) = init.quack(&["restart"]);
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("quackd.toml:2") && err.contains("new_key"), "{err}");
@@ -102,7 +97,7 @@ fn programs_that_wait_for_memory_end_no_worker_while_there_is_enough() {
     if !can.is_ok_and(|done| done.status.success()) {
         return;
     }
-    configure(&daemon, "[worker]\nevict_below_mb = 16\n[sandbox]\nprofile = \"full-access\"\n");
+    daemon.configure("[worker]\nevict_below_mb = 16\n[sandbox]\nprofile = \"full-access\"\n");
     let script = format!("{wanted} && exec {} daemon", env!("CARGO_BIN_EXE_quack"));
     daemon.boot_with("unshare", &["-m", "/bin/sh", "-c", &script]);
     let wire = daemon.wire();
@@ -121,14 +116,6 @@ fn write_start_files(world: &Daemon, text: &str) {
     }
 }
 
-/// Starts the daemon like a service manager: it starts a login shell at once.
-fn boot_bare(world: &mut Daemon) {
-    let home = format!("HOME={}", world.home().display());
-    let app = format!("RUBBER_DUCK_APP_SUPPORT={}", world.app().display());
-    let quack = env!("CARGO_BIN_EXE_quack");
-    world.boot_with("/usr/bin/env", &["-i", "PATH=/usr/bin:/bin", &home, &app, quack, "daemon"]);
-}
-
 #[test]
 fn a_login_shell_that_is_cut_short_leaves_no_lock_and_no_process() {
     // Like `pyenv rehash`. The lock belongs to a child of the start file, or to the shell itself.
@@ -143,7 +130,7 @@ fn a_login_shell_that_is_cut_short_leaves_no_lock_and_no_process() {
     ] {
         let mut world = Daemon::absent();
         write_start_files(&world, text);
-        boot_bare(&mut world);
+        world.boot_bare();
         let lock = world.home().join("lock");
         let processes = wait_for("the start file to run", || {
             let all = world.descendants();
@@ -202,7 +189,7 @@ fn doctor_runs_pi_and_reports_the_last_failure_of_a_sessions_pi() {
     let pi = package.join("pi");
     let binary = format!("RUBBER_DUCK_PI_BINARY={}", pi.display());
     write_program(&pi, "#!/bin/sh\n");
-    daemon.boot_with("/usr/bin/env", &[&binary, env!("CARGO_BIN_EXE_quack"), "daemon"]);
+    daemon.boot_in(&[&binary]);
     for (program, status, part) in [
         ("echo \"Error: Cannot find module 'chalk'\" >&2; exit 1\n", "fail", "Cannot find module"),
         ("kill -9 $$\n", "fail", "signal"),

@@ -5,22 +5,9 @@ use crate::harness::tier::needs;
 use crate::harness::{Daemon, Repo, Session, wait_for};
 use serde_json::json;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 /// Part of the line that explains a refused change of git's settings.
 const REFUSED: &str = "Settings of git can run programs later, outside of the sandbox; to change them, run git yourself in a terminal]";
-
-/// Runs the user's git outside of sessions.
-#[track_caller]
-#[expect(clippy::disallowed_methods, reason = "the user's git is not a child of the daemon")]
-fn git(daemon: &Daemon, at: &Path, args: &[&str]) {
-    let mut command = Command::new("git");
-    command.args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "maintenance.auto=false"]);
-    command.args(args).current_dir(at).env("HOME", daemon.home()).env("GIT_CONFIG_NOSYSTEM", "1");
-    let ran = command.output().expect("run git");
-    assert!(ran.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
-}
 
 /// Creates a repository with the branches `main`, `f` and `g` of a remote that commands can reach, `origin`.
 #[track_caller]
@@ -29,22 +16,16 @@ fn cloned(daemon: &Daemon, name: &str) -> Repo {
     fs::write(daemon.home().join(".gitconfig"), "[user]\n\tname = a\n\temail = a@b\n").unwrap();
     fs::remove_dir(repo.path().join(".git")).unwrap();
     repo.write(".gitignore", "/origin.git\n");
-    git(daemon, repo.path(), &["init", "-q", "-b", "main"]);
-    git(daemon, repo.path(), &["add", "-A"]);
-    git(daemon, repo.path(), &["commit", "-q", "-m", "first"]);
-    git(daemon, repo.path(), &["clone", "-q", "--bare", ".", "origin.git"]);
+    daemon.git(repo.path(), &["init", "-q", "-b", "main"]);
+    daemon.git(repo.path(), &["add", "-A"]);
+    daemon.git(repo.path(), &["commit", "-q", "-m", "first"]);
+    daemon.git(repo.path(), &["clone", "-q", "--bare", ".", "origin.git"]);
     for branch in ["f", "g", "h"] {
-        git(daemon, repo.path(), &["push", "-q", "./origin.git", &format!("main:{branch}")]);
+        daemon.git(repo.path(), &["push", "-q", "./origin.git", &format!("main:{branch}")]);
     }
-    git(daemon, repo.path(), &["remote", "add", "origin", "./origin.git"]);
-    git(daemon, repo.path(), &["fetch", "-q", "origin"]);
+    daemon.git(repo.path(), &["remote", "add", "origin", "./origin.git"]);
+    daemon.git(repo.path(), &["fetch", "-q", "origin"]);
     repo
-}
-
-/// True if workers pin the settings of repositories here.
-fn has_namespaces(session: &Session<'_>) -> bool {
-    session.bash("true");
-    ["A", "B"].contains(&session.worker()["tier"].as_str().unwrap())
 }
 
 /// Runs a command that must end with exit code 0.
@@ -62,7 +43,7 @@ fn every_refused_change_of_git_settings_is_explained_and_listed() {
     let repo = cloned(&daemon, "a b");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     let settings = repo.path().join(".git/config");
@@ -108,7 +89,7 @@ fn upstreams_of_branches_work_in_the_session_and_the_settings_stay_as_they_are()
     let repo = cloned(&daemon, "a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     let before = repo.read(".git/config");
@@ -165,11 +146,11 @@ fn an_upstream_of_the_session_gives_way_to_one_that_the_user_sets() {
     let repo = cloned(&daemon, "a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     ok(&session, "git checkout f");
-    git(&daemon, repo.path(), &["branch", "--set-upstream-to=origin/f", "f"]);
+    daemon.git(repo.path(), &["branch", "--set-upstream-to=origin/f", "f"]);
     assert_eq!(
         ok(&session, "git config --get-all branch.f.merge"),
         "refs/heads/f\n\n[Exit code: 0]"
@@ -189,13 +170,13 @@ fn upstreams_work_in_a_linked_worktree() {
     // Commands in the worktree reach a remote inside it.
     let worktree = daemon.home().join("src/linked");
     let at = worktree.to_str().unwrap();
-    git(&daemon, repo.path(), &["worktree", "add", "-q", "-b", "w", at]);
-    git(&daemon, &worktree, &["clone", "-q", "--bare", repo.path().to_str().unwrap(), "near.git"]);
-    git(&daemon, repo.path(), &["remote", "set-url", "origin", &format!("{at}/near.git")]);
+    daemon.git(repo.path(), &["worktree", "add", "-q", "-b", "w", at]);
+    daemon.git(&worktree, &["clone", "-q", "--bare", repo.path().to_str().unwrap(), "near.git"]);
+    daemon.git(repo.path(), &["remote", "set-url", "origin", &format!("{at}/near.git")]);
     let before = repo.read(".git/config");
     let wire = daemon.wire();
     let session = wire.attach(&worktree);
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     let text = ok(&session, "git push -u origin w");
@@ -212,7 +193,7 @@ fn no_command_makes_git_outside_of_the_session_obey_an_upstream_that_it_invents(
     let repo = cloned(&daemon, "a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     let before = repo.read(".git/config");

@@ -47,8 +47,7 @@ pub(crate) fn in_session(test: impl FnOnce(&Daemon, &Session<'_>)) {
     let mut daemon = Daemon::absent();
     let home = std::env::var("HOME").unwrap_or_default();
     let rustup = std::env::var("RUSTUP_HOME").unwrap_or_else(|_| format!("{home}/.rustup"));
-    let quack = env!("CARGO_BIN_EXE_quack");
-    daemon.boot_with("env", &[&format!("RUSTUP_HOME={rustup}"), quack, "daemon"]);
+    daemon.boot_in(&[&format!("RUSTUP_HOME={rustup}")]);
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
@@ -263,12 +262,9 @@ fn set(daemon: &Daemon, repo: &Path, args: &[&str]) {
 fn variables_are_set_without_a_network_only_and_never_over_those_of_the_user() {
     needs!(Namespaces);
     let mut daemon = Daemon::absent();
-    std::fs::create_dir(daemon.app()).unwrap();
     let settings = "[tools]\nenv = [\"https_proxy\", \"PIP_RETRIES\"]\n";
-    std::fs::write(daemon.app().join("quackd.toml"), settings).unwrap();
-    let quack = env!("CARGO_BIN_EXE_quack");
-    daemon
-        .boot_with("env", &["https_proxy=http://user.example:1", "PIP_RETRIES=4", quack, "daemon"]);
+    daemon.configure(settings);
+    daemon.boot_in(&["https_proxy=http://user.example:1", "PIP_RETRIES=4"]);
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());

@@ -345,7 +345,7 @@ fn the_configured_default_deadline_wins_over_the_built_in_one_and_the_flag_over_
     let repo = daemon.repo("one");
     std::fs::create_dir_all(daemon.app()).unwrap();
     for (setting, expected) in [("", 120_000), ("[tools]\ndefault_timeout_s = 300\n", 300_000)] {
-        std::fs::write(daemon.app().join("quackd.toml"), setting).unwrap();
+        daemon.configure(setting);
         daemon.boot();
         for (flag, expected) in [(&[][..], expected), (&["--timeout", "45"], 45_000)] {
             let args = [&["tool", "bash", "sleep 600"][..], flag].concat();

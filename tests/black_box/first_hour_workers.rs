@@ -2,16 +2,10 @@
 //! and the commands' view of the system.
 
 use crate::harness::tier::needs;
-use crate::harness::{Daemon, Repo, Session, wait_for, write_program};
+use crate::harness::{Daemon, Repo, wait_for, write_file, write_program};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-
-/// Returns true if workers have namespaces here.
-fn has_namespaces(session: &Session<'_>) -> bool {
-    session.bash("true");
-    ["A", "B"].contains(&session.worker()["tier"].as_str().unwrap())
-}
 
 /// Replaces a directory by a new directory with one file.
 fn make_again(path: &Path, name: &str, content: &str) {
@@ -88,7 +82,7 @@ fn calls_side_by_side_run_once_each_after_a_protected_name_was_replaced() {
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
     wire.request("quack.sandbox", json!({"action": "set", "hidden": [hidden]}));
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     for round in 1..=3 {
@@ -123,7 +117,7 @@ fn a_background_job_that_keeps_a_replaced_name_bare_is_named_and_can_be_ended() 
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
     wire.request("quack.sandbox", json!({"action": "set", "hidden": [hidden]}));
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     session.call("bash", json!({"command": "sleep 600", "background": true}));
@@ -152,7 +146,7 @@ fn a_policy_that_changes_while_a_job_runs_leaves_jobs_and_reading_in_service() {
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     sandbox(&daemon, &repo, &["set", "--network", "on"]);
@@ -192,7 +186,7 @@ fn a_policy_that_hides_a_file_is_kept_by_reading_tools_while_a_job_runs() {
     repo.write("out/data", "other");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     session.call("bash", json!({"command": "sleep 600", "background": true}));
@@ -222,7 +216,7 @@ fn a_worker_of_full_access_reads_nothing_after_the_session_was_confined() {
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     sandbox(&daemon, &repo, &["set", "full-access"]);
@@ -264,7 +258,7 @@ fn full_access_shows_the_network_that_it_has() {
     sandbox(&daemon, &repo, &["set", "workspace-write"]);
     session.bash("true");
     let shown = sandbox(&daemon, &repo, &["show"]);
-    assert!(shown.contains("workspace-write, network off") || !has_namespaces(&session), "{shown}");
+    assert!(shown.contains("workspace-write, network off") || !session.has_namespaces(), "{shown}");
 }
 
 #[test]
@@ -294,9 +288,7 @@ fn toolchains_outside_the_home_are_seen_like_those_in_it() {
         ("go/pkg/mod/m", "cached"),
         ("go/src/other/key", "TOPSECRET"),
     ] {
-        let path = tools.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
+        write_file(tools.join(path), content);
     }
     let repo = daemon.repo("a");
     repo.write("jdk/key", "x");
@@ -319,7 +311,7 @@ fn toolchains_outside_the_home_are_seen_like_those_in_it() {
     daemon.boot_with("/usr/bin/env", &args.iter().map(String::as_str).collect::<Vec<_>>());
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     let said = session.bash(
@@ -356,7 +348,7 @@ fn a_write_next_to_the_workspace_fails_and_caches_of_the_home_can_be_written() {
     let beside = repo.path().parent().unwrap().to_path_buf();
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     for command in ["echo x > ../n", "mkdir ../wt", "mkdir ../../wt", "echo x > ../../n"] {
@@ -401,7 +393,7 @@ fn a_workspace_in_the_home_closes_its_way_and_not_the_directories_of_programs() 
         let repo = daemon.repo(name);
         let wire = daemon.wire();
         let session = wire.attach(repo.path());
-        if !has_namespaces(&session) {
+        if !session.has_namespaces() {
             return;
         }
         let said = session.bash("echo x > ../n; echo x > ~/n && echo home");
@@ -427,7 +419,7 @@ fn links_on_the_way_to_the_home_and_the_state_directory_are_followed() {
     let repo = daemon.repo("linked");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     let real = disk.canonicalize().unwrap().join("homes/me");

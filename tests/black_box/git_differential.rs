@@ -1,7 +1,7 @@
 //! Git in a session does what git does outside: the same commands in two equal trees, with the user's settings of every
 //! scope, a linked worktree, a submodule and a clone with alternates.
 
-use crate::harness::{Daemon, Session};
+use crate::harness::{Daemon, Session, write_file};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -79,9 +79,7 @@ const COMMANDS: &[&str] = &[
 #[track_caller]
 fn write_settings(home: &Path) {
     let write = |name: &str, text: &str| {
-        let path = home.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        write_file(home.join(name), text);
     };
     write(
         ".gitconfig",

@@ -32,9 +32,8 @@ fn daemon_with(lines: &str) -> Daemon {
 }
 
 fn launch_through(daemon: &Daemon, words: &Value) {
-    std::fs::create_dir(daemon.app()).unwrap();
     let text = format!("worker.launcher = {words}\n");
-    std::fs::write(daemon.app().join("quackd.toml"), text).unwrap();
+    daemon.configure(text);
 }
 
 /// The reply to the first call, and the next line on the same connection.

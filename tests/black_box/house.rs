@@ -1,6 +1,6 @@
 //! Garbage collection: `quack gc` deletes only unused data, and the state directory does not grow.
 
-use crate::harness::{Daemon, Wire, wait_for};
+use crate::harness::{Daemon, Wire, wait_for, write_file};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,8 +12,7 @@ const DAY: u64 = 24 * 60 * 60;
 /// Creates a file with a modification time `days` ago, including its parent directories.
 #[track_caller]
 fn old(path: &Path, content: &str, days: u64) {
-    std::fs::create_dir_all(path.parent().expect("a directory")).expect("make directories");
-    std::fs::write(path, content).expect("write a file");
+    write_file(path, content);
     age(path, days);
 }
 

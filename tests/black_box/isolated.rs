@@ -1,6 +1,7 @@
 //! Isolated sessions: a private copy of the workspace at the same path, whose changes the user sees, applies, takes back or
 //! throws away.
 
+use crate::harness;
 use crate::harness::tier::needs;
 use crate::harness::{Daemon, Repo, Wire, wait_for};
 use nix::sys::signal::{Signal, kill};
@@ -9,15 +10,11 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::process::Command;
+use std::path::Path;
 
-#[expect(clippy::disallowed_methods, reason = "a test runs git as a user does")]
 fn git(repo: &Repo, words: &[&str]) -> String {
-    let mut command = Command::new("git");
-    command.args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(words);
-    let output = command.current_dir(repo.path()).output().unwrap();
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    // Settings of the user who runs the tests do not matter.
+    harness::git(Path::new("/nonexistent"), repo.path(), words)
 }
 
 /// A committed repository with an ignored build directory and a secret that git ignores.

@@ -7,10 +7,7 @@ use std::fs;
 
 /// Creates a daemon with these limits, and a repository.
 fn limited(limits: &str) -> (Daemon, Repo) {
-    let mut daemon = Daemon::absent();
-    fs::create_dir_all(daemon.app()).unwrap();
-    fs::write(daemon.app().join("quackd.toml"), format!("[isolated]\n{limits}\n")).unwrap();
-    daemon.boot();
+    let daemon = Daemon::start_with(format!("[isolated]\n{limits}\n"));
     let repo = repository(&daemon);
     (daemon, repo)
 }

@@ -235,10 +235,7 @@ fn a_worker_with_a_job_keeps_its_environment_until_the_job_has_ended() {
         let text = "until [ -e ~/../gates/go ]; do sleep 0.02; done; export LANG=en_DUCK\n";
         std::fs::write(daemon.home().join(name), text).unwrap();
     }
-    let home = format!("HOME={}", daemon.home().display());
-    let app = format!("RUBBER_DUCK_APP_SUPPORT={}", daemon.app().display());
-    let quack = env!("CARGO_BIN_EXE_quack");
-    daemon.boot_with("/usr/bin/env", &["-i", "PATH=/usr/bin:/bin", &home, &app, quack, "daemon"]);
+    daemon.boot_bare();
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
     start(&session, "sleep 1007");

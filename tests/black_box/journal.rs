@@ -160,10 +160,7 @@ fn following_shows_new_calls_and_follow_begins_with_earlier_ones() {
 
 #[test]
 fn the_journal_can_be_turned_off() {
-    let mut daemon = Daemon::absent();
-    fs::create_dir(daemon.app()).unwrap();
-    fs::write(daemon.app().join("quackd.toml"), "[keep]\njournal_days = 0\n").unwrap();
-    daemon.boot();
+    let daemon = Daemon::start_with("[keep]\njournal_days = 0\n");
     let repo = daemon.repo("work");
     daemon.wire().attach(repo.path()).bash("echo unseen");
     assert!(calls(&daemon, &["--all"]).is_empty());

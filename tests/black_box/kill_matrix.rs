@@ -3,7 +3,7 @@
 
 use crate::harness::stand_in::{VARIABLE, sandbox_exec};
 use crate::harness::tier::{self, needs};
-use crate::harness::{Daemon, Session, skipped, wait_for};
+use crate::harness::{Daemon, Session, program, skipped, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -122,19 +122,18 @@ fn column(end: End) {
 
 /// Runs one test of this file again as a user other than root. No other process uses this user id,
 /// so the limit counts only processes of the test. `setpriv` is part of every Linux system.
-#[expect(clippy::disallowed_methods, reason = "a test starts itself")]
 fn run_unprivileged(test: &str) {
     let id = 40_000 + std::process::id() % 20_000;
-    let program = std::env::current_exe().expect("the path of the tests");
+    let tests = std::env::current_exe().expect("the path of the tests");
     let as_user = |args: &[&str]| {
-        let mut command = std::process::Command::new("setpriv");
+        let mut command = program("setpriv");
         command.args([&format!("--reuid={id}"), &format!("--regid={id}")]);
         if tier::is_macos() {
             command.env(VARIABLE, sandbox_exec());
         }
         command.args(["--clear-groups", "--"]).args(args).output().expect("run setpriv")
     };
-    let path = program.to_str().expect("a path");
+    let path = tests.to_str().expect("a path");
     let may_run = [path, env!("CARGO_BIN_EXE_quack")].map(|path| as_user(&["test", "-x", path]));
     if !may_run.iter().all(|output| output.status.success()) {
         return skipped(&format!("{test}: other users may not run {path}"));

@@ -6,15 +6,6 @@ use crate::harness::{Daemon, Session, wait_for};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// A running daemon with a configuration.
-fn configured(content: &str) -> Daemon {
-    let mut daemon = Daemon::absent();
-    std::fs::create_dir(daemon.app()).unwrap();
-    std::fs::write(daemon.app().join("quackd.toml"), content).unwrap();
-    daemon.boot();
-    daemon
-}
-
 /// Number of calls of a session that run in its worker or wait.
 fn calls(session: &Session<'_>) -> usize {
     session.worker()["calls"].as_array().map_or(0, Vec::len)
@@ -30,7 +21,7 @@ fn names(dir: &Path) -> Vec<String> {
 
 #[test]
 fn who_asks_for_little_does_not_wait_for_who_asks_for_much() {
-    let daemon = configured("[limits]\ncommands = 16\n");
+    let daemon = Daemon::start_with("[limits]\ncommands = 16\n");
     let (wire, other) = (daemon.wire(), daemon.wire());
     let (a, b) = (daemon.repo("a"), daemon.repo("b"));
     let (greedy, modest) = (wire.attach(a.path()), other.attach(b.path()));
@@ -53,7 +44,7 @@ fn who_asks_for_little_does_not_wait_for_who_asks_for_much() {
 
 #[test]
 fn a_command_without_a_place_says_so_in_time_and_does_not_run() {
-    let daemon = configured("[limits]\ncommands = 16\n");
+    let daemon = Daemon::start_with("[limits]\ncommands = 16\n");
     let (wire, other) = (daemon.wire(), daemon.wire());
     let (repo, second) = (daemon.repo("a"), daemon.repo("b"));
     let (session, free) = (wire.attach(repo.path()), other.attach(second.path()));
@@ -91,7 +82,7 @@ fn a_command_without_a_place_says_so_in_time_and_does_not_run() {
 
 #[test]
 fn background_jobs_are_counted_over_all_sessions() {
-    let daemon = configured("[limits]\njobs = 2\n");
+    let daemon = Daemon::start_with("[limits]\njobs = 2\n");
     let wire = daemon.wire();
     let (a, b) = (daemon.repo("a"), daemon.repo("b"));
     let (a, b) = (wire.attach(a.path()), wire.attach(b.path()));
@@ -111,7 +102,7 @@ fn background_jobs_are_counted_over_all_sessions() {
 
 #[test]
 fn old_outputs_are_deleted_when_all_of_them_are_too_long() {
-    let daemon = configured("[limits]\nspill_mb = 64\n");
+    let daemon = Daemon::start_with("[limits]\nspill_mb = 64\n");
     let wire = daemon.wire();
     let repos = ["a", "b", "c"].map(|name| daemon.repo(name));
     let sessions = repos.each_ref().map(|repo| wire.attach(repo.path()));

@@ -68,8 +68,7 @@ fn world() -> Option<Daemon> {
 }
 
 fn configure(daemon: &Daemon, listen: &str) {
-    let text = format!("[forward]\nlisten = \"{listen}\"\n");
-    fs::write(daemon.app().join("quackd.toml"), text).unwrap();
+    daemon.configure(format!("[forward]\nlisten = \"{listen}\"\n"));
 }
 
 /// A session with a name in the repository.

@@ -26,19 +26,6 @@ fn write_start_files(world: &Daemon, text: &str) {
     }
 }
 
-fn configure(world: &Daemon, text: &str) {
-    std::fs::create_dir_all(world.app()).unwrap();
-    std::fs::write(world.app().join("quackd.toml"), text).unwrap();
-}
-
-/// Starts the daemon like launchd.
-fn boot(world: &mut Daemon) {
-    let home = format!("HOME={}", world.home().display());
-    let app = format!("RUBBER_DUCK_APP_SUPPORT={}", world.app().display());
-    let quack = env!("CARGO_BIN_EXE_quack");
-    world.boot_with("/usr/bin/env", &["-i", "PATH=/usr/bin:/bin", &home, &app, quack, "daemon"]);
-}
-
 fn stop(world: &mut Daemon) {
     world.signal(Signal::SIGTERM);
     assert_eq!(world.wait(), Some(0));
@@ -103,7 +90,7 @@ fn the_first_command_finds_the_tools_of_the_login_shell_and_the_next_daemon_need
     stop(&mut world);
 
     write_start_files(&world, "sleep 1000\n");
-    boot(&mut world);
+    world.boot_bare();
     assert_eq!(bash(&world, "hello-duck"), FOUND);
     world.wait_for_log("using the cached login environment");
     stop(&mut world);
@@ -118,7 +105,7 @@ fn the_first_command_finds_the_tools_of_the_login_shell_and_the_next_daemon_need
 #[test]
 fn a_profile_that_hangs_delays_the_first_call_a_little_and_ends_with_the_daemon() {
     let mut world = world("trap '' TERM; setsid sleep 1000 & sleep 1000\n");
-    boot(&mut world);
+    world.boot_bare();
     assert_eq!(bash(&world, "echo quack"), FOUND);
     // The call has not waited for the profile, which still runs.
     let processes = wait_for("the profile to run", || {
@@ -136,7 +123,7 @@ fn a_profile_that_is_slow_counts_as_soon_as_it_has_ended() {
     let mut world = world(
         "until [ -e ~/../gates/go ]; do sleep 0.02; done; PATH=\"$HOME/tools:$PATH\"; export PATH\n",
     );
-    boot(&mut world);
+    world.boot_bare();
     let (wire, repo) = (world.wire(), world.repo("a"));
     let session = wire.attach(repo.path());
     let text = first_answer(&session, "hello-duck");
@@ -148,7 +135,7 @@ fn a_profile_that_is_slow_counts_as_soon_as_it_has_ended() {
 #[test]
 fn names_of_the_configuration_pass_but_for_the_daemons_own_keys() {
     let mut world = world("export DUCK_SOUND=quack OTHER_SOUND=moo EXA_API_KEY=secret\n");
-    configure(&world, "[tools]\nenv = [\"DUCK_SOUND\", \"EXA_API_KEY\"]\n");
+    world.configure("[tools]\nenv = [\"DUCK_SOUND\", \"EXA_API_KEY\"]\n");
     let command = "echo $DUCK_SOUND$OTHER_SOUND$EXA_API_KEY";
     boot_until_the_first_finds(&mut world, command, forget);
 }
@@ -156,8 +143,8 @@ fn names_of_the_configuration_pass_but_for_the_daemons_own_keys() {
 #[test]
 fn a_login_shell_that_is_not_wanted_is_not_asked() {
     let mut world = world("echo ran >>~/ran; PATH=\"$HOME/tools:$PATH\"; export PATH\n");
-    configure(&world, "[environment]\nlogin_shell = false\n");
-    boot(&mut world);
+    world.configure("[environment]\nlogin_shell = false\n");
+    world.boot_bare();
     assert_eq!(bash(&world, "echo $PATH"), "/usr/bin:/bin\n\n[Exit code: 0]");
     assert!(!world.home().join("ran").exists() && !kept(&world).exists());
 }

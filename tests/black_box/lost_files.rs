@@ -1,7 +1,7 @@
 //! Files that a command writes where they will be lost: the answer names them, or the write fails.
 
 use crate::harness::tier::needs;
-use crate::harness::{Daemon, Session, copy_program, untested};
+use crate::harness::{Daemon, copy_program};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -17,15 +17,6 @@ fn repository(daemon: &Daemon) -> PathBuf {
     path
 }
 
-fn has_namespaces(session: &Session<'_>) -> bool {
-    session.bash("true");
-    let has = ["A", "B"].contains(&session.worker()["tier"].as_str().unwrap());
-    if !has {
-        untested("workers have no namespaces here");
-    }
-    has
-}
-
 #[test]
 fn no_write_next_to_the_workspace_or_in_the_home_vanishes_without_a_word() {
     needs!(Namespaces);
@@ -33,7 +24,7 @@ fn no_write_next_to_the_workspace_or_in_the_home_vanishes_without_a_word() {
     let path = repository(&daemon);
     let wire = daemon.wire();
     let session = wire.attach(&path);
-    if !has_namespaces(&session) {
+    if !session.shows_namespaces() {
         return;
     }
     for (command, named) in [
@@ -82,7 +73,7 @@ fn a_result_in_a_private_directory_for_temporary_files_is_named_once() {
     let path = repository(&daemon);
     let wire = daemon.wire();
     let session = wire.attach(&path);
-    if !has_namespaces(&session) {
+    if !session.shows_namespaces() {
         return;
     }
     for (command, named) in [
@@ -123,7 +114,7 @@ fn a_failure_about_what_the_session_does_not_see_says_so() {
     std::fs::write(daemon.home().join(".ssh/id_rsa"), "key").unwrap();
     let wire = daemon.wire();
     let session = wire.attach(&path);
-    if !has_namespaces(&session) {
+    if !session.shows_namespaces() {
         return;
     }
     let other = daemon.home().join("src/other");
@@ -150,7 +141,7 @@ fn a_write_next_to_a_workspace_deep_in_the_home_fails_or_is_named() {
     std::fs::write(daemon.home().join("src/work/own"), "of the user").unwrap();
     let wire = daemon.wire();
     let session = wire.attach(&path);
-    if !has_namespaces(&session) {
+    if !session.shows_namespaces() {
         return;
     }
     for command in
@@ -173,7 +164,7 @@ fn a_job_and_an_exact_output_say_it_too() {
     let path = repository(&daemon);
     let wire = daemon.wire();
     let session = wire.attach(&path);
-    if !has_namespaces(&session) {
+    if !session.shows_namespaces() {
         return;
     }
     session.call("bash", json!({"command": "echo x > ~/of-a-job", "background": true}));
@@ -193,7 +184,7 @@ fn quack_inside_a_session_starts_no_second_daemon() {
     let path = repository(&daemon);
     let wire = daemon.wire();
     let session = wire.attach(&path);
-    if !has_namespaces(&session) {
+    if !session.shows_namespaces() {
         return;
     }
     // Commands see the directories of PATH, which has this one.
@@ -229,7 +220,7 @@ fn a_command_that_names_a_hidden_file_is_told_once_with_the_command_that_shows_i
     assert!(hidden.status.success(), "{hidden:?}");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if !has_namespaces(&session) {
+    if !session.shows_namespaces() {
         return;
     }
     let env = repo.path().join(".env");

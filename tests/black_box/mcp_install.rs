@@ -1,6 +1,6 @@
 //! `quack mcp install` and `uninstall` edit the configuration of other programs, in a private home.
 
-use crate::harness::Daemon;
+use crate::harness::{Daemon, write_file};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,8 +34,7 @@ const CLIENTS: [(&str, &str, &str, &str); 10] = [
 /// Creates `path` in the home directory with `text`.
 fn write(daemon: &Daemon, path: &str, text: &str) -> PathBuf {
     let path = daemon.home().join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(&path, text).unwrap();
+    write_file(&path, text);
     path
 }
 

@@ -3,9 +3,10 @@
 
 use crate::harness::{Daemon, skipped, untested, wait_for};
 use crate::metrics_verb::samples;
+use quackd_testkit::HttpReply;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -15,9 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Returns a world whose configuration sets the listen address.
 fn world(listen: &str) -> Daemon {
     let world = Daemon::absent();
-    std::fs::create_dir(world.app()).unwrap();
-    let text = format!("[metrics]\nlisten = \"{listen}\"\n");
-    std::fs::write(world.app().join("quackd.toml"), text).unwrap();
+    world.configure(format!("[metrics]\nlisten = \"{listen}\"\n"));
     world
 }
 
@@ -48,11 +47,8 @@ fn connect(at: SocketAddr) -> TcpStream {
 fn ask(at: SocketAddr, line: &str, headers: &str) -> (u16, String, String) {
     let mut stream = connect(at);
     stream.write_all(format!("{line} HTTP/1.1\r\n{headers}\r\n").as_bytes()).unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head: {text:?}"));
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, head.to_ascii_lowercase(), body.to_owned())
+    let HttpReply { status, head, body } = HttpReply::read(&mut stream);
+    (status, head.to_ascii_lowercase(), body)
 }
 
 /// Requests the metrics like Prometheus.

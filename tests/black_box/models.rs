@@ -4,8 +4,6 @@ use crate::harness::{Answer, Daemon, FakeExa, answer, wait_for};
 use serde_json::{Value, json};
 use std::fs;
 
-const QUACK: &str = env!("CARGO_BIN_EXE_quack");
-
 /// Key of the model provider.
 const KEY: &str = "sk-hush-hush";
 
@@ -13,10 +11,8 @@ const KEY: &str = "sk-hush-hush";
 #[track_caller]
 fn daemon_with(variables: &[&str], config: &str) -> Daemon {
     let mut daemon = Daemon::absent();
-    fs::create_dir(daemon.app()).unwrap();
-    fs::write(daemon.app().join("quackd.toml"), config).unwrap();
-    // The process of `env` becomes the daemon.
-    daemon.boot_with("env", &[variables, &[QUACK, "daemon"]].concat());
+    daemon.configure(config);
+    daemon.boot_in(variables);
     daemon
 }
 

@@ -4,8 +4,8 @@
 //! Runs for 10 s, or `QUACKD_NEMESIS_SECONDS`. The seed is printed. `QUACKD_NEMESIS_SEED` repeats
 //! it, except for the scheduling of threads.
 
-use crate::harness::long::{Chance, n_descriptors, number_from, resident_kib, strays};
-use crate::harness::{Daemon, PATIENCE, Process, wait_for};
+use crate::harness::long::{n_descriptors, number_from, resident_kib, strays};
+use crate::harness::{Daemon, PATIENCE, Process, Random, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ struct Told {
 
 /// Makes calls one after the other until the deadline, and until one has run: on a busy machine the workers may start
 /// later than the deadline.
-fn call_on(daemon: &Daemon, repo: &Path, caller: &str, until: Instant, mut chance: Chance) -> Told {
+fn call_on(daemon: &Daemon, repo: &Path, caller: &str, until: Instant, mut chance: Random) -> Told {
     let wire = daemon.wire();
     let session = wire.attach(repo);
     let mut told = Told::default();
@@ -86,7 +86,7 @@ fn call_on(daemon: &Daemon, repo: &Path, caller: &str, until: Instant, mut chanc
 }
 
 /// Kills and stops workers until the end of the run. Returns both counts.
-fn strike(daemon: &Daemon, over: &Receiver<()>, mut chance: Chance) -> (u32, u32) {
+fn strike(daemon: &Daemon, over: &Receiver<()>, mut chance: Random) -> (u32, u32) {
     let wire = daemon.wire();
     let (mut killed, mut stopped) = (0, 0);
     let mut asleep: Option<Pid> = None;
@@ -177,7 +177,7 @@ fn run(daemon: &Daemon, repos: &[PathBuf], time: Duration, seed: u64, with_nemes
     let (end, over) = channel();
     let (told, struck) = thread::scope(|scope| {
         let nemesis = with_nemesis.then(|| {
-            let chance = Chance::from_seed(seed);
+            let chance = Random::from_seed(seed);
             scope.spawn(move || strike(daemon, &over, chance))
         });
         let mut callers = Vec::new();
@@ -185,7 +185,7 @@ fn run(daemon: &Daemon, repos: &[PathBuf], time: Duration, seed: u64, with_nemes
             for c in 0..SIDE_BY_SIDE {
                 let name = format!("s{s}c{c}");
                 let n = u64::try_from(s * SIDE_BY_SIDE + c + 2).unwrap();
-                let chance = Chance::from_seed(seed.wrapping_mul(n));
+                let chance = Random::from_seed(seed.wrapping_mul(n));
                 let calls = move || call_on(daemon, repo, &name, until, chance);
                 callers.push((s, scope.spawn(calls)));
             }

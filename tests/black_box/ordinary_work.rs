@@ -8,7 +8,7 @@
 
 use crate::escapes::{Program, User, become_user, best_tier, shell};
 use crate::harness::tier::needs;
-use crate::harness::{Daemon, Session, wait_for};
+use crate::harness::{Daemon, Session, wait_for, write_file};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -154,7 +154,7 @@ const FILES: &[(&str, &str)] = &[
 /// of cargo's cache if available.
 fn write_repository(path: &Path, cargo_home: Option<&Path>) {
     for (name, content) in FILES {
-        write(&path.join(name), content);
+        write_file(path.join(name), content);
     }
     let version = LOCK.split("\n\n").find_map(|package| {
         let rest = package.split_once(&format!("name = \"{CACHED}\"\nversion = \""))?.1;
@@ -170,13 +170,13 @@ fn write_repository(path: &Path, cargo_home: Option<&Path>) {
     };
     let manifest = path.join("crate/near/Cargo.toml");
     let head = fs::read_to_string(&manifest).expect("a manifest");
-    write(&manifest, &format!("{head}{near}"));
-    write(
-        &path.join("crate/near/src/lib.rs"),
-        &format!("pub fn twelve() -> String {{\n    {lib}\n}}\n"),
+    write_file(manifest, format!("{head}{near}"));
+    write_file(
+        path.join("crate/near/src/lib.rs"),
+        format!("pub fn twelve() -> String {{\n    {lib}\n}}\n"),
     );
-    write(
-        &path.join("crate/Cargo.toml"),
+    write_file(
+        path.join("crate/Cargo.toml"),
         "[package]\nname = \"small\"\nversion = \"1.0.0\"\nedition = \"2021\"\n[dependencies]\n\
          near = { path = \"near\" }\nkind = { path = \"vendor/kind\" }\n[workspace]\n",
     );
@@ -189,11 +189,6 @@ fn has_cached(cargo_home: &Path, version: &str) -> bool {
     let registries = fs::read_dir(cargo_home.join("registry/cache"));
     let mut registries = registries.into_iter().flatten().filter_map(Result::ok);
     registries.any(|it| it.path().join(format!("{CACHED}-{version}.crate")).exists())
-}
-
-fn write(path: &Path, content: &str) {
-    fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
-    fs::write(path, content).expect("a file");
 }
 
 /// A user's machine: a home, a directory in it and a directory elsewhere, both with a repository.

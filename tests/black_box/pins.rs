@@ -9,13 +9,6 @@ use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// Returns true if workers have namespaces here; without namespaces no name is pinned.
-fn has_namespaces(session: &Session<'_>) -> bool {
-    session.bash("true");
-    let tier = session.worker()["tier"].clone();
-    ["A", "B"].contains(&tier.as_str().unwrap())
-}
-
 fn end_worker(session: &Session<'_>) {
     kill(Pid::from_raw(session.pid("pid")), Signal::SIGKILL).expect("kill the worker");
     wait_for("its end", || (session.worker()["state"] != "ready").then_some(()));
@@ -31,7 +24,7 @@ fn a_protected_name_that_is_replaced_outside_is_protected_again_before_anything_
     fs::write(git.join("config"), "[core]\n").unwrap();
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     assert!(session.bash("echo x >> .git/config").contains("Read-only file system"));
@@ -60,7 +53,7 @@ fn a_protected_or_hidden_name_that_is_moved_away_and_made_again_outside_is_prote
     let session = wire.attach(repo.path());
     let hidden = json!([repo.path().join("secret")]);
     wire.request("quack.sandbox", json!({"action": "set", "hidden": hidden}));
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     let attempt = "echo x >> .git/config; echo x > .git/hooks/pre-commit; cat secret; echo end";
@@ -93,7 +86,7 @@ fn what_is_hidden_stays_hidden_when_its_directory_would_be_moved() {
         "quack.sandbox",
         json!({"action": "set", "sessionId": session.id, "hidden": hidden}),
     );
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     for directory in ["s", "s/deep"] {
@@ -116,7 +109,7 @@ fn a_link_on_the_way_to_a_workspace_leads_no_worker_elsewhere() {
     fs::write(daemon.home().join("inner/key"), "CANARY").unwrap();
     let wire = daemon.wire();
     let session = wire.attach(&inner);
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     end_worker(&session);
@@ -136,7 +129,7 @@ fn no_file_gets_the_rights_of_its_owner() {
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     let text =
@@ -176,7 +169,7 @@ fn a_hidden_path_that_does_not_exist_yet_is_hidden_once_it_appears() {
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     let set = |path: &str| {
@@ -222,7 +215,7 @@ fn a_background_job_blocks_no_call_after_the_user_has_changed_gits_configuration
     );
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if !has_namespaces(&session) {
+    if !session.has_namespaces() {
         return;
     }
     session.call("bash", json!({"command": "sleep 1000", "background": true}));

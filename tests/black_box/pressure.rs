@@ -9,15 +9,6 @@ use std::time::{Duration, Instant};
 
 const BACK: &str = "back\n\n[Exit code: 0]";
 
-/// A daemon with a configuration.
-fn configured(config: &str) -> Daemon {
-    let mut daemon = Daemon::absent();
-    std::fs::create_dir(daemon.app()).unwrap();
-    std::fs::write(daemon.app().join("quackd.toml"), config).unwrap();
-    daemon.boot();
-    daemon
-}
-
 /// Parses the number in `text` between two parts.
 #[track_caller]
 fn number(text: &str, before: &str, after: &str) -> u64 {
@@ -28,7 +19,7 @@ fn number(text: &str, before: &str, after: &str) -> u64 {
 
 #[test]
 fn a_session_that_has_more_memory_than_it_may_is_ended_and_no_other() {
-    let daemon = configured("[limits]\nsession_memory_mb = 300\n");
+    let daemon = Daemon::start_with("[limits]\nsession_memory_mb = 300\n");
     let wire = daemon.wire();
     let (a, b) = (wire.attach(daemon.repo("a").path()), wire.attach(daemon.repo("b").path()));
     // Close to the limit, and long enough to be sampled. Memory shared with children counts once.
@@ -65,7 +56,7 @@ fn a_session_that_has_more_memory_than_it_may_is_ended_and_no_other() {
 
 #[test]
 fn a_background_job_counts_and_ends_with_the_session_that_has_too_much() {
-    let daemon = configured("[limits]\nsession_memory_mb = 200\n");
+    let daemon = Daemon::start_with("[limits]\nsession_memory_mb = 200\n");
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
     let pid = session.pid("pid");
@@ -81,7 +72,7 @@ fn a_background_job_counts_and_ends_with_the_session_that_has_too_much() {
 
 #[test]
 fn memory_that_is_mapped_to_share_it_counts() {
-    let daemon = configured("[limits]\nsession_memory_mb = 300\n");
+    let daemon = Daemon::start_with("[limits]\nsession_memory_mb = 300\n");
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
     // Anonymous mmap of `mb` MiB, populated at once: MAP_SHARED, MAP_ANONYMOUS, MAP_POPULATE.
@@ -118,7 +109,7 @@ fn evicted(sessions: &BTreeMap<&str, Session<'_>>) -> Vec<String> {
 #[test]
 fn while_memory_is_short_the_one_that_was_idle_for_longest_goes_first_and_nobody_who_is_used() {
     // More than any machine has, so memory is always low.
-    let daemon = configured("[worker]\nevict_below_mb = 1048576\n");
+    let daemon = Daemon::start_with("[worker]\nevict_below_mb = 1048576\n");
     let wire = daemon.wire();
     let session = |name| (name, wire.attach(daemon.repo(name).path()));
     let sessions = BTreeMap::from(["first", "second", "third", "used"].map(session));

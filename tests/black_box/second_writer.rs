@@ -1,30 +1,29 @@
 //! P-12: an external writer rewrites `metadata.json` while the daemon runs, like the macOS app.
 
-use crate::harness::{Daemon, one_takes_less_than, wait_for};
+use crate::harness::{Daemon, KillOnDrop, one_takes_less_than, program, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// The external writer, until [`App::end`].
-struct App(Child);
+struct App(KillOnDrop);
 
 impl App {
-    #[expect(clippy::disallowed_methods, reason = "it is a program of its own")]
     fn start(daemon: &Daemon, pause_ms: u32, held_ms: u32) -> Self {
         let script =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/second_writer.py");
-        let child = Command::new("python3")
+        let child = program("python3")
             .arg(script)
             .arg(daemon.app().join("metadata.json"))
             .args([pause_ms.to_string(), held_ms.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn();
-        Self(child.expect("start python3"))
+        Self(child.expect("start python3").into())
     }
 
     /// Stops the writer. Returns the ids of the sessions that it created.
@@ -34,13 +33,6 @@ impl App {
         let made = BufReader::new(stdout).lines().map(|line| line.expect("an id")).collect();
         assert!(self.0.wait().expect("wait").success());
         made
-    }
-}
-
-impl Drop for App {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
     }
 }
 

@@ -248,7 +248,7 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
     assert_eq!(check("sandbox")["status"], "ok");
     assert_eq!(check("processes")["status"], "ok");
 
-    std::fs::write(daemon.app().join("quackd.toml"), "[log]\nlevel = \"debug\"\n").unwrap();
+    daemon.configure("[log]\nlevel = \"debug\"\n");
     assert_eq!(check("config")["status"], "warn");
     // The daemon makes it again.
     crate::harness::wait_for("the missing socket to be told", || {
@@ -260,9 +260,8 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
 #[test]
 fn the_configuration_in_force_is_told_with_its_origin() {
     let mut daemon = Daemon::absent();
-    std::fs::create_dir(daemon.app()).unwrap();
+    daemon.configure("[tools]\ndefault_timeout_s = 1\n");
     let file = daemon.app().join("quackd.toml");
-    std::fs::write(&file, "[tools]\ndefault_timeout_s = 1\n").unwrap();
     daemon.boot();
     let wire = daemon.wire();
     let data = wire.request("quack.config", json!({}));
@@ -285,11 +284,7 @@ fn the_configuration_in_force_is_told_with_its_origin() {
 
 #[test]
 fn ignore_files_are_respected_if_the_configuration_says_so() {
-    let mut daemon = Daemon::absent();
-    std::fs::create_dir(daemon.app()).unwrap();
-    std::fs::write(daemon.app().join("quackd.toml"), "tools.respect_ignore_files = true\n")
-        .unwrap();
-    daemon.boot();
+    let daemon = Daemon::start_with("tools.respect_ignore_files = true\n");
     let repo = daemon.repo("a");
     repo.write(".gitignore", "out/\n");
     repo.write("out/made.rs", "needle\n");
@@ -301,8 +296,7 @@ fn ignore_files_are_respected_if_the_configuration_says_so() {
 #[test]
 fn a_configuration_that_cannot_be_used_stops_the_start_and_names_its_line() {
     let daemon = Daemon::absent();
-    std::fs::create_dir(daemon.app()).unwrap();
-    std::fs::write(daemon.app().join("quackd.toml"), "[worker]\nidle_minuts = 5\n").unwrap();
+    daemon.configure("[worker]\nidle_minuts = 5\n");
     let run = daemon.quack(&["daemon"]);
     assert_eq!(run.code(), Some(3));
     let told = run.stderr();

@@ -5,10 +5,8 @@
 //! QUACKD_SOAK_SECONDS=600 cargo test --release -p quackd --test black_box soak -- --nocapture`.
 //! The test prints the durations of calls and sets no limit for them.
 
-use crate::harness::long::{
-    Chance, n_descriptors, number_from, proportional_kib, resident_kib, strays,
-};
-use crate::harness::{Daemon, Wire, wait_for, wait_within};
+use crate::harness::long::{n_descriptors, number_from, proportional_kib, resident_kib, strays};
+use crate::harness::{Daemon, Random, Wire, wait_for, wait_within};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -38,7 +36,7 @@ struct Client<'a> {
     name: String,
     wire: Wire,
     sessions: &'a [String],
-    chance: Chance,
+    chance: Random,
     times: Times,
 }
 
@@ -143,7 +141,7 @@ fn use_all(
             .map(|c| {
                 let seed = seed.wrapping_mul(u64::try_from(c + 2).unwrap());
                 scope.spawn(move || {
-                    let (wire, chance) = (daemon.wire(), Chance::from_seed(seed));
+                    let (wire, chance) = (daemon.wire(), Random::from_seed(seed));
                     let name = format!("client{c}");
                     let mut client = Client { name, wire, sessions, chance, times: Times::new() };
                     for n in 0.. {

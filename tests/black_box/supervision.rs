@@ -8,15 +8,6 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// A daemon with a configuration.
-fn configured(config: &str) -> Daemon {
-    let mut daemon = Daemon::absent();
-    std::fs::create_dir(daemon.app()).unwrap();
-    std::fs::write(daemon.app().join("quackd.toml"), config).unwrap();
-    daemon.boot();
-    daemon
-}
-
 const BACK: &str = "back\n\n[Exit code: 0]";
 
 fn state_of(session: &Session<'_>, wire: &Wire) -> Value {
@@ -31,7 +22,7 @@ fn row(tree: &Value, name: &str) -> Value {
 
 #[test]
 fn one_worker_more_than_may_live_takes_the_place_of_the_one_that_was_idle_for_longest() {
-    let daemon = configured("[worker]\nmax_live = 2\n");
+    let daemon = Daemon::start_with("[worker]\nmax_live = 2\n");
     let wire = daemon.wire();
     let session = |name: &str| {
         let session = wire.attach(daemon.repo(name).path());
@@ -58,7 +49,7 @@ fn one_worker_more_than_may_live_takes_the_place_of_the_one_that_was_idle_for_lo
 
 #[test]
 fn who_is_pinned_or_at_work_keeps_its_place_and_a_pin_outlives_the_daemon() {
-    let mut daemon = configured("[worker]\nmax_live = 2\n");
+    let mut daemon = Daemon::start_with("[worker]\nmax_live = 2\n");
     let (pinned, busy, more) = (daemon.repo("pinned"), daemon.repo("busy"), daemon.repo("more"));
     {
         let wire = daemon.wire();
@@ -95,7 +86,7 @@ fn who_is_pinned_or_at_work_keeps_its_place_and_a_pin_outlives_the_daemon() {
 #[test]
 fn while_memory_is_short_idle_workers_are_ended_and_come_back_when_they_are_wanted() {
     // More than any machine has, so memory is always low.
-    let daemon = configured("[worker]\nevict_below_mb = 1048576\n");
+    let daemon = Daemon::start_with("[worker]\nevict_below_mb = 1048576\n");
     let wire = daemon.wire();
     let [idle, pinned, at_work, with_job] =
         ["a", "b", "c", "d"].map(|name| wire.attach(daemon.repo(name).path()));
@@ -122,7 +113,7 @@ fn while_memory_is_short_idle_workers_are_ended_and_come_back_when_they_are_want
 
 #[test]
 fn a_worker_that_nobody_used_for_so_long_is_ended_and_comes_back_and_one_that_is_pinned_stays() {
-    let daemon = configured("[worker]\nidle_minutes = 0.1\n");
+    let daemon = Daemon::start_with("[worker]\nidle_minutes = 0.1\n");
     let wire = daemon.wire();
     let (idle, pinned) =
         (wire.attach(daemon.repo("a").path()), wire.attach(daemon.repo("b").path()));
@@ -293,9 +284,8 @@ fn a_cause_that_another_start_cannot_change_fails_at_once_and_is_not_tried_again
     let script =
         |words: &str| format!("#!/bin/sh\necho \"$*\" >> '{}'\n{words}\n", starts.display());
     write_program(&program, script("case \"$*\" in *' worker'*) exit 100;; esac; exec \"$@\""));
-    std::fs::create_dir(daemon.app()).unwrap();
     let config = format!("[worker]\nlauncher = [\"{}\"]\n", program.display());
-    std::fs::write(daemon.app().join("quackd.toml"), config).unwrap();
+    daemon.configure(config);
     daemon.boot();
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());

@@ -1,7 +1,7 @@
 //! docs/switching.md: quackd uses the data of the Rubber Duck daemon, writes all data that the
 //! other daemon reads, and the documented file makes `duck` start quackd.
 
-use crate::harness::{Daemon, skipped, wait_for};
+use crate::harness::{Daemon, program, skipped, wait_for};
 use crate::schema::succeeds;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -110,10 +110,9 @@ fn the_file_that_is_put_beside_cli_js_starts_quackd() {
 }
 
 /// Runs the file like `duck`.
-#[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
 fn run_node(daemon: &Daemon, file: &Path) -> std::process::Output {
     let like = daemon.command(&[]);
-    let mut command = std::process::Command::new("node");
+    let mut command = program("node");
     command.arg(file).arg("--verbose").env_clear();
     command.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.output().unwrap()
@@ -123,8 +122,7 @@ fn run_node(daemon: &Daemon, file: &Path) -> std::process::Output {
 fn in_a_fresh_home_duck_finds_the_daemon_that_it_starts() {
     let daemon = Daemon::absent();
     let like = daemon.command(&["--daemon"]);
-    #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
-    let mut command = std::process::Command::new(like.get_program());
+    let mut command = program(like.get_program());
     command.args(like.get_args()).env_clear().envs(
         like.get_envs()
             .filter(|(name, _)| *name != "RUBBER_DUCK_APP_SUPPORT")

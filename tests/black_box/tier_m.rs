@@ -10,9 +10,6 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// The program under test.
-const QUACK: &str = env!("CARGO_BIN_EXE_quack");
-
 /// Text that an escape prints.
 const ESCAPED: &str = "ESCAPED";
 
@@ -30,10 +27,9 @@ fn daemon(program: &Path, configuration: &str) -> (Daemon, Repo) {
         let mut shell = daemon.program_for_tests("/bin/sh");
         assert!(shell.args(["-ec", script]).current_dir(repo.path()).status().unwrap().success());
     }
-    std::fs::create_dir_all(daemon.app()).unwrap();
     let hidden = repo.path().join(".env");
     let text = format!("[sandbox]\nhidden = [\"{}\"]\n{configuration}\n", hidden.display());
-    std::fs::write(daemon.app().join("quackd.toml"), text).unwrap();
+    daemon.configure(text);
     boot(&mut daemon, program);
     (daemon, repo)
 }
@@ -42,7 +38,7 @@ fn daemon(program: &Path, configuration: &str) -> (Daemon, Repo) {
 #[track_caller]
 fn boot(daemon: &mut Daemon, program: &Path) {
     let variable = format!("{VARIABLE}={}", program.display());
-    daemon.boot_with("env", &["QUACKD_SANDBOX_TIER=M", &variable, QUACK, "daemon"]);
+    daemon.boot_in(&["QUACKD_SANDBOX_TIER=M", &variable]);
 }
 
 /// Tier of the session's worker.
@@ -490,7 +486,7 @@ fn it_is_shown_as_partly_confined() {
 fn it_is_refused_without_a_stand_in_and_never_chosen_by_itself() {
     let mut without = Daemon::absent();
     let repo = without.repo("a");
-    without.boot_with("env", &["-u", VARIABLE, "QUACKD_SANDBOX_TIER=M", QUACK, "daemon"]);
+    without.boot_in(&["-u", VARIABLE, "QUACKD_SANDBOX_TIER=M"]);
     let text = without.wire().attach(repo.path()).bash("true");
     assert!(text.contains("tier M was asked for, but this is not macOS"), "{text}");
     drop(without);
@@ -503,7 +499,7 @@ fn it_is_refused_without_a_stand_in_and_never_chosen_by_itself() {
     let mut unasked = Daemon::absent();
     let repo = unasked.repo("a");
     let variable = format!("{VARIABLE}={}", sandbox_exec().display());
-    unasked.boot_with("env", &["-u", "QUACKD_SANDBOX_TIER", &variable, QUACK, "daemon"]);
+    unasked.boot_in(&["-u", "QUACKD_SANDBOX_TIER", &variable]);
     let wire = unasked.wire();
     assert_ne!(tier(&wire.attach(repo.path())), "M");
 }

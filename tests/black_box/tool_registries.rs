@@ -1,7 +1,7 @@
 //! Presets whose hosts come from the user's own tools: the tools are asked outside of every workspace, and their answers
 //! become rules. The tools are scripts in the home of the test.
 
-use crate::harness::{Cli, Daemon, Process, Repo, is_alive, wait_for, write_program};
+use crate::harness::{Cli, Daemon, Process, Repo, is_alive, wait_for, write_file, write_program};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -18,16 +18,15 @@ const NPM: &str = "cache=\"$HOME/.npm\"\n\
 /// A world whose daemon finds programs in `tools` of the home, and in no other place but the system's.
 fn world(config: &str) -> Daemon {
     let world = Daemon::absent();
-    std::fs::create_dir_all(world.app()).unwrap();
     let config = format!("[environment]\nlogin_shell = false\n{config}");
-    std::fs::write(world.app().join("quackd.toml"), config).unwrap();
+    world.configure(config);
     std::fs::create_dir(world.home().join("tools")).unwrap();
     world
 }
 
 fn boot(world: &mut Daemon, before: &str) {
     let path = format!("PATH={before}{}:/usr/bin:/bin", world.home().join("tools").display());
-    world.boot_with("/usr/bin/env", &[&path, env!("CARGO_BIN_EXE_quack"), "daemon"]);
+    world.boot_in(&[&path]);
 }
 
 fn restart(world: &mut Daemon) {
@@ -44,9 +43,7 @@ fn tool(dir: &Path, name: &str, script: &str) {
 }
 
 fn write(world: &Daemon, name: &str, text: &str) {
-    let path = world.home().join(name);
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, text).unwrap();
+    write_file(world.home().join(name), text);
 }
 
 fn sandbox(world: &Daemon, repo: &Repo, args: &[&str]) -> Cli {
@@ -206,15 +203,12 @@ fn a_preset_of_the_configuration_is_resolved_when_the_daemon_starts() {
 fn a_daemon_of_a_service_manager_finds_the_tools_of_the_login_shell() {
     let mut world = world("");
     let config = "[sandbox]\nnetwork = \"hosts\"\nhosts = [\"@npm\"]\n";
-    std::fs::write(world.app().join("quackd.toml"), config).unwrap();
+    world.configure(config);
     tool(&world.home().join("tools"), "npm", NPM);
     for name in [".bash_profile", ".zprofile", ".profile"] {
         write(&world, name, "PATH=\"$HOME/tools:$PATH\"; export PATH\n");
     }
-    let home = format!("HOME={}", world.home().display());
-    let app = format!("RUBBER_DUCK_APP_SUPPORT={}", world.app().display());
-    let quack = env!("CARGO_BIN_EXE_quack");
-    world.boot_with("/usr/bin/env", &["-i", "PATH=/usr/bin:/bin", &home, &app, quack, "daemon"]);
+    world.boot_bare();
     let repo = world.repo("a");
     wait_for("the answer of npm", || {
         explained(&world, &repo, "npm.test.example").contains("is allowed by").then_some(())

@@ -50,10 +50,9 @@ impl Upstream {
 /// Runs a test in a session of a daemon with these variables and this configuration.
 fn in_session_with(variables: &[String], config: &str, test: impl FnOnce(&Daemon, &Session<'_>)) {
     let mut daemon = Daemon::absent();
-    std::fs::create_dir_all(daemon.app()).unwrap();
-    std::fs::write(daemon.app().join("quackd.toml"), config).unwrap();
+    daemon.configure(config);
     let args: Vec<&str> = variables.iter().map(String::as_str).collect();
-    daemon.boot_with("env", &[&args[..], &[env!("CARGO_BIN_EXE_quack"), "daemon"]].concat());
+    daemon.boot_in(&args);
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());

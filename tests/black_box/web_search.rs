@@ -7,8 +7,6 @@ use nix::unistd::Pid;
 use serde_json::json;
 use std::io::{Read, Seek, SeekFrom};
 
-const QUACK: &str = env!("CARGO_BIN_EXE_quack");
-
 /// The key that the harness passes to every daemon.
 const KEY: &str = "secret-of-the-daemon";
 
@@ -16,8 +14,7 @@ const KEY: &str = "secret-of-the-daemon";
 #[track_caller]
 fn daemon_with(variables: &[&str]) -> Daemon {
     let mut daemon = Daemon::absent();
-    // The process of `env` becomes the daemon.
-    daemon.boot_with("env", &[variables, &[QUACK, "daemon"]].concat());
+    daemon.boot_in(variables);
     daemon
 }
 
@@ -135,10 +132,9 @@ fn without_a_key_nothing_goes_out() {
 fn the_file_names_the_endpoint_and_the_own_variable_the_key() {
     let exa = says("200 OK", r#"{"results":[]}"#);
     let mut daemon = Daemon::absent();
-    std::fs::create_dir(daemon.app()).unwrap();
     let content = format!("web_search.endpoint = '{}'\n", exa.endpoint());
-    std::fs::write(daemon.app().join("quackd.toml"), content).unwrap();
-    daemon.boot_with("env", &["RUBBER_DUCK_EXA_API_KEY=own-key", QUACK, "daemon"]);
+    daemon.configure(content);
+    daemon.boot_in(&["RUBBER_DUCK_EXA_API_KEY=own-key"]);
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
     assert_eq!(session.call("web_search", json!("x")), "No web results found for 'x'");

@@ -9,6 +9,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("quackd-protocol", 0, &[]),
     ("quackd-supervision", 0, &[]),
     ("quackd-home", 0, &[]),
+    ("quackd-testkit", 0, &[]),
     ("quackd-policy", 1, &["quackd-protocol"]),
     ("quackd-network", 2, &["quackd-policy"]),
     ("quackd-config", 2, &["quackd-protocol", "quackd-policy"]),

@@ -9,9 +9,6 @@ const MAX_SOURCE_LINES: usize = 500;
 /// Crates that may use raw pointers.
 const UNSAFE_ROOMS: &[&str] = &["crates/process/", "crates/sandbox/"];
 
-/// The one poll interval of all black-box tests.
-const SLEEPING_FILE: &str = "tests/black_box/harness/mod.rs";
-
 /// Least limit of a time, in seconds, that an assertion may set.
 const MIN_LIMIT: u64 = 20;
 
@@ -95,8 +92,7 @@ fn source_complaints(path: &str, text: &str) -> Vec<String> {
                 "line {number}: a busy machine fails it; assert a fact, or benchmark"
             ));
         }
-        if path.starts_with("tests/black_box/") && path != SLEEPING_FILE && code.contains("sleep(")
-        {
+        if path.starts_with("tests/black_box/") && code.contains("sleep(") {
             complain(format!("line {number}: sleeps; wait for a fact with `wait_for`"));
         }
     }
@@ -198,7 +194,6 @@ mod tests {
             ("tests/black_box/a.rs", &lines(801), 1),
             ("tests/black_box/a.rs", "//! Head.\nthread::sleep(SECOND); // \"sleep(\"\n", 1),
             ("tests/black_box/a.rs", "//! Head.\nbash(\"sleep(1)\");\n", 0),
-            (SLEEPING_FILE, "//! Head.\nthread::sleep(SECOND);\n", 0),
             ("tests/a.rs", "//! Head.\nassert!(begun.elapsed() < Duration::from_secs(2));\n", 1),
             ("tests/a.rs", "//! Head.\nassert!(a <= took && took < 5 * SECOND);\n", 1),
             ("tests/a.rs", "//! Head.\nassert!(median < Duration::from_millis(99));\n", 1),

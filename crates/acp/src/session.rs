@@ -462,7 +462,7 @@ impl Shared {
             }
             // Withdraws a question that has ended.
             ApprovalClosed::NAME => {
-                lock(&self.questions).close(&data["id"]);
+                lock(&self.questions).close(data.get("id").unwrap_or(&Value::Null));
                 return;
             }
             _ => {}

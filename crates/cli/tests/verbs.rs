@@ -41,9 +41,8 @@ mod tests {
             Self { dir, requests }
         }
 
-        #[expect(clippy::disallowed_methods, reason = "the subject of the test is a program")]
         fn quack(&self, args: &[&str]) -> Command {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_quack"));
+            let mut command = quackd_testkit::program(env!("CARGO_BIN_EXE_quack"));
             command.args(args).stdin(Stdio::null()).current_dir(self.dir.path());
             command.env("RUBBER_DUCK_APP_SUPPORT", self.dir.path()).env("NO_COLOR", "1");
             command

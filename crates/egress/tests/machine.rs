@@ -2,24 +2,18 @@
 //! select both, so a separate run of this program makes each search.
 
 #[cfg(test)]
-#[path = "../../../tests/black_box/harness/fake_exa.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod fake_exa;
-
-#[cfg(test)]
 mod tests {
-    use crate::fake_exa::{Answer, FakeExa, answer};
     use quackd_egress::{Egress, EgressConfig, Key};
     use quackd_protocol::worker::{WebOutcome, WebSearch};
+    use quackd_testkit::{Answer, FakeExa, Request, answer, this_test};
     use rcgen::{
         BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd,
     };
     use rustls::pki_types::PrivateKeyDer;
     use rustls::{ServerConfig, ServerConnection, StreamOwned};
     use std::fs;
-    use std::io::{BufRead, BufReader, Read, Write};
+    use std::io::Write;
     use std::net::{SocketAddr, TcpListener, TcpStream};
-    use std::process::Command;
     use std::sync::Arc;
     use std::sync::mpsc::{Receiver, channel};
     use tempfile::TempDir;
@@ -48,11 +42,13 @@ mod tests {
     }
 
     /// Returns the result of a search in a process with these variables.
-    #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
     fn outcome(endpoint: &str, variables: &[(&str, &str)]) -> WebOutcome {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "tests::one_search", "--ignored", "--nocapture"]);
-        command.env_clear().env("TEST_ENDPOINT", endpoint).envs(variables.iter().copied());
+        let mut command = this_test("tests::one_search");
+        command
+            .arg("--ignored")
+            .env_clear()
+            .env("TEST_ENDPOINT", endpoint)
+            .envs(variables.iter().copied());
         let output = command.output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let outcome = text.lines().find_map(|line| Some(line.split_once("outcome=")?.1));
@@ -97,17 +93,10 @@ mod tests {
 
     fn converse(stream: TcpStream, config: &Arc<ServerConfig>) -> std::io::Result<String> {
         let connection = ServerConnection::new(Arc::clone(config)).unwrap();
-        let mut reader = BufReader::new(StreamOwned::new(connection, stream));
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if reader.read_line(&mut head)? == 0 {
-                return Err(std::io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-        let length = search().query.len() + r#"{"query":"","numResults":3,"type":"auto"}"#.len();
-        reader.read_exact(&mut vec![0; length])?;
-        reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")?;
-        Ok(head)
+        let mut stream = StreamOwned::new(connection, stream);
+        let request = Request::read(&mut stream)?;
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")?;
+        Ok(request.head)
     }
 
     fn params(name: &str) -> CertificateParams {

@@ -9,8 +9,9 @@ mod tests {
         MAX_MODEL_ERROR_BYTES, MODEL_PIECES, ModelApi, ModelFailureKind, ModelHead, ModelPart,
         ModelRequest,
     };
+    use quackd_testkit::Request;
     use serde_json::value::RawValue;
-    use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+    use std::io::{ErrorKind, Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::sync::mpsc;
     use std::time::Duration;
@@ -29,16 +30,9 @@ mod tests {
         stream: TcpStream,
     }
 
-    fn receive(stream: TcpStream) -> Received {
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            assert_ne!(reader.read_line(&mut head).unwrap(), 0, "{head}");
-        }
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-        let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
-        reader.read_exact(&mut body).unwrap();
-        Received { head, body: String::from_utf8(body).unwrap(), stream }
+    fn receive(mut stream: TcpStream) -> Received {
+        let Request { head, body } = Request::read(&mut stream).unwrap();
+        Received { head: head + "\r\n", body, stream }
     }
 
     /// Starts a provider that runs `serve` for one connection. Returns its address and the result.

@@ -1,15 +1,11 @@
 //! Searches over real sockets, to a provider that behaves well or badly on purpose.
 
 #[cfg(test)]
-#[path = "../../../tests/black_box/harness/fake_exa.rs"]
-mod fake_exa;
-
-#[cfg(test)]
 mod tests {
-    use crate::fake_exa::{Answer, FakeExa, answer};
     use quackd_egress::{Egress, EgressConfig, Key};
     use quackd_protocol::limits::{MAX_WEB_BODY_BYTES, MAX_WEB_SEARCHES};
     use quackd_protocol::worker::{WebOutcome, WebSearch};
+    use quackd_testkit::{Answer, FakeExa, answer, block_on};
     use std::net::TcpListener;
     use std::sync::Arc;
     use std::time::{Duration, Instant};
@@ -278,10 +274,7 @@ mod tests {
         let egress = Arc::new(egress_to(&exa.endpoint()));
         let callers = [0; 4].map(|_| {
             let egress = Arc::clone(&egress);
-            std::thread::spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-                runtime.block_on(egress.web_search(search()))
-            })
+            std::thread::spawn(move || block_on(egress.web_search(search())))
         });
         for caller in callers {
             assert_eq!(caller.join().unwrap(), reply(200, "OK", "x"));

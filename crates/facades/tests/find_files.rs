@@ -7,31 +7,25 @@
 mod tests {
     use quackd_facades::execute;
     use quackd_protocol::worker::CallSpec;
+    use quackd_testkit::{TestDir, block_on, write_file};
     use quackd_tools::{Call, Output, Toolbox};
     use serde_json::json;
-    use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
     use std::rc::Rc;
-    use tempfile::TempDir;
 
     /// A session in a workspace next to a directory that no tool may read.
     struct Bench {
-        base: PathBuf,
+        base: TestDir,
         toolbox: Rc<Toolbox>,
-        _dir: TempDir,
     }
 
     impl Bench {
         fn new() -> Self {
-            let dir = tempfile::tempdir().unwrap();
-            let base = fs::canonicalize(dir.path()).unwrap();
-            for name in ["ws/src/deep", "run", "outside"] {
-                fs::create_dir_all(base.join(name)).unwrap();
-            }
-            fs::write(base.join("outside/secret"), "secret").unwrap();
+            let base = TestDir::with(&["ws/src/deep", "run"]);
+            base.write("outside/secret", "secret");
             let toolbox = Toolbox::new(base.join("ws"), base.join("run"), Vec::new(), true);
-            let bench = Self { base, toolbox: Rc::new(toolbox), _dir: dir };
+            let bench = Self { base, toolbox: Rc::new(toolbox) };
             bench.put("a.txt");
             for (target, link) in [
                 ("a.txt", "link"),
@@ -52,8 +46,7 @@ mod tests {
         }
 
         fn put(&self, name: &str) {
-            fs::create_dir_all(self.ws(name).parent().unwrap()).unwrap();
-            fs::write(self.ws(name), "").unwrap();
+            write_file(self.ws(name), "");
         }
 
         fn run(&self, arguments: &str, change: impl FnOnce(&mut Call)) -> Output {
@@ -68,9 +61,7 @@ mod tests {
                 ..Call::default()
             };
             change(&mut call);
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(execute(Rc::clone(&self.toolbox), call))
+            block_on(execute(Rc::clone(&self.toolbox), call))
         }
 
         #[track_caller]

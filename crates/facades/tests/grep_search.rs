@@ -7,17 +7,16 @@
 mod tests {
     use quackd_facades::execute;
     use quackd_protocol::worker::CallSpec;
+    use quackd_testkit::{TestDir, write_file};
     use quackd_tools::{Call, Toolbox};
-    use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::Path;
     use std::rc::Rc;
-    use tempfile::TempDir;
 
     /// Creates a workspace with every file that the table names.
-    fn workspace() -> TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        let ws = dir.path().join("ws");
+    fn workspace() -> TestDir {
+        let dir = TestDir::with(&["run"]);
+        let ws = dir.join("ws");
         let files: &[(&str, &[u8])] = &[
             ("a.txt", b"one\ntwo\nneedle 1\n"),
             ("src/b.rs", b"fn needle() {}\nfoo\n"),
@@ -33,11 +32,9 @@ mod tests {
             ("-dash", b"dash\n"),
         ];
         for (name, content) in files {
-            fs::create_dir_all(ws.join(name).parent().unwrap()).unwrap();
-            fs::write(ws.join(name), content).unwrap();
+            write_file(ws.join(name), content);
         }
-        fs::write(dir.path().join("secret"), "secret\n").unwrap();
-        fs::create_dir(dir.path().join("run")).unwrap();
+        dir.write("secret", "secret\n");
         for (target, link) in [
             ("../secret", "out"),
             ("../nowhere", "dangling-out"),
@@ -130,8 +127,7 @@ mod tests {
                 "Error: grep failed with exit code 2: grep: fifo: not a regular file (fifo)",
             ),
         ];
-        let dir = workspace();
-        let base = fs::canonicalize(dir.path()).unwrap();
+        let base = workspace();
         for (arguments, expected) in rows {
             check(&base, arguments, expected).await;
         }

@@ -9,13 +9,12 @@ mod tests {
     use quackd_protocol::denial::DenialKind;
     use quackd_protocol::policy::{Policy, Profile};
     use quackd_protocol::worker::CallSpec;
+    use quackd_testkit::TestDir;
     use quackd_tools::{Call, Confinement, Output, Toolbox};
     use serde_json::{Value, json};
     use std::fs;
-    use std::path::PathBuf;
     use std::rc::Rc;
     use std::sync::Arc;
-    use tempfile::TempDir;
 
     /// Every read-only tool, with a call that finds something.
     const SEARCHING: [(&str, &str); 6] = [
@@ -36,8 +35,7 @@ mod tests {
 
     struct Bench {
         toolbox: Rc<Toolbox>,
-        base: PathBuf,
-        _dir: TempDir,
+        base: TestDir,
     }
 
     impl Bench {
@@ -52,16 +50,13 @@ mod tests {
         }
 
         fn of(confinement: Confinement) -> Self {
-            let dir = tempfile::tempdir().unwrap();
-            let base = fs::canonicalize(dir.path()).unwrap();
-            fs::create_dir(base.join("ws")).unwrap();
-            fs::create_dir(base.join("run")).unwrap();
-            fs::write(base.join("ws/f"), "needle\n").unwrap();
+            let base = TestDir::with(&["run"]);
+            base.write("ws/f", "needle\n");
             let toolbox = Rc::new(Toolbox {
                 confinement: Arc::new(confinement),
                 ..Toolbox::new(base.join("ws"), base.join("run"), Vec::new(), false)
             });
-            Self { toolbox, base, _dir: dir }
+            Self { toolbox, base }
         }
 
         async fn run(&self, tool: &str, arguments: &str, with: impl FnOnce(&mut Call)) -> Output {
@@ -84,7 +79,7 @@ mod tests {
         }
 
         fn file(&self) -> String {
-            fs::read_to_string(self.base.join("ws/f")).unwrap()
+            self.base.read("ws/f")
         }
     }
 

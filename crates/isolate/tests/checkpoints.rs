@@ -16,24 +16,20 @@ use quackd_isolate::{
 use quackd_protocol::isolate::{
     ApplyOutcome, Checkpoint, FileChange, IsolatedChoice, IsolatedReport,
 };
+use quackd_testkit::{TestDir, write_file};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
 
 struct World {
-    all: TempDir,
+    all: TestDir,
 }
 
 impl World {
     /// A workspace without git.
     fn new() -> Self {
-        let all = tempfile::tempdir().unwrap();
-        for directory in ["base", "states", "copy"] {
-            fs::create_dir(all.path().join(directory)).unwrap();
-        }
-        let world = Self { all };
+        let world = Self { all: TestDir::with(&["base", "states", "copy"]) };
         world.write("src/a.rs", "a\n");
         world.write("src/b.rs", "b\n");
         world.write(".gitignore", "/target\n*.log\n");
@@ -46,9 +42,7 @@ impl World {
     }
 
     fn write(&self, path: &str, content: &str) {
-        let path = self.path(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
+        write_file(self.path(path), content);
     }
 
     fn files(&self) -> RecordedFiles {

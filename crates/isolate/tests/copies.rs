@@ -13,26 +13,22 @@ use quackd_isolate::{CopyOptions, IsolateError, IsolatedCopy, RefreshOptions, co
 use quackd_protocol::isolate::{
     ApplyOutcome, CopiedTree, FileChange, IsolatedChoice, IsolatedReport, MergeRule,
 };
+use quackd_testkit::{TestDir, git, write_file};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use tempfile::TempDir;
 
 struct World {
-    _all: TempDir,
+    _all: TestDir,
     base: PathBuf,
     directory: PathBuf,
 }
 
 impl World {
     fn new() -> Self {
-        let all = tempfile::tempdir().unwrap();
-        let (base, directory) = (all.path().join("base"), all.path().join("copy"));
-        fs::create_dir(&base).unwrap();
-        fs::create_dir(&directory).unwrap();
-        Self { _all: all, base, directory }
+        let all = TestDir::with(&["base", "copy"]);
+        Self { base: all.join("base"), directory: all.join("copy"), _all: all }
     }
 
     /// A repository with ignored outputs, a local change and a secret.
@@ -55,7 +51,7 @@ impl World {
     }
 
     fn base(&self, path: &str, content: &str) {
-        write(&self.base.join(path), content);
+        write_file(self.base.join(path), content);
     }
 
     fn copy(&self, path: &str) -> PathBuf {
@@ -63,7 +59,7 @@ impl World {
     }
 
     fn session(&self, path: &str, content: &str) {
-        write(&self.copy(path), content);
+        write_file(self.copy(path), content);
     }
 
     fn make(&self) -> CopiedTree {
@@ -92,22 +88,8 @@ impl World {
     }
 }
 
-fn write(path: &Path, content: &str) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, content).unwrap();
-}
-
-#[expect(clippy::disallowed_methods, reason = "a test runs git as a user does")]
 fn git_in(directory: &Path, words: &[&str]) -> String {
-    let output = Command::new("git")
-        .args(["-c", "user.name=a", "-c", "user.email=a@b"])
-        .args(words)
-        .current_dir(directory)
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    git(Path::new("/nonexistent"), directory, words)
 }
 
 fn outcomes(report: &IsolatedReport) -> BTreeMap<&str, (FileChange, ApplyOutcome)> {
@@ -160,7 +142,7 @@ fn a_copy_has_everything_but_outputs_and_its_repository_works() {
     fs::write(&alternates, format!("{}\n", copied.objects.unwrap().display())).unwrap();
     let status = git_in(&world.copy(""), &["status", "--porcelain"]);
     assert_eq!(status, world.git(&["status", "--porcelain"]));
-    write(&world.copy("new.rs"), "new\n");
+    write_file(world.copy("new.rs"), "new\n");
     git_in(&world.copy(""), &["add", "-A"]);
     git_in(&world.copy(""), &["commit", "-q", "-m", "in the copy"]);
     assert_eq!(git_in(&world.copy(""), &["fsck"]), "");
@@ -331,7 +313,7 @@ fn an_undo_leaves_what_changed_since() {
 #[test]
 fn hostile_trees_change_nothing_outside_and_are_told() {
     let world = World::repository();
-    write(&world.base.with_file_name("outside/victim"), "safe\n");
+    write_file(world.base.with_file_name("outside/victim"), "safe\n");
     world.make();
     // A directory that becomes a link: its files count as deleted, and the link needs the user's word.
     fs::remove_dir_all(world.copy("src")).unwrap();
@@ -363,7 +345,7 @@ fn hostile_trees_change_nothing_outside_and_are_told() {
 fn a_link_in_the_workspace_leads_no_write_elsewhere() {
     let world = World::repository();
     let outside = world.base.with_file_name("outside");
-    write(&outside.join("keep"), "safe\n");
+    write_file(outside.join("keep"), "safe\n");
     world.make();
     world.session("src/new.rs", "new\n");
     fs::remove_dir_all(world.base.join("src")).unwrap();

@@ -11,11 +11,10 @@
 
 use quackd_isolate::{CopyOptions, IsolatedCopy, RefreshOptions, copy_workspace};
 use quackd_protocol::isolate::{ApplyOutcome, IsolatedChoice, IsolatedReport, MergeRule};
+use quackd_testkit::{TestDir, program, write_file};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use tempfile::TempDir;
 
 /// Number of files, unless the variable `QUACKD_TEST_HISTORIES` sets another one. Each has one history.
 const FILES: usize = 150;
@@ -114,12 +113,11 @@ impl Versions {
 }
 
 /// Returns the result of `git merge-file`, or `None` for a conflict.
-#[expect(clippy::disallowed_methods, reason = "a test runs git as a user does")]
 fn git_merge(common: &str, ours: &str, theirs: &str, scratch: &Path) -> Option<String> {
     for (name, text) in [("common", common), ("ours", ours), ("theirs", theirs)] {
         fs::write(scratch.join(name), text).unwrap();
     }
-    let output = Command::new("git")
+    let output = program("git")
         .args(["merge-file", "-p", "-q", "ours", "common", "theirs"])
         .current_dir(scratch)
         .output()
@@ -133,7 +131,7 @@ fn git_merge(common: &str, ours: &str, theirs: &str, scratch: &Path) -> Option<S
 }
 
 struct World {
-    all: TempDir,
+    all: TestDir,
     model: BTreeMap<String, Versions>,
     /// Number of merges of git without a conflict, and of those that had one here.
     merges: (usize, usize),
@@ -141,10 +139,7 @@ struct World {
 
 impl World {
     fn new(random: &mut Random) -> Self {
-        let all = tempfile::tempdir().unwrap();
-        for directory in ["base", "copy", "scratch"] {
-            fs::create_dir(all.path().join(directory)).unwrap();
-        }
+        let all = TestDir::with(&["base", "copy", "scratch"]);
         let mut world = Self { all, model: BTreeMap::new(), merges: (0, 0) };
         let n = std::env::var("QUACKD_TEST_HISTORIES").ok().map_or(FILES, |n| n.parse().unwrap());
         for number in 0..n {
@@ -262,10 +257,7 @@ fn outcomes(report: &IsolatedReport) -> BTreeMap<&str, ApplyOutcome> {
 fn put(root: &Path, name: &str, content: Option<&str>) {
     let path = root.join(name);
     match content {
-        Some(content) => {
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, content).unwrap();
-        }
+        Some(content) => write_file(path, content),
         None => drop(fs::remove_file(path)),
     }
 }

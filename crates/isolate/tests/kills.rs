@@ -14,12 +14,12 @@ use quackd_isolate::{
     Cause, Checkpoints, CopyOptions, IsolatedCopy, RecordedFiles, RefreshOptions, copy_workspace,
 };
 use quackd_protocol::isolate::IsolatedChoice;
+use quackd_testkit::{TestDir, this_test};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 /// Kills of each kind, unless the variable sets another number.
 const KILLS: u32 = 16;
@@ -33,18 +33,15 @@ const FILES: usize = 60;
 struct World {
     all: PathBuf,
     /// Deletes it at the end. The process that is killed has none.
-    _owner: Option<TempDir>,
+    _owner: Option<TestDir>,
 }
 
 type Files = BTreeMap<PathBuf, String>;
 
 impl World {
     fn new() -> Self {
-        let owner = tempfile::tempdir().unwrap();
-        let all = owner.path().to_owned();
-        for directory in ["copy", "states"] {
-            fs::create_dir_all(all.join(directory)).unwrap();
-        }
+        let owner = TestDir::with(&["copy", "states"]);
+        let all = owner.to_path_buf();
         Self::fill(&all.join("base"));
         Self { all, _owner: Some(owner) }
     }
@@ -120,10 +117,8 @@ impl World {
     }
 
     /// Starts the work in another process, which runs only [`a_process_does_its_work`].
-    #[expect(clippy::disallowed_methods, reason = "the process that is killed")]
     fn start(&self, work: &str) -> Child {
-        Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_process_does_its_work", "--nocapture"])
+        this_test("a_process_does_its_work")
             .env(WORK, work)
             .env(WORLD, &self.all)
             .stdin(Stdio::null())

@@ -328,7 +328,7 @@ async fn read(mut events: Events, running: Arc<RunningCalls>, questions: Arc<Que
             }
             ApprovalClosed::NAME => {
                 let data: Value = serde_json::from_str(text).unwrap_or_default();
-                questions.closed(&data["id"]);
+                questions.closed(data.get("id").unwrap_or(&Value::Null));
                 continue;
             }
             _ => continue,

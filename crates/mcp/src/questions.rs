@@ -56,8 +56,8 @@ pub(crate) fn form(question: &Question) -> Option<ElicitRequestParams> {
         }
         QuestionKind::Input | QuestionKind::Editor => {
             let mut property = json!({"type": "string", "title": question.title});
-            if let Some(text) = &question.prefill {
-                property["default"] = text.as_str().into();
+            if let (Some(text), Some(fields)) = (&question.prefill, property.as_object_mut()) {
+                fields.insert("default".to_owned(), text.as_str().into());
             }
             ("value", property)
         }

@@ -197,23 +197,20 @@ fn push_reversed(pending: &mut Vec<OsString>, path: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_testkit::TestDir;
     use std::os::unix::fs::symlink;
 
     /// A directory with `ws` (writable), `home` and `out`.
-    fn world() -> (tempfile::TempDir, PathBuf, Writable) {
-        let dir = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(dir.path()).unwrap();
-        for name in ["ws/bin", "home", "out"] {
-            fs::create_dir_all(base.join(name)).unwrap();
-        }
-        let directories = vec![base.join("ws"), "/".into(), base.clone()];
+    fn world() -> (TestDir, Writable) {
+        let base = TestDir::with(&["ws/bin", "home", "out"]);
+        let directories = vec![base.join("ws"), "/".into(), base.to_path_buf()];
         let writable = Writable::of_blocking(directories, &base.join("home"));
-        (dir, base, writable)
+        (base, writable)
     }
 
     #[test]
     fn every_way_into_a_writable_directory_counts_whatever_its_links_name() {
-        let (_dir, base, writable) = world();
+        let (base, writable) = world();
         for (target, link) in [
             (base.join("out"), "ws/back"),
             ("ws/back".into(), "through"),
@@ -254,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_file_with_a_second_name_counts_and_a_program_does_not() {
-        let (_dir, base, writable) = world();
+        let (base, writable) = world();
         let file = base.join("home/quackd.toml");
         fs::write(&file, "").unwrap();
         assert_eq!(writable.held_blocking(&file), None);
@@ -268,7 +265,7 @@ mod tests {
     #[test]
     fn a_directory_under_another_name_is_found_by_its_identity() {
         // The identity of `out` replaces a bind mount, which needs privileges.
-        let (_dir, base, mut writable) = world();
+        let (base, mut writable) = world();
         let out = identity(&fs::metadata(base.join("out")).unwrap());
         writable.identities.insert(out, base.join("ws"));
         assert_eq!(writable.holds_blocking(&base.join("out/x/y")), Some(&*base.join("ws")));

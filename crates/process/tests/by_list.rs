@@ -8,63 +8,27 @@
     reason = "this file is a test target"
 )]
 
-use quackd_process::{
-    Command, EndedBy, Finished, Limits, find_processes_by_list, run as run_command,
-};
+mod commands;
+
+use commands::{PATIENCE, stdout};
+use quackd_process::{Command, EndedBy, Finished, find_processes_by_list};
+use quackd_testkit::{runs, wait_until_async};
 use std::fs;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Limit for everything that must happen, and a time that must not pass.
-const PATIENCE: Duration = Duration::from_secs(60);
-const NEVER: Duration = Duration::from_secs(600);
-
 fn bash(script: &str) -> Command {
     find_processes_by_list();
-    Command {
-        program: "/bin/bash".into(),
-        args: vec!["-c".into(), script.into()],
-        cwd: "/tmp".into(),
-        env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
-        deadline: NEVER,
-        grace: Duration::ZERO,
-        abort_grace: Duration::ZERO,
-        leave: Duration::ZERO,
-        cancel: CancellationToken::new(),
-        tag: "same".to_owned(),
-        spill: None,
-        live: None,
-        flow: None,
-        input: None,
-        limits: Limits::default(),
-        group: None,
-        spawn_thread: None,
-    }
+    commands::bash("same", script)
 }
 
 async fn run(command: Command) -> Finished {
-    tokio::time::timeout(PATIENCE, run_command(command)).await.unwrap().unwrap()
+    commands::run(command).await.unwrap()
 }
 
 /// Returns the numbers that the command printed, one per line.
 fn pids(finished: &Finished) -> Vec<u32> {
-    let text =
-        String::from_utf8([finished.stdout.head.clone(), finished.stdout.tail.clone()].concat());
-    text.unwrap().lines().map(|line| line.trim().parse().unwrap()).collect()
-}
-
-/// Returns true if a process runs. A zombie does not: its new parent may reap it late.
-fn runs(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
-}
-
-async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = tokio::time::Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(tokio::time::Instant::now() < end, "timed out waiting for {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    stdout(finished).lines().map(|line| line.trim().parse().unwrap()).collect()
 }
 
 #[tokio::test]
@@ -128,7 +92,7 @@ async fn a_command_with_the_same_tag_keeps_its_processes_until_its_own_end() {
     let mut first = bash(&script);
     first.cancel = cancel.clone();
     let first = tokio::spawn(run(first));
-    wait_until("the orphan", || file.exists()).await;
+    wait_until_async("the orphan", || file.exists()).await;
     let orphan: u32 = fs::read_to_string(&file).unwrap().trim().parse().unwrap();
 
     let second = run(bash("(setsid sleep 600 >&- 2>&- & echo $!)")).await;
@@ -148,10 +112,10 @@ async fn a_dropped_command_and_one_with_too_many_processes_leave_nothing() {
         file.display()
     );
     let dropped = tokio::spawn(run(bash(&script)));
-    wait_until("the orphan", || file.exists()).await;
+    wait_until_async("the orphan", || file.exists()).await;
     let orphan: u32 = fs::read_to_string(&file).unwrap().trim().parse().unwrap();
     dropped.abort();
-    wait_until("the end of the orphan", || !runs(orphan)).await;
+    wait_until_async("the end of the orphan", || !runs(orphan)).await;
 
     let mut many = bash("for i in {1..40}; do (setsid sleep 600 & echo $!); done; sleep 600");
     many.limits.processes = 20;

@@ -11,35 +11,24 @@
 )]
 #![expect(clippy::print_stderr, reason = "figures for people")]
 
+mod commands;
+
+use commands::{PATIENCE, run, stdout};
 use quackd_process::{
     CgroupBase, CgroupKind, Command, EndedBy, Exit, Finished, Group, LaunchError, Limits, Role,
     SessionPaths, harden,
 };
+use quackd_testkit::{Turn, assert_gone, program, wait_until_async};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex, MutexGuard};
-use tokio_util::sync::CancellationToken;
-
-/// Limit for everything that must happen. A wait for the wrong thing takes longer, because that takes [`NEVER`].
-const PATIENCE: Duration = Duration::from_secs(60);
-const NEVER: Duration = Duration::from_secs(600);
-
-/// Runs a command, and fails if it does not end.
-async fn run(command: Command) -> Result<Finished, LaunchError> {
-    tokio::time::timeout(PATIENCE, quackd_process::run(command)).await.unwrap()
-}
 
 const KINDS: [CgroupKind; 3] = [CgroupKind::Unified, CgroupKind::Pids, CgroupKind::Freezer];
 
 /// Sets up this process like a worker, and locks out other tests.
-async fn alone() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::const_new(());
-    static HARDENED: OnceLock<()> = OnceLock::new();
-    let turn = TURN.lock().await;
-    HARDENED.get_or_init(|| harden(Role::Worker).unwrap());
-    turn
+async fn alone() -> Turn {
+    quackd_testkit::alone(|| harden(Role::Worker).unwrap()).await
 }
 
 /// A daemon's control groups with one session.
@@ -80,38 +69,15 @@ fn session(base: &CgroupBase, name: &str, processes: u32) -> (SessionPaths, Arc<
 
 fn bash(group: &Arc<Group>, tag: &str, script: &str) -> Command {
     Command {
-        program: "/bin/bash".into(),
-        args: vec!["-c".into(), script.into()],
-        cwd: "/tmp".into(),
-        env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
-        deadline: NEVER,
         grace: Duration::from_millis(200),
         abort_grace: Duration::from_millis(100),
-        leave: Duration::ZERO,
-        cancel: CancellationToken::new(),
-        tag: format!("{tag}.{}", std::process::id()),
-        spill: None,
-        live: None,
-        flow: None,
-        input: None,
-        limits: Limits::default(),
         group: Some(Arc::clone(group)),
-        spawn_thread: None,
+        ..commands::bash(&format!("{tag}.{}", std::process::id()), script)
     }
 }
 
 fn lines(finished: &Finished) -> Vec<String> {
-    let text = [finished.stdout.head.clone(), finished.stdout.tail.clone()].concat();
-    String::from_utf8(text).unwrap().lines().map(str::to_owned).collect()
-}
-
-/// Asserts that not even a zombie is left.
-#[track_caller]
-fn assert_gone(pids: &[String]) {
-    assert!(!pids.is_empty());
-    let left: Vec<_> =
-        pids.iter().filter(|pid| Path::new(&format!("/proc/{pid}")).exists()).collect();
-    assert_eq!(left, Vec::<&String>::new());
+    stdout(finished).lines().map(str::to_owned).collect()
 }
 
 #[tokio::test]
@@ -151,7 +117,7 @@ async fn an_orphan_without_any_mark_ends_with_its_own_command_and_no_other() {
             over.display()
         );
         let (long, short) = tokio::join!(run(bash(&world.group, "long", &long)), async {
-            until(|| up.exists()).await;
+            wait_until_async("the command", || up.exists()).await;
             // Without a group, the orphan would be ambiguous, because the other command still runs.
             let short = run(bash(&world.group, "short", &format!("echo {orphan}"))).await;
             fs::write(&over, "").unwrap();
@@ -227,7 +193,10 @@ async fn endless_forking_stops_at_the_limit_and_hurts_no_other_session() {
         let stop = bomb.cancel.clone();
         let count = world.paths.directory.join("pids.current");
         let neighbours = async {
-            until(|| fs::read_to_string(&count).is_ok_and(|count| count.trim() == "64")).await;
+            wait_until_async("its limit", || {
+                fs::read_to_string(&count).is_ok_and(|count| count.trim() == "64")
+            })
+            .await;
             // The session itself gets a clear error, either here or from the shell.
             let own = run(bash(&world.group, "own", "true & wait")).await;
             match own {
@@ -269,7 +238,7 @@ async fn a_session_is_ended_from_outside_with_all_its_commands() {
         );
         let paths = world.paths.clone();
         let outside = async {
-            until(|| file.exists()).await;
+            wait_until_async("the command", || file.exists()).await;
             let begin = Instant::now();
             let end = tokio::task::spawn_blocking(move || paths.end_blocking(PATIENCE));
             let end = end.await.unwrap().unwrap();
@@ -301,7 +270,7 @@ async fn what_a_dead_daemon_left_is_ended_and_what_a_living_one_has_is_not() {
             over.display()
         );
         let others = async {
-            until(|| runs.exists()).await;
+            wait_until_async("the command", || runs.exists()).await;
             let own = own_directory(&world);
             let dead = own.join("quackd-4194304-17-0");
             let leftover = leave_behind(kind, &dead);
@@ -345,9 +314,8 @@ fn own_directory(world: &World) -> PathBuf {
 }
 
 /// Creates the leftovers of a killed daemon: a session with a process.
-#[expect(clippy::disallowed_methods, reason = "a process that is no command")]
 fn leave_behind(kind: CgroupKind, dead: &Path) -> std::process::Child {
-    let sleep = std::process::Command::new("setsid").args(["sleep", "600"]).spawn().unwrap();
+    let sleep = program("setsid").args(["sleep", "600"]).spawn().unwrap();
     let leaf = dead.join("first.0/c-0");
     fs::create_dir_all(&leaf).unwrap();
     let file = if kind == CgroupKind::Unified { "cgroup.procs" } else { "tasks" };
@@ -368,10 +336,10 @@ async fn a_dropped_command_gives_its_leaf_back_when_it_is_empty() {
         );
         tokio::select! {
             _ = run(bash(&world.group, "dropped", &script)) => panic!("it ended"),
-            () = until(|| file.exists()) => (),
+            () = wait_until_async("the command", || file.exists()) => (),
         }
         let pid = fs::read_to_string(file).unwrap().trim().to_owned();
-        until(|| !Path::new(&format!("/proc/{pid}")).exists()).await;
+        wait_until_async("its end", || !Path::new(&format!("/proc/{pid}")).exists()).await;
         let script = "cat /proc/self/cgroup";
         // As long as the shell is not reaped, the next command has another leaf.
         let leaf = format!("{}/c-0", world.paths.cgroup);
@@ -383,13 +351,5 @@ async fn a_dropped_command_gives_its_leaf_back_when_it_is_empty() {
             is_there = lines(&finished).iter().any(|line| line.ends_with(&leaf));
         }
         world.close();
-    }
-}
-
-async fn until(mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < PATIENCE, "it does not happen");
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

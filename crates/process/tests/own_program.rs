@@ -21,6 +21,7 @@ use quackd_process::{
     spawn_detached_blocking, spawn_worker_blocking, split_off_monitor, split_off_monitor_of,
     sweep_strays_blocking,
 };
+use quackd_testkit::wait_until;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -29,7 +30,7 @@ use std::os::unix::net::UnixStream;
 use std::panic::catch_unwind;
 use std::process::{Stdio, exit};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Limit for everything that must happen, also for sweeps. A wait for the wrong thing takes longer.
@@ -249,7 +250,7 @@ fn headless() {}
 fn headless() {
     std::thread::spawn(|| {
         let is_headless = || state(std::process::id()) == Some('Z');
-        wait_for("the end of the first thread", is_headless);
+        wait_until("the end of the first thread", is_headless);
         report("headless");
         wait_for_ever();
     });
@@ -331,16 +332,6 @@ fn alive(pids: &[u32]) -> Vec<u32> {
     pids.iter().copied().filter(lives).collect()
 }
 
-#[track_caller]
-fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < PATIENCE, "timed out waiting for {what}");
-        #[expect(clippy::disallowed_methods, reason = "the one poll of this file")]
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 /// Everything is gone when the monitor is: not later, and not even a zombie is left.
 #[track_caller]
 fn assert_ended(worker: &Worker, pids: &[u32], expected: Exit) {
@@ -393,7 +384,7 @@ fn a_stopped_worker_ends_with_its_channel() {
     let mut worker = Worker::start("wait");
     let pids = worker.pids();
     send(pids[4], Signal::SIGSTOP);
-    wait_for("the stop", || state(pids[4]) == Some('T'));
+    wait_until("the stop", || state(pids[4]) == Some('T'));
     worker.channel.get_ref().shutdown(std::net::Shutdown::Both).unwrap();
     assert_ended(&worker, &pids, Exit::Signal(9));
 }
@@ -425,7 +416,7 @@ fn a_killed_monitor_leaves_orphans_to_the_sweep() {
     let (pids, others) = (worker.pids(), other.pids());
     worker.process.signal(Signal::SIGKILL).unwrap();
     assert_eq!(worker.end(), Exit::Signal(9));
-    wait_for("the worker's end", || alive(&pids[4..]).is_empty());
+    wait_until("the worker's end", || alive(&pids[4..]).is_empty());
     assert_eq!(alive(&pids), pids[..4]);
 
     let keep = BTreeSet::from([other.process.pid()]);
@@ -446,7 +437,7 @@ fn a_killed_supervisor_leaves_nothing() {
     let pids = supervisor.pids();
     supervisor.process.signal(Signal::SIGKILL).unwrap();
     assert_eq!(supervisor.end(), Exit::Signal(9));
-    wait_for("the end of its processes", || alive(&pids).is_empty());
+    wait_until("the end of its processes", || alive(&pids).is_empty());
 }
 
 fn a_sweep_of_nothing_is_verified_at_once() {
@@ -528,7 +519,7 @@ fn a_killed_worker_takes_its_control_group_along() {
         let read = |name| fs::read_to_string(list.join(name));
         read("tasks").or_else(|_| read("cgroup.threads")).map_or(0, |list| list.lines().count())
     };
-    wait_for("many processes", || 50 < n_threads());
+    wait_until("many processes", || 50 < n_threads());
     send(pid, Signal::SIGKILL);
     assert_eq!(worker.end(), Exit::Signal(9));
     assert!(!paths.directory.exists());
@@ -539,7 +530,7 @@ fn a_killed_worker_takes_its_control_group_along() {
 fn a_daemon_is_started_in_a_session_of_its_own() {
     let mut child = spawn_detached_blocking(&SelfExe::open().unwrap(), &["daemon"]).unwrap();
     let mut exit = None;
-    wait_for("the daemon's end", || {
+    wait_until("the daemon's end", || {
         exit = child.try_wait().unwrap();
         exit.is_some()
     });

@@ -11,27 +11,20 @@
 )]
 #![expect(clippy::print_stderr, reason = "figures for people")]
 
+mod commands;
+
+use commands::{NEVER, PATIENCE, run};
 use quackd_process::{
-    CALL_VARIABLE, Command, EndedBy, Exit, Finished, LaunchError, Limits, Live, MAX_HOLDERS,
-    OomScore, Role, SpawnThread, SpillTarget, harden,
+    CALL_VARIABLE, Command, EndedBy, Exit, Finished, LaunchError, Live, MAX_HOLDERS, OomScore,
+    Role, SpawnThread, SpillTarget, harden,
 };
+use quackd_testkit::{Turn, assert_gone, wait_until_async};
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
-use tokio::sync::{Mutex, MutexGuard};
-use tokio_util::sync::CancellationToken;
+use std::sync::Arc;
+use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Limit for everything that must happen. A wait for the wrong thing takes longer, because that takes [`NEVER`].
-const PATIENCE: Duration = Duration::from_secs(60);
-const NEVER: Duration = Duration::from_secs(600);
-
-/// Runs a command, and fails if it does not end.
-async fn run(command: Command) -> Result<Finished, LaunchError> {
-    tokio::time::timeout(PATIENCE, quackd_process::run(command)).await.unwrap()
-}
 
 /// Runs a command to its deadline, which is short. Takes a longer one as long as the command did not get ready before.
 async fn run_to_deadline(mut command: Command, is_ready: impl Fn(&Finished) -> bool) -> Finished {
@@ -48,34 +41,13 @@ async fn run_to_deadline(mut command: Command, is_ready: impl Fn(&Finished) -> b
 }
 
 /// Sets up this process like a worker, and locks out other tests.
-async fn alone() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::const_new(());
-    static HARDENED: OnceLock<()> = OnceLock::new();
-    let turn = TURN.lock().await;
-    HARDENED.get_or_init(|| harden(Role::Worker).unwrap());
-    turn
+async fn alone() -> Turn {
+    quackd_testkit::alone(|| harden(Role::Worker).unwrap()).await
 }
 
 fn bash(tag: &str, script: &str) -> Command {
-    Command {
-        program: "/bin/bash".into(),
-        args: vec!["-c".into(), script.into()],
-        cwd: "/tmp".into(),
-        env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
-        deadline: NEVER,
-        grace: NEVER,
-        abort_grace: Duration::from_millis(100),
-        leave: Duration::ZERO,
-        cancel: CancellationToken::new(),
-        tag: unique(tag),
-        spill: None,
-        live: None,
-        flow: None,
-        input: None,
-        limits: Limits::default(),
-        group: None,
-        spawn_thread: None,
-    }
+    let abort_grace = Duration::from_millis(100);
+    Command { grace: NEVER, abort_grace, ..commands::bash(&unique(tag), script) }
 }
 
 /// Makes tags unique: the tests search all processes for tags, and several runs of them may overlap.
@@ -85,22 +57,12 @@ fn unique(tag: &str) -> String {
 
 fn stdout(finished: &Finished) -> String {
     assert!(finished.stdout.is_whole());
-    String::from_utf8([finished.stdout.head.clone(), finished.stdout.tail.clone()].concat())
-        .unwrap()
+    commands::stdout(finished)
 }
 
 /// Returns the numbers that the command printed, one per line.
 fn pids(finished: &Finished) -> Vec<u32> {
     stdout(finished).lines().map(|line| line.trim().parse().unwrap()).collect()
-}
-
-/// Asserts that not even a zombie is left.
-#[track_caller]
-fn assert_gone(pids: &[u32]) {
-    assert!(!pids.is_empty());
-    let left: Vec<_> =
-        pids.iter().filter(|pid| Path::new(&format!("/proc/{pid}")).exists()).collect();
-    assert_eq!(left, Vec::<&u32>::new());
 }
 
 /// Returns the processes, including zombies, whose environment contains the tag.
@@ -113,14 +75,6 @@ fn tagged(tag: &str) -> Vec<u32> {
             environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes())
         })
         .collect()
-}
-
-async fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < PATIENCE, "timed out waiting for {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 #[tokio::test]
@@ -333,7 +287,7 @@ async fn a_spill_file_holds_both_streams_in_their_order() {
     });
     let (finished, ()) = tokio::join!(run(command), async {
         for n in 1..=6 {
-            wait_for("a line", || live.take().total == 6 * n).await;
+            wait_until_async("a line", || live.take().total == 6 * n).await;
             fs::write(dir.path().join(format!("read.{n}")), "").unwrap();
         }
     });
@@ -359,13 +313,15 @@ async fn a_dropped_command_is_killed_and_reaped() {
     let running = run(bash("dropped", &script));
     tokio::select! {
         _ = running => panic!("it ended"),
-        () = wait_for("the command", || file.exists()) => (),
+        () = wait_until_async("the command", || file.exists()) => (),
     }
     let text = fs::read_to_string(file).unwrap();
     let pids: Vec<u32> = text.lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(pids.len(), 2);
-    wait_for("its end", || !pids.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists()))
-        .await;
+    wait_until_async("its end", || {
+        !pids.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists())
+    })
+    .await;
     assert_eq!(tagged("dropped"), Vec::<u32>::new());
 }
 
@@ -378,7 +334,7 @@ async fn a_cancelled_command_ends_after_the_short_grace() {
         bash("cancelled", &format!("trap '' TERM; echo $$; touch {}; sleep 600", file.display()));
     let cancel = command.cancel.clone();
     let (finished, ()) = tokio::join!(run(command), async {
-        wait_for("the command", || file.exists()).await;
+        wait_until_async("the command", || file.exists()).await;
         cancel.cancel();
     });
     let finished = finished.unwrap();
@@ -397,7 +353,7 @@ async fn an_abort_during_the_grace_of_the_deadline_shortens_it() {
     let cancel = command.cancel.clone();
     let (finished, ()) = tokio::join!(run_to_deadline(command, |_| told.exists()), async {
         // Once the command has been sent TERM, its deadline has passed and the grace has begun.
-        wait_for("the command's TERM", || told.exists()).await;
+        wait_until_async("the command's TERM", || told.exists()).await;
         cancel.cancel();
     });
     assert_eq!(finished.exit, Exit::Signal(9));
@@ -431,7 +387,7 @@ async fn commands_do_not_end_each_others_background_processes() {
         over.display()
     );
     let (long, short) = tokio::join!(run(bash("long", &long)), async {
-        wait_for("the long one", || up.exists()).await;
+        wait_until_async("the long one", || up.exists()).await;
         let short = run(bash("short", "(setsid sleep 600 & echo $!)")).await;
         fs::write(&over, "").unwrap();
         short

@@ -104,6 +104,7 @@ fn push_reversed(pending: &mut Vec<OsString>, path: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_testkit::TestDir;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -122,9 +123,7 @@ mod tests {
 
     #[test]
     fn links_are_followed_also_when_they_dangle() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(dir.path()).unwrap();
-        fs::create_dir(base.join("d")).unwrap();
+        let base = TestDir::with(&["d"]);
         symlink("d", base.join("relative")).unwrap();
         symlink(base.join("d"), base.join("absolute")).unwrap();
         symlink("../../gone", base.join("d/dangling")).unwrap();

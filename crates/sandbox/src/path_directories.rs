@@ -33,15 +33,12 @@ fn is_trusted_blocking(link: &Path, home: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_testkit::TestDir;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     #[test]
     fn a_link_that_a_session_can_have_made_leads_nowhere() {
-        let world = tempfile::tempdir().unwrap();
-        let root = world.path().canonicalize().unwrap();
-        for directory in ["home/ws/bin", "home/keys"] {
-            std::fs::create_dir_all(root.join(directory)).unwrap();
-        }
+        let root = TestDir::with(&["home/ws/bin", "home/keys"]);
         let home = root.join("home");
         symlink("../keys", home.join("ws/planted")).unwrap();
         symlink("ws/bin", home.join("own")).unwrap();

@@ -8,13 +8,10 @@
 #[cfg(test)]
 mod tests {
     use quackd_sandbox::{Purpose, Root};
+    use quackd_testkit::{skipped, wait_until};
     use std::fs::{self, File};
-    use std::io::Write as _;
     use std::path::{Path, PathBuf};
-    use std::process::{Command, Stdio};
-    use std::time::{Duration, Instant};
-
-    const PATIENCE: Duration = Duration::from_secs(60);
+    use std::process::Stdio;
 
     const N_FILES: usize = 12;
     const N_CUTS: usize = 4;
@@ -61,8 +58,7 @@ mod tests {
     }
 
     fn run(program: &str, options: &[&str], paths: &[&Path]) -> Result<(), String> {
-        #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
-        let mut command = Command::new(program);
+        let mut command = quackd_testkit::program(program);
         command.args(options).args(paths).stdin(Stdio::null());
         let output =
             command.output().map_err(|error| format!("cannot start {program}: {error}"))?;
@@ -87,12 +83,9 @@ mod tests {
         let is_open = |entry: fs::DirEntry| {
             fs::read_link(entry.path()).is_ok_and(|target| target.starts_with(disk))
         };
-        let until = Instant::now() + PATIENCE;
-        while fs::read_dir("/proc/self/fd").unwrap().any(|entry| entry.is_ok_and(is_open)) {
-            assert!(Instant::now() < until, "the files stay open");
-            #[expect(clippy::disallowed_methods, reason = "no event tells when a file was closed")]
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("the files to be closed", || {
+            !fs::read_dir("/proc/self/fd").unwrap().any(|entry| entry.is_ok_and(is_open))
+        });
     }
 
     fn content(version: &str, n: usize) -> String {
@@ -111,10 +104,7 @@ mod tests {
             let disk = match Disk::create(directory.path()) {
                 Ok(disk) => disk,
                 // Also in CI: loop devices need a real root, which no container has.
-                Err(why) => {
-                    let line = format!("SKIPPED: no disk to cut the power of: {why}\n");
-                    return std::io::stderr().write_all(line.as_bytes()).unwrap();
-                }
+                Err(why) => return skipped(&format!("no disk to cut the power of: {why}")),
             };
             for n in 0..N_FILES {
                 fs::write(disk.at.join(format!("old{n}")), content("old", n)).unwrap();

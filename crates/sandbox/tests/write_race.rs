@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests {
     use quackd_sandbox::{PathError, Purpose, Root, WriteError};
+    use quackd_testkit::TestDir;
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     use std::path::Path;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,10 +54,7 @@ mod tests {
     }
 
     fn attack(link_target: &str) {
-        let dir = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(dir.path()).unwrap();
-        fs::create_dir_all(base.join("ws/work")).unwrap();
-        fs::create_dir(base.join("outside")).unwrap();
+        let base = TestDir::with(&["ws/work", "outside"]);
         fs::write(base.join("ws/work/file"), "inside").unwrap();
         fs::write(base.join("outside/file"), "secret").unwrap();
         let target = link_target.replace("BASE", base.to_str().unwrap());

@@ -202,6 +202,7 @@ fn mime_type(bytes: &[u8]) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_testkit::write_file;
 
     #[test]
     fn the_first_file_of_each_group_is_read_within_its_limit() {
@@ -226,9 +227,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::open(dir.path()).unwrap();
         let write = |path: &str, text: &str| {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
+            write_file(dir.path().join(path), text);
         };
         write(
             "AGENTS.md",

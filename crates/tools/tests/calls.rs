@@ -6,17 +6,15 @@
 
 #[cfg(test)]
 mod tests {
+    use quackd_process::{Role, harden};
     use quackd_protocol::worker::CallSpec;
+    use quackd_testkit::{TestDir, Turn, alone};
     use quackd_tools::{Call, Output, Toolbox, execute};
     use serde_json::json;
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
-    use std::path::PathBuf;
     use std::rc::Rc;
-    use std::sync::OnceLock;
     use std::time::{Duration, Instant};
-    use tempfile::TempDir;
-    use tokio::sync::{Mutex, MutexGuard};
 
     /// Far longer than any answer takes. A wait for the wrong thing takes longer.
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,26 +22,19 @@ mod tests {
     /// A session with exclusive execution. A command that runs alone also kills orphans of unknown origin,
     /// which would be other tests' children.
     struct Bench {
-        _turn: MutexGuard<'static, ()>,
-        _dir: TempDir,
-        base: PathBuf,
+        _turn: Turn,
+        base: TestDir,
         toolbox: Rc<Toolbox>,
     }
 
     impl Bench {
         async fn new() -> Self {
-            static TURN: Mutex<()> = Mutex::const_new(());
-            static HARDENED: OnceLock<()> = OnceLock::new();
-            let turn = TURN.lock().await;
-            HARDENED.get_or_init(|| quackd_process::harden(quackd_process::Role::Worker).unwrap());
-            let dir = tempfile::tempdir().unwrap();
-            let base = fs::canonicalize(dir.path()).unwrap();
-            fs::create_dir(base.join("ws")).unwrap();
-            fs::create_dir(base.join("run")).unwrap();
+            let turn = alone(|| harden(Role::Worker).unwrap()).await;
+            let base = TestDir::with(&["ws", "run"]);
             let path = format!("bin:{}/ws/bin:/usr/bin:/bin", base.display());
             let env = vec![("PATH".to_owned(), path), ("GREETING".to_owned(), "hello".to_owned())];
             let toolbox = Rc::new(Toolbox::new(base.join("ws"), base.join("run"), env, false));
-            Self { _turn: turn, _dir: dir, base, toolbox }
+            Self { _turn: turn, base, toolbox }
         }
 
         fn call(tool: &str, arguments: serde_json::Value) -> Call {

@@ -6,40 +6,32 @@
 
 #[cfg(test)]
 mod tests {
+    use quackd_process::{Role, harden};
     use quackd_protocol::denial::{Denial, DenialKind};
     use quackd_protocol::policy::{Policy, Profile};
     use quackd_protocol::worker::CallSpec;
+    use quackd_testkit::{TestDir, Turn, alone};
     use quackd_tools::{Call, Confinement, Output, Toolbox, execute};
     use serde_json::{Value, json};
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
     use std::rc::Rc;
-    use std::sync::{Arc, OnceLock};
-    use tempfile::TempDir;
-    use tokio::sync::{Mutex, MutexGuard};
+    use std::sync::Arc;
 
     /// A session with exclusive execution. A command that runs alone also kills orphans of unknown origin,
     /// which would be other tests' children.
     struct Bench {
         toolbox: Rc<Toolbox>,
-        base: PathBuf,
-        _dir: TempDir,
-        _turn: MutexGuard<'static, ()>,
+        base: TestDir,
+        _turn: Turn,
     }
 
     impl Bench {
         async fn new(profile: Profile, is_confined: bool) -> Self {
-            static TURN: Mutex<()> = Mutex::const_new(());
-            static HARDENED: OnceLock<()> = OnceLock::new();
-            let turn = TURN.lock().await;
-            HARDENED.get_or_init(|| quackd_process::harden(quackd_process::Role::Worker).unwrap());
-            let dir = tempfile::tempdir().unwrap();
-            let base = fs::canonicalize(dir.path()).unwrap();
-            for name in ["ws", "run", "home"] {
-                fs::create_dir(base.join(name)).unwrap();
-            }
-            fs::write(base.join("ws/f"), "one\n").unwrap();
+            let turn = alone(|| harden(Role::Worker).unwrap()).await;
+            let base = TestDir::with(&["run", "home"]);
+            base.write("ws/f", "one\n");
             let env = [
                 ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
                 ("HOME".to_owned(), base.join("home").display().to_string()),
@@ -50,7 +42,7 @@ mod tests {
                 confinement: Arc::new(confinement),
                 ..Toolbox::new(base.join("ws"), base.join("run"), env.into(), false)
             };
-            Self { toolbox: Rc::new(toolbox), base, _dir: dir, _turn: turn }
+            Self { toolbox: Rc::new(toolbox), base, _turn: turn }
         }
 
         async fn call(&self, tool: &str, arguments: Value, safe_mode: bool) -> Output {

@@ -7,6 +7,7 @@
 mod tests {
     use quackd_protocol::CallId;
     use quackd_protocol::worker::CallSpec;
+    use quackd_testkit::{TestDir, block_on, write_file};
     use quackd_tools::{Call, Output, Toolbox, execute};
     use serde_json::{Value, json};
     use std::fs;
@@ -14,25 +15,19 @@ mod tests {
     use std::path::PathBuf;
     use std::rc::Rc;
     use std::time::Duration;
-    use tempfile::TempDir;
 
     /// A session in a workspace next to a directory that no tool may change.
     struct Bench {
-        base: PathBuf,
+        base: TestDir,
         toolbox: Rc<Toolbox>,
-        _dir: TempDir,
     }
 
     impl Bench {
         fn new() -> Self {
-            let dir = tempfile::tempdir().unwrap();
-            let base = fs::canonicalize(dir.path()).unwrap();
-            for name in ["ws/src/deep", "run", "outside"] {
-                fs::create_dir_all(base.join(name)).unwrap();
-            }
-            fs::write(base.join("outside/secret"), "secret").unwrap();
+            let base = TestDir::with(&["ws/src/deep", "run"]);
+            base.write("outside/secret", "secret");
             let toolbox = Toolbox::new(base.join("ws"), base.join("run"), Vec::new(), false);
-            let bench = Self { base, toolbox: Rc::new(toolbox), _dir: dir };
+            let bench = Self { base, toolbox: Rc::new(toolbox) };
             bench.put("a.txt", b"one\ntwo\ntwo\n");
             for (target, link) in [
                 ("a.txt", "link"),
@@ -53,8 +48,7 @@ mod tests {
         }
 
         fn put(&self, name: &str, content: &[u8]) {
-            fs::create_dir_all(self.ws(name).parent().unwrap()).unwrap();
-            fs::write(self.ws(name), content).unwrap();
+            write_file(self.ws(name), content);
         }
 
         /// Returns the content of a file. Invalid UTF-8 becomes U+FFFD.
@@ -74,9 +68,7 @@ mod tests {
                 ..Call::default()
             };
             change(&mut call);
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(execute(Rc::clone(&self.toolbox), call))
+            block_on(execute(Rc::clone(&self.toolbox), call))
         }
 
         fn text(&self, tool: &str, arguments: &Value) -> String {

@@ -5,18 +5,17 @@
 
 #[cfg(test)]
 mod tests {
+    use quackd_process::{Role, harden};
     use quackd_protocol::CallId;
     use quackd_protocol::limits::{MAX_ENDED_JOBS, MAX_JOBS_PER_SESSION};
     use quackd_protocol::worker::{CallSpec, JobInfo};
+    use quackd_testkit::{TestDir, Turn, alone};
     use quackd_tools::{Call, Output, Toolbox, execute};
     use serde_json::{Value, json};
     use std::fs;
     use std::path::PathBuf;
     use std::rc::Rc;
-    use std::sync::OnceLock;
     use std::time::{Duration, Instant};
-    use tempfile::TempDir;
-    use tokio::sync::{Mutex, MutexGuard};
 
     /// Closing lines of a killed job.
     /// Far longer than any answer takes. A wait for the wrong thing takes longer.
@@ -27,24 +26,17 @@ mod tests {
     /// which would be other tests' children.
     struct Bench {
         toolbox: Rc<Toolbox>,
-        base: PathBuf,
-        _dir: TempDir,
-        _turn: MutexGuard<'static, ()>,
+        base: TestDir,
+        _turn: Turn,
     }
 
     impl Bench {
         async fn new() -> Self {
-            static TURN: Mutex<()> = Mutex::const_new(());
-            static HARDENED: OnceLock<()> = OnceLock::new();
-            let turn = TURN.lock().await;
-            HARDENED.get_or_init(|| quackd_process::harden(quackd_process::Role::Worker).unwrap());
-            let dir = tempfile::tempdir().unwrap();
-            let base = fs::canonicalize(dir.path()).unwrap();
-            fs::create_dir(base.join("ws")).unwrap();
-            fs::create_dir(base.join("run")).unwrap();
+            let turn = alone(|| harden(Role::Worker).unwrap()).await;
+            let base = TestDir::with(&["ws", "run"]);
             let env = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
             let toolbox = Rc::new(Toolbox::new(base.join("ws"), base.join("run"), env, false));
-            Self { toolbox, base, _dir: dir, _turn: turn }
+            Self { toolbox, base, _turn: turn }
         }
 
         fn call(tool: &str, arguments: &Value) -> Call {

@@ -5,47 +5,33 @@
 
 #[cfg(test)]
 mod tests {
+    use quackd_process::{Role, harden};
     use quackd_protocol::CallId;
     use quackd_protocol::mcp::McpTools;
     use quackd_protocol::worker::CallSpec;
+    use quackd_testkit::{TestDir, Turn, alone, runs, wait_until_async};
     use quackd_tools::{Call, Output, Toolbox, execute};
     use serde_json::{Value, json};
     use std::fs;
-    use std::path::{Path, PathBuf};
     use std::rc::Rc;
-    use std::sync::OnceLock;
-    use std::time::{Duration, Instant};
-    use tempfile::TempDir;
-    use tokio::sync::{Mutex, MutexGuard};
 
     const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/mcp_server.py");
-
-    /// Far longer than any answer takes. A wait for the wrong thing takes longer.
-    const PATIENCE: Duration = Duration::from_secs(60);
 
     /// A session with exclusive execution: a command that runs alone also kills orphans of unknown origin.
     struct Bench {
         toolbox: Rc<Toolbox>,
-        workspace: PathBuf,
-        _dir: TempDir,
-        _turn: MutexGuard<'static, ()>,
+        base: TestDir,
+        _turn: Turn,
     }
 
     impl Bench {
         async fn new(is_safe: bool) -> Self {
-            static TURN: Mutex<()> = Mutex::const_new(());
-            static HARDENED: OnceLock<()> = OnceLock::new();
-            let turn = TURN.lock().await;
-            HARDENED.get_or_init(|| quackd_process::harden(quackd_process::Role::Worker).unwrap());
-            let dir = tempfile::tempdir().unwrap();
-            let base = fs::canonicalize(dir.path()).unwrap();
-            fs::create_dir(base.join("ws")).unwrap();
-            fs::create_dir(base.join("run")).unwrap();
+            let turn = alone(|| harden(Role::Worker).unwrap()).await;
+            let base = TestDir::with(&["ws", "run"]);
             let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
             let env = vec![("PATH".to_owned(), path), ("BOTH".to_owned(), "command".to_owned())];
-            let workspace = base.join("ws");
-            let toolbox = Toolbox::new(workspace.clone(), base.join("run"), env, is_safe);
-            Self { toolbox: Rc::new(toolbox), workspace, _dir: dir, _turn: turn }
+            let toolbox = Toolbox::new(base.join("ws"), base.join("run"), env, is_safe);
+            Self { toolbox: Rc::new(toolbox), base, _turn: turn }
         }
 
         fn start(&self, tool: &str, arguments: &Value) -> (Call, Rc<Toolbox>) {
@@ -74,7 +60,7 @@ mod tests {
         }
 
         fn starts(&self) -> usize {
-            let text = fs::read_to_string(self.workspace.join("starts")).unwrap_or_default();
+            let text = fs::read_to_string(self.base.join("ws/starts")).unwrap_or_default();
             text.lines().count()
         }
     }
@@ -89,17 +75,8 @@ mod tests {
         json!({ "name": name, "command": "python3", "args": args, "env": [] })
     }
 
-    async fn until(what: &str, is_so: impl Fn() -> bool) {
-        let end = Instant::now() + PATIENCE;
-        while !is_so() {
-            assert!(Instant::now() < end, "waited for {what}");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-
     fn is_alive(pid: &str) -> bool {
-        let status = fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
-        status.is_ok_and(|stat| !stat.contains(") Z "))
+        runs(pid.parse().unwrap())
     }
 
     #[tokio::test]
@@ -115,7 +92,7 @@ mod tests {
             ("echo", "good")
         );
         assert_eq!(listed.tools[0].description, "Test tool echo.");
-        let stderr = bench.workspace.with_file_name("run").join("mcp-bad.stderr");
+        let stderr = bench.base.join("run/mcp-bad.stderr");
         assert_eq!(
             listed.problems,
             [
@@ -171,7 +148,8 @@ mod tests {
         let (slow, toolbox) = bench.start("quack_mcp_call", &call(&given, "slow", &json!({})));
         let cancel = slow.cancel.clone();
         let (canceled, ()) = tokio::join!(execute(toolbox, slow), async {
-            until("the call to arrive", || bench.workspace.join("slow-call").exists()).await;
+            wait_until_async("the call to arrive", || bench.base.join("ws/slow-call").exists())
+                .await;
             cancel.cancel();
         });
         assert_eq!(canceled.text, "Error: slow was aborted");
@@ -227,11 +205,11 @@ mod tests {
         // The child holds the pipes of the server that exits.
         let crashed = bench.call(&given, "crash", json!({})).await;
         assert!(crashed.text.contains("it has ended"), "{}", crashed.text);
-        until("the child to end", || !is_alive(&child)).await;
+        wait_until_async("the child to end", || !is_alive(&child)).await;
         let child = bench.call(&given, "fork", json!({})).await.text;
         // A server that is in the list no more ends.
         assert_eq!(bench.list(&[]).await, McpTools::default());
-        until("the child to end", || !is_alive(&child)).await;
+        wait_until_async("the child to end", || !is_alive(&child)).await;
     }
 
     #[tokio::test]

@@ -5,20 +5,19 @@
 
 #[cfg(test)]
 mod tests {
+    use quackd_process::{Role, harden};
     use quackd_protocol::worker::CallSpec;
+    use quackd_testkit::{TestDir, alone_blocking, block_on, write_file};
     use quackd_tools::{Call, Output, Toolbox, execute};
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::Path;
     use std::rc::Rc;
-    use std::sync::OnceLock;
-    use tempfile::TempDir;
-    use tokio::sync::Mutex;
 
     /// Creates a workspace with every file that the tables name.
-    fn workspace() -> TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        let ws = dir.path().join("ws");
+    fn workspace() -> TestDir {
+        let dir = TestDir::with(&["run"]);
+        let ws = dir.join("ws");
         let files: &[(&str, &[u8])] = &[
             ("a.txt", b"one\ntwo\nneedle 1\n"),
             ("src/b.rs", b"fn needle() {}\nfoo\n"),
@@ -38,13 +37,11 @@ mod tests {
             ("Error", b"Error: this is only content\n"),
         ];
         for (name, content) in files {
-            fs::create_dir_all(ws.join(name).parent().unwrap()).unwrap();
-            fs::write(ws.join(name), content).unwrap();
+            write_file(ws.join(name), content);
         }
         fs::write(ws.join("1MiB"), vec![b'x'; 1_048_576]).unwrap();
         fs::write(ws.join("1MiB+1"), vec![b'x'; 1_048_577]).unwrap();
-        fs::write(dir.path().join("secret"), "secret\n").unwrap();
-        fs::create_dir(dir.path().join("run")).unwrap();
+        dir.write("secret", "secret\n");
         symlink("../secret", ws.join("out")).unwrap();
         symlink("../nowhere", ws.join("dangling-out")).unwrap();
         symlink("nowhere", ws.join("dangling-in")).unwrap();
@@ -69,19 +66,14 @@ mod tests {
             },
             ..Call::default()
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(execute(Rc::new(toolbox), call))
+        block_on(execute(Rc::new(toolbox), call))
     }
 
     /// Runs every row. `BASE` in arguments and answers is the parent directory of the workspace.
     fn check(safe_mode: bool, rows: &[(&str, &str, &str)]) {
         // A command that runs alone also kills orphans of unknown origin, such as other tests' children.
-        static TURN: Mutex<()> = Mutex::const_new(());
-        static HARDENED: OnceLock<()> = OnceLock::new();
-        let _turn = TURN.blocking_lock();
-        HARDENED.get_or_init(|| quackd_process::harden(quackd_process::Role::Worker).unwrap());
-        let dir = workspace();
-        let base = fs::canonicalize(dir.path()).unwrap();
+        let _turn = alone_blocking(|| harden(Role::Worker).unwrap());
+        let base = workspace();
         let base_text = base.to_str().unwrap();
         for (tool, arguments, expected) in rows {
             let arguments = arguments.replace("BASE", base_text);

@@ -4,33 +4,29 @@
 mod tests {
     use quackd_protocol::CallId;
     use quackd_protocol::worker::{CallOrigin, CallSpec, TurnOrigin};
+    use quackd_testkit::{TestDir, block_on};
     use quackd_tools::{Call, Output, Toolbox, execute};
     use serde_json::{Value, json};
     use std::fs;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::path::PathBuf;
     use std::rc::Rc;
-    use tempfile::TempDir;
 
     /// A session, whose calls are numbered.
     struct Bench {
-        base: PathBuf,
+        base: TestDir,
         toolbox: Rc<Toolbox>,
         turn: Option<u64>,
         daemon: &'static str,
         n_calls: u64,
-        dir: TempDir,
     }
 
     impl Bench {
         fn new() -> Self {
-            let dir = tempfile::tempdir().unwrap();
-            let base = fs::canonicalize(dir.path()).unwrap();
-            fs::create_dir(base.join("ws")).unwrap();
-            fs::create_dir(base.join("run")).unwrap();
+            let base = TestDir::with(&["ws", "run"]);
             let toolbox =
                 Rc::new(Toolbox::new(base.join("ws"), base.join("run"), Vec::new(), false));
-            Self { base, toolbox, turn: None, daemon: "d1", n_calls: 0, dir }
+            Self { base, toolbox, turn: None, daemon: "d1", n_calls: 0 }
         }
 
         /// The next worker of the session.
@@ -66,9 +62,7 @@ mod tests {
                 },
                 ..Call::default()
             };
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(execute(Rc::clone(&self.toolbox), call))
+            block_on(execute(Rc::clone(&self.toolbox), call))
         }
 
         #[track_caller]
@@ -289,8 +283,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.put("a", "old");
         bench.write("a", "new");
-        fs::create_dir(bench.dir.path().join("outside")).unwrap();
-        fs::write(bench.dir.path().join("outside/kept"), "new").unwrap();
+        bench.base.write("outside/kept", "new");
         symlink("../outside", bench.ws("link")).unwrap();
         let journal = bench.base.join("run/journal");
         let segment = fs::read_dir(&journal).unwrap().next().unwrap().unwrap().path();
@@ -299,18 +292,10 @@ mod tests {
         for path in ["../outside/kept", "link/kept", "/etc/hostname", "a/../../outside/kept", ""] {
             fs::write(&file, real.replace("\"path\":\"a\"", &format!("\"path\":{path:?}")))
                 .unwrap();
-            let mut next = Bench {
-                toolbox: Rc::clone(&bench.toolbox),
-                base: bench.base.clone(),
-                turn: None,
-                daemon: "d1",
-                n_calls: 0,
-                dir: tempfile::tempdir().unwrap(),
-            };
-            let text = next.undo(&json!({}));
+            bench.n_calls = 0;
+            let text = bench.undo(&json!({}));
             assert!(text.starts_with("Error: None of the files"), "{path}: {text}");
-            let kept = fs::read_to_string(bench.dir.path().join("outside/kept")).unwrap();
-            assert_eq!(kept, "new", "{path}");
+            assert_eq!(bench.base.read("outside/kept"), "new", "{path}");
         }
         // A change whose old content was exchanged is not restored.
         fs::write(&file, real.replace("\nold\n", "\nbad\n")).unwrap();

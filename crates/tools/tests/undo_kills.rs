@@ -8,13 +8,14 @@ mod tests {
     #![expect(clippy::print_stdout, reason = "output of the child, which the parent reads")]
 
     use quackd_protocol::worker::{CallOrigin, CallSpec, TurnOrigin};
+    use quackd_testkit::{Random, TestDir, block_on, this_test};
     use quackd_tools::{Call, Output, Toolbox, execute};
     use serde_json::{Value, json};
     use std::collections::BTreeMap;
     use std::fs;
     use std::io::{BufRead as _, BufReader};
     use std::path::{Path, PathBuf};
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
     use std::rc::Rc;
 
     const DIRECTORY: &str = "QUACKD_TEST_CHANGING_IN";
@@ -22,31 +23,15 @@ mod tests {
     /// Changes of one child. A few lives stay below the limits of the journal.
     const N_STEPS: u64 = 60;
 
-    /// Pseudo-random numbers from a seed.
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, end: u64) -> u64 {
-            self.0 = self
-                .0
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) % end
-        }
-    }
-
     /// A worker's tools in a directory with a workspace and a run directory.
     struct Worker {
         toolbox: Rc<Toolbox>,
-        runtime: tokio::runtime::Runtime,
     }
 
     impl Worker {
         fn at(base: &Path) -> Self {
             let toolbox = Toolbox::new(base.join("ws"), base.join("run"), Vec::new(), false);
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            Self { toolbox: Rc::new(toolbox), runtime }
+            Self { toolbox: Rc::new(toolbox) }
         }
 
         fn run(&self, tool: &str, arguments: &Value, turn: u64) -> Output {
@@ -64,7 +49,7 @@ mod tests {
                 },
                 ..Call::default()
             };
-            self.runtime.block_on(execute(Rc::clone(&self.toolbox), call))
+            block_on(execute(Rc::clone(&self.toolbox), call))
         }
     }
 
@@ -77,7 +62,7 @@ mod tests {
     fn child_that_is_killed() {
         let Some(base) = std::env::var_os(DIRECTORY) else { return };
         let seed = std::env::var("QUACKD_TEST_SEED").unwrap().parse().unwrap();
-        let (worker, mut random) = (Worker::at(Path::new(&base)), Random(seed));
+        let (worker, mut random) = (Worker::at(Path::new(&base)), Random::from_seed(seed));
         for step in 0..N_STEPS {
             let (turn, file) = (1 + step / 8, format!("f{}", random.below(2 * N_FILES)));
             let arguments = match random.below(5) {
@@ -102,26 +87,21 @@ mod tests {
     #[test]
     fn a_kill_at_any_moment_of_changes_and_undos_loses_nothing() {
         let n_kills = std::env::var("QUACKD_KILLS").ok().and_then(|text| text.parse().ok());
-        let dir = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(dir.path()).unwrap();
-        fs::create_dir(base.join("ws")).unwrap();
+        let base = TestDir::empty();
         for n in 0..N_FILES {
-            fs::write(base.join("ws").join(format!("f{n}")), content("person", n)).unwrap();
+            base.write(format!("ws/f{n}"), content("person", n));
         }
         let before = contents(&base.join("ws"));
         let seed = u64::from(std::process::id());
-        let mut random = Random(seed);
+        let mut random = Random::from_seed(seed);
         let mut n_changed = 0;
         for kill in 0..n_kills.unwrap_or(12_u64) {
             // The journal of the last round is full of undone changes.
             drop(fs::remove_dir_all(base.join("run")));
             fs::create_dir(base.join("run")).unwrap();
-            #[expect(clippy::disallowed_methods, reason = "runs this program again, to kill it")]
-            let mut command = Command::new(std::env::current_exe().unwrap());
-            let name = "tests::child_that_is_killed";
-            command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
+            let mut command = this_test("tests::child_that_is_killed");
             command
-                .env(DIRECTORY, &base)
+                .env(DIRECTORY, base.path())
                 .env("QUACKD_TEST_SEED", random.below(1 << 30).to_string());
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
             let lines = BufReader::new(child.stdout.take().unwrap()).lines();

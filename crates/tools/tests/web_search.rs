@@ -5,6 +5,7 @@
 mod tests {
     use quackd_protocol::CallId;
     use quackd_protocol::worker::{CallSpec, WebOutcome, WebSearch};
+    use quackd_testkit::block_on;
     use quackd_tools::{Call, Output, Toolbox, Web, execute};
     use serde_json::{Value, json};
     use std::cell::RefCell;
@@ -43,9 +44,8 @@ mod tests {
             let outcome = outcome.clone();
             async move { outcome }
         });
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let toolbox = Rc::new(Toolbox { web: Some(web), ..toolbox(&dir) });
-        let output = runtime.block_on(execute(toolbox, call(arguments)));
+        let output = block_on(execute(toolbox, call(arguments)));
         (output, asked.take())
     }
 

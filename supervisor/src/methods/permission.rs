@@ -176,7 +176,7 @@ async fn directory(call: &EndedCall<'_>, done: &ToolFinished, caller: &Caller) -
     } else {
         Path::new(&path).parent()?.to_str()?.to_owned()
     };
-    let command = call.call.facts.command.as_deref().unwrap_or(call.tool());
+    let command = call.call.facts.command.as_deref().unwrap_or_else(|| call.tool());
     let said = vec![("command", words::quoted(command))];
     Some(Asked { said, likely: true, is_hidden, ..Asked::directory(directory, given) })
 }

@@ -148,8 +148,7 @@ fn run_locked(
     config_file: ConfigFile,
     _lock: &InstanceLock,
 ) -> Result<Ended, StartError> {
-    cleanup::end_left_commands(&home, &config);
-    cleanup::move_aside_run_dir(&home)?;
+    cleanup::clear_up(&home, &config)?;
 
     let is_ours = activated.is_none();
     let endpoint = config.web_search.endpoint.value.clone();

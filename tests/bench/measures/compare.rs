@@ -3,6 +3,7 @@
 use crate::report::{Row, Target, Unit};
 use crate::samples::Samples;
 use anyhow::Context;
+use quackd_testkit::program;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -95,11 +96,6 @@ impl Programs {
             fd: named("QUACKD_BENCH_FD", &["fd", "fdfind"]),
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the bench starts programs as a shell would")]
-pub(super) fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
-    Command::new(name)
 }
 
 /// Runs a program and reads its output through a pipe. An empty result is not a failure.

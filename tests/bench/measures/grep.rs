@@ -1,9 +1,10 @@
 //! `quack grep` from a shell, with few and many matching lines, compared with ripgrep in the same order and GNU grep.
 
 use super::Effort;
-use super::compare::{Lane, Programs, in_turn, program, read_all};
+use super::compare::{Lane, Programs, in_turn, read_all};
 use crate::daemon::Daemon;
 use crate::report::Row;
+use quackd_testkit::program;
 use std::fs;
 use std::path::Path;
 

@@ -3,11 +3,12 @@
 //! [`super::compare`] runs the programs.
 
 use super::Effort;
-use super::compare::{Lane, Programs, in_turn, program, read_all};
+use super::compare::{Lane, Programs, in_turn, read_all};
 use crate::daemon::Daemon;
 use crate::report::Row;
 use crate::wire::{Line, Wire};
 use quackd_search::{Find, NameRule, Pattern, Search, Stop, Tree};
+use quackd_testkit::program;
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};

@@ -3,7 +3,7 @@
 use super::prompt::{at_repo, last_request};
 use super::queues::gated;
 use super::{World, end_agent, say};
-use crate::harness::{Running, wait_for};
+use crate::harness::{Running, wait_for, write_file};
 use serde_json::{Value, json};
 
 /// Runs `quack` in the repository. Returns the exit code, stdout and stderr.
@@ -267,9 +267,7 @@ fn files_that_a_turn_deletes_and_renames_are_listed() {
         "same.txt",
         "over.txt",
     ] {
-        let path = world.repo.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, name).unwrap();
+        write_file(world.repo.join(name), name);
     }
     std::fs::write(world.repo.join(".gitignore"), "build/\n*.ignored\n").unwrap();
     let (_, shown, error) = run(&world, &["say", "work", "--result", "json"]);

@@ -2,7 +2,7 @@
 
 use super::{World, all, only, say, text, turn};
 use crate::harness::tier;
-use crate::harness::{Process, Wire, is_alive, untested, wait_for};
+use crate::harness::{KillOnDrop, Process, Wire, is_alive, untested, wait_for};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -264,7 +264,7 @@ fn servers_end_with_their_worker_and_with_what_they_started() {
 
 /// A server over HTTP on loopback. It ends with its stdin.
 struct HttpServer {
-    child: std::process::Child,
+    _child: KillOnDrop,
     url: String,
 }
 
@@ -279,14 +279,7 @@ impl HttpServer {
         let mut port = String::new();
         let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
         out.read_line(&mut port).expect("a port");
-        Self { child, url: format!("http://127.0.0.1:{}", port.trim()) }
-    }
-}
-
-impl Drop for HttpServer {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+        Self { _child: child.into(), url: format!("http://127.0.0.1:{}", port.trim()) }
     }
 }
 

@@ -88,7 +88,7 @@ impl World {
         use std::os::unix::fs::DirBuilderExt as _;
         let mut private = std::fs::DirBuilder::new();
         private.recursive(true).mode(0o700).create(self.daemon.app()).unwrap();
-        std::fs::write(self.daemon.app().join("quackd.toml"), config).unwrap();
+        self.daemon.configure(config);
     }
 
     #[track_caller]
@@ -96,8 +96,7 @@ impl World {
         let dir = format!("PI_CODING_AGENT_DIR={}", self.agent.display());
         let mut args = vec![dir.as_str()];
         args.extend(variables);
-        args.extend([env!("CARGO_BIN_EXE_quack"), "daemon"]);
-        self.daemon.boot_with("/usr/bin/env", &args);
+        self.daemon.boot_in(&args);
     }
 
     /// A client that follows the session.

@@ -1,7 +1,7 @@
 //! `quack` with a prompt, and `quack say`: stop a turn, leave, input from a pipe, prompts that fail.
 
 use super::World;
-use crate::harness::{Terminal, wait_for};
+use crate::harness::{Terminal, wait_for, write_file};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::Stdio;
@@ -252,8 +252,7 @@ fn a_prompt_that_the_model_cannot_read_is_refused_and_does_not_block_the_next_on
 fn instructions_of_the_user_and_down_to_the_directory_are_read_before_each_turn() {
     let mut world = World::absent(&json!({"on_exhausted": "echo"}));
     let write = |path: std::path::PathBuf, text: &str| {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
+        write_file(path, text);
     };
     write(world.agent.join("AGENTS.md"), "OF-THE-USER");
     write(world.repo.join("AGENTS.md"), "OF-THE-ROOT @docs/style.md @../outside.md @~/of-home.md");

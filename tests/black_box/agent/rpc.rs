@@ -1,18 +1,17 @@
 //! `quack rpc`: Pi's RPC protocol on stdin and stdout.
 
 use super::{World, text};
-use crate::harness::{PATIENCE, wait_for};
+use crate::harness::{KillOnDrop, LineReader, wait_for};
 use serde_json::{Value, json};
 use std::cell::RefCell;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::io::Write;
+use std::process::{ChildStdin, Stdio};
 
 /// The running subcommand; killed at the end of its test.
 pub(super) struct Rpc {
-    child: Child,
+    child: KillOnDrop,
     stdin: RefCell<Option<ChildStdin>>,
-    lines: Receiver<Value>,
+    lines: LineReader,
 }
 
 impl Rpc {
@@ -22,18 +21,9 @@ impl Rpc {
         command.current_dir(&world.repo).env("PI_CODING_AGENT_DIR", &world.agent);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("start quack rpc");
-        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in stdout.lines().map_while(Result::ok) {
-                let value = serde_json::from_str(&line).expect("stdout has JSON only");
-                if sender.send(value).is_err() {
-                    return;
-                }
-            }
-        });
+        let lines = LineReader::new(child.stdout.take().expect("a pipe"));
         let stdin = RefCell::new(child.stdin.take());
-        Self { child, stdin, lines }
+        Self { child: child.into(), stdin, lines }
     }
 
     #[track_caller]
@@ -49,7 +39,7 @@ impl Rpc {
 
     #[track_caller]
     pub(super) fn line(&self) -> Value {
-        self.lines.recv_timeout(PATIENCE).expect("a line in time")
+        parsed(&self.lines.line())
     }
 
     /// Returns the lines up to the first with this type, without it.
@@ -92,24 +82,17 @@ impl Rpc {
     #[track_caller]
     pub(super) fn rest(self) -> Vec<Value> {
         self.stdin.borrow_mut().take();
-        let mut rest = Vec::new();
-        loop {
-            match self.lines.recv_timeout(PATIENCE) {
-                Ok(line) => rest.push(line),
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => panic!("quack rpc has not ended: {rest:?}"),
-            }
-        }
+        let rest =
+            std::iter::from_fn(|| self.lines.next_line()).map(|line| parsed(&line)).collect();
         assert_eq!(self.end(), Some(0));
         rest
     }
 }
 
-impl Drop for Rpc {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
+/// A line of stdout, which has JSON only.
+#[track_caller]
+fn parsed(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))
 }
 
 fn types(lines: &[Value]) -> Vec<&str> {

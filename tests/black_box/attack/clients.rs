@@ -11,8 +11,6 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-const QUACK: &str = env!("CARGO_BIN_EXE_quack");
-
 /// A token of sufficient length.
 const TOKEN: &str = "the-right-token-0123456789";
 
@@ -109,10 +107,9 @@ fn a_short_token_is_refused_and_one_from_before_is_told_of_and_limited() {
 /// Starts a daemon that uses this search provider.
 fn searching(exa: &FakeExa, toml: &str) -> Daemon {
     let mut daemon = Daemon::absent();
-    std::fs::create_dir(daemon.app()).unwrap();
-    std::fs::write(daemon.app().join("quackd.toml"), toml).unwrap();
+    daemon.configure(toml);
     let endpoint = format!("QUACKD_EXA_ENDPOINT={}", exa.endpoint());
-    daemon.boot_with("env", &[&endpoint, QUACK, "daemon"]);
+    daemon.boot_in(&[&endpoint]);
     daemon
 }
 
@@ -184,11 +181,10 @@ fn a_worker_that_asks_by_itself_is_held_by_the_same_policy() {
     let mut daemon = Daemon::absent();
     let worker = daemon.home().join("worker.pl");
     write_program(&worker, ASKS);
-    std::fs::create_dir(daemon.app()).unwrap();
     let toml = format!("worker.launcher = {}\n[sandbox]\nweb_search = \"off\"\n", json!([worker]));
-    std::fs::write(daemon.app().join("quackd.toml"), toml).unwrap();
+    daemon.configure(toml);
     let endpoint = format!("QUACKD_EXA_ENDPOINT={}", exa.endpoint());
-    daemon.boot_with("env", &[&endpoint, QUACK, "daemon"]);
+    daemon.boot_in(&[&endpoint]);
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
     assert_eq!(session.call("web_search", json!("x")), "refused");
@@ -302,9 +298,8 @@ fn what_is_no_text_in_a_workers_frames_reaches_no_client() {
         );
         assert_ne!(script, ASKS);
         write_program(&worker, script);
-        std::fs::create_dir(daemon.app()).unwrap();
         let toml = format!("worker.launcher = {}\n", json!([worker]));
-        std::fs::write(daemon.app().join("quackd.toml"), toml).unwrap();
+        daemon.configure(toml);
         daemon.boot();
         let repo = daemon.repo("a");
         let run = daemon.quack(&["tool", "bash", "true", "-C", "a", "--json"]);
@@ -388,7 +383,7 @@ fn a_session_that_another_program_recorded_in_a_directory_of_the_system_runs_not
     });
     std::fs::write(daemon.app().join("metadata.json"), metadata.to_string()).unwrap();
     let toml = "[sandbox]\nprofile = \"full-access\"\n";
-    std::fs::write(daemon.app().join("quackd.toml"), toml).unwrap();
+    daemon.configure(toml);
     daemon.boot();
     let wire = daemon.wire();
     let call = json!({"tool": "bash", "arguments": {"command": "pwd"}, "sessionId": "s1"});

@@ -1,13 +1,13 @@
 //! Attacks through a workspace's git repositories, before and after the confinement exists.
 
 use crate::harness::tier::needs;
-use crate::harness::{Daemon, Repo, Session, wait_for};
+use crate::harness::{Daemon, Repo, Session, git_command, wait_for};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,18 +16,8 @@ use std::time::{Duration, Instant};
 const SOMEBODY_ELSE: u32 = 60_998;
 
 /// Runs the user's git outside of sessions.
-#[expect(clippy::disallowed_methods, reason = "the user's git is not a child of the daemon")]
 fn git(daemon: &Daemon, at: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new("git");
-    command.args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "maintenance.auto=false"]);
-    command.args(args).current_dir(at).env("HOME", daemon.home()).env("GIT_EDITOR", "true");
-    command.env("GIT_CONFIG_NOSYSTEM", "1").output().expect("run git")
-}
-
-#[track_caller]
-fn git_ok(daemon: &Daemon, at: &Path, args: &[&str]) {
-    let ran = git(daemon, at, args);
-    assert!(ran.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    git_command(&daemon.home(), at, args).output().expect("run git")
 }
 
 /// Creates a repository with one commit.
@@ -35,9 +25,9 @@ fn git_ok(daemon: &Daemon, at: &Path, args: &[&str]) {
 fn committed(daemon: &Daemon, name: &str) -> Repo {
     let repo = daemon.repo(name);
     fs::remove_dir(repo.path().join(".git")).unwrap();
-    git_ok(daemon, repo.path(), &["init", "-q", "-b", "main"]);
-    git_ok(daemon, repo.path(), &["add", "-A"]);
-    git_ok(daemon, repo.path(), &["commit", "-q", "-m", "first"]);
+    daemon.git(repo.path(), &["init", "-q", "-b", "main"]);
+    daemon.git(repo.path(), &["add", "-A"]);
+    daemon.git(repo.path(), &["commit", "-q", "-m", "first"]);
     repo
 }
 
@@ -318,8 +308,8 @@ fn links_that_a_command_plants_in_git_lead_the_users_git_nowhere() {
     assert_eq!(fs::read(sub.join(".git/config")).unwrap(), sub_config);
     assert_eq!(fs::read_to_string(&diary).unwrap(), "dear diary\n");
     // The user's git works.
-    let log = git(&daemon, repo.path(), &["log", "--format=%s", "main"]);
-    assert_eq!(String::from_utf8_lossy(&log.stdout), "pwned\nfirst\n");
+    let log = daemon.git(repo.path(), &["log", "--format=%s", "main"]);
+    assert_eq!(log, "pwned\nfirst\n");
 }
 
 #[test]
@@ -358,7 +348,7 @@ fn the_audit_finds_whatever_git_would_write_through() {
     let repo = committed(&daemon, "repo");
     let main = committed(&daemon, "main");
     let linked = repo.path().join("linked");
-    git_ok(&daemon, main.path(), &["worktree", "add", "-q", linked.to_str().unwrap()]);
+    daemon.git(main.path(), &["worktree", "add", "-q", linked.to_str().unwrap()]);
     let at = repo.path().to_str().unwrap().to_owned();
     let audit = || daemon.quack(&["sandbox", "audit", "-C", &at]);
     let clean = audit();

@@ -30,14 +30,9 @@ fn tier(session: &Session<'_>) -> String {
 /// Starts a daemon with a configuration.
 fn configured(configuration: &str, quack: &str) -> Daemon {
     let mut daemon = Daemon::absent();
-    configure(&daemon, configuration);
+    daemon.configure(configuration);
     daemon.boot_with(quack, &["daemon"]);
     daemon
-}
-
-fn configure(daemon: &Daemon, configuration: &str) {
-    fs::create_dir_all(daemon.app()).expect("a state directory");
-    fs::write(daemon.app().join("quackd.toml"), configuration).expect("a configuration");
 }
 
 /// Runs `work` in a thread with the rights of a user that no other test uses, with a program that this
@@ -90,7 +85,7 @@ fn a_lying_worker_does_not_choose_the_tier_of_another_session() {
     let mut daemon = Daemon::absent();
     let (liar, lied) = (daemon.home().join("liar.pl"), daemon.home().join("lied"));
     write_program(&liar, LIAR.replace("LIED", lied.to_str().expect("a path")));
-    configure(&daemon, &format!("worker.launcher = {}\n", json!([liar])));
+    daemon.configure(format!("worker.launcher = {}\n", json!([liar])));
     daemon.boot();
     let wire = daemon.wire();
     let hostile = wire.attach(daemon.repo("hostile").path());

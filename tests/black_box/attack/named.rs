@@ -1,11 +1,10 @@
 //! Attacks through files that other programs of the user run because something names them: git's configuration, a
 //! settings file, a manifest, or a name in a git directory. The user's own git runs outside.
 
-use crate::harness::{Daemon, Session};
+use crate::harness::{Daemon, Session, program, write_file};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// A daemon, a repository of the user, and the variables of the user's shell.
 struct World {
@@ -40,11 +39,11 @@ impl World {
     }
 
     fn write_home(&self, name: &str, text: &str) {
-        write(&self.daemon.home().join(name), text);
+        write_file(self.daemon.home().join(name), text);
     }
 
     fn write(&self, name: &str, text: &str) {
-        write(&self.repo.join(name), text);
+        write_file(self.repo.join(name), text);
     }
 
     fn program(&self, name: &str) {
@@ -57,9 +56,8 @@ impl World {
         self.git_at(&self.repo, args);
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the user's git is not a child of the daemon")]
     fn git_at(&self, at: &Path, args: &[&str]) {
-        let mut command = Command::new("git");
+        let mut command = program("git");
         command.args(args).current_dir(at).env("HOME", self.daemon.home());
         command.envs(self.variables.iter().cloned()).env("GIT_ALLOW_PROTOCOL", "file");
         command.output().expect("run git");
@@ -96,11 +94,6 @@ impl World {
             answer.lines().any(|line| line.starts_with("[Sandbox: ") && line.contains(name));
         assert!(in_answer || (code == Some(1) && lines(&audit)), "{name}: {answer}\n{audit}");
     }
-}
-
-fn write(path: &Path, text: &str) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
 }
 
 /// A command of a confined session, with errors.

@@ -2,11 +2,10 @@
 //! number that a worker protects in detail. The user's own git runs in them, as a shell prompt does.
 
 use crate::harness::tier;
-use crate::harness::{Daemon, Session, wait_for};
+use crate::harness::{Daemon, Session, git_command, wait_for, write_file};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// A daemon and a repository of the user.
 struct World {
@@ -27,12 +26,9 @@ impl World {
 
     /// Runs the user's git outside of sessions, in a directory of the workspace.
     #[track_caller]
-    #[expect(clippy::disallowed_methods, reason = "the user's git is not a child of the daemon")]
     fn git(&self, at: &str, args: &[&str]) {
-        let mut command = Command::new("git");
-        command.args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "maintenance.auto=false"]);
-        command.args(args).current_dir(self.repo.join(at)).env("HOME", self.daemon.home());
-        command.env("GIT_CONFIG_NOSYSTEM", "1").output().expect("run git");
+        let mut command = git_command(&self.daemon.home(), &self.repo.join(at), args);
+        command.output().expect("run git");
     }
 
     fn mark(&self) -> PathBuf {
@@ -68,8 +64,7 @@ fn bash(session: &Session<'_>, command: &str) -> String {
 }
 
 fn hook(path: &Path) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, "#!/bin/sh\n").unwrap();
+    write_file(path, "#!/bin/sh\n");
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 

@@ -181,9 +181,8 @@ fn configure(world: &World, way: &str) -> Vec<String> {
 }
 
 fn boot(world: &mut World, variables: &[String]) {
-    let mut args: Vec<&str> = variables.iter().map(String::as_str).collect();
-    args.extend([env!("CARGO_BIN_EXE_quack"), "daemon"]);
-    world.daemon.boot_with("/usr/bin/env", &args);
+    let args: Vec<&str> = variables.iter().map(String::as_str).collect();
+    world.daemon.boot_in(&args);
 }
 
 #[test]

@@ -39,8 +39,7 @@ impl World {
             args.push(&binary);
         }
         args.extend(variables);
-        args.extend([env!("CARGO_BIN_EXE_quack"), "daemon"]);
-        daemon.boot_with("/usr/bin/env", &args);
+        daemon.boot_in(&args);
         world(daemon)
     }
 

@@ -3,7 +3,7 @@
 //! flipped bits of a file.
 
 use super::{Client, FILES, METADATA, STATE, array, fresh_directory, skipped};
-use crate::harness::{Daemon, Session, wait_for};
+use crate::harness::{Daemon, Session, program, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs::{self, File, FileType};
@@ -178,8 +178,7 @@ fn a_file_that_the_daemon_may_not_read_is_kept_aside() {
         let is_super_user = File::open(&path).is_ok();
         // Root without the capabilities to read every file.
         let drop_rights = ["--bounding-set=-dac_override,-dac_read_search", "true"];
-        #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
-        let mut setpriv = std::process::Command::new("setpriv");
+        let mut setpriv = program("setpriv");
         if is_super_user && !setpriv.args(drop_rights).status().is_ok_and(|it| it.success()) {
             return skipped("a_file_that_the_daemon_may_not_read_is_kept_aside", "no setpriv");
         }

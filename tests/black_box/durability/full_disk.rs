@@ -1,12 +1,12 @@
 //! The disk becomes full, then has space again.
 
 use super::{Client, OnDisk, bytes, fresh_directory, skipped};
-use crate::harness::{Daemon, Wire, wait_for};
+use crate::harness::{Daemon, KillOnDrop, Wire, program, wait_for};
 use rustix::process::{Resource, Rlimit, prlimit};
 use serde_json::json;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
 /// Number of sessions that the daemon lists.
 fn n_listed(wire: &Wire) -> usize {
@@ -60,8 +60,9 @@ fn a_file_that_may_not_grow_costs_the_change_and_neither_file() {
 /// A daemon whose state directory is a separate small disk, visible only to the daemon and its
 /// children.
 pub(super) struct SmallDisk {
+    // Dropped before the directory of its daemon.
+    child: KillOnDrop,
     pub(super) world: Daemon,
-    child: Child,
 }
 
 impl SmallDisk {
@@ -86,14 +87,13 @@ impl SmallDisk {
             "mount -t tmpfs -o size={mib}m,mode=700 none '{0}' || exit 99; cd '{0}'; {before} exec '{quack}' daemon",
             world.app().display()
         );
-        #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
-        let mut unshare = Command::new("unshare");
+        let mut unshare = program("unshare");
         unshare.args([namespaces, "/bin/sh", "-c", &script]).env_clear();
         let environment = world.command(&[]);
         unshare.envs(environment.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let child = unshare.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = child.map_err(|error| format!("cannot start unshare: {error}"))?;
-        let mut disk = Self { world, child };
+        let mut disk = Self { child: child.into(), world };
         wait_for("the daemon to answer, or to end", || {
             if let Some(status) = disk.child.try_wait().expect("wait") {
                 return Some(Err(format!("cannot mount in a namespace: {status}")));
@@ -113,13 +113,6 @@ impl SmallDisk {
     pub(super) fn attach(&self, path: &Path, safe: bool) -> Result<(), String> {
         let stream = UnixStream::connect(self.app().join("daemon.sock")).expect("connect");
         Client::over(stream).attach(path, safe).expect("an answer").map(|_| ())
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 

@@ -1,7 +1,7 @@
 //! Kills the daemon two hundred times while it saves.
 
-use super::{Client, Kept, Ledger, Random, fresh_directory, in_memory};
-use crate::harness::Daemon;
+use super::{Client, Kept, Ledger, fresh_directory, in_memory, moment, seeded};
+use crate::harness::{Daemon, Random};
 use nix::sys::signal::Signal;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ fn kill_again_and_again(mut daemon: Daemon, mut random: Random, longest: Duratio
         }
         ledger.assert_kept(&daemon);
         let kill = || daemon.signal(Signal::SIGKILL);
-        let heard = attach_for(random.moment(longest), &daemon, round, kill);
+        let heard = attach_for(moment(&mut random, longest), &daemon, round, kill);
         assert_eq!(daemon.wait(), None);
         // On a slow machine, kills that come too early prove nothing.
         longest = match heard.len() {
@@ -81,8 +81,8 @@ fn kill_again_and_again(mut daemon: Daemon, mut random: Random, longest: Duratio
 
 #[test]
 fn two_hundred_kills_while_saving_lose_nothing_that_was_acknowledged() {
-    let mut random = Random::seeded();
-    let seeds = [Random(random.next()), Random(random.next())];
+    let mut random = seeded();
+    let seeds = [(); 2].map(|()| Random::from_seed(random.number()));
     let n_kept = std::thread::scope(|scope| {
         let [on_disk, in_memory_seed] = seeds;
         let on_disk = scope.spawn(move || {

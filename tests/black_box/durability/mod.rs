@@ -14,7 +14,7 @@ mod stop_races;
 mod strace;
 mod system_calls;
 
-use crate::harness::{Daemon, untested};
+use crate::harness::{Daemon, Random, untested};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -158,30 +158,17 @@ impl Client {
 }
 
 /// Random numbers. The seed is printed, and `QUACKD_TEST_SEED` repeats it.
-struct Random(u64);
+#[expect(clippy::print_stderr, reason = "a failed test shows its seed")]
+fn seeded() -> Random {
+    let given = std::env::var("QUACKD_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let now = SystemTime::UNIX_EPOCH.elapsed().expect("a clock").as_micros();
+    let seed = given.unwrap_or_else(|| u64::try_from(now).expect("a small number"));
+    eprintln!("QUACKD_TEST_SEED={seed}");
+    Random::from_seed(seed)
+}
 
-impl Random {
-    #[expect(clippy::print_stderr, reason = "a failed test shows its seed")]
-    fn seeded() -> Self {
-        let given = std::env::var("QUACKD_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-        let now = SystemTime::UNIX_EPOCH.elapsed().expect("a clock").as_micros();
-        let seed = given.unwrap_or_else(|| u64::try_from(now).expect("a small number"));
-        eprintln!("QUACKD_TEST_SEED={seed}");
-        Self(seed)
-    }
-
-    /// The next number, by SplitMix64.
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Returns a duration between 0.5 ms, which is before the first save, and `longest`.
-    fn moment(&mut self, longest: Duration) -> Duration {
-        let longest = u64::try_from(longest.as_micros()).expect("a small number");
-        Duration::from_micros(500 + self.next() % longest)
-    }
+/// Returns a duration between 0.5 ms, which is before the first save, and `longest`.
+fn moment(random: &mut Random, longest: Duration) -> Duration {
+    let longest = u64::try_from(longest.as_micros()).expect("a small number");
+    Duration::from_micros(500 + random.below(longest))
 }

@@ -1,7 +1,7 @@
 //! Wrong state directories: a directory that is not the daemon's, and a file that is not the log.
 //! The start fails with an explanation and changes nothing.
 
-use crate::harness::Daemon;
+use crate::harness::{Daemon, write_file};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,11 +25,6 @@ fn everything(dir: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {
     found
 }
 
-fn put(path: &Path, text: &str) {
-    fs::create_dir_all(path.parent().expect("a directory")).expect("make directories");
-    fs::write(path, text).expect("a file");
-}
-
 /// Runs `quack ARGS` with `dir` as the state directory. Asserts that it fails and changes nothing
 /// in `dir`.
 #[track_caller]
@@ -47,18 +42,18 @@ fn refused(world: &Daemon, dir: &Path, args: &[&str]) -> (Option<i32>, String) {
 fn a_directory_that_is_somebody_elses_is_refused_and_left_as_it_is() {
     let world = Daemon::absent();
     let project = world.home().join("project");
-    put(&project.join("run/job-1/result.csv"), "precious");
-    put(&project.join("run.old-backup/result.csv"), "precious");
-    put(&project.join("src/main.rs"), "fn main() {}");
-    put(&project.join("metadata.json"), r#"{"name": "mine"}"#);
+    write_file(project.join("run/job-1/result.csv"), "precious");
+    write_file(project.join("run.old-backup/result.csv"), "precious");
+    write_file(project.join("src/main.rs"), "fn main() {}");
+    write_file(project.join("metadata.json"), r#"{"name": "mine"}"#);
     fs::set_permissions(&project, fs::Permissions::from_mode(0o755)).unwrap();
     let repository = world.home().join("repository");
-    put(&repository.join(".git/HEAD"), "ref: refs/heads/main\n");
-    put(&repository.join("run/x"), "precious");
+    write_file(repository.join(".git/HEAD"), "ref: refs/heads/main\n");
+    write_file(repository.join("run/x"), "precious");
     // The user's daemon has used the wrong directory before. That does not make the directory
     // valid.
-    put(&world.home().join("run/x"), "precious");
-    put(&world.home().join("quackd.lock"), "");
+    write_file(world.home().join("run/x"), "precious");
+    write_file(world.home().join("quackd.lock"), "");
     for (dir, why) in [
         (&project, "is no state directory of quackd"),
         (&repository, "is the root of a git repository"),
@@ -100,7 +95,7 @@ fn a_run_that_the_daemon_did_not_make_is_never_deleted() {
     let run = daemon.app().join("run");
     // The user has created a directory with this name.
     fs::remove_dir_all(&run).unwrap();
-    put(&run.join("results/1.csv"), "precious");
+    write_file(run.join("results/1.csv"), "precious");
     let (code, said) = refused(&daemon, &daemon.app(), &["daemon"]);
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("was not made by quackd") && said.contains("results"), "{said}");
@@ -114,9 +109,9 @@ fn a_log_that_is_a_link_or_no_file_is_not_written_and_the_daemon_says_so() {
     let world = Daemon::absent();
     let victim = world.home().join("victim");
     let log = world.app().join("duck-daemon.log");
-    put(&victim, "precious");
+    write_file(&victim, "precious");
     fs::create_dir(world.app()).unwrap();
-    put(&world.app().join("quackd.lock"), "");
+    write_file(world.app().join("quackd.lock"), "");
     let refuse = |why: &str| {
         let said = world.quack(&["daemon"]);
         assert_eq!(said.code(), Some(3), "{said:?}");

@@ -2,7 +2,7 @@
 
 use super::kills::attach_for;
 use super::strace::Strace;
-use super::{Client, Ledger, Random, fresh_directory, in_memory, skipped};
+use super::{Client, Ledger, fresh_directory, in_memory, moment, seeded, skipped};
 use crate::harness::{Daemon, wait_for};
 use nix::sys::signal::Signal;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn assert_clean_stop(daemon: &mut Daemon, ledger: &Ledger) {
 
 #[test]
 fn a_stop_at_any_moment_keeps_what_was_acknowledged_and_refuses_the_rest() {
-    let mut random = Random::seeded();
+    let mut random = seeded();
     let (mut daemon, _guard) = in_memory();
     let (mut ledger, mut longest) = (Ledger::default(), Duration::from_millis(20));
     for round in 0..ROUNDS {
@@ -33,7 +33,7 @@ fn a_stop_at_any_moment_keeps_what_was_acknowledged_and_refuses_the_rest() {
                 daemon.signal(Signal::SIGTERM);
             }
         };
-        let heard = attach_for(random.moment(longest), &daemon, round, stop);
+        let heard = attach_for(moment(&mut random, longest), &daemon, round, stop);
         // On a slow machine, stops that come too early prove nothing.
         if heard.iter().all(Result::is_err) {
             longest = (2 * longest).min(Duration::from_millis(500));

@@ -1,16 +1,16 @@
 //! Faults of system calls, injected by strace into the thread that saves and into no other.
 
 use super::FILES;
-use crate::harness::{Daemon, wait_for};
+use crate::harness::{Daemon, KillOnDrop, program, wait_for};
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
 /// An strace of the daemon's thread `store`, limited to the state files and their directory.
 ///
 /// Only that thread: if strace follows a child that is just starting, it can block forever.
 pub(super) struct Strace {
-    child: Child,
+    child: KillOnDrop,
     log: PathBuf,
 }
 
@@ -23,8 +23,7 @@ impl Strace {
     pub(super) fn attach(daemon: &Daemon, calls: &str, faults: &str) -> Result<Self, String> {
         let app = daemon.app();
         let log = daemon.home().join("strace.log");
-        #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
-        let mut command = Command::new("strace");
+        let mut command = program("strace");
         command.arg("-o").arg(&log).arg("-P").arg(&app);
         // strace compares paths literally, so list every name that a save uses.
         for name in FILES {
@@ -40,7 +39,7 @@ impl Strace {
         let mut line = String::new();
         said.read_line(&mut line).expect("read the output of strace");
         if line.contains(" attached") {
-            return Ok(Self { child, log });
+            return Ok(Self { child: child.into(), log });
         }
         said.read_to_string(&mut line).expect("read the output of strace");
         child.wait().expect("wait for strace");
@@ -60,13 +59,6 @@ impl Strace {
             .expect("end strace");
         wait_for("strace to end", || self.child.try_wait().expect("wait for strace"));
         self.log()
-    }
-}
-
-impl Drop for Strace {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::corpus::Case;
 use super::listeners::Listeners;
-use crate::harness::{Answer, Daemon, FakeExa, answer, descendants_of, wait_for};
+use crate::harness::{Answer, Daemon, FakeExa, answer, descendants_of, pids, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
@@ -198,7 +198,7 @@ impl World {
     /// contain its directory.
     fn processes(&self) -> Vec<i32> {
         let root = self.root.to_str().expect("text").as_bytes();
-        let pids = processes().into_iter().filter(|pid| {
+        let pids = pids().into_iter().filter(|pid| {
             let file =
                 |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
             [file("environ"), file("cmdline")].iter().any(|text| contains(text, root))
@@ -217,7 +217,7 @@ impl World {
             ours.extend(below.into_iter().map(|process| process.pid));
             Box::new(move |pid| ours.contains(&pid))
         };
-        let mut all = processes().into_iter().filter(|pid| *pid != self.victim());
+        let mut all = pids().into_iter().filter(|pid| *pid != self.victim());
         all.any(|pid| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let line = String::from_utf8_lossy(&line).replace('\0', " ");
@@ -246,13 +246,8 @@ impl Drop for World {
 /// Number of processes that sleep with this mark.
 pub(super) fn n_sleeping(mark: &str) -> usize {
     let wanted = format!("sleep\0{mark}\0");
-    let lines = processes().into_iter().map(|pid| std::fs::read(format!("/proc/{pid}/cmdline")));
+    let lines = pids().into_iter().map(|pid| std::fs::read(format!("/proc/{pid}/cmdline")));
     lines.filter(|line| line.as_ref().is_ok_and(|line| line == wanted.as_bytes())).count()
-}
-
-fn processes() -> Vec<i32> {
-    let entries = std::fs::read_dir("/proc").expect("list processes");
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {
@@ -270,8 +265,7 @@ fn fill(text: &str, values: &[(&str, String)]) -> String {
 }
 
 fn program(root: &Path, name: &str) -> Command {
-    #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
-    let mut command = Command::new(name);
+    let mut command = crate::harness::program(name);
     command.current_dir(root).env_clear().stdin(Stdio::null()).stderr(Stdio::null());
     command.env("PATH", PATH).env("HOME", root.join("home"));
     command.env("LANG", "C.UTF-8").env("TERM", "dumb").env("GIT_CONFIG_NOSYSTEM", "1");

@@ -1,6 +1,6 @@
 //! A daemon in a separate world.
 
-use super::{Process, Wire, descendants_of, is_alive, tier, wait_for};
+use super::{Process, Wire, descendants_of, git, is_alive, tier, wait_for, write_file};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -29,6 +29,21 @@ impl Daemon {
         Self { world, child: None }
     }
 
+    /// A running daemon with a configuration.
+    #[track_caller]
+    pub(crate) fn start_with(config: impl AsRef<[u8]>) -> Self {
+        let mut daemon = Self::absent();
+        daemon.configure(config);
+        daemon.boot();
+        daemon
+    }
+
+    /// Writes the configuration in the state directory.
+    #[track_caller]
+    pub(crate) fn configure(&self, config: impl AsRef<[u8]>) {
+        write_file(self.app().join("quackd.toml"), config);
+    }
+
     /// A running daemon.
     #[track_caller]
     pub(crate) fn start() -> Self {
@@ -41,6 +56,20 @@ impl Daemon {
     #[track_caller]
     pub(crate) fn boot(&mut self) {
         self.boot_with(QUACK, &["daemon"]);
+    }
+
+    /// Starts the daemon through `env` with these arguments, such as `NAME=VALUE`. The process of `env` becomes the daemon.
+    #[track_caller]
+    pub(crate) fn boot_in(&mut self, args: &[&str]) {
+        self.boot_with("/usr/bin/env", &[args, &[QUACK, "daemon"]].concat());
+    }
+
+    /// Starts the daemon like launchd, without the variables of a shell.
+    #[track_caller]
+    pub(crate) fn boot_bare(&mut self) {
+        let home = format!("HOME={}", self.home().display());
+        let app = format!("RUBBER_DUCK_APP_SUPPORT={}", self.app().display());
+        self.boot_in(&["-i", "PATH=/usr/bin:/bin", &home, &app]);
     }
 
     /// Starts a program that becomes the daemon.
@@ -103,9 +132,8 @@ impl Daemon {
         self.program(program, &[])
     }
 
-    #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
     fn program(&self, program: &str, args: &[&str]) -> Command {
-        let mut command = Command::new(program);
+        let mut command = quackd_testkit::program(program);
         command.args(args).current_dir(self.world.path()).env_clear();
         // Confined commands see the directories of PATH, which is how they see gates.
         let path = std::env::var("PATH").unwrap_or_default();
@@ -151,6 +179,12 @@ impl Daemon {
                 Process::find(self.pid()).filter(|daemon| daemon.state == 'T').map(drop)
             });
         }
+    }
+
+    /// Runs the user's git, which is not a child of the daemon and must succeed. Returns its output.
+    #[track_caller]
+    pub(crate) fn git(&self, at: &Path, args: &[&str]) -> String {
+        git(&self.home(), at, args)
     }
 
     /// Creates the file that a command of [`Daemon::gated`] waits for.
@@ -233,9 +267,7 @@ impl Repo {
 
     #[track_caller]
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
-        let path = self.0.join(name);
-        std::fs::create_dir_all(path.parent().expect("a parent")).expect("create a directory");
-        std::fs::write(path, content).expect("write a file");
+        write_file(self.0.join(name), content);
     }
 
     pub(crate) fn read(&self, name: &str) -> String {

@@ -1,18 +1,19 @@
 //! A fake model server (`tests/fixtures/fake_openai.py`): plays one script in three dialects and injects faults. Needs
 //! python3.
 
-use super::wait_for;
+use super::{KillOnDrop, program, wait_for};
+use quackd_testkit::HttpReply;
 use serde_json::Value;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_openai.py");
 
 /// The server, killed at the end of the test.
 pub(crate) struct FakeModel {
-    child: Child,
+    _child: KillOnDrop,
     port: u16,
     log: PathBuf,
 }
@@ -20,18 +21,17 @@ pub(crate) struct FakeModel {
 impl FakeModel {
     /// Starts the server with this script. Its files are in `dir`.
     #[track_caller]
-    #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
     pub(crate) fn start(dir: &Path, script: &Value) -> Self {
         std::fs::create_dir_all(dir).expect("a directory");
         let (path, port_file) = (dir.join("script.json"), dir.join("port"));
         let log = dir.join("requests.jsonl");
         std::fs::write(&path, script.to_string()).expect("write a script");
-        let mut command = Command::new(SERVER);
+        let mut command = program(SERVER);
         command.arg("--script").arg(&path).arg("--port-file").arg(&port_file);
         command.arg("--log").arg(&log).stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.spawn().expect("start python3");
         // From here on, a failed test kills the server.
-        let mut server = Self { child, port: 0, log };
+        let mut server = Self { _child: child.into(), port: 0, log };
         server.port = wait_for("the model server to listen", || {
             std::fs::read_to_string(&port_file).ok()?.trim().parse().ok()
         });
@@ -59,10 +59,7 @@ impl FakeModel {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("reach the server");
         let head = format!("{method} {path} HTTP/1.0\r\ncontent-length: {}\r\n\r\n", body.len());
         stream.write_all(format!("{head}{body}").as_bytes()).expect("send a request");
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).expect("read a reply");
-        let (_, body) = reply.split_once("\r\n\r\n").expect("a head and a body");
-        serde_json::from_str(body).expect("JSON")
+        HttpReply::read(&mut stream).json()
     }
 
     /// The counters and a summary of the requests.
@@ -85,12 +82,5 @@ impl FakeModel {
         let (complete, _) = log.rsplit_once('\n').unwrap_or_default();
         let lines = complete.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
         lines.filter(|line| line.get("body").is_some()).collect()
-    }
-}
-
-impl Drop for FakeModel {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }

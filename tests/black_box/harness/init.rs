@@ -2,7 +2,7 @@
 //! watchdog, pauses before a restart, and kills processes that do not exit. It behaves like systemd
 //! for the unit that `quack service install` writes, with shorter times.
 
-use super::{Daemon, PATIENCE};
+use super::{Daemon, PATIENCE, program};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg, sockopt};
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Watchdog timeout. The real one is 30 s. The daemon speaks twice in it, also on a busy machine.
@@ -107,8 +107,7 @@ impl Init {
     /// Starts the daemon with the socket as descriptor 3, as systemd does.
     pub(crate) fn start(&mut self) {
         let template = self.world.command(&[]);
-        #[expect(clippy::disallowed_methods, reason = "a service manager is no part of ours")]
-        let mut command = Command::new("/bin/bash");
+        let mut command = program("/bin/bash");
         command.env_clear().current_dir("/");
         for (name, value) in template.get_envs() {
             if let Some(value) = value.filter(|_| name != "SHLVL") {

@@ -3,9 +3,10 @@
 //! A child writes them. The kernel refuses to run a file that is open for writing ("Text file busy"), and between its
 //! fork and its exec each child of another test has every file open that this process has open.
 
+use super::program;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// Writes an executable file.
 #[track_caller]
@@ -19,10 +20,9 @@ pub(crate) fn copy_program(from: &Path, to: &Path, more: &[u8]) {
     shell("cp \"$1\" \"$2\" && cat >>\"$2\"", &[from, to], more);
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
 #[track_caller]
 fn shell(script: &str, paths: &[&Path], input: &[u8]) {
-    let mut command = Command::new("/bin/sh");
+    let mut command = program("/bin/sh");
     command.args(["-c", script, "sh"]).args(paths).stdin(Stdio::piped());
     let mut child = command.spawn().expect("start a shell");
     child.stdin.take().expect("a pipe").write_all(input).expect("write to a shell");

@@ -1,17 +1,15 @@
 //! A subcommand that runs until it is stopped, and its output so far.
 
-use super::{PATIENCE, wait_for};
+use super::{KillOnDrop, LineReader, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
+use std::io::Read;
+use std::process::{Command, ExitStatus, Stdio};
 
 /// The running program; killed at the end of its test.
 pub(crate) struct Running {
-    child: Child,
-    lines: Receiver<String>,
+    child: KillOnDrop,
+    lines: LineReader,
 }
 
 impl Running {
@@ -20,37 +18,25 @@ impl Running {
     pub(crate) fn start(mut command: Command) -> Self {
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("start a verb");
-        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
-        let (sender, lines) = channel();
-        thread::spawn(move || {
-            for line in stdout.lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { child, lines }
+        let lines = LineReader::new(child.stdout.take().expect("a pipe"));
+        Self { child: child.into(), lines }
     }
 
     /// The next line.
     #[track_caller]
     pub(crate) fn line(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("a line in time")
+        self.lines.line()
     }
 
     /// The next line, if it arrives within `time`.
     pub(crate) fn line_within(&self, time: std::time::Duration) -> Option<String> {
-        self.lines.recv_timeout(time).ok()
+        self.lines.line_within(time)
     }
 
     /// The next line; `None` at the end of the output.
     #[track_caller]
     pub(crate) fn line_until_end(&self) -> Option<String> {
-        match self.lines.recv_timeout(PATIENCE) {
-            Ok(line) => Some(line),
-            Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => panic!("neither a line nor the end in time"),
-        }
+        self.lines.next_line()
     }
 
     /// The next lines, up to a line that contains `part`.
@@ -58,8 +44,8 @@ impl Running {
     pub(crate) fn lines_to(&self, part: &str) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
-            let line = self.lines.recv_timeout(PATIENCE);
-            lines.push(line.unwrap_or_else(|_| panic!("no line with {part:?} after {lines:#?}")));
+            let line = self.lines.next_line();
+            lines.push(line.unwrap_or_else(|| panic!("no line with {part:?} after {lines:#?}")));
             if lines.last().is_some_and(|line| line.contains(part)) {
                 return lines;
             }
@@ -96,12 +82,5 @@ impl Running {
     pub(crate) fn interrupt(self) -> (Option<i32>, String) {
         self.signal(Signal::SIGINT);
         self.wait()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }

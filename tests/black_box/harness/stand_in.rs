@@ -1,7 +1,8 @@
 //! The program that tests of tier M run in place of `sandbox-exec`.
 
+use super::program;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::OnceLock;
 
 /// Variable that names the program to a daemon.
@@ -19,7 +20,8 @@ pub(crate) fn sandbox_exec() -> &'static Path {
         if let Some(path) = std::env::var_os(VARIABLE) {
             return path.into();
         }
-        let mut cargo = cargo();
+        let mut cargo = program(env!("CARGO"));
+        cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
         cargo.args(["build", "--quiet", "--locked", "--offline", "-p", "quackd"]);
         cargo.args(["-p", "quackd-sandbox", "--example", "sandbox_exec_stand_in"]);
         let built = cargo.stdin(Stdio::null()).output().expect("run cargo");
@@ -27,11 +29,4 @@ pub(crate) fn sandbox_exec() -> &'static Path {
         let quack = Path::new(env!("CARGO_BIN_EXE_quack"));
         quack.with_file_name("examples").join("sandbox_exec_stand_in")
     })
-}
-
-#[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
-fn cargo() -> Command {
-    let mut command = Command::new(env!("CARGO"));
-    command.current_dir(env!("CARGO_MANIFEST_DIR"));
-    command
 }

@@ -1,7 +1,7 @@
 //! A subcommand on a terminal: its output and the keys of the user.
 
 use super::screen::Screen;
-use super::{PATIENCE, wait_for};
+use super::{KillOnDrop, PATIENCE, Process, wait_for};
 use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{LocalFlags, tcgetattr};
@@ -9,13 +9,13 @@ use nix::unistd::Pid;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 /// The running program and the other end of its terminal; killed at the end of its test.
 pub(crate) struct Terminal {
-    child: Child,
+    child: KillOnDrop,
     keyboard: File,
     pieces: Receiver<Vec<u8>>,
     /// Output that no check has consumed yet.
@@ -59,7 +59,7 @@ impl Terminal {
             }
         });
         Self {
-            child,
+            child: child.into(),
             keyboard,
             pieces,
             shown: RefCell::default(),
@@ -156,16 +156,16 @@ impl Terminal {
     /// Sends the subcommand a signal.
     #[track_caller]
     pub(crate) fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a pid"));
-        kill(pid, signal).expect("signal a verb");
+        kill(self.pid(), signal).expect("signal a verb");
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).expect("a pid"))
     }
 
     /// Returns true if the subcommand is stopped by a signal.
     pub(crate) fn is_stopped(&self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
-        stat.is_ok_and(|stat| {
-            stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
-        })
+        Process::find(self.pid().as_raw()).is_some_and(|process| process.state == 'T')
     }
 
     /// Presses Ctrl-D.
@@ -177,15 +177,7 @@ impl Terminal {
     /// Sends the same signal as Ctrl-C.
     #[track_caller]
     pub(crate) fn interrupt(&self) {
-        let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a pid"));
-        kill(pid, Signal::SIGINT).expect("signal a verb");
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+        self.signal(Signal::SIGINT);
     }
 }
 

@@ -281,6 +281,23 @@ impl<'a> Session<'a> {
         self.call("bash", json!({"command": command}))
     }
 
+    /// Returns true if workers have namespaces here. Starts the worker.
+    #[track_caller]
+    pub(crate) fn has_namespaces(&self) -> bool {
+        self.bash("true");
+        ["A", "B"].contains(&self.worker()["tier"].as_str().expect("a tier"))
+    }
+
+    /// Like [`Session::has_namespaces`]. Without namespaces the test is reported as one that shows nothing.
+    #[track_caller]
+    pub(crate) fn shows_namespaces(&self) -> bool {
+        let has = self.has_namespaces();
+        if !has {
+            super::untested("workers have no namespaces here");
+        }
+        has
+    }
+
     /// The session's entry in `quack.ps`.
     #[track_caller]
     pub(crate) fn worker(&self) -> Value {

@@ -7,14 +7,12 @@ mod questions;
 mod sessions;
 mod tasks;
 
-use crate::harness::{Daemon, PATIENCE, Repo, wait_for};
+use crate::harness::{Daemon, KillOnDrop, LineReader, Repo, wait_for};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
+use std::process::{ChildStdin, Command, Stdio};
 
 /// The last revision with a handshake.
 const HANDSHAKE: &str = "2025-11-25";
@@ -24,9 +22,9 @@ const CURRENT: &str = "2026-07-28";
 
 /// A running `quack mcp` and the agent that started it. Killed at the end of its test.
 pub(crate) struct Agent {
-    child: Child,
+    child: KillOnDrop,
     input: Option<ChildStdin>,
-    output: Receiver<Value>,
+    output: LineReader,
     early: VecDeque<Value>,
     next: u64,
 }
@@ -51,24 +49,9 @@ impl Agent {
     pub(crate) fn spawn(mut command: Command) -> Self {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().expect("start quack mcp");
-        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
-        let (sender, output) = channel();
-        thread::spawn(move || {
-            for line in stdout.lines().map_while(Result::ok) {
-                // Nothing but messages may be on stdout.
-                let message: Value =
-                    serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
-                let batch = message
-                    .as_array()
-                    .map_or_else(|| std::slice::from_ref(&message), Vec::as_slice);
-                assert!(batch.iter().all(|it| it["jsonrpc"] == "2.0"), "{line}");
-                if sender.send(message).is_err() {
-                    return;
-                }
-            }
-        });
+        let output = LineReader::new(child.stdout.take().expect("a pipe"));
         let input = child.stdin.take();
-        Self { child, input, output, early: VecDeque::new(), next: 0 }
+        Self { child: child.into(), input, output, early: VecDeque::new(), next: 0 }
     }
 
     #[track_caller]
@@ -114,12 +97,23 @@ impl Agent {
             return self.early.remove(at).expect("a message");
         }
         loop {
-            let message = self.output.recv_timeout(PATIENCE).expect("a message in time");
+            let message = self.next_message();
             if is_wanted(&message) {
                 return message;
             }
             self.early.push_back(message);
         }
+    }
+
+    /// The next line. Nothing but messages may be on stdout.
+    #[track_caller]
+    fn next_message(&self) -> Value {
+        let line = self.output.line();
+        let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+        let batch =
+            message.as_array().map_or_else(|| std::slice::from_ref(&message), Vec::as_slice);
+        assert!(batch.iter().all(|it| it["jsonrpc"] == "2.0"), "{line}");
+        message
     }
 
     /// The whole answer to a request.
@@ -148,13 +142,6 @@ impl Agent {
         drop(self.input.take());
         let status = wait_for("quack mcp to end", || self.child.try_wait().expect("wait"));
         assert!(status.success(), "{status}");
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 

@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 
 pub(super) fn with_hosts(test: impl FnOnce(&Daemon, &Repo)) {
     let mut daemon = Daemon::absent();
-    std::fs::create_dir_all(daemon.app()).expect("the state directory");
     let settings = "[sandbox]\nnetwork = \"hosts\"\n";
-    std::fs::write(daemon.app().join("quackd.toml"), settings).expect("the settings");
+    daemon.configure(settings);
     daemon.boot();
     let probe = daemon.repo("probe");
     if can_test_network(&daemon.wire().attach(probe.path())) {

@@ -225,7 +225,7 @@ fn a_program_that_is_no_pi_is_refused() {
     let program = world.fake("not-a-program");
     write_program(&program, "\0\0\0\0");
     let binary = format!("RUBBER_DUCK_PI_BINARY={}", program.display());
-    world.daemon.boot_with("/usr/bin/env", &[&binary, env!("CARGO_BIN_EXE_quack"), "daemon"]);
+    world.daemon.boot_in(&[&binary]);
     let wire = world.follower();
     let error = soon("the refusal", || refused(&wire, "hello"));
     assert!(error.starts_with("Pi cannot start: cannot execute "), "{error}");

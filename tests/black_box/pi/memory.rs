@@ -7,8 +7,7 @@ use std::time::Duration;
 
 fn configured(config: &str) -> World {
     let mut world = World::absent("");
-    std::fs::create_dir(world.daemon.app()).unwrap();
-    std::fs::write(world.daemon.app().join("quackd.toml"), config).unwrap();
+    world.daemon.configure(config);
     world.boot(&[]);
     world
 }

@@ -54,8 +54,7 @@ impl World {
         let dir = format!("FAKE_PI_DIR={}", self.fake("").display());
         let mut args = vec![binary.as_str(), &dir, "OPENAI_API_KEY=sk-test"];
         args.extend(variables);
-        args.extend([env!("CARGO_BIN_EXE_quack"), "daemon"]);
-        self.daemon.boot_with("/usr/bin/env", &args);
+        self.daemon.boot_in(&args);
     }
 
     /// Path of a file of the fake Pi.

@@ -2,44 +2,18 @@
 //! of the Pis to test, separated by `:`. Without it the test prints a note and passes.
 
 use super::{find, names, say, text};
-use crate::harness::{Daemon, Process, is_alive, wait_for};
+use crate::harness::{Daemon, FakeModel, Process, is_alive, wait_for};
 use serde_json::{Value, json};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
-const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_openai.py");
-
-/// The server, killed at the end of the test.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
-fn serve(dir: &Path) -> (Server, String) {
-    let script = json!({
+fn script() -> Value {
+    json!({
         "models": ["fake-1"],
         "rules": [{
             "if": {"last_user": "use a tool", "last_role": "user"},
             "reply": {"tool_calls": [{"name": "bash", "arguments": {"command": "echo begun; sleep 1000"}}]}
         }],
         "replies": [{"text": "Hello from the fake model."}]
-    });
-    std::fs::write(dir.join("script.json"), script.to_string()).unwrap();
-    let port_file = dir.join("port");
-    let mut server = Command::new(SERVER);
-    server.arg("--script").arg(dir.join("script.json")).arg("--port-file").arg(&port_file);
-    let server = server.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("python3");
-    let server = Server(server);
-    let port = wait_for("the model server to listen", || {
-        let port = std::fs::read_to_string(&port_file).ok()?.trim().to_owned();
-        (!port.is_empty()).then_some(port)
-    });
-    (server, port)
+    })
 }
 
 #[test]
@@ -58,12 +32,11 @@ fn converse(pi: &str) {
     let mut daemon = Daemon::absent();
     let repo = daemon.repo("repo");
     let agent = daemon.home().join("agent");
-    std::fs::create_dir(&agent).unwrap();
-    let (_server, port) = serve(&agent);
+    let server = FakeModel::start(&agent, &script());
     let model = json!({"id": "fake-1", "name": "Fake", "reasoning": false, "input": ["text"],
         "cost": {"input": 1, "output": 1, "cacheRead": 0, "cacheWrite": 0},
         "contextWindow": 100_000, "maxTokens": 1000});
-    let models = json!({"providers": {"fake": {"baseUrl": format!("http://127.0.0.1:{port}/v1"),
+    let models = json!({"providers": {"fake": {"baseUrl": server.v1(),
         "api": "openai-completions", "apiKey": "sk-x", "models": [model]}}});
     std::fs::write(agent.join("models.json"), models.to_string()).unwrap();
     let args = [

@@ -333,8 +333,7 @@ fn the_end_of_a_session_is_the_end_of_its_pi() {
 #[test]
 fn one_more_pi_than_may_live_takes_the_place_of_an_idle_one() {
     let mut world = World::absent("");
-    std::fs::create_dir_all(world.daemon.app()).unwrap();
-    std::fs::write(world.daemon.app().join("quackd.toml"), "[pi]\nmax_live = 1\n").unwrap();
+    world.daemon.configure("[pi]\nmax_live = 1\n");
     world.boot(&[]);
     let wire = world.follower();
     say(&wire, "hello");

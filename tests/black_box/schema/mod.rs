@@ -5,12 +5,11 @@ mod checker;
 
 pub(crate) use checker::Checker;
 
-use crate::harness::Daemon;
+use crate::harness::{Daemon, program};
 use crate::transcripts::read;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 
 #[test]
 fn every_method_that_is_answered_has_a_schema_and_a_section() {
@@ -130,16 +129,14 @@ pub(crate) fn tsc() -> Option<String> {
 }
 
 /// Returns true if a program exists and exits with 0.
-#[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
-pub(crate) fn succeeds(program: &str, args: &[&str]) -> bool {
-    Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
+pub(crate) fn succeeds(name: &str, args: &[&str]) -> bool {
+    program(name).args(args).output().is_ok_and(|output| output.status.success())
 }
 
 /// Type-checks files of a directory. The error contains the compiler's output.
-#[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
 pub(crate) fn strict(tsc: &str, dir: &Path, files: &[&str]) -> Result<(), String> {
     let flags = "--strict --noEmit --target es2022 --module nodenext --allowImportingTsExtensions";
-    let output = Command::new(tsc).args(flags.split(' ')).args(files).current_dir(dir).output();
+    let output = program(tsc).args(flags.split(' ')).args(files).current_dir(dir).output();
     let output = output.expect("run the compiler");
     if output.status.success() {
         Ok(())

@@ -1,7 +1,7 @@
 //! Files that `quack service install` creates and `quack uninstall` removes, without a reachable
 //! service manager.
 
-use crate::harness::{Daemon, Process, is_alive, wait_for};
+use crate::harness::{Daemon, Process, is_alive, wait_for, write_file};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -127,9 +127,7 @@ fn uninstalling_with_purge_stops_the_daemon_and_leaves_nothing() {
         ("zsh", ".local/share/zsh/site-functions/_quack"),
     ] {
         let script = world.quack(&["completions", shell]).ok();
-        let path = home.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, script).unwrap();
+        write_file(home.join(path), script);
     }
     let ours = world.app().join("notes.txt");
     std::fs::write(&ours, "mine").unwrap();

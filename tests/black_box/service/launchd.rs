@@ -194,7 +194,7 @@ fn what_launchd_refuses_is_an_error_with_its_words() {
     assert_eq!(mac.install()["pid"], mac.pid());
 
     // A configuration that only the user can mend: the daemon exits with 0, so that launchd does not try again.
-    std::fs::write(mac.world.app().join("quackd.toml"), "nonsense = 1\n").unwrap();
+    mac.world.configure("nonsense = 1\n");
     kill(Pid::from_raw(mac.pid()), Signal::SIGKILL).unwrap();
     wait_for("the agent to give up", || {
         let status = mac.service(&["status"]).stdout();

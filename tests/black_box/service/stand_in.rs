@@ -97,7 +97,7 @@ fn a_stop_of_the_service_lets_calls_finish_and_one_that_does_not_end_is_killed()
 #[test]
 fn a_cause_that_only_a_person_can_change_is_not_tried_again_and_another_one_is() {
     let mut init = Init::new();
-    std::fs::write(init.world.app().join("quackd.toml"), "nonsense = 1\n").unwrap();
+    init.world.configure("nonsense = 1\n");
     init.start();
     init.until("its end", |init| (init.unit == Unit::Ended).then_some(()));
     assert_eq!((init.starts, init.ends[0].code()), (1, Some(78)));

@@ -22,7 +22,7 @@ mod safe_mode;
 mod search;
 mod write_file;
 
-use crate::harness::{Daemon, Wire, wait_for};
+use crate::harness::{Daemon, Wire, wait_for, write_file};
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::fs;
@@ -185,8 +185,7 @@ impl Put {
     fn make(self, base: &Path) {
         let at = |name: &str| base.join("ws").join(name);
         let write = |name: &str, content: &[u8]| {
-            fs::create_dir_all(at(name).parent().unwrap()).unwrap();
-            fs::write(at(name), content).unwrap();
+            write_file(at(name), content);
         };
         match self {
             Self::File(name, content) => write(name, content),

@@ -18,8 +18,6 @@ use serde_json::Value;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 
-const QUACK: &str = env!("CARGO_BIN_EXE_quack");
-
 /// A program that uses Pi's protocol.
 const FAKE_PI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_pi.py");
 
@@ -97,21 +95,20 @@ fn play(block: &Block) -> Result<(), String> {
     let mut daemon = Daemon::absent();
     if block.steps.iter().any(|step| asks_for_link(&step.action)) {
         // Another daemon of this machine may have the usual port.
-        std::fs::create_dir(daemon.app()).expect("a state directory");
         let config = "[forward]\nlisten = \"127.0.0.1:0\"\n";
-        std::fs::write(daemon.app().join("quackd.toml"), config).expect("a configuration");
+        daemon.configure(config);
     }
     match &provider {
         Some(exa) => {
             let endpoint = format!("QUACKD_EXA_ENDPOINT={}", exa.endpoint());
-            daemon.boot_with("env", &[&endpoint, QUACK, "daemon"]);
+            daemon.boot_in(&[&endpoint]);
         }
         None if block.steps.iter().any(|step| speaks_to_pi(&step.action)) => {
             let binary = format!("RUBBER_DUCK_PI_BINARY={FAKE_PI}");
             let dir = format!("FAKE_PI_DIR={}", daemon.home().display());
-            daemon.boot_with("env", &["OPENAI_API_KEY=x", &binary, &dir, QUACK, "daemon"]);
+            daemon.boot_in(&["OPENAI_API_KEY=x", &binary, &dir]);
         }
-        None => daemon.boot_with("env", &["-u", "EXA_API_KEY", QUACK, "daemon"]),
+        None => daemon.boot_in(&["-u", "EXA_API_KEY"]),
     }
     let repo = daemon.repo("repo");
     let mut names = Names::default();

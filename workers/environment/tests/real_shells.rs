@@ -13,23 +13,18 @@
 use quackd_environment_worker::{Account, CaptureError, capture};
 use quackd_process::{Role, harden};
 use quackd_protocol::environment::{CAPTURE_DEADLINE, CaptureRequest, LoginEnvironment};
+use quackd_testkit::{Turn, wait_until_async, write_file};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokio::sync::{Mutex, MutexGuard};
 
 /// Limit for everything that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sets up this process like the environment worker, and locks out other tests.
-async fn alone() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::const_new(());
-    static HARDENED: OnceLock<()> = OnceLock::new();
-    let turn = TURN.lock().await;
-    HARDENED.get_or_init(|| harden(Role::Worker).unwrap());
-    turn
+async fn alone() -> Turn {
+    quackd_testkit::alone(|| harden(Role::Worker).unwrap()).await
 }
 
 /// A user with a separate home.
@@ -45,9 +40,7 @@ impl Person {
     fn with(shell: &str, files: &[(&str, &str)]) -> Self {
         let home = tempfile::tempdir().unwrap();
         for (name, text) in files {
-            let path = home.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+            write_file(home.path().join(name), text);
         }
         let account =
             Account { name: "duck".into(), home: home.path().to_owned(), shell: shell.into() };
@@ -291,17 +284,9 @@ async fn a_request_that_is_dropped_leaves_nothing() {
         Person::bash("setsid sleep 1000 & echo $! >>~/pids; echo $$ >>~/pids; sleep 1000\n");
     tokio::select! {
         captured = person.capture() => panic!("{captured:?}"),
-        () = wait_for("the profile", || person.n_noted() == 2) => {}
+        () = wait_until_async("the profile", || person.n_noted() == 2) => {}
     }
     let noted = person.noted();
-    wait_for("its end", || !noted.iter().any(|process| process.exists())).await;
+    wait_until_async("its end", || !noted.iter().any(|process| process.exists())).await;
     assert_eq!(fs::read_dir(person.run.path()).unwrap().count(), 0);
-}
-
-async fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < PATIENCE, "timed out waiting for {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }

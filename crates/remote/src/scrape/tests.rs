@@ -2,6 +2,7 @@
 
 use super::*;
 use bytes::Bytes;
+use quackd_testkit::{HttpReply, wait_for};
 use std::io::{Read, Write};
 use std::net::TcpStream as Stream;
 use std::time::Instant;
@@ -60,16 +61,8 @@ impl World {
 }
 
 fn rest(stream: &mut Stream) -> (u16, String, String) {
-    let mut bytes = Vec::new();
-    match stream.read_to_end(&mut bytes) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => panic!("not closed"),
-        // A reset after the reply also means that the connection was closed.
-        _ => {}
-    }
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-    (status, head.to_ascii_lowercase(), body.to_owned())
+    let HttpReply { status, head, body } = HttpReply::read(stream);
+    (status, head.to_ascii_lowercase(), body)
 }
 
 #[track_caller]
@@ -78,18 +71,6 @@ fn listening_at(endpoint: &Endpoint) -> SocketAddr {
         Listening::At(at) => Some(at),
         _ => None,
     })
-}
-
-#[track_caller]
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < PATIENCE, "timed out waiting for {what}");
-        std::thread::park_timeout(Duration::from_millis(5));
-    }
 }
 
 #[test]

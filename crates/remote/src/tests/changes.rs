@@ -37,7 +37,7 @@ fn a_new_token_counts_at_once_and_sends_those_with_the_old_one_away() {
     assert_eq!(socket.closed(), Some(CloseCode::Policy));
     assert_eq!(world.authorized("GET", "/status", b"").status, 401);
     kept.write_all(head("GET", "/status", &[&bearer(OTHER)], 0).as_bytes()).unwrap();
-    assert_eq!(Answer::read(&mut kept).status, 200);
+    assert_eq!(HttpReply::read(&mut kept).status, 200);
     world.socket(OTHER).is_well();
 }
 

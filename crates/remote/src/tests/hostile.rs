@@ -89,7 +89,7 @@ fn bad_handshakes_of_websockets_are_answered() {
 fn slow_peers_are_closed_and_hold_up_nobody() {
     let world = World::new();
     let mut slow: Vec<TcpStream> = Vec::new();
-    wait_for("a reply before the first of them is closed", || {
+    wait_until("a reply before the first of them is closed", || {
         // A machine may stall until they are closed: then with new ones.
         slow.clear();
         slow.extend((0..100).map(|_| world.connect()));
@@ -106,7 +106,7 @@ fn slow_peers_are_closed_and_hold_up_nobody() {
         is_answered && slow.iter().all(is_open)
     });
     let mut statuses: Vec<u16> =
-        slow.iter_mut().map(|stream| Answer::read(stream).status).collect();
+        slow.iter_mut().map(|stream| HttpReply::read(stream).status).collect();
     statuses.sort_unstable();
     statuses.dedup();
     assert!(statuses.iter().all(|status| [0, 408].contains(status)), "{statuses:?}");
@@ -127,9 +127,9 @@ fn one_address_gets_so_many_connections_and_its_places_back() {
     let held: Vec<TcpStream> = (0..128).map(|_| world.connect()).collect();
     let mut surplus = world.connect();
     // Closed without a reply, while the other connections are still open.
-    assert_eq!(Answer::read(&mut surplus).status, 0);
+    assert_eq!(HttpReply::read(&mut surplus).status, 0);
     drop(held);
-    wait_for("a slot", || world.request("GET", "/health", &[], b"").status == 200);
+    wait_until("a slot", || world.request("GET", "/health", &[], b"").status == 200);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn clients_that_leave_in_the_middle_leave_nothing_behind() {
         stream.write_all(&full.as_bytes()[..part]).unwrap();
     }
     // All slots are free again.
-    wait_for("free slots", || {
+    wait_until("free slots", || {
         let held: Vec<TcpStream> = (0..100).map(|_| world.connect()).collect();
         let is_well = world.request("GET", "/health", &[], b"").status == 200;
         drop(held);
@@ -169,7 +169,7 @@ fn wrong_tokens_are_counted_and_slow_down_nobody() {
     assert!(flood.contains(&429), "never refused: {flood:?}");
     assert!(flood.iter().all(|status| [401, 429].contains(status)), "{flood:?}");
     // The block of the address ends.
-    wait_for("the end of the block", || world.authorized("GET", "/status", b"").status == 200);
+    wait_until("the end of the block", || world.authorized("GET", "/status", b"").status == 200);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn who_is_blocked_is_told_when_to_come_back_and_the_right_token_is_no_exception(
     for (world, token) in [(World::new(), TOKEN), (World::with(SHORT, true), SHORT)] {
         let answer = |token| world.request("GET", "/status", &[&bearer(token)], b"");
         assert_eq!(answer(token).status, 200);
-        let answers: Vec<Answer> = (0..12).map(|_| answer("wrong")).collect();
+        let answers: Vec<HttpReply> = (0..12).map(|_| answer("wrong")).collect();
         let last = answers.last().unwrap();
         assert_eq!(last.status, 429);
         let wait: u64 = last.header("retry-after").unwrap().parse().unwrap();

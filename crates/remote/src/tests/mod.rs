@@ -7,12 +7,13 @@ mod sockets;
 
 use crate::{Ask, Remote, RpcAnswer, Settings, TlsPaths, TokenHash};
 use bytes::Bytes;
+use quackd_testkit::{HttpReply, wait_until};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::runtime::Runtime;
@@ -99,21 +100,21 @@ impl World {
     }
 
     /// Sends bytes and reads until the server closes.
-    fn raw(&self, bytes: &[u8]) -> Answer {
+    fn raw(&self, bytes: &[u8]) -> HttpReply {
         let mut stream = self.connect();
         // The server may reply and close during the write.
         stream.write_all(bytes).ok();
-        Answer::read(&mut stream)
+        HttpReply::read(&mut stream)
     }
 
     /// Sends one request with these headers in addition to the required ones.
-    fn request(&self, method: &str, target: &str, headers: &[&str], body: &[u8]) -> Answer {
+    fn request(&self, method: &str, target: &str, headers: &[&str], body: &[u8]) -> HttpReply {
         let head = head(method, target, headers, body.len());
         self.raw(&[head.as_bytes(), body].concat())
     }
 
     /// Sends one request with the correct token.
-    fn authorized(&self, method: &str, target: &str, body: &[u8]) -> Answer {
+    fn authorized(&self, method: &str, target: &str, body: &[u8]) -> HttpReply {
         self.request(method, target, &[&bearer(TOKEN)], body)
     }
 
@@ -144,45 +145,10 @@ fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}")
 }
 
-/// Reply of the server.
-#[derive(Debug)]
-struct Answer {
-    /// 0 without a reply.
-    status: u16,
-    head: String,
-    body: String,
-}
-
-impl Answer {
-    fn read(stream: &mut impl Read) -> Self {
-        let mut bytes = Vec::new();
-        // A reset after the reply also means that the connection was closed.
-        match stream.read_to_end(&mut bytes) {
-            Ok(_) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("no answer"),
-            Err(_) => {}
-        }
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-        Self { status, head: head.to_owned(), body: body.to_owned() }
-    }
-
-    fn header(&self, name: &str) -> Option<&str> {
-        let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
-        let mut values = lines.filter(|(key, _)| key.eq_ignore_ascii_case(name));
-        values.next().map(|(_, value)| value.trim())
-    }
-
-    #[track_caller]
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-
-    #[track_caller]
-    fn error(&self) -> String {
-        self.json()["error"].as_str().unwrap_or_else(|| panic!("no error: {self:?}")).to_owned()
-    }
+/// The error text of a reply.
+#[track_caller]
+fn error(reply: &HttpReply) -> String {
+    reply.json()["error"].as_str().unwrap_or_else(|| panic!("no error: {reply:?}")).to_owned()
 }
 
 /// Replies to every request with the request, and to every line with the line.
@@ -213,15 +179,5 @@ async fn daemon(mut asked: mpsc::Receiver<Ask>) {
                 });
             }
         }
-    }
-}
-
-/// Waits until a condition is true.
-#[track_caller]
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "timed out waiting for {what}");
-        std::thread::park_timeout(Duration::from_millis(5));
     }
 }

@@ -62,7 +62,7 @@ fn every_route_answers_as_upstream_does() {
 #[test]
 fn the_texts_that_clients_look_for_are_there() {
     let world = World::new();
-    let error = |target: &str| world.authorized("GET", target, b"").error();
+    let error = |target: &str| super::error(&world.authorized("GET", target, b""));
     assert_eq!(error("/history?sessionId=abc-1_X"), "History not found for session abc-1_X");
     assert_eq!(error("/history?sessionId=a%2Fb"), "A valid sessionId query parameter is required");
     assert_eq!(error("/nowhere"), "Not found");
@@ -138,11 +138,11 @@ fn a_request_in_a_body_gets_the_daemons_reply() {
     assert_eq!(rpc(&["X-Rubber-Duck-Client-Id: c1"], "{}").json()["as"], "c1");
     assert_eq!(rpc(&["X-Rubber-Duck-Client-Id:  "], "{}").json()["as"], Value::Null);
     let unknown = rpc(&["X-Rubber-Duck-Client-Id: nobody"], "{}");
-    assert_eq!((unknown.status, unknown.error().as_str()), (400, "Unknown client id"));
+    assert_eq!((unknown.status, error(&unknown).as_str()), (400, "Unknown client id"));
     for broken in ["{", "hello", "{}{}", "{\"a\":\"\n\"}"] {
         let answer = rpc(&[], broken);
         assert_eq!(answer.status, 400, "{broken}");
-        assert!(!answer.error().is_empty());
+        assert!(!error(&answer).is_empty());
     }
 }
 
@@ -157,7 +157,7 @@ fn a_body_of_the_largest_size_passes_and_one_more_byte_is_answered_with_413() {
     for size in [1_000_001, 5_000_000] {
         let answer = world.authorized("POST", "/rpc", of_size(size).as_bytes());
         assert_eq!(answer.status, 413, "{size}");
-        assert_eq!(answer.error(), "The request body is larger than 1000000 bytes");
+        assert_eq!(error(&answer), "The request body is larger than 1000000 bytes");
     }
     // Without a Content-Length header.
     let mut chunked = format!(
@@ -176,7 +176,7 @@ fn a_body_of_the_largest_size_passes_and_one_more_byte_is_answered_with_413() {
     let mut asking = world.connect();
     let head = head("POST", "/rpc", &[&bearer(TOKEN), "Expect: 100-continue"], 2_000_000);
     asking.write_all(head.as_bytes()).unwrap();
-    assert_eq!(Answer::read(&mut asking).status, 413);
+    assert_eq!(HttpReply::read(&mut asking).status, 413);
     world.is_well();
 }
 
@@ -233,7 +233,7 @@ fn tls_serves_the_same() {
     let connection = rustls::ClientConnection::new(trust, name).unwrap();
     let mut stream = rustls::StreamOwned::new(connection, world.connect());
     stream.write_all(head("GET", "/status", &[&bearer(TOKEN)], 0).as_bytes()).unwrap();
-    let status = Answer::read(&mut stream).json();
+    let status = HttpReply::read(&mut stream).json();
     assert_eq!(status["protocol"], "https");
     assert_eq!(status["wsUrl"], format!("wss://127.0.0.1:{}/ws", world.port));
     // A client that uses plain HTTP gets no reply.

@@ -86,7 +86,7 @@ fn a_websocket_is_a_client_that_speaks_in_frames() {
     assert!(socket.text() == large);
     socket.0.close(None).unwrap();
     socket.closed();
-    wait_for("the client to be forgotten", || world.remote.connected() == 0);
+    wait_until("the client to be forgotten", || world.remote.connected() == 0);
 }
 
 #[test]
@@ -142,10 +142,10 @@ fn there_is_room_for_so_many_and_a_place_is_given_back() {
         format!("GET /ws HTTP/1.1\r\nHost: a\r\nConnection: {connection}\r\n{lines}\r\n")
     };
     let answer = world.raw(request("Upgrade").as_bytes());
-    assert_eq!((answer.status, answer.error().as_str()), (503, "Too many clients"));
+    assert_eq!((answer.status, error(&answer).as_str()), (503, "Too many clients"));
     // The client disconnects without a close frame.
     drop(sockets.pop());
-    wait_for("a slot", || world.remote.connected() == 63);
+    wait_until("a slot", || world.remote.connected() == 63);
     world.socket(TOKEN).is_well();
 }
 

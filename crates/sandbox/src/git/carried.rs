@@ -348,6 +348,7 @@ fn read_bounded(file: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_testkit::write_file;
     use std::fs;
 
     struct World {
@@ -362,9 +363,7 @@ mod tests {
         }
 
         fn write(&self, name: &str, text: &str) {
-            let path = self.home.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+            write_file(self.home.path().join(name), text);
         }
 
         fn read(&self) -> CarriedSettings {

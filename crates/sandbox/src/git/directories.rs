@@ -284,6 +284,7 @@ fn names_in(directory: &OwnedFd) -> Result<Vec<OsString>, Errno> {
 mod tests {
     use super::*;
     use crate::git::Walk;
+    use quackd_testkit::TestDir;
     use std::fs;
 
     fn found_in(root: &Path) -> GitDirectories {
@@ -299,8 +300,7 @@ mod tests {
 
     #[test]
     fn submodules_worktrees_and_repositories_that_files_name_are_found() {
-        let tree = tempfile::tempdir().unwrap();
-        let root = fs::canonicalize(tree.path()).unwrap();
+        let root = TestDir::empty();
         for directory in
             [".git/modules/a/b/hooks", ".git/worktrees/w", "z", "app.git/objects", "deep/x/.git"]
         {
@@ -328,9 +328,7 @@ mod tests {
 
     #[test]
     fn a_repository_with_a_link_in_place_of_a_name_is_read_only_as_a_whole() {
-        let tree = tempfile::tempdir().unwrap();
-        let root = fs::canonicalize(tree.path()).unwrap();
-        fs::create_dir_all(root.join(".git")).unwrap();
+        let root = TestDir::with(&[".git"]);
         std::os::unix::fs::symlink("/elsewhere", root.join(".git/hooks")).unwrap();
         let found = found_in(&root);
         assert!(found.repositories.is_empty());
@@ -340,8 +338,7 @@ mod tests {
 
     #[test]
     fn what_a_session_made_unreadable_or_too_large_is_read_only() {
-        let tree = tempfile::tempdir().unwrap();
-        let root = fs::canonicalize(tree.path()).unwrap();
+        let root = TestDir::empty();
         for number in 0..=MAX_CHILDREN {
             fs::create_dir_all(root.join(format!("many/.git/modules/x{number}"))).unwrap();
         }

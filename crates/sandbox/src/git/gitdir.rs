@@ -131,19 +131,16 @@ fn names(directory: &OwnedFd, git: &Path, file: &Path, worktree: &Path) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_testkit::TestDir;
     use std::fs;
 
-    fn world() -> (tempfile::TempDir, PathBuf) {
-        let tree = tempfile::tempdir().unwrap();
-        let root = fs::canonicalize(tree.path()).unwrap();
-        fs::create_dir_all(root.join("main/.git/worktrees/w")).unwrap();
-        fs::create_dir_all(root.join("main/.git/objects")).unwrap();
-        fs::create_dir_all(root.join("ws")).unwrap();
-        fs::write(root.join("main/.git/HEAD"), "ref: refs/heads/m").unwrap();
-        fs::write(root.join("main/.git/worktrees/w/commondir"), "../..\n").unwrap();
+    fn world() -> TestDir {
+        let root = TestDir::with(&["main/.git/objects"]);
+        root.write("main/.git/HEAD", "ref: refs/heads/m");
+        root.write("main/.git/worktrees/w/commondir", "../..\n");
         let text = format!("gitdir: {}\n", root.join("main/.git/worktrees/w").display());
-        fs::write(root.join("ws/.git"), text).unwrap();
-        (tree, root)
+        root.write("ws/.git", text);
+        root
     }
 
     /// Path of the repository outside the workspace.
@@ -158,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_worktree_is_followed_if_its_repository_points_back() {
-        let (_tree, root) = world();
+        let root = world();
         assert_eq!(look(&root), None);
         let back = root.join("main/.git/worktrees/w/gitdir");
         fs::write(&back, "/elsewhere/.git\n").unwrap();
@@ -169,7 +166,7 @@ mod tests {
 
     #[test]
     fn somebody_elses_repository_is_not_had_by_naming_it() {
-        let (_tree, root) = world();
+        let root = world();
         fs::write(root.join("ws/.git"), format!("gitdir: {}", root.join("main/.git").display()))
             .unwrap();
         assert_eq!(look(&root), None);
@@ -179,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_link_on_the_way_and_a_part_outside_of_the_repository_lead_nowhere() {
-        let (_tree, root) = world();
+        let root = world();
         let back = root.join("main/.git/worktrees/w/gitdir");
         fs::write(back, format!("{}\n", root.join("ws/.git").display())).unwrap();
         std::os::unix::fs::symlink("main", root.join("link")).unwrap();

@@ -366,30 +366,27 @@ fn is_runner(word: &str) -> bool {
 mod tests {
     use super::*;
     use crate::git::Walk;
+    use quackd_testkit::TestDir;
     use std::os::unix::fs::symlink;
     use std::time::Duration;
 
     struct World {
-        _directory: tempfile::TempDir,
+        base: TestDir,
         home: PathBuf,
         workspace: PathBuf,
     }
 
     impl World {
         fn new() -> Self {
-            let directory = tempfile::tempdir().unwrap();
-            let root = fs::canonicalize(directory.path()).unwrap();
-            let world =
-                Self { _directory: directory, home: root.join("home"), workspace: root.join("ws") };
+            let base = TestDir::empty();
+            let world = Self { home: base.join("home"), workspace: base.join("ws"), base };
             world.write("home/x", "");
             world.write("ws/.git/HEAD", "ref: refs/heads/m");
             world
         }
 
         fn write(&self, path: &str, text: &str) {
-            let path = self.home.parent().unwrap().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+            self.base.write(path, text);
         }
 
         fn named(&self, env: &[(&str, &str)]) -> NamedFiles {

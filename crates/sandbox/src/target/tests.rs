@@ -3,28 +3,23 @@
 #![cfg(target_os = "linux")]
 
 use super::*;
+use quackd_testkit::TestDir;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::thread;
 use std::time::{Duration, SystemTime};
-use tempfile::TempDir;
 
 const NEVER: &dyn Fn() -> bool = &|| false;
 
 /// A workspace next to a directory that must not be written to.
 struct Tree {
-    base: PathBuf,
-    _dir: TempDir,
+    base: TestDir,
 }
 
 impl Tree {
     fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(dir.path()).unwrap();
-        fs::create_dir_all(base.join("ws/sub")).unwrap();
-        fs::create_dir(base.join("outside")).unwrap();
-        fs::write(base.join("outside/secret"), "secret").unwrap();
-        let tree = Self { base, _dir: dir };
+        let tree = Self { base: TestDir::with(&["ws/sub"]) };
+        tree.base.write("outside/secret", "secret");
         tree.write("a", "old");
         // Long ago, so that a change is later also where time is coarse.
         let file = File::options().write(true).open(tree.ws("a")).unwrap();
@@ -66,7 +61,7 @@ impl Tree {
     /// Names of temporary files that were left anywhere.
     fn left_over(&self) -> Vec<String> {
         let mut found = Vec::new();
-        let mut open = vec![self.base.clone()];
+        let mut open = vec![self.base.to_path_buf()];
         while let Some(directory) = open.pop() {
             for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
                 if entry.file_type().unwrap().is_dir() {

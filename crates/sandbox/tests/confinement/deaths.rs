@@ -1,7 +1,7 @@
 //! Tests that the death of any of the three processes, at any time, kills all others.
 
 use crate::world::World;
-use std::path::Path;
+use quackd_testkit::{runs, wait_until};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -39,10 +39,8 @@ impl Running {
 
     /// Asserts that no process is left. By themselves they would stay for a long time.
     fn is_over(&self) {
-        let is_gone =
-            |pid: u32| !Path::new(&format!("/proc/{pid}/exe")).is_symlink() || is_zombie(pid);
         wait_until("everything ended", || {
-            count(&self.marker) == 0 && is_gone(self.init) && is_gone(self.worker)
+            count(&self.marker) == 0 && !runs(self.init) && !runs(self.worker)
         });
     }
 
@@ -51,11 +49,6 @@ impl Running {
             std::process::Command::new("/bin/kill").args([signal, &pid.to_string()]).status();
         assert!(status.unwrap().success());
     }
-}
-
-fn is_zombie(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
 }
 
 fn child_of(pid: u32) -> u32 {
@@ -67,14 +60,6 @@ fn count(marker: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
     lines.filter(|line| line.starts_with(format!("sleep\0{marker}\0").as_bytes())).count()
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
-        std::thread::yield_now();
-    }
 }
 
 fn worker(world: &World) {

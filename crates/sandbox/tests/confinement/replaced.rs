@@ -3,8 +3,9 @@
 
 use crate::repositories::repository;
 use crate::world::World;
+use quackd_testkit::KillOnDrop;
 use std::fmt::Write as _;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 type Case = fn(&World);
@@ -43,29 +44,18 @@ $| = 1; print "ready\n";
 while (1) { $way->() }
 "#;
 
-/// Commands inside that run until this value is dropped.
-struct Inside(Child);
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        // The kernel kills the commands with their monitor.
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-fn start(world: &World, script: &str) -> Inside {
+/// Starts commands inside that run until the result is dropped. The kernel kills the commands with their monitor.
+fn start(world: &World, script: &str) -> KillOnDrop {
     let mut command = world.command(script);
     world.become_user(&mut command);
-    let mut inside =
-        Inside(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("start"));
+    let mut inside = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("start");
     let mut first = [0];
-    let output = inside.0.stdout.as_mut().expect("output");
+    let output = inside.stdout.as_mut().expect("output");
     std::io::Read::read_exact(output, &mut first).expect("the first command runs");
-    inside
+    inside.into()
 }
 
-fn spin(world: &World, ways: &[usize]) -> Vec<Inside> {
+fn spin(world: &World, ways: &[usize]) -> Vec<KillOnDrop> {
     world.write("spin.pl", SPINNERS);
     let program = std::fs::read_to_string(world.at("spin.pl")).unwrap();
     world.write("ws/spin.pl", &program);

@@ -2,6 +2,7 @@
 
 use crate::world::{CANARY, World};
 use quackd_sandbox::confine::git_mounts;
+use quackd_testkit::wait_until;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -199,7 +200,7 @@ fn nothing_is_left(world: &World) {
     world.become_user(&mut command);
     command.stdout(std::process::Stdio::piped());
     let mut running = command.spawn().unwrap();
-    wait_until(|| {
+    wait_until("the placeholders", || {
         world.at("ws/.git/commondir").exists() && world.at("ws/.git/info/attributes").exists()
     });
     assert_eq!(
@@ -213,21 +214,12 @@ fn nothing_is_left(world: &World) {
     running.wait().unwrap();
     // Process 1 may take a moment to end; until then the repository is in use.
     let removed = std::cell::Cell::new(0);
-    wait_until(|| {
+    wait_until("the end of process 1", || {
         removed.set(removed.get() + git_mounts::clean_blocking(&registry).unwrap().removed);
         removed.get() >= 4
     });
     assert_eq!(listing(&world), before);
     assert_eq!(std::fs::read_dir(&registry).unwrap().count(), 0);
-}
-
-/// Until a fact holds; a test that waits in vain fails.
-fn wait_until(is_so: impl Fn() -> bool) {
-    let start = std::time::Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < std::time::Duration::from_secs(60), "it never happened");
-        std::thread::yield_now();
-    }
 }
 
 fn worktree(world: &World) {

@@ -81,7 +81,7 @@ fn names_are_bytes() {
     let names: [&[u8]; 4] = [b"a\nb", b"\xff\xfe", b"-", b" "];
     let tree = Files::new(&[]);
     for name in names {
-        fs::write(tree.1.join(OsStr::from_bytes(name)), "x").unwrap();
+        fs::write(tree.0.join(OsStr::from_bytes(name)), "x").unwrap();
     }
     let outcome = run(&tree, &request("x"));
     let found: Vec<_> = outcome.files.iter().map(|file| file.path.as_os_str().as_bytes()).collect();

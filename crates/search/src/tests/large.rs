@@ -2,24 +2,15 @@
 
 use super::*;
 use proptest::prelude::*;
+use quackd_testkit::Random;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Size of a block.
 const BLOCK: usize = 1024 * 1024;
 
-/// Pseudo-random numbers, repeatable.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        (self.0 >> 33) % n
-    }
-}
-
 /// Creates at least `n_bytes` of lines. Stretches without, with few and with many matches take turns.
-fn text(numbers: &mut Numbers, n_bytes: usize, newline: &str) -> Vec<u8> {
+fn text(numbers: &mut Random, n_bytes: usize, newline: &str) -> Vec<u8> {
     let mut text = Vec::new();
     while text.len() < n_bytes {
         let permille = [0, 1, 500][usize::try_from(numbers.below(3)).unwrap()];
@@ -118,7 +109,7 @@ proptest! {
             1 => Just((true, Binary::Report)),
         ],
     ) {
-        let mut numbers = Numbers(seed);
+        let mut numbers = Random::from_seed(seed);
         let mut content = text(&mut numbers, n_bytes, newline);
         if is_binary {
             let at = usize::try_from(numbers.below(n_bytes as u64)).unwrap();

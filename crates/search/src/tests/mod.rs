@@ -12,20 +12,18 @@ mod pages;
 mod streams;
 
 use super::*;
+use quackd_testkit::TestDir;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 /// A temporary directory with files.
-pub(crate) struct Files(TempDir, PathBuf);
+pub(crate) struct Files(TestDir);
 
 impl Files {
     pub(crate) fn new(files: &[(&str, &[u8])]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().canonicalize().unwrap();
-        let files_here = Self(dir, root);
+        let files_here = Self(TestDir::empty());
         for (name, content) in files {
             files_here.write(name, content);
         }
@@ -33,13 +31,11 @@ impl Files {
     }
 
     pub(crate) fn write(&self, name: &str, content: &[u8]) {
-        let path = self.0.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
+        self.0.write(name, content);
     }
 
     pub(crate) fn at(&self, name: &str) -> PathBuf {
-        self.1.join(name)
+        self.0.join(name)
     }
 }
 
@@ -52,15 +48,15 @@ pub(crate) fn open(path: &Path, flags: rustix::fs::OFlags) -> io::Result<File> {
 
 impl Tree for Files {
     fn path(&self) -> &Path {
-        &self.1
+        self.0.path()
     }
 
     fn open_file(&self, relative: &Path) -> io::Result<File> {
-        open(&self.1.join(relative), rustix::fs::OFlags::empty())
+        open(&self.0.join(relative), rustix::fs::OFlags::empty())
     }
 
     fn open_directory(&self, relative: &Path) -> io::Result<File> {
-        open(&self.1.join(relative), rustix::fs::OFlags::DIRECTORY)
+        open(&self.0.join(relative), rustix::fs::OFlags::DIRECTORY)
     }
 }
 

@@ -34,9 +34,9 @@ pub(crate) fn say(line: &str) {
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).expect("write to stderr");
 }
 
-/// SplitMix64: small, and good enough to choose cases.
+/// Random numbers that choose cases.
 #[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(quackd_testkit::Random);
 
 impl Random {
     /// Creates the generator of one test from the seed of the run and the name of the test, so that tests
@@ -45,15 +45,11 @@ impl Random {
         let name = test.bytes().fold(0u64, |hash, byte| {
             hash.rotate_left(7).wrapping_mul(31).wrapping_add(u64::from(byte))
         });
-        Self(seed() ^ name)
+        Self(quackd_testkit::Random::from_seed(seed() ^ name))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.number()
     }
 
     /// Returns a number below `n`. `n` must not be zero.

@@ -1,6 +1,7 @@
 //! Trees of files for the cases, including random trees with ignore files.
 
 use crate::random::Random;
+use quackd_testkit::write_file;
 use std::fs;
 use tempfile::TempDir;
 
@@ -34,8 +35,7 @@ impl Files {
                 fs::create_dir_all(&absolute).expect("make a directory");
                 continue;
             }
-            fs::create_dir_all(absolute.parent().expect("it has one")).expect("make a directory");
-            fs::write(&absolute, content).expect("write a file");
+            write_file(absolute, content);
         }
         dir
     }

@@ -2,25 +2,24 @@
 
 use super::*;
 use quackd_protocol::client::RepositoryKind;
+use quackd_testkit::TestDir;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::{Duration, UNIX_EPOCH};
 
-struct World(tempfile::TempDir);
+struct World(TestDir);
 
 impl World {
     fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self(TestDir::empty())
     }
 
     fn path(&self) -> PathBuf {
-        fs::canonicalize(self.0.path()).unwrap()
+        self.0.to_path_buf()
     }
 
     fn write(&self, path: &str, text: &str) {
-        let path = self.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        self.0.write(path, text);
     }
 
     fn git(&self, at: &str, config: &str) {

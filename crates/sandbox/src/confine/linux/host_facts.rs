@@ -366,6 +366,7 @@ fn credentials_in(shown: &[ReadOnlyBind]) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_testkit::TestDir;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -380,8 +381,7 @@ mod tests {
 
     #[test]
     fn a_link_of_path_is_followed_where_no_session_can_have_made_it() {
-        let tree = tempfile::tempdir().unwrap();
-        let root = fs::canonicalize(tree.path()).unwrap();
+        let root = TestDir::empty();
         let home = root.join("home");
         for directory in ["dotfiles/bin", ".ssh", "work/ws", ".nvm/versions/1"] {
             fs::create_dir_all(home.join(directory)).unwrap();
@@ -411,8 +411,7 @@ mod tests {
     #[test]
     #[expect(clippy::too_many_lines, reason = "one tree and a list of values")]
     fn a_variable_shows_a_toolchain_and_no_other_place() {
-        let tree = tempfile::tempdir().unwrap();
-        let root = fs::canonicalize(tree.path()).unwrap();
+        let root = TestDir::empty();
         let at = |name: &str| root.join(name);
         let directories = [
             "home/.ssh",

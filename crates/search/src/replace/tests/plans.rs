@@ -4,43 +4,9 @@ use super::*;
 use crate::SearchError;
 use crate::note::Note;
 use crate::request::Dialect;
-use crate::tree::Tree;
-use std::fs::{self, File};
-use std::io;
-use std::path::{Path, PathBuf};
+use crate::tests::Files;
+use std::fs;
 use std::sync::atomic::Ordering;
-use tempfile::TempDir;
-
-struct Files {
-    path: PathBuf,
-    _dir: TempDir,
-}
-
-impl Files {
-    fn new(files: &[(&str, &[u8])]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let path = fs::canonicalize(dir.path()).unwrap();
-        for (name, content) in files {
-            fs::create_dir_all(path.join(name).parent().unwrap()).unwrap();
-            fs::write(path.join(name), content).unwrap();
-        }
-        Self { path, _dir: dir }
-    }
-}
-
-impl Tree for Files {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn open_file(&self, relative: &Path) -> io::Result<File> {
-        File::open(self.path.join(relative))
-    }
-
-    fn open_directory(&self, relative: &Path) -> io::Result<File> {
-        File::open(self.path.join(relative))
-    }
-}
 
 fn names(plan: &ReplacePlan) -> Vec<&str> {
     plan.files.iter().map(|file| file.path.to_str().unwrap()).collect()
@@ -64,7 +30,7 @@ fn a_plan_names_what_changes_and_changes_nothing() {
     assert_eq!(last.before, Digest::of(b"a\naa\n"));
     assert_eq!(last.after, Digest::of(b"b\nbb\n"));
     assert_eq!((last.len_before, last.len_after, last.n_names), (5, 5, 1));
-    assert_eq!(fs::read(tree.path.join("b")).unwrap(), b"a\naa\n");
+    assert_eq!(fs::read(tree.at("b")).unwrap(), b"a\naa\n");
     // Applying edits the content in the same way.
     let again = Editor::new(&found.request).unwrap().edit(b"a\naa\n").unwrap().unwrap();
     assert_eq!(Digest::of(&again.new), last.after);

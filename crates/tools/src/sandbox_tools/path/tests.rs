@@ -4,10 +4,11 @@ use super::*;
 use quackd_protocol::policy::Policy;
 use quackd_sandbox::git::GitDirectories;
 use quackd_sandbox::{MacPaths, Seatbelt};
+use quackd_testkit::TestDir;
 use std::fs;
 
 struct World {
-    tree: tempfile::TempDir,
+    tree: TestDir,
     policy: Policy,
     tier: Tier,
     is_confined: bool,
@@ -15,16 +16,13 @@ struct World {
 
 impl World {
     fn new(profile: Profile, tier: Tier) -> Self {
-        let tree = tempfile::tempdir().unwrap();
-        for directory in ["ws/.git", "ws/src", "beside", "run"] {
-            fs::create_dir_all(tree.path().join(directory)).unwrap();
-        }
+        let tree = TestDir::with(&["ws/.git", "ws/src", "beside", "run"]);
         let policy = Policy { profile, ..Policy::default() };
         Self { tree, policy, tier, is_confined: profile != Profile::FullAccess }
     }
 
     fn at(&self, path: &str) -> PathBuf {
-        fs::canonicalize(self.tree.path()).unwrap().join(path)
+        self.tree.join(path)
     }
 
     fn ask(&self, target: &str) -> ExplainPath {
@@ -86,8 +84,7 @@ fn the_profile_of_macos_decides_what_is_read() {
     let mut world = World::new(Profile::WorkspaceWrite, Tier::M);
     world.policy.writable_roots = vec![world.at("beside")];
     for file in [".ssh/key", "beside/x", "notes", "state/keys.json", "tools/cc", "ws/src/a"] {
-        fs::create_dir_all(world.at(file).parent().unwrap()).unwrap();
-        fs::write(world.at(file), "").unwrap();
+        world.tree.write(file, "");
     }
     for (path, access) in [
         ("src/a", PathAccess::ReadWrite),

@@ -120,16 +120,14 @@ fn leads_away_blocking(root: &Path, path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_testkit::{TestDir, write_file};
 
     #[test]
     fn imports_stay_in_the_directory_of_the_users_file_and_are_bounded() {
-        let temp = tempfile::tempdir().unwrap();
-        let home = temp.path().canonicalize().unwrap();
+        let home = TestDir::empty();
         let directory = home.join(".claude");
         let write = |path: &str, text: &str| {
-            let path = home.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
+            write_file(home.join(path), text);
         };
         let read = |writable: &[&str]| -> Vec<String> {
             let writable = Writable::of_blocking(writable.iter().map(|it| home.join(it)), &home);

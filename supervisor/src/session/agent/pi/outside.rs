@@ -291,6 +291,7 @@ pub(crate) fn project_settings_blocking(workspace: &Path, home: &Path) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_testkit::TestDir;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -319,9 +320,7 @@ mod tests {
 
     #[test]
     fn a_variable_that_spells_a_workspace_in_another_way_is_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let home = fs::canonicalize(dir.path()).unwrap();
-        fs::create_dir_all(home.join("my ws/d")).unwrap();
+        let home = TestDir::with(&["my ws/d"]);
         symlink("my ws", home.join("dl")).unwrap();
         let writable = Writable::of_blocking(vec![home.join("my ws")], &home);
         let at = home.display().to_string();
@@ -403,11 +402,7 @@ mod tests {
             "../../code/index.ts",
             "../../named/index.ts",
         ] {
-            let dir = tempfile::tempdir().unwrap();
-            let home = fs::canonicalize(dir.path()).unwrap();
-            for name in ["ws", "code", "named", "npm-cache", ".pi/agent"] {
-                fs::create_dir_all(home.join(name)).unwrap();
-            }
+            let home = TestDir::with(&["ws", "code", "named", "npm-cache", ".pi/agent"]);
             let agent = home.join(".pi/agent");
             fs::write(agent.join("settings.json"), r#"{"packages": [{"source": "~/named"}]}"#)
                 .unwrap();
@@ -432,8 +427,7 @@ mod tests {
 
     #[test]
     fn settings_with_too_many_entries_are_refused_and_installed_packages_do_not_count() {
-        let dir = tempfile::tempdir().unwrap();
-        let home = fs::canonicalize(dir.path()).unwrap();
+        let home = TestDir::empty();
         let agent = home.join(".pi/agent");
         let package = agent.join("npm/node_modules/p");
         for at in [package.join("lib"), agent.join("sessions/s")] {
@@ -457,11 +451,7 @@ mod tests {
 
     #[test]
     fn settings_of_pi_that_a_command_can_change_are_found() {
-        let dir = tempfile::tempdir().unwrap();
-        let home = fs::canonicalize(dir.path()).unwrap();
-        for name in ["ws/ext", ".pi/agent/extensions/own", "out"] {
-            fs::create_dir_all(home.join(name)).unwrap();
-        }
+        let home = TestDir::with(&["ws/ext", ".pi/agent/extensions/own", "out"]);
         let env = vec![("HOME".to_owned(), home.display().to_string())];
         let held = |workspace: &str| {
             let writable = Writable::of_blocking(vec![home.join(workspace)], &home);
@@ -485,8 +475,7 @@ mod tests {
 
     #[test]
     fn project_settings_are_found_up_to_the_home() {
-        let dir = tempfile::tempdir().unwrap();
-        let home = fs::canonicalize(dir.path()).unwrap();
+        let home = TestDir::empty();
         let ws = home.join("a/ws");
         fs::create_dir_all(&ws).unwrap();
         fs::create_dir(home.join(".pi")).unwrap();

@@ -13,11 +13,12 @@
 use super::world::World;
 use crate::replace::journal::InterruptedReplace;
 use quackd_search::replace::Digest;
+use quackd_testkit::{Random, this_test};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -40,9 +41,7 @@ fn child_that_is_killed() {
 
 fn start(world: &World) -> (Child, BufReader<std::process::ChildStdout>) {
     let name = "replace::journal::tests::kills::child_that_is_killed";
-    #[expect(clippy::disallowed_methods, reason = "runs this program again, to kill it")]
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
+    let mut command = this_test(name);
     command.env(DIRECTORY, &world.base).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
@@ -52,17 +51,6 @@ fn start(world: &World) -> (Child, BufReader<std::process::ChildStdout>) {
         assert_ne!(lines.read_line(&mut line).unwrap(), 0, "the child has not planned");
     }
     (child, lines)
-}
-
-/// Pseudo-random numbers from a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end.max(1)
-    }
 }
 
 #[test]
@@ -95,7 +83,7 @@ fn a_kill_at_any_moment_leaves_old_or_new_files_and_all_can_be_undone() {
 
     let seed = u64::from(began.elapsed().subsec_nanos());
     eprintln!("seed {seed}, {n_files} files planned in {planned:?}, applied in {whole:?}");
-    let mut random = Random(seed);
+    let mut random = Random::from_seed(seed);
     let mut sums = [0; 4];
     for _ in 0..n_kills {
         let (mut child, lines) = start(&world);

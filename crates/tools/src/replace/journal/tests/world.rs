@@ -10,13 +10,13 @@ use quackd_protocol::policy::{Policy, Profile};
 use quackd_sandbox::Root;
 use quackd_search::replace::{DiffMode, Replace, ReplacePlan, plan};
 use quackd_search::{Hidden, Ignore, Multiline, Stop, Tree};
+use quackd_testkit::TestDir;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 pub(in crate::replace::journal) struct World {
     pub(in crate::replace::journal) base: PathBuf,
@@ -25,7 +25,7 @@ pub(in crate::replace::journal) struct World {
     pub(in crate::replace::journal) seen: ReadTracker,
     pub(in crate::replace::journal) journal: Journal,
     pub(in crate::replace::journal) author: ChangeAuthor,
-    _dir: Option<TempDir>,
+    _dir: Option<TestDir>,
 }
 
 struct Files<'a>(&'a Root);
@@ -46,17 +46,12 @@ impl Tree for Files<'_> {
 
 impl World {
     pub(in crate::replace::journal) fn new(files: &[(&str, &str)]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        for folder in ["ws", "run", "outside"] {
-            fs::create_dir(dir.path().join(folder)).unwrap();
-        }
+        let dir = TestDir::with(&["ws", "run", "outside"]);
         for (name, content) in files {
-            let path = dir.path().join("ws").join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, content).unwrap();
+            dir.write(Path::new("ws").join(name), content);
         }
-        let base = fs::canonicalize(dir.path()).unwrap();
-        Self { _dir: Some(dir), ..Self::at(&base) }
+        let world = Self::at(&dir);
+        Self { _dir: Some(dir), ..world }
     }
 
     /// Opens the world in an existing directory, as a new worker does.

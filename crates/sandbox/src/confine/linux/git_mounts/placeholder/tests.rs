@@ -1,17 +1,16 @@
 //! Tests of placeholders: creation and removal, without removing the user's files.
 
 use super::*;
+use quackd_testkit::TestDir;
 use std::fs;
 
 struct World {
-    directory: tempfile::TempDir,
+    directory: TestDir,
 }
 
 impl World {
     fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        fs::create_dir_all(directory.path().join("ws/.git/info")).unwrap();
-        Self { directory }
+        Self { directory: TestDir::with(&["ws/.git/info"]) }
     }
 
     fn registry(&self) -> PathBuf {
@@ -19,7 +18,7 @@ impl World {
     }
 
     fn git(&self) -> PathBuf {
-        fs::canonicalize(self.directory.path()).unwrap().join("ws/.git")
+        self.directory.join("ws/.git")
     }
 
     fn worker(&self) -> Placeholders {

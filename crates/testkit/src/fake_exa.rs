@@ -1,8 +1,8 @@
 //! A fake web search provider. It uses real sockets and real HTTP/1.1, and it is written by hand so
 //! that a test can make it fail on purpose.
-//!
-//! Also used by the tests of `crates/egress`.
 
+use crate::http_reply::header;
+use crate::wait::PATIENCE;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -10,15 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// Timeout of the provider for a client, and of a test for the provider.
-const PATIENCE: Duration = Duration::from_secs(45);
-
 /// Time between two pieces of [`Answer::Drips`].
 const DRIP: Duration = Duration::from_millis(20);
 
 /// The provider's reaction to one request.
 #[derive(Debug, Clone)]
-pub(crate) enum Answer {
+pub enum Answer {
     /// Writes these bytes and closes the connection.
     Says(Vec<u8>),
     /// Writes these bytes and waits for the next request on the same connection.
@@ -33,7 +30,7 @@ pub(crate) enum Answer {
 
 /// An event that the provider observed.
 #[derive(Debug)]
-pub(crate) enum Seen {
+pub enum Seen {
     /// A complete request.
     Request(Request),
     /// Either side closed a connection.
@@ -42,24 +39,42 @@ pub(crate) enum Seen {
 
 /// A request as received.
 #[derive(Debug, Clone)]
-pub(crate) struct Request {
+pub struct Request {
     /// Request line and headers, without the empty line.
-    pub(crate) head: String,
-    pub(crate) body: String,
+    pub head: String,
+    /// Content of as many bytes as the header says.
+    pub body: String,
 }
 
 impl Request {
-    /// The value of a header that occurs exactly once.
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
-        let mut values = lines.filter(|(key, _)| key.eq_ignore_ascii_case(name));
-        let (_, value) = values.next()?;
-        values.next().is_none().then(|| value.trim())
+    /// Reads a request.
+    ///
+    /// # Errors
+    ///
+    /// `UnexpectedEof` if the client closes the connection within the head; an error of the connection.
+    pub fn read(stream: &mut impl Read) -> io::Result<Self> {
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if reader.read_line(&mut head)? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+        }
+        let mut request = Self { head: head.trim_end().to_owned(), body: String::new() };
+        let length = request.header("content-length").and_then(|length| length.parse().ok());
+        reader.take(length.unwrap_or(0)).read_to_string(&mut request.body)?;
+        Ok(request)
+    }
+
+    /// Value of a header that occurs exactly once.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        header(&self.head, name)
     }
 }
 
 /// A provider that runs until it is dropped.
-pub(crate) struct FakeExa {
+#[derive(Debug)]
+pub struct FakeExa {
     address: SocketAddr,
     seen: Receiver<Seen>,
     is_over: Arc<AtomicBool>,
@@ -68,7 +83,7 @@ pub(crate) struct FakeExa {
 impl FakeExa {
     /// Starts a provider that sends these answers in order, and repeats the last one.
     #[track_caller]
-    pub(crate) fn start(answers: &[Answer]) -> Self {
+    pub fn start(answers: &[Answer]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let (noticed, seen) = channel();
@@ -80,19 +95,19 @@ impl FakeExa {
     }
 
     /// URL for search requests.
-    pub(crate) fn endpoint(&self) -> String {
+    pub fn endpoint(&self) -> String {
         format!("http://{}/search", self.address)
     }
 
     /// Waits for the next event at the provider.
     #[track_caller]
-    pub(crate) fn notices(&self) -> Seen {
+    pub fn notices(&self) -> Seen {
         self.seen.recv_timeout(PATIENCE).expect("the provider noticed nothing")
     }
 
     /// Waits for the next request.
     #[track_caller]
-    pub(crate) fn request(&self) -> Request {
+    pub fn request(&self) -> Request {
         match self.notices() {
             Seen::Request(request) => request,
             Seen::Ended => panic!("the connection ended instead of a request"),
@@ -101,7 +116,7 @@ impl FakeExa {
 
     /// Waits until a connection has ended without another request.
     #[track_caller]
-    pub(crate) fn connection_ends(&self) {
+    pub fn connection_ends(&self) {
         match self.notices() {
             Seen::Ended => {}
             Seen::Request(request) => panic!("a request came: {request:?}"),
@@ -109,7 +124,7 @@ impl FakeExa {
     }
 
     /// Returns true if the provider observed no event since the last check.
-    pub(crate) fn is_untouched(&self) -> bool {
+    pub fn is_untouched(&self) -> bool {
         self.seen.try_recv().is_err()
     }
 }
@@ -122,7 +137,7 @@ impl Drop for FakeExa {
 }
 
 /// An answer with a content length, after which the connection closes.
-pub(crate) fn answer(status: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
+pub fn answer(status: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let length = body.len();
     let head = format!(
@@ -178,7 +193,7 @@ fn converse(mut stream: TcpStream, script: &Script, noticed: &Sender<Seen>) -> i
             // Closing a connection with unread bytes resets it.
             return Ok(());
         }
-        let request = read_request(&mut stream)?;
+        let request = Request::read(&mut stream)?;
         drop(noticed.send(Seen::Request(request)));
         match answer {
             Answer::Says(bytes) => return stream.write_all(bytes),
@@ -198,20 +213,6 @@ fn converse(mut stream: TcpStream, script: &Script, noticed: &Sender<Seen>) -> i
             Answer::Resets => return Ok(()),
         }
     }
-}
-
-fn read_request(stream: &mut TcpStream) -> io::Result<Request> {
-    let mut reader = BufReader::new(stream);
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        if reader.read_line(&mut head)? == 0 {
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
-    }
-    let mut request = Request { head: head.trim_end().to_owned(), body: String::new() };
-    let length = request.header("content-length").and_then(|length| length.parse().ok());
-    reader.take(length.unwrap_or(0)).read_to_string(&mut request.body)?;
-    Ok(request)
 }
 
 /// Waits briefly for the client to close its connection.
