@@ -55,7 +55,7 @@ impl WorkerActor {
 
     /// Passes the rules of hosts on to the running worker's proxy. A worker with another policy than the requested one
     /// gets no new host: it may read what the new policy hides.
-    pub(crate) fn tell_rules(&mut self) {
+    pub(super) fn tell_rules(&mut self) {
         let Self { rules, told_rules, policy, .. } = &*self;
         let rules = match self.has_other_policy() {
             // Without restriction, no rule names the hosts that this worker's commands use.
