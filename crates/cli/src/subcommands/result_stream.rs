@@ -240,7 +240,7 @@ impl ResultStream {
         });
 
         if let (Some(n), Some(summary)) = (self.end.files_searched, summary.as_object_mut()) {
-            set(summary, "filesSearched", n);
+            summary.insert("filesSearched".to_owned(), n.into());
         }
         summary
     }

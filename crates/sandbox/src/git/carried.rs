@@ -349,7 +349,6 @@ fn read_bounded(file: &Path) -> Option<String> {
 mod tests {
     use super::*;
     use quackd_testkit::write_file;
-    use std::fs;
 
     struct World {
         home: tempfile::TempDir,

@@ -5,7 +5,6 @@ use quackd_protocol::policy::Policy;
 use quackd_sandbox::git::GitDirectories;
 use quackd_sandbox::{MacPaths, Seatbelt};
 use quackd_testkit::TestDir;
-use std::fs;
 
 struct World {
     tree: TestDir,
