@@ -79,7 +79,7 @@ impl Registry {
         let running = self.services.table.snapshot(&id).worker.running();
 
         if !running.is_none() && !force {
-            return refuse(MethodError::SessionBusy(running));
+            return refuse(MethodError::SessionHasWork(running));
         }
         // Taken before the removal, which may change the labels of other sessions.
         let labels = self.shown_labels();

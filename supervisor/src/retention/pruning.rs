@@ -123,7 +123,7 @@ pub(crate) async fn prune(
                 // Another client deleted it first.
                 Err(MethodError::SessionNotFound(_)) => continue,
                 // The session became busy after the list was made.
-                Err(MethodError::SessionBusy(_)) => {
+                Err(MethodError::SessionHasWork(_)) => {
                     pruned
                         .kept
                         .push(PrunedSession { why: Some("it is at work".to_owned()), ..row });
