@@ -5,7 +5,7 @@ use super::process::ChildProcess;
 use super::{ChannelEvent, ChannelInput, ChildActor, EvictionReason, KillReason, StopReason};
 use crate::children::spawner::SpawnRequestError;
 use actix::prelude::*;
-use quackd_process::{SessionPaths, SpawnedWorker};
+use quackd_process::{SessionPaths, SpawnedChild};
 use quackd_supervision::{AfterExit, Cause, Demand, Demander, Exit, Load, Order, State};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ pub(crate) trait LifecycleDriver: ChildActor {
     /// Kills a process that failed. `why` is shown to the user.
     fn kill_for(&mut self, cause: Cause, why: KillReason, ctx: &mut Context<Self>) {
         let (child, text) = (self.child(), why.text());
-        tracing::warn!(session = child.label, child = Self::NAME, %cause, why = text, "killing a worker");
+        tracing::warn!(session = child.label, child = Self::NAME, %cause, why = text, "killing a child process");
         self.on_kill(why);
         let order = self.child_mut().lifecycle.condemn(Instant::now(), cause);
         self.apply_order(order, ctx);
@@ -107,7 +107,7 @@ pub(crate) trait LifecycleDriver: ChildActor {
             session = label,
             child = Self::NAME,
             why = why.why(),
-            "evicting an idle worker"
+            "evicting an idle child process"
         );
         self.child_mut().evicted = Some(why);
         self.services().metrics.evictions.add(1);
@@ -141,11 +141,11 @@ pub(crate) trait LifecycleDriver: ChildActor {
         }
     }
 
-    fn spawned(&mut self, spawned: SpawnedWorker, ctx: &mut Context<Self>) {
+    fn spawned(&mut self, spawned: SpawnedChild, ctx: &mut Context<Self>) {
         let order = self.child_mut().lifecycle.on_spawned(Instant::now());
         let spawner = self.services().spawner.clone();
         let watched = spawned.process.clone();
-        let ended = async move { spawner.ended(watched).await };
+        let ended = async move { spawner.wait_and_reap(watched).await };
         ctx.spawn(ended.into_actor(self).map(move |exit, handle, ctx| handle.on_exit(exit, ctx)));
         if let Some(process) = &mut self.child_mut().process {
             process.spawned(spawned);
@@ -156,7 +156,7 @@ pub(crate) trait LifecycleDriver: ChildActor {
 
     fn spawn_failed(&mut self, failure: &SpawnRequestError, ctx: &mut Context<Self>) {
         let label = &self.child().label;
-        tracing::error!(session = label, child = Self::NAME, error = %failure, "cannot start a worker");
+        tracing::error!(session = label, child = Self::NAME, error = %failure, "cannot start a child process");
         self.child_mut().process = None;
         self.end_cgroup();
         let waiting = self.has_waiters();
@@ -210,7 +210,7 @@ pub(crate) trait LifecycleDriver: ChildActor {
             AfterExit::GaveUp => {
                 if let State::Failed { cause, .. } = self.child().lifecycle.state().clone() {
                     let label = &self.child().label;
-                    tracing::error!(session = label, child = Self::NAME, %cause, "worker failed");
+                    tracing::error!(session = label, child = Self::NAME, %cause, "child process failed");
                     self.fail_waiters(&cause, ctx);
                 }
             }

@@ -1,5 +1,5 @@
-//! The supervisor's end of one child's control channel. One task writes the frames that the handle queued. Another task
-//! reads frames into the handle's mailbox.
+//! The supervisor's end of one child's control channel. One task writes the frames that the child's actor queued. Another
+//! task reads frames into the actor's mailbox.
 //!
 //! A child may be hostile. Its frames are bounded in size and decoded here, and each is handled before the next is
 //! read. Some kinds of children have a frame rate limit: further frames stay in the socket and block the writer.
@@ -79,7 +79,7 @@ impl ChannelTasks {
         generation: u64,
         first: Bytes,
         decode: Decode<A>,
-        handle: Addr<A>,
+        actor: Addr<A>,
     ) -> std::io::Result<Self>
     where
         A: ChildKind + Actor<Context = Context<A>> + Handler<ChannelEvent<A::FromChild>>,
@@ -92,7 +92,7 @@ impl ChannelTasks {
                 frames::write_queued(queue, writing).await;
             }
         });
-        let reading = actix::spawn(read(reading, generation, decode, handle));
+        let reading = actix::spawn(read(reading, generation, decode, actor));
         Ok(Self { frames: sender, tasks: [writing, reading] })
     }
 
@@ -105,7 +105,7 @@ impl ChannelTasks {
     }
 }
 
-async fn read<A>(half: ReadingHalf, generation: u64, decode: Decode<A>, handle: Addr<A>)
+async fn read<A>(half: ReadingHalf, generation: u64, decode: Decode<A>, actor: Addr<A>)
 where
     A: ChildKind + Actor<Context = Context<A>> + Handler<ChannelEvent<A::FromChild>>,
 {
@@ -125,8 +125,8 @@ where
         };
         match decode(&body) {
             Ok(Decoded::Known(frame)) => {
-                // Wait until the handle took the frame, so that further frames stay in the socket.
-                if handle.send(event(ChannelInput::Frame(frame))).await.is_err() {
+                // Wait until the actor took the frame, so that further frames stay in the socket.
+                if actor.send(event(ChannelInput::Frame(frame))).await.is_err() {
                     return;
                 }
             }
@@ -147,7 +147,7 @@ where
             tokio::time::sleep(wait).await;
         }
     };
-    handle.send(event(ChannelInput::Closed { violation })).await.ok();
+    actor.send(event(ChannelInput::Closed { violation })).await.ok();
 }
 
 /// Token bucket for incoming frames. Does no I/O.

@@ -197,7 +197,8 @@ pub(crate) struct Child {
     pub(crate) process: Option<ChildProcess>,
     /// Control group of the child's own processes.
     pub(crate) cgroup: Option<SessionPaths>,
-    /// Distinguishes the current process from its predecessors.
+    /// Number of starts so far. Input and timers have the number of their process; those of an earlier process are
+    /// dropped.
     pub(crate) generation: u64,
     heartbeat: Heartbeat,
     /// Sequence number of the pending ping.

@@ -12,7 +12,7 @@ use actix::{Actor, Addr, Context, Handler};
 use nix::sys::signal::Signal;
 use quackd_ipc::first::write_length_with_descriptors;
 use quackd_ipc::frames;
-use quackd_process::{ProcessHandle, SpawnedWorker};
+use quackd_process::{ProcessHandle, SpawnedChild};
 use serde::Serialize;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -48,7 +48,7 @@ impl ChildProcess {
         generation: u64,
         start: &A::ToChild,
         descriptors: &[OwnedFd],
-        handle: Addr<A>,
+        actor: Addr<A>,
     ) -> std::io::Result<(Self, OwnedFd)>
     where
         A: ChildKind + Actor<Context = Context<A>> + Handler<ChannelEvent<A::FromChild>>,
@@ -58,7 +58,7 @@ impl ChildProcess {
         let borrowed: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
         write_length_with_descriptors(channel.as_fd(), first.len(), &borrowed)?;
         let decode = A::program(start).decode;
-        let link = ChannelTasks::start(channel, generation, first, decode, handle)?;
+        let link = ChannelTasks::start(channel, generation, first, decode, actor)?;
         let process = Self {
             started_at: now_text().into(),
             started: Instant::now(),
@@ -70,9 +70,9 @@ impl ChildProcess {
     }
 
     /// Adds the started process.
-    pub(super) fn spawned(&mut self, worker: SpawnedWorker) {
-        let stderr = actix::spawn(stderr_tail(worker.stderr));
-        self.spawned = Some(RunningProcess { process: worker.process, stderr });
+    pub(super) fn spawned(&mut self, child: SpawnedChild) {
+        let stderr = actix::spawn(stderr_tail(child.stderr));
+        self.spawned = Some(RunningProcess { process: child.process, stderr });
     }
 
     /// Whether frames may still arrive.

@@ -8,7 +8,7 @@ use crate::errors::CallError;
 use crate::events::{SessionCall, shown_arguments};
 use crate::pool::command_slots::{CommandSlot, SlotRequest};
 use crate::session::describe::{call_info, jobs};
-use crate::session::pending_calls::{CallWait, call_id, ended, outcome};
+use crate::session::pending_calls::{CallWait, call_id, outcome, publish_end};
 use actix::prelude::*;
 use quackd_protocol::CallId;
 use quackd_protocol::client::{CallInfo, RunningJob};
@@ -305,7 +305,7 @@ impl WorkerActor {
         let tell = |call: &SessionCall, result: &CallResult, elapsed| {
             times.note(&call.spec.tool, outcome(result), elapsed);
             journal.record(session, call, result, elapsed, !self.services.pool.disk.is_low());
-            ended(events, &session.id, call, result, elapsed);
+            publish_end(events, &session.id, call, result, elapsed);
         };
         for ended in self.calls.answer(number, result, tell) {
             ctx.cancel_future(ended);
