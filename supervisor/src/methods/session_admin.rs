@@ -13,7 +13,7 @@ use crate::registry::{
 };
 use crate::session::agent::native::mcp_servers::SetMcpServers;
 use crate::session::agent::{
-    AgentActor, GetAgentOptions, SetAgent, SetAgentOptions, create_blocking, fork_blocking,
+    AgentActor, GetAgentOptions, SetAgentOptions, create_blocking, fork_blocking,
     is_conversation_id,
 };
 use crate::session::services::{NoLook, SessionServices};
@@ -269,7 +269,6 @@ impl Serve<SessionSetParams> for Caller {
         self.registry.send(change).timeout(SAVE_LIMIT).await??;
         let find = FindSession { reference: Some(session.0.clone()), purpose: Purpose::Describe };
         let chosen = self.registry.send(find).await??.ok_or(MethodError::NoSession)?.agent;
-        found.actors.agent.send(SetAgent(chosen.clone())).await?;
         if let Some(servers) = mcp_servers {
             found.actors.agent.send(SetMcpServers(servers)).await?;
         }

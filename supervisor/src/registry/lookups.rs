@@ -73,13 +73,16 @@ impl Registry {
         let label = known
             .map(|known| Labels::new(&self.metadata, &self.state).of(known))
             .unwrap_or_default();
+        let state = self.state_of(&session.id);
         let start = SessionStart {
             session,
             label,
             workspace: workspace.to_owned(),
             policy,
             rules: Arc::new(rules),
-            isolated: self.state_of(&session.id).isolated,
+            is_safe: state.safe_mode,
+            choice: AgentChoice::from(&state),
+            isolated: state.isolated,
         };
         self.actors.start(start, &Owner::new(&ctx.address()))
     }
@@ -110,11 +113,7 @@ impl Registry {
             safe_mode: state.safe_mode,
             restarts: state.restarts,
             pi_session_file: session.pi_session_file.clone(),
-            agent: AgentChoice {
-                engine: state.engine.clone(),
-                model: state.model.clone(),
-                is_isolated: state.isolated.is_some(),
-            },
+            agent: AgentChoice::from(&state),
             isolated: state.isolated,
             session_id: session.id.clone(),
             session_name: session.name.clone(),

@@ -1,7 +1,7 @@
 //! The two actors of a session: the owner of its worker, and the owner of its agent. A request goes to the actor that it
 //! concerns; the functions here send to both.
 
-use super::agent::{AbortTurn, AbortedTurn, AgentActor, AgentStart, SetRestrictions};
+use super::agent::{AbortTurn, AbortedTurn, AgentActor, AgentChoice, AgentStart, SetAgent};
 use super::identity::SessionIdentity;
 use super::owner::Owner;
 use super::services::SessionServices;
@@ -36,21 +36,30 @@ pub(crate) struct SessionStart<'a> {
     pub(crate) workspace: String,
     pub(crate) policy: Policy,
     pub(crate) rules: Arc<SessionRules>,
+    pub(crate) is_safe: bool,
+    pub(crate) choice: AgentChoice,
     /// The private copy of an isolated session.
     pub(crate) isolated: Option<CopiedTree>,
 }
 
 impl SessionActors {
-    /// Sets the policy of the next worker and the rules of hosts, which apply at once. A worker with another policy is
-    /// replaced when nothing runs in it, and so is an agent that was started with another network or safe mode.
+    /// Sets the policy and the choice of the agent for the next processes. The rules of hosts and safe mode apply at once.
+    /// A worker with another policy is replaced when nothing runs in it, and so is an agent that was started with another
+    /// network, safe mode or choice.
     #[expect(
         clippy::disallowed_methods,
         reason = "internal signals that must not be lost; a client's change causes one per actor"
     )]
-    pub(crate) fn set_policy(&self, policy: Policy, rules: Arc<SessionRules>, is_safe: bool) {
+    pub(crate) fn set_policy(
+        &self,
+        policy: Policy,
+        rules: Arc<SessionRules>,
+        is_safe: bool,
+        choice: AgentChoice,
+    ) {
         let network = policy.network_mode();
-        self.worker.do_send(SetPolicy { policy, rules });
-        self.agent.do_send(SetRestrictions { network, is_safe });
+        self.worker.do_send(SetPolicy { policy, rules, is_safe });
+        self.agent.do_send(SetAgent { network, is_safe, choice });
     }
 
     /// Ends every call, each of which gets its own result, and then the agent's turn.
@@ -107,7 +116,8 @@ impl ActorTable {
 
     /// Starts the actors of a session without a process, with an entry in the table of sessions.
     pub(crate) fn start(&self, start: SessionStart<'_>, owner: &Owner) -> SessionActors {
-        let SessionStart { session, label, workspace, policy, rules, isolated } = start;
+        let SessionStart { session, label, workspace, policy, rules, is_safe, choice, isolated } =
+            start;
         let id = session.id.clone();
         let identity = SessionIdentity::new(id.clone(), &session.name, label, workspace);
         let identity = Rc::new(identity);
@@ -125,6 +135,8 @@ impl ActorTable {
             entry: Rc::downgrade(&entry),
             session_file: session.pi_session_file.clone(),
             network: policy.network_mode(),
+            is_safe,
+            choice,
         };
         let worker = WorkerStart {
             session: identity,
@@ -133,6 +145,7 @@ impl ActorTable {
             entry: Rc::downgrade(&entry),
             policy,
             rules,
+            is_safe,
             isolated,
         };
         of_worker.run(WorkerActor::new(worker));

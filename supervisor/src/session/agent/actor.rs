@@ -84,6 +84,8 @@ pub(in crate::session) struct AgentStart {
     pub(in crate::session) entry: Weak<SessionEntry>,
     pub(in crate::session) session_file: String,
     pub(in crate::session) network: NetworkMode,
+    pub(in crate::session) is_safe: bool,
+    pub(in crate::session) choice: AgentChoice,
 }
 
 /// Owner of one session's agent. Runs as an actor.
@@ -142,7 +144,8 @@ pub(crate) struct AgentActor {
 impl AgentActor {
     /// Creates the actor without a process.
     pub(in crate::session) fn new(start: AgentStart) -> Self {
-        let AgentStart { session, services, owner, entry, session_file, network } = start;
+        let AgentStart { session, services, owner, entry, session_file, network, is_safe, choice } =
+            start;
         Self {
             child: Child::new(AGENT, session.id.0.clone()),
             session,
@@ -152,9 +155,9 @@ impl AgentActor {
             session_file,
             engine: Engine::Pi,
             is_compacting: false,
-            is_safe: false,
+            is_safe,
             network,
-            chosen: AgentChoice::default(),
+            chosen: choice,
             mcp_servers: Vec::new(),
             options: AgentOptions::default(),
             started: StartFacts::default(),

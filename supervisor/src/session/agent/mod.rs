@@ -30,9 +30,9 @@ pub(crate) use choice::AgentChoice;
 pub(crate) use failure::{Failure, LastFailure};
 pub(crate) use history::{create_blocking, fork_blocking, is_conversation_id};
 pub(crate) use prompts::{SendCommand, StartAgent};
-pub(super) use requests::{AbortTurn, SetRestrictions};
+pub(super) use requests::{AbortTurn, SetAgent};
 pub(crate) use requests::{
-    AbortedTurn, AnswerDialog, GetAgentOptions, RefreshAgent, SetAgent, SetAgentOptions,
+    AbortedTurn, AnswerDialog, GetAgentOptions, RefreshAgent, SetAgentOptions,
 };
 
 use crate::children::KillReason;

@@ -290,14 +290,13 @@ impl Handler<StartAgent> for AgentActor {
 }
 
 impl AgentActor {
-    /// Takes what the registry knows about the session. An empty path of the session file means no news.
+    /// Takes the session's name, and its session file if the actor has none. The look-up may be older than the actor's
+    /// other facts, which [`SetAgent`](super::SetAgent) keeps current.
     fn learn(&mut self, found: &FoundSession) {
         self.session.set_name(&found.session_name);
-        if !found.pi_session_file.is_empty() {
+        if self.session_file.is_empty() {
             self.session_file.clone_from(&found.pi_session_file);
         }
-        self.chosen.clone_from(&found.agent);
-        self.is_safe = found.safe_mode;
     }
 
     /// Sends a command, as soon as the agent runs.

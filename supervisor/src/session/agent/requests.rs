@@ -67,35 +67,22 @@ impl Handler<AbortTurn> for AgentActor {
     }
 }
 
-/// The network of the session's commands, and whether the session is in safe mode. An idle agent that was started with
-/// others ends, so that the next one has them.
+/// The registry's facts about the agent: the network of the session's commands, whether the session is in safe mode, and
+/// the user's choice of the agent. An idle agent that was started with others ends, so that the next one has them.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(crate) struct SetRestrictions {
+pub(crate) struct SetAgent {
     pub(crate) network: NetworkMode,
     pub(crate) is_safe: bool,
+    pub(crate) choice: AgentChoice,
 }
-
-impl Handler<SetRestrictions> for AgentActor {
-    type Result = ();
-
-    fn handle(&mut self, restrictions: SetRestrictions, ctx: &mut Self::Context) {
-        let SetRestrictions { network, is_safe } = restrictions;
-        (self.network, self.is_safe) = (network, is_safe);
-        self.end_if_replaced(ctx);
-    }
-}
-
-/// The user's choice of the session's agent. An idle agent ends, so that the next command starts the right one.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct SetAgent(pub(crate) AgentChoice);
 
 impl Handler<SetAgent> for AgentActor {
     type Result = ();
 
-    fn handle(&mut self, SetAgent(choice): SetAgent, ctx: &mut Self::Context) {
-        self.chosen = choice;
+    fn handle(&mut self, msg: SetAgent, ctx: &mut Self::Context) {
+        let SetAgent { network, is_safe, choice } = msg;
+        (self.network, self.is_safe, self.chosen) = (network, is_safe, choice);
         self.end_if_replaced(ctx);
     }
 }

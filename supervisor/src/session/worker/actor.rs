@@ -43,6 +43,7 @@ pub(in crate::session) struct WorkerStart {
     pub(in crate::session) entry: Weak<SessionEntry>,
     pub(in crate::session) policy: Policy,
     pub(in crate::session) rules: Arc<SessionRules>,
+    pub(in crate::session) is_safe: bool,
     pub(in crate::session) isolated: Option<CopiedTree>,
 }
 
@@ -60,6 +61,8 @@ pub(crate) struct WorkerActor {
     pub(super) hello: Option<Rc<Hello>>,
     /// Policy of the next worker.
     pub(super) policy: Policy,
+    /// Whether the session is in safe mode now.
+    pub(super) is_safe: bool,
     /// The private copy of an isolated session.
     pub(super) isolated: Option<CopiedTree>,
     /// Rules of hosts.
@@ -103,7 +106,8 @@ pub(crate) struct WorkerActor {
 impl WorkerActor {
     /// Creates the actor without a process.
     pub(in crate::session) fn new(start: WorkerStart) -> Self {
-        let WorkerStart { session, services, owner, entry, policy, rules, isolated } = start;
+        let WorkerStart { session, services, owner, entry, policy, rules, is_safe, isolated } =
+            start;
         Self {
             child: Child::new(SESSION_WORKER, session.id.0.clone()),
             session,
@@ -113,6 +117,7 @@ impl WorkerActor {
             checkpoints: UnrecordedCalls::default(),
             hello: None,
             policy,
+            is_safe,
             isolated,
             told_rules: Arc::clone(&rules),
             rules,

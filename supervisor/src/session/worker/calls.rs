@@ -270,7 +270,9 @@ impl WorkerActor {
     /// Sends a call to the worker. From here on it may have run.
     fn send_now(&mut self, number: u64, ctx: &mut Context<Self>) {
         let was_busy = self.calls.any_sent();
-        let Some((call, left)) = self.calls.send(number, Instant::now()) else { return };
+        let Some((mut call, left)) = self.calls.send(number, Instant::now()) else { return };
+        // The session may have entered safe mode while the call waited. An approved call stays approved.
+        call.safe_mode |= self.is_safe;
         self.jobs.call_sent();
         let offered = self.child.try_send(&ToWorker::ToolCall(call));
         if let Err(refused) = offered {

@@ -19,20 +19,22 @@ use std::time::Instant;
 /// Most commands that are named to end what keeps a worker.
 const MAX_REMEDIES: usize = 4;
 
-/// The policy of the next worker, and the rules of hosts, which apply at once. A worker with another policy is replaced
-/// when nothing runs in it.
+/// The policy of the next worker. A worker with another policy is replaced when nothing runs in it. The rules of hosts and
+/// safe mode apply at once.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct SetPolicy {
     pub(crate) policy: Policy,
     pub(crate) rules: Arc<SessionRules>,
+    pub(crate) is_safe: bool,
 }
 
 impl Handler<SetPolicy> for WorkerActor {
     type Result = ();
 
-    fn handle(&mut self, SetPolicy { policy, rules }: SetPolicy, ctx: &mut Self::Context) {
-        self.rules = rules;
+    fn handle(&mut self, msg: SetPolicy, ctx: &mut Self::Context) {
+        let SetPolicy { policy, rules, is_safe } = msg;
+        (self.rules, self.is_safe) = (rules, is_safe);
         self.set_policy(policy, ctx);
         self.tell_rules();
     }
