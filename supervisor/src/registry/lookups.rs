@@ -3,6 +3,7 @@
 use super::Registry;
 use super::labels::{self, Labels};
 use super::policies::FoundPolicy;
+use crate::children::DrainReason;
 use crate::clock::now_text;
 use crate::errors::MethodError;
 use crate::registry::catalog;
@@ -14,6 +15,7 @@ use crate::voice::VoiceSession;
 use actix::prelude::*;
 use quackd_protocol::metadata::Session;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Find the session of a reference, or the active session without one.
 #[derive(Debug, Message)]
@@ -84,7 +86,12 @@ impl Registry {
             choice: AgentChoice::from(&state),
             isolated: state.isolated,
         };
-        self.actors.start(start, &Owner::new(&ctx.address()))
+        let actors = self.actors.start(start, &Owner::new(&ctx.address()));
+        if self.draining {
+            // The drain of the registry did not reach them. An actor ignores a drain whose sender waits for no reply.
+            actix::spawn(actors.drain(Instant::now(), DrainReason::Shutdown));
+        }
+        actors
     }
 
     fn found(
@@ -101,9 +108,11 @@ impl Registry {
         let workspace = known.unwrap_or_else(|| "unknown".to_owned());
 
         let state = self.state_of(&session.id);
+        let is_running = self.actors.get(&session.id).is_some();
         let actors = self.actors_of(session, &workspace, ctx);
-        if !has_workspace {
-            // A session without a workspace can only be described. Its workspace may become known later.
+        if !has_workspace && !is_running {
+            // A session without a workspace can only be described. Its workspace may become known later. Actors that an
+            // earlier look-up started may have processes, which a shutdown must reach.
             self.actors.remove(&session.id);
         }
 
