@@ -3,7 +3,7 @@
 //! have no complaints.
 //!
 //! - [`manifests`]: allowed dependencies between crates, and the place of versions.
-//! - [`modules`]: import cycles and the size of actors.
+//! - [`modules`]: import cycles, and the replies of messages to actors.
 //! - [`sources`]: headers, sizes, parameters and words of source files.
 //! - [`platforms`]: files that differ between operating systems.
 //! - [`documents`]: promises, decisions and paths.
