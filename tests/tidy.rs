@@ -7,7 +7,7 @@
 //! - [`sources`]: headers, sizes, parameters and words of source files.
 //! - [`platforms`]: files that differ between operating systems.
 //! - [`documents`]: promises, decisions and paths.
-//! - [`recipes`]: the files that a new tool, method, key or subcommand changes, and methods that are named as text.
+//! - [`recipes`]: the files that an addition changes, settings that nothing uses, and methods that are named as text.
 //! - [`exemptions`]: black-box tests that are left out in tier M.
 //! - [`texts`]: printed texts that documents quote, and subcommands that they name.
 //!
