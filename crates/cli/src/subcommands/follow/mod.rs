@@ -32,6 +32,7 @@ pub(crate) use self::screen::can_move;
 
 use self::follow_connection::FollowConnection;
 use self::session_view::{InputMode, Interrupts, SessionView, is_person};
+use self::status::model_name;
 use crate::args::DisplayArgs;
 use crate::args::sessions::{FollowArgs, FollowSince};
 use crate::connect::start_and_connect;
@@ -163,12 +164,9 @@ pub(crate) fn header(label: &str, followed: &FollowData, home_dir: Option<&str>)
     };
 
     if let Some(pi) = &followed.session_state {
-        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-        let model = pi.get("model");
-        let model = text(model).or_else(|| text(model.and_then(|model| model.get("id"))));
-        state.push_str(&format!(" · {}", model.as_deref().unwrap_or("default")));
-        if let Some(thinking) = text(pi.get("thinkingLevel")) {
-            state.push_str(&format!(" · thinking:{thinking}"));
+        state.push_str(&format!(" · {}", model_name(pi).unwrap_or("default")));
+        if let Some(level) = pi.get("thinkingLevel").and_then(Value::as_str) {
+            state.push_str(&format!(" · thinking:{level}"));
         }
     }
 

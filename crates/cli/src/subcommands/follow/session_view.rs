@@ -7,11 +7,11 @@
 mod one_turn;
 mod user_input;
 
-use super::asking::{Asking, Typed, until};
+use super::asking::{Asking, Typed, recv, until};
 use super::follow_connection::FollowConnection;
 use super::history;
 use super::prompt::Wish;
-use super::requests::{self, RequestResult};
+use super::requests::{NO_VOICE, RequestResult};
 use super::screen::{self, Screen};
 use super::slash;
 use super::speaker::{Speaker, wished};
@@ -119,11 +119,13 @@ impl SessionView {
         typing: InputMode,
         output: CliOutput,
     ) -> Self {
-        let can_type = is_person(output) && !matches!(typing, InputMode::Nothing);
-        let mut asking = can_type.then(|| Asking::new(false, output));
         let history = (!output.is_json()).then(|| history::read(connection.followed()));
         let state = connection.followed().session_state.as_ref();
         let streams = state.and_then(|state| state.get("isStreaming")).and_then(Value::as_bool);
+
+        let can_type = is_person(output) && !matches!(typing, InputMode::Nothing);
+        let mut asking = can_type.then(|| Asking::new(false, output));
+        // Where the cursor can move, the prompt reads keys itself. Questions alone need no lines before the first one.
         let reads_lines = match typing {
             InputMode::Leaves => true,
             InputMode::Speaks(_) => !screen::can_move(output),
@@ -133,11 +135,10 @@ impl SessionView {
             asking.read_lines();
         }
 
-        let screen = Screen::new(output, Renderer::new(look));
         Self {
             is_at_work: streams == Some(true),
             connection,
-            screen,
+            screen: Screen::new(output, Renderer::new(look)),
             asking,
             speaker: None,
             typing,
@@ -155,8 +156,7 @@ impl SessionView {
 
     /// Starts the app's voice if the app is connected or connects soon.
     pub(crate) fn start_voice(&mut self) {
-        self.requests
-            .spawn(requests::voice(self.connection.client(), self.connection.session().to_owned()));
+        self.requests.spawn(self.connection.target().voice());
     }
 
     /// Runs the view until it ends.
@@ -165,9 +165,11 @@ impl SessionView {
     /// If the daemon is gone, the awaited turn was refused, or the output cannot be written.
     pub(crate) async fn run(mut self, interrupts: &mut Interrupts) -> anyhow::Result<ExitCode> {
         let ended = self.show(interrupts).await;
+        // The open question holds the terminal, which the end of the output needs.
         drop(self.asking.take());
-        // A blocked reader must not delay the exit.
-        let _unread = tokio::time::timeout(LAST_WORDS, self.screen.finish()).await;
+        // A blocked reader must not delay the exit, and the exit code does not depend on the last text.
+        tokio::time::timeout(LAST_WORDS, self.screen.finish()).await.ok();
+
         match (self.result.take(), ended) {
             (Some(mut result), Ok(exit)) => {
                 self.compare_files(&mut result, interrupts).await;
@@ -181,9 +183,11 @@ impl SessionView {
         if self.connection.followed().resync {
             self.screen.remark("some events were lost");
         }
+
         let mut ticks = interval(READER_INTERVAL);
         loop {
             self.prepare_screen();
+            // A reader that is slow must not delay Ctrl-C.
             let reader = tokio::select! {
                 biased;
                 is_key = interrupts.next() => {
@@ -197,9 +201,12 @@ impl SessionView {
             if let Some(speaker) = &mut self.speaker {
                 speaker.prompt.printed();
             }
+
+            // Without a reader, only the outcome of an awaited turn matters.
             if reader == StdoutState::Gone && self.tracker.is_none() {
                 return Ok(ExitCode::Ok);
             }
+
             if let Some(end) = self.tracker.as_mut().and_then(|tracker| tracker.end(Instant::now()))
             {
                 let has_lines = self.output.is_json() && self.result.is_none();
@@ -222,11 +229,12 @@ impl SessionView {
                 event = self.connection.recv() => ViewInput::Event(event),
                 Some(done) = self.requests.join_next() => match done {
                     Ok(done) => ViewInput::Done(done),
+                    // A request that panicked has no result.
                     Err(_panicked) => ViewInput::Time,
                 },
                 Some(typed) = typed(&mut self.asking) => ViewInput::Typed(typed),
                 Some(wish) = wished(&mut self.speaker) => ViewInput::Wish(wish),
-                Some(entries) = next(&mut self.history) => ViewInput::History(entries),
+                Some(entries) = recv(&mut self.history) => ViewInput::History(entries),
                 () = until(due) => ViewInput::Time,
                 _ = ticks.tick() => ViewInput::Time,
             };
@@ -271,8 +279,7 @@ impl SessionView {
                     self.screen.warn(WAITS);
                 }
                 if self.tracker.as_mut().is_some_and(|tracker| tracker.look_is_due(now)) {
-                    let session = self.connection.session().to_owned();
-                    self.requests.spawn(requests::look(self.connection.client(), session));
+                    self.requests.spawn(self.connection.target().look());
                 }
             }
         }
@@ -292,6 +299,8 @@ impl SessionView {
             if is_last {
                 return Ok(true);
             }
+
+            // Events after the end of the awaited turn must not be printed.
             let is_over =
                 self.tracker.as_ref().is_some_and(|tracker| tracker.is_over(Instant::now()));
             next = if is_over || PIECE_BYTES <= self.screen.len() {
@@ -300,21 +309,26 @@ impl SessionView {
                 self.connection.try_recv()
             };
         }
+
         // Abort after the loop: if the end of the turn has already arrived, an abort could hit another client's turn.
-        if self.tracker.as_mut().is_some_and(|tracker| tracker.aborts(Instant::now())) {
-            self.abort();
-        }
+        self.abort_if_due();
         Ok(false)
     }
 
+    fn abort_if_due(&mut self) {
+        if self.tracker.as_mut().is_some_and(|tracker| tracker.aborts(Instant::now())) {
+            self.abort();
+        }
+    }
+
     fn event(&mut self, event: &Event) -> anyhow::Result<()> {
-        if self.screen.is_json() {
-            if !self.result.as_ref().is_some_and(TurnResult::is_alone) {
-                self.screen.line(event)?;
-            }
-            if self.tracker.is_none() {
-                return Ok(());
-            }
+        let is_json = self.screen.is_json();
+        let is_line = is_json && !self.result.as_ref().is_some_and(TurnResult::is_alone);
+        if is_line {
+            self.screen.line(event)?;
+        }
+        if is_json && self.tracker.is_none() {
+            return Ok(());
         }
 
         let data = event.data.as_deref().map_or("null", RawValue::get);
@@ -328,37 +342,24 @@ impl SessionView {
         if let Some(result) = &mut self.result {
             result.happened(name, &data);
         }
-        match name {
-            "agent_start" => self.is_at_work = true,
-            "agent_end" => {
-                (self.is_at_work, self.is_thinking, self.is_aborting) = (false, false, false);
-            }
+        match (name, &mut self.speaker) {
+            ("agent_start" | "agent_end", _) => self.turn_changed(name == "agent_start"),
+            ("queue_update", Some(speaker)) => speaker.status.queue(&data),
             _ => {}
-        }
-        if let Some(speaker) = &mut self.speaker {
-            match name {
-                "queue_update" => speaker.status.queue(&data),
-                "agent_start" | "agent_end" => {
-                    let has_unread = !self.is_at_work && speaker.status.has_queued();
-                    speaker.status.turn(self.is_at_work, Instant::now());
-                    self.turn_changed(has_unread);
-                }
-                _ => {}
-            }
         }
 
         if let Some(text) = notice(name, &data) {
-            let is_line =
-                self.screen.is_json() && !self.result.as_ref().is_some_and(TurnResult::is_alone);
+            // A line contains the notice already.
             if !is_line {
                 self.screen.warn(text);
             }
             return Ok(());
         }
-        if self.screen.is_json() || self.handle_question_event(name, &data) {
+        if is_json || self.handle_question_event(name, &data) {
             return Ok(());
         }
 
+        // The answer begins with the first visible text.
         let before = self.screen.len();
         self.screen.event(name, &data);
         self.is_thinking &= self.screen.len() == before && !self.screen.has_open_line();
@@ -371,20 +372,18 @@ impl SessionView {
     fn done(&mut self, done: RequestResult, now: Instant) -> anyhow::Result<()> {
         match (done, &mut self.tracker) {
             (RequestResult::Said(answer), Some(tracker)) => {
-                let counted = match (&answer, &mut self.filter) {
-                    (Ok(turn), Some(filter)) => filter.accepted(*turn),
-                    (Err(ClientError::Disconnected), Some(filter)) => {
+                let held = self.filter.as_mut().map(|filter| match &answer {
+                    Ok(turn) => filter.accepted(*turn),
+                    Err(ClientError::Disconnected) => {
                         filter.lost();
                         Vec::new()
                     }
-                    (Err(_), Some(filter)) => filter.refused(),
-                    (_, None) => Vec::new(),
-                };
+                    Err(_) => filter.refused(),
+                });
+                // Before the held events: a beginning among them cancels the check that the reply schedules.
                 tracker.answered(answer.map(drop), now);
-                counted.iter().try_for_each(|event| self.event(event))?;
-                if self.tracker.as_mut().is_some_and(|tracker| tracker.aborts(Instant::now())) {
-                    self.abort();
-                }
+                held.iter().flatten().try_for_each(|event| self.event(event))?;
+                self.abort_if_due();
             }
             (RequestResult::Said(answer), None) => {
                 if let Err(error) = answer {
@@ -407,8 +406,8 @@ impl SessionView {
                     speaker.prompt.restore(&texts.join("\n"));
                 }
             }
-            (RequestResult::Agent(asked, Ok(data)), _) => {
-                self.screen.remark(&slash::told(asked, &data));
+            (RequestResult::Agent(purpose, Ok(data)), _) => {
+                self.screen.remark(&slash::reply_text(purpose, &data));
                 self.ask_for_state();
             }
             (RequestResult::Agent(_, Err(error)), _) => self.screen.failure(&error.to_string()),
@@ -423,13 +422,11 @@ impl SessionView {
             (RequestResult::Answered(Err(error)), _) => self.screen.failure(&error.to_string()),
             (RequestResult::Answered(Ok(Some(record))), _) => self.screen.remark(&record),
             // The app exists only on macOS.
-            (RequestResult::NoVoice, _) if HAS_APP => {
-                self.screen.remark(requests::NO_VOICE);
-            }
+            (RequestResult::NoVoice, _) if HAS_APP => self.screen.remark(NO_VOICE),
             (
                 RequestResult::Answered(Ok(None))
                 | RequestResult::NoVoice
-                | RequestResult::Voice
+                | RequestResult::Nothing
                 | RequestResult::Queued
                 | RequestResult::Aborted
                 | RequestResult::Looked { .. },
@@ -447,6 +444,7 @@ impl SessionView {
             ClientError::Refused { text, .. } => self.screen.remark(&text),
             _ => {}
         }
+
         // The daemon sends open questions again.
         if let Some(asking) = &mut self.asking {
             asking.clear();
@@ -460,6 +458,8 @@ impl SessionView {
         let again = self.connection.again(self.tracker.is_some()).await?;
         let is_complete = again.continues(&self.connection);
         self.connection = again;
+
+        // Whether the turn still thinks or is being aborted is not known.
         (self.is_thinking, self.is_aborting) = (false, false);
         if is_complete {
             self.screen.remark("reconnected");
@@ -482,18 +482,7 @@ fn notice<'a>(name: &str, data: &'a Value) -> Option<&'a str> {
     text("error").filter(|_| is_notice)
 }
 
-/// Receives the next value. `None` without a channel. Cancel-safe.
-async fn next<T>(from: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
-    match from {
-        Some(from) => from.recv().await,
-        None => None,
-    }
-}
-
 /// Waits for the next input of the user. `None` without a terminal. Cancel-safe.
 async fn typed(asking: &mut Option<Asking>) -> Option<Typed> {
-    match asking {
-        Some(asking) => Some(asking.next().await),
-        None => None,
-    }
+    Some(asking.as_mut()?.next().await)
 }

@@ -71,6 +71,7 @@ impl Speaker {
     pub(super) fn ctrl_c(&mut self, is_busy: bool, now: Instant) -> CtrlC {
         let is_second = self.interrupted.is_some_and(|at| now < at + TWICE);
         self.interrupted = Some(now);
+
         match (is_second, is_busy || 0 < self.running) {
             (true, _) => CtrlC::Leave,
             (false, true) => CtrlC::Abort,
@@ -87,8 +88,5 @@ impl Speaker {
 
 /// Waits for a wish of the user. `None` without a prompt. Cancel-safe.
 pub(super) async fn wished(speaker: &mut Option<Speaker>) -> Option<io::Result<Wish>> {
-    match speaker {
-        Some(speaker) => Some(speaker.prompt.next().await),
-        None => None,
-    }
+    Some(speaker.as_mut()?.prompt.next().await)
 }

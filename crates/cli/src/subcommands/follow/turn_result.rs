@@ -30,13 +30,11 @@ pub(crate) struct TurnPlace {
 }
 
 /// The result so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct TurnResult {
     place: TurnPlace,
-    /// Files before the prompt was sent, if the object needs them.
+    /// Files before the prompt was sent. With them, the object is the only output.
     files: Option<Arc<FilesBefore>>,
-    /// Whether the object is the only output.
-    is_alone: bool,
     /// Schema of the answer, which [`check_schema`] has accepted.
     schema: Option<Value>,
     text: String,
@@ -59,24 +57,7 @@ pub(crate) struct TurnResult {
 impl TurnResult {
     /// Creates the result of a turn of this session. With `files`, the object is the only output.
     pub(crate) fn new(place: TurnPlace, files: Option<FilesBefore>, schema: Option<Value>) -> Self {
-        Self {
-            place,
-            is_alone: files.is_some(),
-            files: files.map(Arc::new),
-            schema,
-            text: String::new(),
-            changed: BTreeSet::new(),
-            deleted: BTreeSet::new(),
-            renamed: BTreeSet::new(),
-            files_error: None,
-            writing: HashMap::new(),
-            cost: 0.0,
-            is_cost_unknown: false,
-            tokens: 0,
-            stop_reason: None,
-            reason: None,
-            error: None,
-        }
+        Self { place, files: files.map(Arc::new), schema, ..Self::default() }
     }
 
     /// Returns the files before the prompt was sent, if the object needs them.
@@ -87,7 +68,7 @@ impl TurnResult {
     /// Adds what the turn has done to files of the workspace.
     pub(super) fn compared(&mut self, changes: FileChanges) {
         let workspace = Path::new(&self.place.workspace);
-        // A tool wrote it, and it was removed later.
+        // Drops files that a tool wrote and a later step removed.
         self.changed.retain(|path| workspace.join(path).symlink_metadata().is_ok());
         self.changed.extend(changes.changed.into_iter().take(MAX_FILES));
         self.deleted = changes.deleted.into_iter().take(MAX_FILES).collect();
@@ -97,7 +78,7 @@ impl TurnResult {
 
     /// Whether the object is the only output.
     pub(super) fn is_alone(&self) -> bool {
-        self.is_alone
+        self.files.is_some()
     }
 
     /// Handles an event of the turn.
@@ -167,7 +148,7 @@ impl TurnResult {
             output.failure(&violations.join("\n"));
         }
 
-        if self.is_alone {
+        if self.is_alone() {
             let cost = (!self.is_cost_unknown).then_some(self.cost);
             let renamed = |(from, to)| json!({ "from": from, "to": to });
             let renamed: Vec<Value> = self.renamed.into_iter().map(renamed).collect();
@@ -220,8 +201,8 @@ impl TurnPlace {
 /// # Errors
 /// The reason in one line.
 pub(crate) fn check_schema(schema: &Value) -> Result<(), String> {
-    let made = jsonschema::validator_for(schema);
-    made.map(drop).map_err(|error| display::cut(&error.to_string(), MAX_VIOLATION))
+    let validator = jsonschema::validator_for(schema);
+    validator.map(drop).map_err(|error| display::cut(&error.to_string(), MAX_VIOLATION))
 }
 
 /// Returns where the answer differs from the schema.

@@ -205,13 +205,8 @@ impl Prompt {
     }
 
     fn answered(&mut self, line: &StdinLine) -> Wish {
-        let Some(question) = self.questions.current() else { return Wish::Redraw };
-        let target = question.target();
-
         match self.questions.take(line) {
-            InputResult::Answer(answer) => {
-                let option = answer.value.as_ref().and_then(Value::as_str).unwrap_or("Deny");
-                let record = target.map(|target| format!("{option}: {target}"));
+            InputResult::Answer(answer, record) => {
                 self.next_question();
                 Wish::Typed(Typed::Answer(answer, record))
             }
@@ -251,15 +246,15 @@ impl Prompt {
         true
     }
 
-    /// Removes a question that has ended elsewhere. Returns whether it was still open here.
-    pub(super) fn closed(&mut self, id: &Value) -> bool {
-        let was_asked = self.questions.current().is_some_and(|question| question.is(id));
-        let was_open = self.questions.close(id);
-        if was_asked {
+    /// Removes a question that has ended elsewhere. Returns the remark about it, unless it was answered here.
+    pub(super) fn closed(&mut self, data: &Value) -> Option<&'static str> {
+        let closed = self.questions.close(data)?;
+        if closed.was_current {
             self.next_question();
+            // Return for it may still arrive.
             self.quiet_until = Some(Instant::now() + SETTLE);
         }
-        was_open
+        Some(closed.remark)
     }
 
     /// Removes all questions after a lost connection.

@@ -1,15 +1,14 @@
 //! The part of the view that deals with the user: the prompt and its commands, questions, and the last rows.
 
-use super::super::asking::{Asking, Typed, ended_because};
+use super::super::asking::{Asking, Typed};
 use super::super::footer::Footer;
 use super::super::prompt::Wish;
 use super::super::prompt::past_prompts::PastPrompts;
-use super::super::requests::{self, RequestResult};
+use super::super::requests::{Prompt, SAY_LIMIT};
 use super::super::screen;
 use super::super::slash::{self, Line};
 use super::super::speaker::{CtrlC, Speaker, THINKING};
 use super::super::stdin_lines::StdinLine;
-use super::super::turn_tracker::InterruptAction;
 use super::{InputMode, RunVerb, SessionView};
 use crate::args::Cli;
 use crate::display;
@@ -50,12 +49,7 @@ impl SessionView {
     }
 
     pub(super) fn ask_for_state(&mut self) {
-        let (client, session) = (self.connection.client(), self.connection.session().to_owned());
-        self.requests.spawn(async move {
-            requests::state(client, session)
-                .await
-                .map_or(RequestResult::Voice, RequestResult::State)
-        });
+        self.requests.spawn(self.connection.target().state());
     }
 
     /// Handles an event about a question asked at this terminal. Returns false for other events.
@@ -69,9 +63,7 @@ impl SessionView {
             (Some(asking), _) if is_new => (asking.opened(data), None),
             (Some(asking), _) => (true, asking.closed(data)),
             (_, Some(speaker)) if is_new => (speaker.prompt.opened(data), None),
-            (_, Some(speaker)) => {
-                (true, speaker.prompt.closed(&data["id"]).then(|| ended_because(data)))
-            }
+            (_, Some(speaker)) => (true, speaker.prompt.closed(data)),
             _ => (false, None),
         };
 
@@ -150,9 +142,8 @@ impl SessionView {
             return None;
         };
 
-        match tracker.interrupt(now) {
-            InterruptAction::Abort => self.abort(),
-            InterruptAction::Wait | InterruptAction::Now => {}
+        if tracker.interrupt(now) {
+            self.abort();
         }
         None
     }
@@ -161,19 +152,13 @@ impl SessionView {
     pub(super) fn abort(&mut self) {
         self.is_aborting = self.is_at_work;
         self.is_thinking = false;
-        let (client, session) = (self.connection.client(), self.connection.session().to_owned());
-        self.requests.spawn(requests::abort(client, session));
+        self.requests.spawn(self.connection.target().abort());
     }
 
     pub(super) async fn was_typed(&mut self, typed: Typed) -> anyhow::Result<Option<ExitCode>> {
         let line = match typed {
             Typed::Answer(answer, record) => {
-                self.requests.spawn(requests::answer(
-                    self.connection.client(),
-                    self.connection.session().to_owned(),
-                    *answer,
-                    record,
-                ));
+                self.requests.spawn(self.connection.target().answer(*answer, record));
                 return Ok(None);
             }
             Typed::Line(line) => line,
@@ -193,35 +178,31 @@ impl SessionView {
             _ => return Ok(None),
         };
 
-        let session = self.connection.session().to_owned();
-        let cwd = self.connection.directory.clone();
-        let client = self.connection.client();
-
-        match Line::read(line.trim(), &session) {
+        let target = self.connection.target();
+        match Line::read(line.trim(), &target.session) {
             Line::Prompt(_) if MAX_WAITING <= self.waiting.len() => {
                 self.screen.failure("too many prompts wait for the end of the turn");
             }
             // Sent after the aborted turn has ended: the turn would take it.
             Line::Prompt(text) if self.is_aborting => self.waiting.push(text),
             Line::Prompt(text) if self.is_at_work || self.is_thinking => {
-                self.requests.spawn(requests::steer(client, session, cwd, text));
+                // If the turn has just ended, the prompt begins one.
+                let prompt = Prompt { message: text, joins: Some("steer"), ..Prompt::default() };
+                self.requests.spawn(target.say(prompt, SAY_LIMIT));
                 if self.speaker.is_none() {
                     self.screen
                         .remark("the agent reads it before its next step; Ctrl-C ends the turn");
                 }
             }
-            Line::Prompt(text) => {
-                self.say(text, requests::SAY_LIMIT);
-                self.is_thinking = true;
-            }
+            Line::Prompt(text) => self.say(text),
             Line::Shell(command) => {
                 if let Some(speaker) = &mut self.speaker {
                     speaker.running += 1;
                 }
-                self.requests.spawn(requests::shell(client, session, cwd, command));
+                self.requests.spawn(target.shell(command));
             }
-            Line::Agent(command, asked) => {
-                self.requests.spawn(requests::agent(client, session, command, asked));
+            Line::Agent(command, purpose) => {
+                self.requests.spawn(target.agent(command, purpose));
             }
             Line::Verb(words) => self.run_verb(words, run_verb).await?,
             Line::New => self.new_session().await?,
@@ -232,13 +213,20 @@ impl SessionView {
         Ok(None)
     }
 
-    /// Asks for the state after the beginning or end of a turn. `has_unread`: the turn has ended, and the agent has not
-    /// read all prompts.
-    pub(super) fn turn_changed(&mut self, has_unread: bool) {
+    /// Records the beginning or end of a turn. After its end, takes back the prompts that the agent has not read.
+    pub(super) fn turn_changed(&mut self, is_running: bool) {
+        self.is_at_work = is_running;
+        if !is_running {
+            (self.is_thinking, self.is_aborting) = (false, false);
+        }
+
+        let Some(speaker) = &mut self.speaker else { return };
+        // Before the status is changed: the end of a turn clears its queue.
+        let has_unread = !is_running && speaker.status.has_queued();
+        speaker.status.turn(is_running, Instant::now());
         self.ask_for_state();
         if has_unread {
-            let session = self.connection.session().to_owned();
-            self.requests.spawn(requests::take_back(self.connection.client(), session));
+            self.requests.spawn(self.connection.target().take_back());
         }
     }
 
@@ -246,8 +234,7 @@ impl SessionView {
     pub(super) fn say_waiting(&mut self) {
         if !self.waiting.is_empty() {
             let text = std::mem::take(&mut self.waiting).join("\n\n");
-            self.say(text, requests::SAY_LIMIT);
-            self.is_thinking = true;
+            self.say(text);
         }
     }
 
@@ -284,9 +271,8 @@ impl SessionView {
         let path = Some(self.connection.followed().workspace_path.clone());
         let params = SessionNewParams { path, ..SessionNewParams::default() };
         let client = self.connection.client();
-        let made = client.call(params).await;
 
-        let made = match made {
+        let made = match client.call(params).await {
             Ok(made) => made,
             Err(error) => {
                 self.screen.failure(&error.to_string());
