@@ -51,6 +51,7 @@ pub(crate) async fn run(args: LogArgs, output: CliOutput) -> anyhow::Result<Exit
     let filter = filter(&args, &home).await?;
     let all_if_since = if filter.since.is_some() { usize::MAX } else { CALLS };
     let max = args.lines.unwrap_or(all_if_since);
+
     // Of such a session, every call is in the journal.
     let unknown = match &filter {
         CallFilter {
@@ -77,13 +78,20 @@ pub(crate) async fn run(args: LogArgs, output: CliOutput) -> anyhow::Result<Exit
     if !args.follow {
         return list(&reader, max, unknown, &format, output).await;
     }
+    until_ctrl_c(follow(&reader, max, &format, output)).await
+}
+
+/// Runs the follow mode of `quack log` or `quack logs` until Ctrl-C, which is its normal end.
+pub(crate) async fn until_ctrl_c(
+    follow: impl Future<Output = anyhow::Result<ExitCode>>,
+) -> anyhow::Result<ExitCode> {
     tokio::select! {
         biased;
         interrupted = tokio::signal::ctrl_c() => {
             interrupted?;
             Ok(ExitCode::Ok)
         }
-        ended = follow(&reader, max, &format, output) => ended,
+        ended = follow => ended,
     }
 }
 
@@ -94,6 +102,8 @@ async fn filter(args: &LogArgs, home: &Home) -> anyhow::Result<CallFilter> {
         Some(reference) => Some(session(home, reference).await?),
         None => None,
     };
+
+    // A session identifies its calls: its workspace may be another directory than the current one.
     let workspace = match &args.dir {
         Some(dir) => Some(directory::workspace(Some(dir), false)?),
         None if args.all || session.is_some() => None,
@@ -137,19 +147,22 @@ async fn session(home: &Home, reference: &str) -> Result<SessionFilter, ClientEr
 async fn has_session(home: &Home, workspace: &str) -> bool {
     let Ok(client) = connect(home).await else { return false };
     let params = FindParams { session_id: None, path: Some(workspace.to_owned()), own: None };
-    let found = client.call_within(params, DAEMON_LIMIT).await;
-    found
-        .is_ok_and(|found| found.session.is_some_and(|session| session.workspace_path == workspace))
+    let reply = client.call_within(params, DAEMON_LIMIT).await;
+    let session = reply.ok().and_then(|data| data.session);
+    session.is_some_and(|session| session.workspace_path == workspace)
 }
 
 /// Labels by session id. `None` if no daemon replies in time.
-async fn labels(home: &Home) -> Option<HashMap<String, String>> {
-    let asking = async {
+pub(crate) async fn labels(home: &Home) -> Option<HashMap<String, String>> {
+    let request = async {
         let client = connect(home).await.ok()?;
         let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
         client.call_within(all, DAEMON_LIMIT).await.ok()
     };
-    let known = tokio::time::timeout(DAEMON_LIMIT, asking).await.ok().flatten()?;
+
+    // The whole request has the limit, because connecting to a hung daemon takes time too.
+    let known = tokio::time::timeout(DAEMON_LIMIT, request).await.ok().flatten()?;
+    // An older daemon sends no labels.
     let labelled = known.sessions.into_iter().filter(|session| !session.label.is_empty());
     Some(labelled.map(|session| (session.id.0, session.label)).collect())
 }
@@ -255,6 +268,7 @@ fn full_output(call: &CallRecord, home: &Home) -> Option<String> {
     let run = home.session_run_dir(&call.session_id.0).ok()?;
     // A worker resolves the links on the way to it.
     let run = run.canonicalize().ok()?;
+
     if path.parent() != Some(run.as_path()) {
         return None;
     }

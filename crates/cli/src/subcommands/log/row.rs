@@ -42,16 +42,17 @@ impl CallFormat {
             return self.gap(call);
         }
 
-        let who = match &call.client {
-            Some(client) => format!("{}: ", name_cell(client)),
+        let client = match &call.client {
+            Some(name) => format!("{}: ", name_cell(name)),
             None => String::new(),
         };
-        let argument = main_argument(call);
-        let argument =
-            if argument.is_empty() { argument } else { format!(" {}", cut(&argument, MAX_CALL)) };
+        let argument = match main_argument(call).as_str() {
+            "" => String::new(),
+            argument => format!(" {}", cut(argument, MAX_CALL)),
+        };
 
         format!(
-            "{DIM}{}{DIM:#}  {}  {who}{BOLD}{}{BOLD:#}{argument}  {}  {DIM}{}{DIM:#}\n",
+            "{DIM}{}{DIM:#}  {}  {client}{BOLD}{}{BOLD:#}{argument}  {}  {DIM}{}{DIM:#}\n",
             self.time(call),
             name_cell(&self.label(call)),
             name_cell(&call.tool),
@@ -143,8 +144,7 @@ impl CallFormat {
             _ => format!("{RED}{outcome}{RED:#}"),
         };
 
-        let n_denied = call.denials.len();
-        let denied = match n_denied {
+        let denied = match call.denials.len() {
             0 => String::new(),
             n => format!(", {YELLOW}{n} denied{YELLOW:#}"),
         };
