@@ -151,16 +151,13 @@ impl Region<'_> {
         self.line(end, &first, bold);
 
         if 8 <= self.area.height {
-            let used = used(supervisor, model);
-            self.line(end, &used, Style::new());
-            let at_work = at_work(supervisor, model);
-            self.line(end, &at_work, Style::new());
+            self.line(end, &used(supervisor, model), Style::new());
+            self.line(end, &at_work(supervisor, model), Style::new());
         }
 
         if let Some(pressure) = &supervisor.memory_pressure {
             let text = format!("memory is short: {}", display::plain(pressure));
-            let style = self.color(Color::Yellow);
-            self.line(end, &text, style);
+            self.line(end, &text, self.color(Color::Yellow));
         }
 
         if let Some(problem) = &model.problem {
@@ -235,11 +232,11 @@ impl Region<'_> {
             let width = if is_wide { rest } else { column.width.min(rest) };
 
             let text = cell(column);
-            let shown = display::cut(&text, usize::from(width));
-            let n = u16::try_from(display::width(&shown)).unwrap_or(width);
+            let text = display::cut(&text, usize::from(width));
+            let n = u16::try_from(display::width(&text)).unwrap_or(width);
             let indent = if column.is_number { width.saturating_sub(n) } else { 0 };
             let room = usize::from(width - indent);
-            self.buffer.set_stringn(x.saturating_add(indent), self.y, &shown, room, style);
+            self.buffer.set_stringn(x.saturating_add(indent), self.y, &text, room, style);
             x = x.saturating_add(width).saturating_add(1);
         }
         self.y += 1;
@@ -273,19 +270,18 @@ impl Region<'_> {
             text.push_str(&format!("  client {}", display::name_cell(client)));
         }
 
-        let style = self.color(Color::Cyan);
-        self.line(end, &text, style);
+        self.line(end, &text, self.color(Color::Cyan));
     }
 
     fn deaths(&mut self, deaths: &[DeathInfo], total: u64, n: u16, end: u16) {
         if n == 0 {
             return;
         }
+
         let title = self.color(Color::Cyan).add_modifier(Modifier::BOLD);
         self.line(end, &format!("LAST DEATHS ({total} since the start)"), title);
         for death in deaths.iter().rev().take(usize::from(n)) {
-            let text = death_line(death);
-            self.line(end, &text, Style::new());
+            self.line(end, &death_line(death), Style::new());
         }
     }
 
@@ -321,14 +317,16 @@ fn client<'a>(worker: &WorkerInfo, model: &'a Model) -> Option<&'a str> {
 fn columns_for(width: u16) -> Vec<&'static Column> {
     let mut columns: Vec<&Column> = COLUMNS.iter().collect();
     loop {
+        // Each column has a gap after it, except the last one.
         let needed: u16 = columns.iter().map(|column| column.width + 1).sum();
-        let first_to_go = columns.iter().map(|column| column.goes).max().unwrap_or(0);
-        if needed <= width.saturating_add(1) || first_to_go == 0 {
-            return columns;
-        }
-        let last = columns.iter().rposition(|column| column.goes == first_to_go);
-        if let Some(last) = last {
-            columns.remove(last);
+        // Of several columns with the same number, the last one is dropped first.
+        let droppable = columns.iter().enumerate().filter(|(_, column)| column.goes != 0);
+        let first_to_go = droppable.max_by_key(|(_, column)| column.goes).map(|(at, _)| at);
+        match first_to_go.filter(|_| width.saturating_add(1) < needed) {
+            None => return columns,
+            Some(at) => {
+                columns.remove(at);
+            }
         }
     }
 }
