@@ -149,6 +149,7 @@ impl<'a> Serving<'a> {
     async fn step(&mut self) -> anyhow::Result<()> {
         tokio::select! {
             biased;
+            // Responses first: the events of a prompt are held until its response.
             Some(done) = self.finished.recv() => self.write(done)?,
             Some(_) = self.running.join_next() => {}
             event = self.session.follow.recv() => {
@@ -200,6 +201,7 @@ impl<'a> Serving<'a> {
         };
 
         self.output.begun(order);
+
         let is_work = WORK.contains(&name.as_str());
         self.session.has_worked |= BEGINNINGS.contains(&name.as_str());
         *self.count(is_work) += 1;
@@ -226,7 +228,7 @@ impl<'a> Serving<'a> {
             };
 
             let line = response(id.as_ref(), &name, result);
-            // Without a receiver, nothing writes the response any more.
+            // Without a receiver, nothing writes the response.
             done.send(Done { line, order, is_work, setting }).await.ok();
         });
     }

@@ -4,13 +4,12 @@
 //! While a question is open, nothing else is printed ([`OpenQuestion`]), so a command or a model cannot print another
 //! question after it. Typing counts only if it began after the question had been shown.
 
-use super::footer::wrapped;
+use super::footer::{reported_size, wrapped};
 use super::question_queue::{Dialog, InputResult, QuestionQueue, SETTLE};
 use super::stdin_lines::{self, StdinLine, TypedLine};
 use crate::display::width;
 use crate::output::{BOLD, CliOutput, DIM, OpenQuestion, YELLOW};
 use quackd_protocol::client::UiResponseParams;
-use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 use std::io;
 use std::time::{Duration, Instant};
@@ -19,10 +18,6 @@ use tokio::sync::mpsc;
 
 /// Time after the last change of the window's size until the question is printed again.
 const RESIZED: Duration = Duration::from_millis(200);
-
-/// Columns of a terminal that does not report its size, and the fewest that are used.
-const COLUMNS: usize = 80;
-const MIN_COLUMNS: usize = 20;
 
 /// Beginning of a row that continues a line. Only quackd's own text begins in the first column.
 const GUTTER: &str = "  | ";
@@ -205,7 +200,7 @@ impl Asking {
 
         self.typed.get_or_insert_with(stdin_lines::read);
         let hint = self.hint.take().map(|hint| format!("{DIM}-- {hint} --{DIM:#}\n"));
-        let (columns, rows) = window();
+        let (columns, rows) = reported_size(io::stdin());
         let rows = question_rows(question, columns, rows);
         let text: String = rows.into_iter().map(|row| row + "\n").collect();
         open.print(&format!("\n{}{text}{}", hint.unwrap_or_default(), question.prompt()));
@@ -224,7 +219,7 @@ impl Asking {
         let (Some(question), Some(open)) = (self.queue.current(), &self.open) else { return };
         let prompt = question.prompt();
         // A prompt that takes several rows cannot be erased by a return to the first column.
-        let is_one_row = width(&prompt) < window().0;
+        let is_one_row = width(&prompt) < reported_size(io::stdin()).0;
         let erasing = match (is_one_row, self.output.audience().is_colored) {
             (true, true) => "\r\u{1b}[K",
             (true, false) => "\r",
@@ -247,14 +242,6 @@ impl Drop for Asking {
     fn drop(&mut self) {
         self.clear();
     }
-}
-
-/// Columns, and rows if they are known.
-pub(super) fn window() -> (usize, Option<usize>) {
-    let size = tcgetwinsize(io::stdin()).ok();
-    let columns = size.map_or(0, |size| usize::from(size.ws_col));
-    let rows = size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows != 0);
-    (if columns == 0 { COLUMNS } else { columns.max(MIN_COLUMNS) }, rows)
 }
 
 /// Returns the rows of a question. On a small screen, the options come first, so that the question itself stays visible.

@@ -33,8 +33,8 @@ const CLOCK_STEP: Duration = Duration::from_millis(20);
 /// State of a file as the file system reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileState {
-    device: u64,
-    inode: u64,
+    /// Device and inode.
+    id: (u64, u64),
     size: u64,
     mode: u32,
     /// Times in seconds and nanoseconds: of the content, and of any change.
@@ -47,8 +47,7 @@ struct FileState {
 impl FileState {
     fn of(metadata: &Metadata) -> Self {
         Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
+            id: (metadata.dev(), metadata.ino()),
             size: metadata.size(),
             mode: metadata.mode(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
@@ -60,8 +59,7 @@ impl FileState {
     /// Whether this is the same file under another name, which may have been changed. The number of a deleted file may
     /// have been given to a new one.
     fn is_same_file(&self, other: &Self) -> bool {
-        let is_same = (self.device, self.inode) == (other.device, other.inode);
-        is_same
+        self.id == other.id
             && match (self.created, other.created) {
                 (Some(created), Some(other)) => created == other,
                 _ => (self.size, self.modified) == (other.size, other.modified),
@@ -219,7 +217,7 @@ fn compared_blocking(before: &Files, after: &Files, since: SystemTime) -> FileCh
             Ok(Some(now)) if now != *old => present.push((name, now, true)),
             // A file that cannot be read is not known to be gone.
             Ok(Some(_)) | Err(_) => {}
-            Ok(None) => drop(gone.insert((old.device, old.inode), (name, old))),
+            Ok(None) => drop(gone.insert(old.id, (name, old))),
         }
     }
 
@@ -230,9 +228,8 @@ fn compared_blocking(before: &Files, after: &Files, since: SystemTime) -> FileCh
 
     let mut changes = FileChanges::default();
     for (name, now, is_changed) in present {
-        let key = (now.device, now.inode);
-        let is_renamed = gone.get(&key).is_some_and(|(_, old)| old.is_same_file(&now));
-        if is_renamed && let Some((old, _)) = gone.remove(&key) {
+        let is_renamed = gone.get(&now.id).is_some_and(|(_, old)| old.is_same_file(&now));
+        if is_renamed && let Some((old, _)) = gone.remove(&now.id) {
             changes.renamed.push((old.clone(), name.clone()));
         }
 

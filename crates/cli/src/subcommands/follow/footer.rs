@@ -5,9 +5,10 @@ use crate::display::width;
 use crate::output::DIM;
 use rustix::termios::tcgetwinsize;
 use std::io;
+use std::os::fd::AsFd;
 use unicode_width::UnicodeWidthChar;
 
-/// Size of a terminal that does not report it, and the smallest that is used.
+/// Columns and rows of a terminal that does not report its size, and the fewest that are used.
 const SIZE: (usize, usize) = (80, 24);
 const MIN_SIZE: (usize, usize) = (20, 4);
 
@@ -24,11 +25,6 @@ impl Footer {
     /// Creates a footer of one row.
     pub(super) fn line(row: &str) -> Self {
         Self { rows: vec![format!("{DIM}{row}{DIM:#}")], cursor: None }
-    }
-
-    /// Appends a row, which may contain styles.
-    pub(super) fn push(&mut self, row: impl Into<String>) {
-        self.rows.push(row.into());
     }
 
     /// Puts rows before the others.
@@ -89,11 +85,17 @@ impl Footer {
 
 /// Returns the columns and rows of the terminal on stdout.
 pub(crate) fn screen_size() -> (usize, usize) {
-    let size = tcgetwinsize(io::stdout()).ok();
-    let known = |n: u16, otherwise: usize| if n == 0 { otherwise } else { usize::from(n) };
-    let (columns, rows) =
-        size.map_or(SIZE, |size| (known(size.ws_col, SIZE.0), known(size.ws_row, SIZE.1)));
-    (columns.max(MIN_SIZE.0), rows.max(MIN_SIZE.1))
+    let (columns, rows) = reported_size(io::stdout());
+    (columns, rows.unwrap_or(SIZE.1).max(MIN_SIZE.1))
+}
+
+/// Returns the columns of a terminal, and its rows if it reports them.
+pub(super) fn reported_size(terminal: impl AsFd) -> (usize, Option<usize>) {
+    let size = tcgetwinsize(terminal).ok();
+    // A terminal whose size was never set reports 0.
+    let columns = size.map(|size| usize::from(size.ws_col)).filter(|n| *n != 0);
+    let rows = size.map(|size| usize::from(size.ws_row)).filter(|n| *n != 0);
+    (columns.unwrap_or(SIZE.0).max(MIN_SIZE.0), rows)
 }
 
 /// Number of rows that a row takes on a terminal of this width.

@@ -64,6 +64,7 @@ const EARLIER_CALLS: usize = 5;
 /// Runs the subcommand until the user ends it, or the session is deleted.
 pub(crate) async fn run(args: FollowArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let mut interrupts = Interrupts::catch()?;
+    // The start of a daemon takes seconds, during which Ctrl-C must work.
     let begun = tokio::select! {
         biased;
         _ = interrupts.next() => return Ok(ExitCode::Interrupted),
@@ -92,6 +93,7 @@ async fn begin(args: FollowArgs, output: CliOutput) -> anyhow::Result<SessionVie
     let earlier = earlier_calls(&session, &found.label, since, begun, seq.is_some(), output)?;
 
     if !output.is_json() {
+        // The header names the confinement, which a starting worker does not have yet.
         watch.settle().await;
         let home_dir = std::env::var("HOME").ok();
         output.text(&header(&found.label, watch.followed(), home_dir.as_deref()))?;

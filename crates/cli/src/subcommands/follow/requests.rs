@@ -130,6 +130,7 @@ impl RequestTarget {
             session_id: Some(self.session),
             cwd: self.cwd,
             no_deadline: Some(true),
+            // This client shows the session's questions, so the command may wait for an answer.
             answers: Some(true),
             ..BashArguments::builder().command(command).into()
         };
@@ -187,6 +188,8 @@ impl RequestTarget {
             if attempt != 0 {
                 sleep(VOICE_INTERVAL).await;
             }
+
+            // Every other reply is final: the voice has started, or cannot start.
             let params = VoiceStartParams { session_id: Value::from(self.session.as_str()) };
             let reply = self.client.call(params).await;
             if reply.map_or(true, |data| data.reason.as_deref() != Some(VOICE_ABSENT)) {

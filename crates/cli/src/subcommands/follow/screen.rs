@@ -95,10 +95,6 @@ impl Screen {
         }
     }
 
-    pub(super) fn is_json(&self) -> bool {
-        self.output.is_json()
-    }
-
     /// Returns the number of bytes to print.
     pub(super) fn len(&self) -> usize {
         self.piece.len()
@@ -144,7 +140,7 @@ impl Screen {
 
     /// Adds a remark about the stream: in the stream for users, on stderr for scripts.
     pub(super) fn remark(&mut self, text: &str) {
-        if self.is_json() {
+        if self.output.is_json() {
             self.output.warning(text);
         } else {
             let text = self.renderer.remark(&format!("-- {} --", display::cut(text, MAX_REMARK)));
@@ -154,7 +150,7 @@ impl Screen {
 
     /// Adds a remark, and prints it as a warning to stderr where it is not part of the stream.
     pub(super) fn warn(&mut self, text: &str) {
-        if self.is_json() || !self.output.audience().is_terminal {
+        if self.output.is_json() || !self.output.audience().is_terminal {
             self.output.warning(text);
         } else {
             self.remark(text);

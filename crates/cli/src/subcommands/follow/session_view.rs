@@ -10,7 +10,6 @@ mod user_input;
 use super::asking::{Asking, Typed, recv, until};
 use super::follow_connection::FollowConnection;
 use super::history;
-use super::prompt::Wish;
 use super::requests::{NO_VOICE, RequestResult};
 use super::screen::{self, Screen};
 use super::slash;
@@ -92,22 +91,6 @@ pub(crate) struct SessionView {
     /// Prompts that were typed while the turn was being aborted, for its end.
     waiting: Vec<String>,
     output: CliOutput,
-}
-
-/// Input of the event loop.
-#[derive(Debug)]
-enum ViewInput {
-    /// SIGINT or SIGTERM; `is_key` for the first.
-    Interrupted {
-        is_key: bool,
-    },
-    Event(Option<Event>),
-    Done(RequestResult),
-    Typed(Typed),
-    Wish(io::Result<Wish>),
-    History(Vec<Value>),
-    /// A timer fired: check the reader and the turn.
-    Time,
 }
 
 impl SessionView {
@@ -209,81 +192,86 @@ impl SessionView {
 
             if let Some(end) = self.tracker.as_mut().and_then(|tracker| tracker.end(Instant::now()))
             {
-                let has_lines = self.output.is_json() && self.result.is_none();
-                return match end {
-                    TurnOutcome::Well => Ok(ExitCode::Ok),
-                    TurnOutcome::Failed(reason) => CliError::failed(reason).shown(has_lines),
-                    TurnOutcome::NoAnswer(reason) => CliError::no_answer(reason).shown(has_lines),
-                    TurnOutcome::Interrupted => Ok(ExitCode::Interrupted),
-                    TurnOutcome::Left(text) => {
-                        self.screen.warn(&text);
-                        Ok(ExitCode::Interrupted)
-                    }
-                    TurnOutcome::Because(error) => Err(error),
-                };
+                return self.outcome(end);
             }
 
             let due = self.tracker.as_ref().map(TurnTracker::due);
-            let happened = tokio::select! {
-                is_key = interrupts.next() => ViewInput::Interrupted { is_key },
-                event = self.connection.recv() => ViewInput::Event(event),
-                Some(done) = self.requests.join_next() => match done {
-                    Ok(done) => ViewInput::Done(done),
-                    // A request that panicked has no result.
-                    Err(_panicked) => ViewInput::Time,
+            let exit = tokio::select! {
+                is_key = interrupts.next() => self.interrupted(is_key, Instant::now()),
+                event = self.connection.recv() => match event {
+                    Some(event) => {
+                        let is_last = self.events(event)?;
+                        (is_last && self.tracker.is_none()).then_some(ExitCode::Ok)
+                    }
+                    None => self.connection_lost(interrupts).await?,
                 },
-                Some(typed) = typed(&mut self.asking) => ViewInput::Typed(typed),
-                Some(wish) = wished(&mut self.speaker) => ViewInput::Wish(wish),
-                Some(entries) = recv(&mut self.history) => ViewInput::History(entries),
-                () = until(due) => ViewInput::Time,
-                _ = ticks.tick() => ViewInput::Time,
+                Some(done) = self.requests.join_next() => {
+                    // A request that panicked has no result.
+                    if let Ok(done) = done {
+                        self.done(done, Instant::now())?;
+                    }
+                    None
+                }
+                Some(typed) = typed(&mut self.asking) => self.was_typed(typed).await?,
+                Some(wish) = wished(&mut self.speaker) => self.wish(wish, Instant::now()).await?,
+                Some(entries) = recv(&mut self.history) => {
+                    entries.iter().for_each(|entry| self.screen.history(entry));
+                    None
+                }
+                () = until(due) => self.time_passed(Instant::now()),
+                _ = ticks.tick() => self.time_passed(Instant::now()),
             };
 
-            if let Some(exit) = self.take(happened, interrupts).await? {
+            if let Some(exit) = exit {
                 return Ok(exit);
             }
         }
     }
 
-    async fn take(
+    fn outcome(&mut self, end: TurnOutcome) -> anyhow::Result<ExitCode> {
+        let has_lines = self.output.is_json() && self.result.is_none();
+        match end {
+            TurnOutcome::Well => Ok(ExitCode::Ok),
+            TurnOutcome::Failed(reason) => CliError::failed(reason).shown(has_lines),
+            TurnOutcome::NoAnswer(reason) => CliError::no_answer(reason).shown(has_lines),
+            TurnOutcome::Interrupted => Ok(ExitCode::Interrupted),
+            TurnOutcome::Left(text) => {
+                self.screen.warn(&text);
+                Ok(ExitCode::Interrupted)
+            }
+            TurnOutcome::Because(error) => Err(error),
+        }
+    }
+
+    /// Reconnects, unless the user interrupts it.
+    async fn connection_lost(
         &mut self,
-        happened: ViewInput,
         interrupts: &mut Interrupts,
     ) -> anyhow::Result<Option<ExitCode>> {
-        let now = Instant::now();
-        match happened {
-            ViewInput::Interrupted { is_key } => return Ok(self.interrupted(is_key, now)),
-            ViewInput::Event(Some(event)) => {
-                let is_last = self.events(event)?;
-                return Ok((is_last && self.tracker.is_none()).then_some(ExitCode::Ok));
+        tokio::select! {
+            biased;
+            _ = interrupts.next() => {
+                let is_waiting = self.tracker.is_some();
+                Ok(Some(if is_waiting { ExitCode::Interrupted } else { ExitCode::Ok }))
             }
-            ViewInput::Event(None) => tokio::select! {
-                biased;
-                _ = interrupts.next() => {
-                    let is_waiting = self.tracker.is_some();
-                    return Ok(Some(if is_waiting { ExitCode::Interrupted } else { ExitCode::Ok }));
-                }
-                again = self.reconnect() => again?,
-            },
-            ViewInput::Done(done) => self.done(done, now)?,
-            ViewInput::Typed(typed) => return self.was_typed(typed).await,
-            ViewInput::Wish(wish) => return self.wish(wish, now).await,
-            ViewInput::History(entries) => {
-                entries.iter().for_each(|entry| self.screen.history(entry));
-            }
-            ViewInput::Time => {
-                if self.screen.look() == StdoutState::Gone && self.tracker.is_none() {
-                    return Ok(Some(ExitCode::Ok));
-                }
-                if self.tracker.as_mut().is_some_and(|tracker| tracker.tells(now)) {
-                    self.screen.warn(WAITS);
-                }
-                if self.tracker.as_mut().is_some_and(|tracker| tracker.look_is_due(now)) {
-                    self.requests.spawn(self.connection.target().look());
-                }
-            }
+            again = self.reconnect() => again.map(|()| None),
         }
-        Ok(None)
+    }
+
+    /// Checks the reader of the output and the turn.
+    fn time_passed(&mut self, now: Instant) -> Option<ExitCode> {
+        if self.screen.look() == StdoutState::Gone && self.tracker.is_none() {
+            return Some(ExitCode::Ok);
+        }
+
+        let tracker = self.tracker.as_mut()?;
+        if tracker.tells(now) {
+            self.screen.warn(WAITS);
+        }
+        if tracker.look_is_due(now) {
+            self.requests.spawn(self.connection.target().look());
+        }
+        None
     }
 
     /// Handles an event and all events that have arrived. Returns true if the session was deleted.
@@ -322,7 +310,7 @@ impl SessionView {
     }
 
     fn event(&mut self, event: &Event) -> anyhow::Result<()> {
-        let is_json = self.screen.is_json();
+        let is_json = self.output.is_json();
         let is_line = is_json && !self.result.as_ref().is_some_and(TurnResult::is_alone);
         if is_line {
             self.screen.line(event)?;
@@ -410,7 +398,6 @@ impl SessionView {
                 self.screen.remark(&slash::reply_text(purpose, &data));
                 self.ask_for_state();
             }
-            (RequestResult::Agent(_, Err(error)), _) => self.screen.failure(&error.to_string()),
             (RequestResult::Ran(ran), _) => {
                 if let Some(speaker) = &mut self.speaker {
                     speaker.running = speaker.running.saturating_sub(1);
@@ -419,7 +406,9 @@ impl SessionView {
                     self.screen.failure(&error);
                 }
             }
-            (RequestResult::Answered(Err(error)), _) => self.screen.failure(&error.to_string()),
+            (RequestResult::Agent(_, Err(error)) | RequestResult::Answered(Err(error)), _) => {
+                self.screen.failure(&error.to_string());
+            }
             (RequestResult::Answered(Ok(Some(record))), _) => self.screen.remark(&record),
             // The app exists only on macOS.
             (RequestResult::NoVoice, _) if HAS_APP => self.screen.remark(NO_VOICE),

@@ -32,7 +32,8 @@ pub(super) enum CtrlC {
 pub(super) struct Speaker {
     pub(super) prompt: Prompt,
     pub(super) status: Status,
-    interrupted: Option<Instant>,
+    /// When Ctrl-C was pressed, unless another key followed.
+    pub(super) interrupted: Option<Instant>,
     /// Number of commands of the prompt that run.
     pub(super) running: usize,
 }
@@ -62,7 +63,7 @@ impl Speaker {
 
         let state = self.status.row(columns, now);
         if !state.is_empty() {
-            footer.push(state);
+            footer.rows.push(state);
         }
         footer
     }
@@ -78,11 +79,6 @@ impl Speaker {
             (false, false) if self.prompt.discard() => CtrlC::Discarded,
             (false, false) => CtrlC::Nothing,
         }
-    }
-
-    /// Records a key other than Ctrl-C.
-    pub(super) fn other_key(&mut self) {
-        self.interrupted = None;
     }
 }
 

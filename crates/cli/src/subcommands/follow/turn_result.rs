@@ -85,6 +85,7 @@ impl TurnResult {
     pub(super) fn happened(&mut self, name: &str, data: &Value) {
         let text = |key: &str| data.get(key).and_then(Value::as_str).map(str::to_owned);
         match name {
+            // The path is in the arguments, which only the event of the start has.
             "tool_execution_start" if self.writing.len() < MAX_CALLS => {
                 let none = Map::new();
                 let arguments = data.get("args").and_then(Value::as_object).unwrap_or(&none);
@@ -143,6 +144,7 @@ impl TurnResult {
             ],
         });
 
+        // The failure of a turn is reported already.
         let is_wrong = exit == ExitCode::Ok && !violations.is_empty();
         if is_wrong {
             output.failure(&violations.join("\n"));

@@ -183,6 +183,7 @@ impl TurnTracker {
             }
             "session_deleted" => {
                 self.failed = true;
+                // The deletion is reported also after another failure.
                 self.reason = Some("the session was deleted".to_owned());
                 self.end_by(now);
             }
@@ -277,6 +278,7 @@ impl TurnTracker {
         let is_busy = || because(format!("the agent is busy with something else: {ways}"));
 
         Some(match self.refused.take() {
+            // Ctrl-C comes first: an aborted turn also ends badly.
             _ if self.interrupted && is_settled => TurnOutcome::Interrupted,
             _ if self.interrupted => TurnOutcome::Left(may_begin),
             Some(ClientError::Refused { code: Some(ErrorCode::PiBusy), .. }) => is_busy(),

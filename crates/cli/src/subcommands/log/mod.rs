@@ -39,6 +39,10 @@ const DAEMON_LIMIT: Duration = Duration::from_secs(1);
 /// Default number of calls.
 const CALLS: usize = 50;
 
+/// Error if the current directory is not a workspace.
+const NO_WORKSPACE: &str =
+    "this directory is no workspace; name one with -C DIR or --session REF, or use --all";
+
 /// Prints the calls of the chosen session or workspace. With `-f`, prints further ones until
 /// Ctrl-C.
 pub(crate) async fn run(args: LogArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -52,19 +56,12 @@ pub(crate) async fn run(args: LogArgs, output: CliOutput) -> anyhow::Result<Exit
     let all_if_since = if filter.since.is_some() { usize::MAX } else { CALLS };
     let max = args.lines.unwrap_or(all_if_since);
 
-    // Of such a session, every call is in the journal.
-    let unknown = match &filter {
-        CallFilter {
-            session: Some(SessionFilter::Reference(name)),
-            since: None,
-            agent: None,
-            ..
-        } => Some(name.clone()),
+    // Without these conditions, no call means that the session or the directory is probably a wrong one.
+    let is_every_call = filter.since.is_none() && filter.agent.is_none() && max != 0;
+    let unknown = match &filter.session {
+        Some(SessionFilter::Reference(name)) if is_every_call => Some(name.clone()),
         _ => None,
     };
-
-    // Without a call, a directory without a session is probably the wrong one.
-    let is_every_call = filter.since.is_none() && filter.agent.is_none() && max != 0;
     let directory = filter.workspace.clone().filter(|_| is_every_call && !args.follow);
     let reader = CallReader::new(home.journal_dir(), filter);
     if let Some(path) = directory
@@ -107,21 +104,14 @@ async fn filter(args: &LogArgs, home: &Home) -> anyhow::Result<CallFilter> {
     let workspace = match &args.dir {
         Some(dir) => Some(directory::workspace(Some(dir), false)?),
         None if args.all || session.is_some() => None,
-        None => Some(here()?),
+        None => {
+            let here = session_ref::current().filter(|path| !is_risky_workspace(path));
+            Some(here.ok_or_else(|| CliError::usage(NO_WORKSPACE))?)
+        }
     };
 
     let since = since.transpose().map_err(CliError::usage)?;
     Ok(CallFilter { session, workspace, agent: args.agent.clone(), since })
-}
-
-/// Returns the workspace of the current directory.
-fn here() -> Result<String, CliError> {
-    let here = session_ref::current().filter(|path| !is_risky_workspace(path));
-    here.ok_or_else(|| {
-        CliError::usage(
-            "this directory is no workspace; name one with -C DIR or --session REF, or use --all",
-        )
-    })
 }
 
 /// Resolves a reference. Without a daemon, and for a session that it does not know, the journal's own names are used.
@@ -178,7 +168,7 @@ async fn list(
     // The journal has them in the order of their ends.
     calls.sort_by_key(|call| call.at_ms);
 
-    if let Some(name) = unknown.filter(|_| calls.is_empty() && max != 0) {
+    if let Some(name) = unknown.filter(|_| calls.is_empty()) {
         let text = format!("no session and no call in the journal is called {name}");
         return Err(CliError::failed(text).into());
     }

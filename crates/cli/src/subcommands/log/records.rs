@@ -1,9 +1,10 @@
 //! Reads the journal of calls. Used by `quack log` and `quack follow`. Needs no daemon.
 
 use jiff::Timestamp;
-use quackd_home::call_journal::{JournalFile, files_blocking, read_file_blocking};
+use quackd_home::call_journal::{files_blocking, read_file_blocking};
 use quackd_protocol::journal::{CallEnd, CallRecord, JOURNAL_GAP, is_beginning_of_job};
 use quackd_protocol::limits::MAX_JOURNAL_LINE_BYTES;
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -134,20 +135,17 @@ impl CallReader {
         position: &mut JournalPosition,
     ) -> io::Result<Vec<CallRecord>> {
         let mut records = Vec::new();
-        let is_new = |file: &JournalFile, position: &JournalPosition| {
-            let n_read = u64::try_from(position.offset).unwrap_or(u64::MAX);
-            position.file_ms < file.start_ms
-                || position.file_ms == file.start_ms && n_read < file.n_bytes
-        };
-
         for file in files_blocking(&self.dir)? {
-            if !is_new(&file, position) {
-                continue;
-            }
+            let n_read = u64::try_from(position.offset).unwrap_or(u64::MAX);
+            let offset = match file.start_ms.cmp(&position.file_ms) {
+                Ordering::Less => continue,
+                Ordering::Equal if file.n_bytes <= n_read => continue,
+                Ordering::Equal => position.offset,
+                // The file was begun after the last read.
+                Ordering::Greater => 0,
+            };
 
             let bytes = read_file_blocking(&file)?;
-            // A file that was begun after the last read is read from its beginning.
-            let offset = if position.file_ms == file.start_ms { position.offset } else { 0 };
             let complete = whole(&bytes);
             let lines = complete.get(offset..).unwrap_or_default().split(|byte| *byte == b'\n');
             records.extend(lines.filter_map(parse).filter(|call| self.filter.lets(call)));

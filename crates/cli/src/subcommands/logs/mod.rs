@@ -78,6 +78,7 @@ async fn session(
         Err(error) => error.into(),
     };
 
+    // A deleted session still has lines in the log.
     if is_in_log_blocking(reference, path).with_context(|| cannot_read(path))? {
         output.note(&format!("{error}; looking for lines with the id {}", plain(reference)));
         return Ok(reference.to_owned());

@@ -26,13 +26,10 @@ struct Page {
 #[serde(rename_all = "camelCase")]
 struct Link {
     id: String,
-    #[serde(default)]
     parent_id: Option<String>,
     #[serde(default)]
     r#type: String,
-    #[serde(default)]
     target_id: Option<String>,
-    #[serde(default)]
     label: Option<String>,
 }
 
@@ -84,6 +81,7 @@ fn nested(entries: &[(Link, Box<RawValue>)], leaf: Option<&str>) -> String {
     let at: HashMap<&str, usize> =
         entries.iter().enumerate().map(|(index, (link, _))| (link.id.as_str(), index)).collect();
 
+    // A later label replaces an earlier one, and one without a text removes it.
     let mut labels: HashMap<&str, &str> = HashMap::new();
     for (link, _) in entries.iter().filter(|(link, _)| link.r#type == "label") {
         match (&link.target_id, &link.label) {
@@ -105,6 +103,7 @@ fn nested(entries: &[(Link, Box<RawValue>)], leaf: Option<&str>) -> String {
     }
 
     let mut text = String::from("{\"tree\":[");
+    // Reversed, because the last step of the stack is the next one.
     let steps = |list: &[usize]| {
         let steps = list.iter().enumerate().rev();
         steps.map(|(n, entry)| Step::Open { entry: *entry, is_first: n == 0 }).collect::<Vec<_>>()

@@ -152,8 +152,8 @@ impl Session {
         };
 
         let old = std::mem::replace(&mut self.follow, next);
-        self.has_worked = false;
         let was_created = std::mem::replace(&mut self.is_created, is_created);
+        self.has_worked = false;
         if old.session() != self.follow.session() {
             self.leave(old.session(), was_created).await;
         }
@@ -167,7 +167,7 @@ impl Session {
         let level = thinking.as_ref().filter(|_| is_new);
         let level = level.map(|level| json!({ "type": "set_thinking_level", "level": level }));
 
-        // A session that exists has a model and a level of its own.
+        // A session that exists keeps its model and its level.
         let settings = self.settings.iter().filter(|(name, _)| match **name {
             "set_model" => is_new && model.is_none(),
             "set_thinking_level" => is_new && thinking.is_none(),
@@ -219,6 +219,7 @@ impl Session {
                 let workspace = self.follow.followed().workspace_path.clone();
                 match find_path(&self.client, path, &workspace).await? {
                     Lookup::Known(id) => {
+                        // A session that this client left may belong to others by now: it is not deleted.
                         let is_created = self.is_created && id == self.id();
                         self.follow(id, is_created).await?;
                         self.settle(false).await;

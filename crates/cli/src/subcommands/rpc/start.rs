@@ -105,7 +105,9 @@ fn model_of(args: &RpcArgs) -> (Option<String>, Option<ThinkingLevel>) {
     let Some(model) = args.model.as_deref() else { return (None, None) };
     let split = model.rsplit_once(':');
     let level = split.and_then(|(_, level)| ThinkingLevel::named(level));
+    // The name of a model may contain a colon.
     let model = split.filter(|_| level.is_some()).map_or(model, |(model, _)| model);
+
     let model = match &args.provider {
         Some(provider) if !model.starts_with(&format!("{provider}/")) => {
             format!("{provider}/{model}")
@@ -136,6 +138,7 @@ pub(super) async fn begin(
     client: Arc<Client>,
 ) -> anyhow::Result<Session> {
     let path = directory::workspace(args.dir.as_deref(), false)?;
+
     let (id, is_created) = if let Some(source) = &args.fork {
         let session_id = find(&client, source).await?.into();
         let params = ForkParams { session_id, ..ForkParams::default() };
@@ -148,6 +151,7 @@ pub(super) async fn begin(
     } else if args.continues || args.resume {
         let params = AttachParams {
             path: Some(path.into()),
+            // The active session is that of the user's shell.
             activate: Some(false),
             ..AttachParams::default()
         };

@@ -106,8 +106,10 @@ async fn show(
                 actions.try_send(action).ok();
             }
             KeyAction::Follow(session) => {
+                // No thread may read the keyboard while its mode changes.
                 keys.rest().await;
                 screen.down();
+
                 match Box::pin(follow(home, session, &mut keys, &mut signals, output)).await {
                     Ok(TerminalSignal::End) => return Ok(()),
                     Ok(TerminalSignal::Stop | TerminalSignal::Continued) => {}

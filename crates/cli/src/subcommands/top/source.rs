@@ -92,6 +92,7 @@ async fn perform(client: Option<&Client>, action: SessionAction) -> String {
 async fn try_perform(client: &Client, action: SessionAction) -> Result<String, ClientError> {
     match action {
         SessionAction::Abort(session) => {
+            // The reply of this method has no label.
             let label = display::name(&session_ref::label(client, &session).await?);
             client.call(AbortParams::of(session)).await?;
             Ok(format!("Ended the calls of {label}."))

@@ -69,7 +69,7 @@ const COLUMNS: &[Column] = &[
         display::name_cell(display::label(&w.label, &w.session_name))
     }),
     column("STATUS", 8, false, 0, |w, _| status(w)),
-    column("PID", 7, true, 5, |w, _| number(w.pid)),
+    column("PID", 7, true, 5, |w, _| w.pid.map(|pid| pid.to_string()).unwrap_or_default()),
     column("CPU%", 5, true, 1, cpu),
     column("MEMORY", 8, true, 1, |w, _| memory(w)),
     column("CALLS", 5, true, 1, |w, _| dash(w.calls.len())),
@@ -96,6 +96,7 @@ pub(super) fn draw(model: &Model, look: ViewOptions<'_>, area: Rect, buffer: &mu
         let is_roomy = ROOMY <= area.height;
         let deaths = model.data.as_ref().map_or(&[][..], |data| &data.deaths);
         let n_deaths = u16::try_from(deaths.len()).unwrap_or(u16::MAX).min(SHOWN_DEATHS);
+        // The line of the selected session, and the exits with their title.
         let below = match (is_roomy, n_deaths) {
             (false, _) => 0,
             (true, 0) => 1,
@@ -103,6 +104,8 @@ pub(super) fn draw(model: &Model, look: ViewOptions<'_>, area: Rect, buffer: &mu
         };
         let end = foot.saturating_sub(below);
         page.table(model, end);
+
+        // The next lines are at the bottom of the screen, also below a short table.
         page.y = end.max(page.y);
         if is_roomy {
             page.about_chosen(model, foot);
@@ -150,6 +153,7 @@ impl Region<'_> {
         let first = format!("quackd {version}  pid {}  up {up}", supervisor.pid);
         self.line(end, &first, bold);
 
+        // A lower screen has room for the sessions only.
         if 8 <= self.area.height {
             self.line(end, &used(supervisor, model), Style::new());
             self.line(end, &at_work(supervisor, model), Style::new());
@@ -376,10 +380,6 @@ fn status(worker: &WorkerInfo) -> String {
         "" => worker.state.name().to_owned(),
         _ => worker.status.status.name().to_owned(),
     }
-}
-
-fn number(n: Option<u32>) -> String {
-    n.map(|n| n.to_string()).unwrap_or_default()
 }
 
 fn dash<N: PartialEq + Default + ToString>(n: N) -> String {

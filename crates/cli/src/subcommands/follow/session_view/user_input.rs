@@ -85,7 +85,7 @@ impl SessionView {
     ) -> anyhow::Result<Option<ExitCode>> {
         let wish = match wish.map_err(anyhow::Error::from) {
             Ok(wish) => wish,
-            // The window was closed.
+            // The window was closed, which is a normal end.
             Err(error) if keyboard::is_gone(&error) => return Ok(Some(ExitCode::Ok)),
             Err(error) => return Err(error),
         };
@@ -93,7 +93,7 @@ impl SessionView {
         let Some(speaker) = &mut self.speaker else { return Ok(None) };
         // A second Ctrl-C counts only directly after the first.
         if !matches!(wish, Wish::Interrupt) {
-            speaker.other_key();
+            speaker.interrupted = None;
         }
 
         match wish {
@@ -117,33 +117,34 @@ impl SessionView {
 
     /// Handles Ctrl-C or a signal. Returns the exit code if the view ends.
     pub(super) fn interrupted(&mut self, is_key: bool, now: Instant) -> Option<ExitCode> {
-        let Some(tracker) = &mut self.tracker else {
-            // At a prompt, Ctrl-C ends the turn and Ctrl-D leaves.
-            let has_prompt = matches!(self.typing, InputMode::Speaks(_))
-                && (self.asking.is_some() || self.speaker.is_some());
-            if !has_prompt || !is_key {
-                return Some(ExitCode::Ok);
-            }
-
-            self.screen.footer_ended_by_terminal();
-            let is_busy = self.is_at_work || self.is_thinking;
-            let action = match &mut self.speaker {
-                Some(speaker) => speaker.ctrl_c(is_busy, now),
-                None if is_busy => CtrlC::Abort,
-                None => CtrlC::Nothing,
-            };
-
-            match action {
-                CtrlC::Leave => return Some(ExitCode::Ok),
-                CtrlC::Abort => self.abort(),
-                CtrlC::Discarded => {}
-                CtrlC::Nothing => self.screen.remark("nothing to stop; Ctrl-D leaves"),
+        // The outcome of an awaited turn decides when the view ends.
+        if let Some(tracker) = &mut self.tracker {
+            if tracker.interrupt(now) {
+                self.abort();
             }
             return None;
+        }
+
+        // At a prompt, Ctrl-C ends the turn and Ctrl-D leaves.
+        let has_prompt = matches!(self.typing, InputMode::Speaks(_))
+            && (self.asking.is_some() || self.speaker.is_some());
+        if !has_prompt || !is_key {
+            return Some(ExitCode::Ok);
+        }
+
+        self.screen.footer_ended_by_terminal();
+        let is_busy = self.is_at_work || self.is_thinking;
+        let action = match &mut self.speaker {
+            Some(speaker) => speaker.ctrl_c(is_busy, now),
+            None if is_busy => CtrlC::Abort,
+            None => CtrlC::Nothing,
         };
 
-        if tracker.interrupt(now) {
-            self.abort();
+        match action {
+            CtrlC::Leave => return Some(ExitCode::Ok),
+            CtrlC::Abort => self.abort(),
+            CtrlC::Discarded => {}
+            CtrlC::Nothing => self.screen.remark("nothing to stop; Ctrl-D leaves"),
         }
         None
     }
@@ -185,6 +186,7 @@ impl SessionView {
             }
             // Sent after the aborted turn has ended: the turn would take it.
             Line::Prompt(text) if self.is_aborting => self.waiting.push(text),
+            // The agent reads it before its next step. Without a prompt, nothing else shows that it waits.
             Line::Prompt(text) if self.is_at_work || self.is_thinking => {
                 // If the turn has just ended, the prompt begins one.
                 let prompt = Prompt { message: text, joins: Some("steer"), ..Prompt::default() };
@@ -281,6 +283,7 @@ impl SessionView {
         };
 
         self.connection = self.connection.switch(made.session.id.0.clone()).await?;
+        // Turns of the earlier session go on, and are not shown.
         (self.is_at_work, self.is_thinking) = (false, false);
         self.screen.forget();
         let label = display::name(display::label(&made.label, &made.session.name));
