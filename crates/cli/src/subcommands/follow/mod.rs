@@ -132,8 +132,8 @@ fn earlier_calls(
         return Ok(calls.iter().map(|call| format!("{}\n", event(call))).collect());
     }
 
-    let labels = HashMap::from([(session.to_owned(), label.to_owned())]);
-    let format = CallFormat::new(TimeZone::system(), Timestamp::now(), Some(labels));
+    let labels = Some(HashMap::from([(session.to_owned(), label.to_owned())]));
+    let format = CallFormat { zone: TimeZone::system(), now: Timestamp::now(), labels };
     Ok(calls.iter().map(|call| format.row(call)).collect())
 }
 

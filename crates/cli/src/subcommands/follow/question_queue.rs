@@ -128,33 +128,27 @@ impl Dialog {
 
     /// Returns the lines after the head, without the prompt.
     pub(crate) fn options(&self) -> Vec<String> {
-        let mut lines = Vec::new();
         match &self.question.kind {
             QuestionKind::Select(options) if self.chosen().is_none() => {
                 let options = options.iter().take(MAX_OPTIONS).zip(1..);
-                lines.extend(
-                    options.map(|(text, n)| format!("  {n}) {}", one_line(text, MAX_TEXT))),
-                );
+                options.map(|(text, n)| format!("  {n}) {}", one_line(text, MAX_TEXT))).collect()
             }
-            QuestionKind::Select(_) | QuestionKind::Confirm => {}
-            QuestionKind::Input if self.question.placeholder.is_empty() => {}
-            QuestionKind::Input => {
-                let example = one_line(&self.question.placeholder, MAX_TEXT);
-                lines.push(format!("  such as: {example}"));
+            QuestionKind::Input if !self.question.placeholder.is_empty() => {
+                vec![format!("  such as: {}", one_line(&self.question.placeholder, MAX_TEXT))]
             }
             QuestionKind::Editor => {
                 let prefill = self.prefill();
-                let prefill_lines = prefill.lines().take(MAX_OPTIONS);
-                lines.extend(prefill_lines.map(|line| format!("  {}", one_line(line, MAX_TEXT))));
-                lines.push(if prefill.is_empty() {
-                    "  (a line with only a . ends the text)".to_owned()
-                } else {
-                    "  (a line with only a . ends the text; nothing before it keeps the text above)"
-                        .to_owned()
-                });
+                let lines = prefill.lines().take(MAX_OPTIONS);
+                let lines = lines.map(|line| format!("  {}", one_line(line, MAX_TEXT)));
+                let keeps = match prefill {
+                    "" => "",
+                    _ => "; nothing before it keeps the text above",
+                };
+                let hint = format!("  (a line with only a . ends the text{keeps})");
+                lines.chain([hint]).collect()
             }
+            QuestionKind::Select(_) | QuestionKind::Confirm | QuestionKind::Input => Vec::new(),
         }
-        lines
     }
 
     fn prefill(&self) -> &str {

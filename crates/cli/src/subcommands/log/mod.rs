@@ -47,7 +47,8 @@ const NO_WORKSPACE: &str =
 /// Ctrl-C.
 pub(crate) async fn run(args: LogArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let home = Home::from_process_env_blocking()?;
-    let format = CallFormat::new(TimeZone::system(), Timestamp::now(), labels(&home).await);
+    let labels = labels(&home).await;
+    let format = CallFormat { zone: TimeZone::system(), now: Timestamp::now(), labels };
     if let Some(LogVerb::Show(args)) = &args.verb {
         return show(args, &home, &format, output).await;
     }

@@ -21,21 +21,13 @@ const MAX_DETAIL: usize = 400;
 /// Formats calls.
 #[derive(Debug)]
 pub(crate) struct CallFormat {
-    zone: TimeZone,
-    now: Timestamp,
+    pub(crate) zone: TimeZone,
+    pub(crate) now: Timestamp,
     /// Labels by session id, from the daemon. Without it, no call runs.
-    labels: Option<HashMap<String, String>>,
+    pub(crate) labels: Option<HashMap<String, String>>,
 }
 
 impl CallFormat {
-    pub(crate) fn new(
-        zone: TimeZone,
-        now: Timestamp,
-        labels: Option<HashMap<String, String>>,
-    ) -> Self {
-        Self { zone, now, labels }
-    }
-
     /// Returns one line: time, session, client, call, end and id.
     pub(crate) fn row(&self, call: &CallRecord) -> String {
         if is_gap(call) {
@@ -195,7 +187,7 @@ mod tests {
         let call = serde_json::from_value(call).unwrap();
         let now = "2026-03-10T20:00:00Z".parse().unwrap();
         let labels = Some(HashMap::from([("t".to_owned(), "app".to_owned())]));
-        let format = CallFormat::new(TimeZone::UTC, now, labels);
+        let format = CallFormat { zone: TimeZone::UTC, now, labels };
         anstream::adapter::strip_str(&format.row(&call)).to_string()
     }
 

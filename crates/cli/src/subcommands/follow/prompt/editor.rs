@@ -43,7 +43,7 @@ pub(super) enum Edited {
 #[derive(Debug, Default)]
 struct Search {
     term: String,
-    /// Index of the prompt that contains the term.
+    /// Index of the matching prompt.
     at: Option<usize>,
 }
 
@@ -193,8 +193,8 @@ impl Editor {
             }
             ReedlineEvent::Left => self.run(&[EditCommand::MoveLeft { select: false }]),
             ReedlineEvent::Right => self.run(&[EditCommand::MoveRight { select: false }]),
-            ReedlineEvent::Up => self.up(),
-            ReedlineEvent::Down => self.down(),
+            ReedlineEvent::Up => self.step(Walk::Older),
+            ReedlineEvent::Down => self.step(Walk::Newer),
             ReedlineEvent::PreviousHistory => self.walk(Walk::Older),
             ReedlineEvent::NextHistory => self.walk(Walk::Newer),
             ReedlineEvent::SearchHistory => self.search = Some(Search::default()),
@@ -292,22 +292,18 @@ impl Editor {
         Edited::Nothing
     }
 
-    /// Moves up a line, or from the first one to the previous prompt.
-    fn up(&mut self) {
+    /// Moves by a line, or from the first or last one to another prompt.
+    fn step(&mut self, to: Walk) {
         let (text, cursor) = self.shown();
-        if text.get(..cursor).is_some_and(|before| before.contains('\n')) {
-            self.run(&[EditCommand::MoveLineUp { select: false }]);
-        } else {
-            self.walk(Walk::Older);
-        }
-    }
-
-    fn down(&mut self) {
-        let (text, cursor) = self.shown();
-        if text.get(cursor..).is_some_and(|after| after.contains('\n')) {
-            self.run(&[EditCommand::MoveLineDown { select: false }]);
-        } else {
-            self.walk(Walk::Newer);
+        let (before, after) = text.split_at_checked(cursor).unwrap_or((text, ""));
+        match to {
+            Walk::Older if before.contains('\n') => {
+                self.run(&[EditCommand::MoveLineUp { select: false }]);
+            }
+            Walk::Newer if after.contains('\n') => {
+                self.run(&[EditCommand::MoveLineDown { select: false }]);
+            }
+            Walk::Older | Walk::Newer => self.walk(to),
         }
     }
 
@@ -403,16 +399,10 @@ const LEFT_OUT: &str = "control and invisible characters were left out of the pr
 /// Returns the letter of a key that inserts it.
 fn letter(event: &Event) -> Option<char> {
     let Event::Key(key) = event else { return None };
-    match key.code {
-        KeyCode::Char(c)
-            if key.kind != KeyEventKind::Release
-                && (key.modifiers - KeyModifiers::SHIFT).is_empty()
-                && !is_foreign(c) =>
-        {
-            Some(c)
-        }
-        _ => None,
-    }
+    let KeyCode::Char(c) = key.code else { return None };
+    let is_typed =
+        key.kind != KeyEventKind::Release && (key.modifiers - KeyModifiers::SHIFT).is_empty();
+    (is_typed && !is_foreign(c)).then_some(c)
 }
 
 /// Whether a typed character must not be in a prompt: the user would not see it. Joiners and selectors are parts of
