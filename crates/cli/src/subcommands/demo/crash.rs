@@ -81,7 +81,7 @@ async fn kill_once_running(
     supervisor: u32,
     report: &Report,
 ) -> anyhow::Result<KilledWorker> {
-    let begun = Instant::now();
+    let start = Instant::now();
 
     // Both sessions must be at work, and no call of another client may be hit.
     let worker = loop {
@@ -94,7 +94,7 @@ async fn kill_once_running(
             worker.calls.len() <= 1,
             "other clients began to use the session; nothing was killed"
         );
-        ensure!(begun.elapsed() < RUNNING_DEADLINE, "`{DOOMED}` did not start in time");
+        ensure!(start.elapsed() < RUNNING_DEADLINE, "`{DOOMED}` did not start in time");
         tokio::time::sleep(POLL_INTERVAL).await;
     };
 

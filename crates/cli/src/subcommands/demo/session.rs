@@ -88,9 +88,9 @@ impl<'a> DemoSession<'a> {
             ..call.into()
         };
 
-        let begun = Instant::now();
+        let start = Instant::now();
         let result = self.client.call_within(params, patience(CALL_DEADLINE)).await?;
-        Ok(Timed { result, took: begun.elapsed() })
+        Ok(Timed { result, took: start.elapsed() })
     }
 
     /// Runs a command and waits for its result.

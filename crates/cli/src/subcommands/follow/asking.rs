@@ -325,10 +325,10 @@ mod tests {
 
     #[test]
     fn on_a_small_screen_the_question_is_next_to_the_prompt() {
-        let asked = question("run it\ncommand “rm x”");
-        let tall = plain(&asked, Some(24));
+        let two_lines = question("run it\ncommand “rm x”");
+        let tall = plain(&two_lines, Some(24));
         assert_eq!(tall.last().unwrap(), "  3) Allow for this session");
-        let small = plain(&asked, Some(5));
+        let small = plain(&two_lines, Some(5));
         assert_eq!(small.last().unwrap(), "  command “rm x”");
     }
 }

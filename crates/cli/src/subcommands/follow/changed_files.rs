@@ -130,12 +130,12 @@ impl FilesBefore {
                 compared.await.unwrap_or_default()
             }
             // Without two lists, only the times of files show a change.
-            Err(reason) => self.only_written(&client, &session, reason).await,
+            Err(reason) => self.only_written(&client, &session, &reason).await,
         }
     }
 
     /// Searches for files with a new time.
-    async fn only_written(&self, client: &Client, session: &str, reason: String) -> FileChanges {
+    async fn only_written(&self, client: &Client, session: &str, reason: &str) -> FileChanges {
         match listed(client, session, Some(self.since)).await {
             Ok(rows) => FileChanges {
                 changed: rows.into_iter().map(|row| row.path).collect(),

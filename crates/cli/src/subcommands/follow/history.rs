@@ -194,11 +194,11 @@ mod tests {
         let long = "x".repeat(3 * MAX_LINE);
         fs::write(&path, format!("{long}\n{}", line("after"))).unwrap();
         let mut tail = HistoryTail::new(path, "s".to_owned(), 0);
-        let mut found = Vec::new();
+        let mut entries = Vec::new();
         for _ in 0..20 {
-            found.extend(texts(&mut tail));
+            entries.extend(texts(&mut tail));
             assert!(tail.rest.len() <= MAX_LINE + usize::try_from(MAX_READ).unwrap());
         }
-        assert_eq!(found, ["after"]);
+        assert_eq!(entries, ["after"]);
     }
 }

@@ -65,19 +65,19 @@ const EARLIER_CALLS: usize = 5;
 pub(crate) async fn run(args: FollowArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let mut interrupts = Interrupts::catch()?;
     // The start of a daemon takes seconds, during which Ctrl-C must work.
-    let begun = tokio::select! {
+    let view = tokio::select! {
         biased;
         _ = interrupts.next() => return Ok(ExitCode::Interrupted),
-        begun = begin(args, output) => begun,
+        view = begin(args, output) => view,
     };
-    begun?.run(&mut interrupts).await
+    view?.run(&mut interrupts).await
 }
 
 async fn begin(args: FollowArgs, output: CliOutput) -> anyhow::Result<SessionView> {
     let reference = Wanted::of(&args.which.into_which())?;
     let daemon = start_and_connect(output).await?;
-    let found = reference.one(&daemon.client, Missing::Refuse).await?;
-    let session = found.session_id.0;
+    let info = reference.one(&daemon.client, Missing::Refuse).await?;
+    let session = info.session_id.0;
 
     let client = Arc::new(daemon.client);
     let (seq, since) = match args.since {
@@ -89,14 +89,14 @@ async fn begin(args: FollowArgs, output: CliOutput) -> anyhow::Result<SessionVie
     let mut watch =
         FollowConnection::begin(client, session.clone(), seq, is_person(output)).await?;
     // After the follow has begun, so that no call is between the journal and the events.
-    let begun = Timestamp::now();
-    let earlier = earlier_calls(&session, &found.label, since, begun, seq.is_some(), output)?;
+    let start = Timestamp::now();
+    let earlier = earlier_calls(&session, &info.label, since, start, seq.is_some(), output)?;
 
     if !output.is_json() {
         // The header names the confinement, which a starting worker does not have yet.
         watch.settle().await;
         let home_dir = std::env::var("HOME").ok();
-        output.text(&header(&found.label, watch.followed(), home_dir.as_deref()))?;
+        output.text(&header(&info.label, watch.followed(), home_dir.as_deref()))?;
     }
 
     output.piece(earlier).await?;
@@ -109,7 +109,7 @@ fn earlier_calls(
     session: &str,
     label: &str,
     since: Option<Timestamp>,
-    begun: Timestamp,
+    until: Timestamp,
     has_seq: bool,
     output: CliOutput,
 ) -> anyhow::Result<String> {
@@ -125,7 +125,7 @@ fn earlier_calls(
     let reader = CallReader::new(home.journal_dir(), filter);
     let (mut calls, _) = reader.last_blocking(max).context("cannot read the journal")?;
     // Later calls are events of the follow.
-    calls.retain(|call| has_ended_by(call, begun));
+    calls.retain(|call| has_ended_by(call, until));
 
     if output.is_json() {
         let event = |call| json!({"event": "quack_call", "sessionId": session, "data": call});

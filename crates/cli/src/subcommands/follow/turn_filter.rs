@@ -146,27 +146,27 @@ mod tests {
     #[track_caller]
     fn tells(steps: &str, expected: &str) {
         let mut filter = TurnFilter::default();
-        let mut told: Vec<Event> = Vec::new();
+        let mut selected: Vec<Event> = Vec::new();
         for step in steps.split_whitespace() {
             let (name, turn) = match step.split_once(':') {
                 Some((name, turn)) => (name, Some(turn.parse().unwrap())),
                 None => (step, None),
             };
             match name {
-                "ok" => told.extend(filter.accepted(turn)),
-                "no" => told.extend(filter.refused()),
+                "ok" => selected.extend(filter.accepted(turn)),
+                "no" => selected.extend(filter.refused()),
                 "lost" => filter.lost(),
-                name => told.extend(filter.pass(event(name, turn))),
+                name => selected.extend(filter.pass(event(name, turn))),
             }
         }
-        let told: Vec<String> = told
+        let selected: Vec<String> = selected
             .iter()
             .map(|event| {
                 let turn = event.turn.map_or_else(String::new, |turn| format!(":{turn}"));
                 format!("{}{turn}", event.name)
             })
             .collect();
-        assert_eq!(told.join(" "), expected, "{steps}");
+        assert_eq!(selected.join(" "), expected, "{steps}");
     }
 
     #[test]

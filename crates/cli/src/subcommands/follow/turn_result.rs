@@ -229,7 +229,7 @@ mod tests {
             workspace: "/w".to_owned(),
             directory: Some("/w/sub".to_owned()),
         };
-        for (given, shown) in [
+        for (path, relative) in [
             ("a.txt", "sub/a.txt"),
             ("../a.txt", "a.txt"),
             ("./b/../a.txt", "sub/a.txt"),
@@ -237,7 +237,7 @@ mod tests {
             ("/elsewhere", "/elsewhere"),
             ("../../x", "../../x"),
         ] {
-            assert_eq!(place.in_workspace(given), shown);
+            assert_eq!(place.in_workspace(path), relative);
         }
         let place = TurnPlace { workspace: "/w".to_owned(), ..TurnPlace::default() };
         assert_eq!(place.in_workspace("a.txt"), "a.txt");
@@ -248,9 +248,9 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}},
             "required": ["n", "m"], "additionalProperties": false});
         assert_eq!(violations(&schema, &json!({"n": 1, "m": 2})).len(), 1, "m is not allowed");
-        let found = violations(&schema, &json!({"n": "x".repeat(9_999)}));
-        assert!(found.iter().any(|it| it.contains(" at /n: ")), "{found:?}");
-        assert!(found.iter().all(|it| it.chars().count() <= MAX_VIOLATION + 1));
+        let texts = violations(&schema, &json!({"n": "x".repeat(9_999)}));
+        assert!(texts.iter().any(|it| it.contains(" at /n: ")), "{texts:?}");
+        assert!(texts.iter().all(|it| it.chars().count() <= MAX_VIOLATION + 1));
         let many: Vec<Value> = (0..99).map(|_| json!("x")).collect();
         let list = json!({"items": {"type": "integer"}});
         assert_eq!(violations(&list, &json!(many)).len(), MAX_VIOLATIONS);

@@ -125,8 +125,8 @@ async fn session(home: &Home, reference: &str) -> Result<SessionFilter, ClientEr
 
     let params = FindParams { session_id: Some(reference.to_owned()), path: None, own: None };
     match client.call_within(params, DAEMON_LIMIT).await {
-        Ok(FindData { session: Some(found) }) if found.by == FindBy::Reference => {
-            Ok(SessionFilter::Id(found.session_id.0))
+        Ok(FindData { session: Some(info) }) if info.by == FindBy::Reference => {
+            Ok(SessionFilter::Id(info.session_id.0))
         }
         // Without a code, the reference matches several sessions.
         Err(error @ ClientError::Refused { code: None, .. }) => Err(error),
@@ -152,9 +152,9 @@ pub(crate) async fn labels(home: &Home) -> Option<HashMap<String, String>> {
     };
 
     // The whole request has the limit, because connecting to a hung daemon takes time too.
-    let known = tokio::time::timeout(DAEMON_LIMIT, request).await.ok().flatten()?;
+    let data = tokio::time::timeout(DAEMON_LIMIT, request).await.ok().flatten()?;
     // An older daemon sends no labels.
-    let labelled = known.sessions.into_iter().filter(|session| !session.label.is_empty());
+    let labelled = data.sessions.into_iter().filter(|session| !session.label.is_empty());
     Some(labelled.map(|session| (session.id.0, session.label)).collect())
 }
 

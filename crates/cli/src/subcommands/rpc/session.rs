@@ -134,12 +134,12 @@ impl Session {
     async fn follow(&mut self, id: String, is_created: bool) -> Result<(), ClientError> {
         let begin = |id| FollowConnection::begin(Arc::clone(&self.client), id, None, true);
 
-        let begun = match self.limit(&id).await {
+        let attempt = match self.limit(&id).await {
             Ok(()) => begin(id.clone()).await,
             Err(error) => Err(error),
         };
 
-        let next = match begun {
+        let next = match attempt {
             Ok(next) => next,
             Err(error) => {
                 if id != self.id() {
@@ -194,8 +194,8 @@ impl Session {
             ..SessionNewParams::default()
         };
 
-        let made = self.client.call(params).await?;
-        self.follow(made.session.id.0, true).await?;
+        let data = self.client.call(params).await?;
+        self.follow(data.session.id.0, true).await?;
         self.settle(true).await;
         Ok(())
     }
@@ -232,11 +232,11 @@ impl Session {
                 let entry_id = (name == "fork").then(|| text("entryId").to_owned());
                 let session_id = self.id().into();
                 let params = ForkParams { session_id, entry_id, ..ForkParams::default() };
-                let made = self.client.call(params).await?;
-                self.follow(made.session_id.0, true).await?;
+                let data = self.client.call(params).await?;
+                self.follow(data.session_id.0, true).await?;
                 self.settle(false).await;
                 Ok(match name {
-                    "fork" => json!({ "text": made.text.unwrap_or_default(), "cancelled": false }),
+                    "fork" => json!({ "text": data.text.unwrap_or_default(), "cancelled": false }),
                     _ => cancelled,
                 })
             }

@@ -86,7 +86,7 @@ pub(super) struct Prompt {
     answer: Editor,
     questions: QuestionQueue,
     /// When the current question was printed.
-    shown: Option<Instant>,
+    shown_at: Option<Instant>,
     /// Return does not count before: it was meant for a question that has ended.
     quiet_until: Option<Instant>,
     /// Message about the last key.
@@ -111,7 +111,7 @@ impl Prompt {
             draft,
             answer: Editor::new(PastPrompts::in_memory()),
             questions: QuestionQueue::new(false),
-            shown: None,
+            shown_at: None,
             quiet_until: None,
             completions: Vec::new(),
             directory,
@@ -226,18 +226,18 @@ impl Prompt {
     fn counts_from(&self) -> Option<Instant> {
         let question = self.questions.current()?;
         let settles = question.is_about_permission() && question.chosen().is_none();
-        self.shown.map(|shown| if settles { shown + SETTLE } else { shown })
+        self.shown_at.map(|at| if settles { at + SETTLE } else { at })
     }
 
     fn next_question(&mut self) {
-        self.shown = None;
+        self.shown_at = None;
         self.answer.clear();
     }
 
     /// Records that the rows are on the terminal.
     pub(super) fn printed(&mut self) {
-        if self.questions.current().is_some() && self.shown.is_none() {
-            self.shown = Some(Instant::now());
+        if self.questions.current().is_some() && self.shown_at.is_none() {
+            self.shown_at = Some(Instant::now());
         }
     }
 

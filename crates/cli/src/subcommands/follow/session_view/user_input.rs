@@ -274,19 +274,19 @@ impl SessionView {
         let params = SessionNewParams { path, ..SessionNewParams::default() };
         let client = self.connection.client();
 
-        let made = match client.call(params).await {
-            Ok(made) => made,
+        let data = match client.call(params).await {
+            Ok(data) => data,
             Err(error) => {
                 self.screen.failure(&error.to_string());
                 return Ok(());
             }
         };
 
-        self.connection = self.connection.switch(made.session.id.0.clone()).await?;
+        self.connection = self.connection.switch(data.session.id.0.clone()).await?;
         // Turns of the earlier session go on, and are not shown.
         (self.is_at_work, self.is_thinking) = (false, false);
         self.screen.forget();
-        let label = display::name(display::label(&made.label, &made.session.name));
+        let label = display::name(display::label(&data.label, &data.session.name));
         self.screen.remark(&format!("this is the new session {label}"));
         self.ask_for_state();
         Ok(())
