@@ -4,6 +4,7 @@
 //! Otherwise no client could find this daemon, and its lock would prevent another one from starting.
 
 use crate::clients::connection::{self, ConnectionOrigin};
+use crate::events::client_registry::Transport;
 use crate::registry::Registry;
 use crate::services::Services;
 use crate::wire;
@@ -32,11 +33,10 @@ const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Accepts clients until it is dropped.
 pub(crate) async fn accept_clients(
-    socket: BoundSocket,
+    mut socket: BoundSocket,
     services: Rc<Services>,
     registry: Addr<Registry>,
 ) {
-    let mut socket = socket;
     let mut looking = tokio::time::interval(FILE_CHECK_INTERVAL);
     looking.set_missed_tick_behavior(MissedTickBehavior::Delay);
 
@@ -88,7 +88,12 @@ pub(crate) async fn accept_clients(
         actix::spawn(async move {
             match halves::split(stream) {
                 Ok((reading, writing)) => {
-                    let origin = ConnectionOrigin::socket(&writing, pid);
+                    let origin = ConnectionOrigin {
+                        transport: Transport::Socket,
+                        websocket_url: None,
+                        immediate: Some(writing.immediate()),
+                        pid,
+                    };
                     connection::serve(reading, writing, origin, services, registry).await;
                 }
                 Err(error) => tracing::warn!(%error, "cannot serve a client"),

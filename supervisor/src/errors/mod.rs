@@ -126,7 +126,7 @@ pub(crate) enum MethodError {
         "A policy for all sessions is set with `quack config set`; give a session or a workspace"
     )]
     PolicyOfAll,
-    /// The wanted rule, and the rules about the same hosts.
+    /// The rule of the request, and the rules about the same hosts.
     #[error("No rule and no grant: {0}; {about}quack sandbox show lists them", about = about(.1))]
     NoSuchRule(String, Vec<String>),
     #[error("Too many grants: revoke some first")]
@@ -307,12 +307,16 @@ fn unapplied(n: u64) -> String {
     format!("{n} unapplied change{}", if n == 1 { "" } else { "s" })
 }
 
-fn running(work: RunningWork) -> String {
-    let count = |n: usize, what: &str| match n {
+/// Returns the number with a noun: `1 call`, `2 calls`. `None` for 0.
+pub(crate) fn count(n: usize, noun: &str) -> Option<String> {
+    match n {
         0 => None,
-        1 => Some(format!("1 {what}")),
-        n => Some(format!("{n} {what}s")),
-    };
+        1 => Some(format!("1 {noun}")),
+        n => Some(format!("{n} {noun}s")),
+    }
+}
+
+fn running(work: RunningWork) -> String {
     let parts = [count(work.calls, "call"), count(work.jobs, "background job")];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let verb = if work.calls + work.jobs == 1 { "is" } else { "are" };
@@ -401,6 +405,7 @@ pub(crate) enum ConfigureError {
     #[error("Daemon is shutting down")]
     ShuttingDown,
 }
+
 /// Names the rules about the host of an unknown rule.
 fn about(rules: &[String]) -> String {
     match rules {

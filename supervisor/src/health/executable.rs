@@ -93,28 +93,20 @@ fn identity(path: &Path) -> Option<FileIdentity> {
 
 fn has_same_content(first: &Path, other: &Path) -> io::Result<bool> {
     let (mut first, mut other) = (File::open(first)?, File::open(other)?);
-    let (mut left, mut right) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+    // In chunks, because programs are large.
+    let chunk = |file: &mut File| {
+        let mut bytes = Vec::new();
+        file.take(64 * 1024).read_to_end(&mut bytes).map(|_length| bytes)
+    };
     loop {
-        let (n, m) = (fill(&mut first, &mut left)?, fill(&mut other, &mut right)?);
-        if left.get(..n) != right.get(..m) {
+        let (left, right) = (chunk(&mut first)?, chunk(&mut other)?);
+        if left != right {
             return Ok(false);
         }
-        if n == 0 {
+        if left.is_empty() {
             return Ok(true);
         }
     }
-}
-
-/// Reads until the buffer is full or the file ends.
-fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut n = 0;
-    while let Some(rest) = buffer.get_mut(n..).filter(|rest| !rest.is_empty()) {
-        match file.read(rest)? {
-            0 => break,
-            read => n += read,
-        }
-    }
-    Ok(n)
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 //! The program at the daemon's path does the check. After an upgrade this is another program, which may know other
 //! keys. It reads the configuration file of this daemon, in the environment of this daemon.
 
-use crate::daemon_info::ConfigFile;
-use crate::daemon_info::user_home;
+use crate::daemon_info::{ConfigFile, user_home};
 use crate::errors::start::StartError;
 use crate::health::executable::Executable;
 use crate::obeyed::{held_config_blocking, record_blocking};
@@ -25,9 +24,6 @@ const CHECK_LIMIT: Duration = Duration::from_secs(3);
 /// Poll interval for the exit of the process.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Number of attempts: a sweep of strays may kill the process of the first one.
-const ATTEMPTS: usize = 2;
-
 /// Maximum length of another program's text, in characters.
 const MAX_SHOWN: usize = 1024;
 
@@ -41,14 +37,8 @@ pub(crate) fn check_blocking(home: &Home, executable: &Executable) -> Result<(),
         return check_config_blocking(home).map_err(|error| crate::errors::chain(&error));
     }
 
-    let mut result = Err(String::new());
-    for _ in 0..ATTEMPTS {
-        match ask_blocking(executable) {
-            Ok(answer) => return answer,
-            Err(why) => result = Err(why),
-        }
-    }
-    result
+    // Once more, because a sweep of strays may have killed the first process.
+    ask_blocking(executable).or_else(|_no_answer| ask_blocking(executable))?
 }
 
 /// Asks the other program to check the configuration. The outer error means that it did not answer.

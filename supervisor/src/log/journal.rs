@@ -9,9 +9,9 @@ use quackd_protocol::journal::JournalGap;
 use quackd_protocol::limits::{APPROVALS_FILE_BYTES, NETWORK_FILE_BYTES};
 use quackd_protocol::mask::mask_value;
 use serde::Serialize;
-use std::cell::OnceCell;
+use std::cell::LazyCell;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,12 +23,15 @@ const QUEUED_RECORDS: usize = 4096;
 /// Number of older files.
 const N_OLDER: usize = 1;
 
+/// The queue to the thread that writes, and the guard that waits for the thread at the end.
+type Writer = (NonBlocking, WorkerGuard);
+
 /// Records of one kind.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    files: Files,
     missed: Arc<Missed>,
-    writer: OnceCell<(NonBlocking, WorkerGuard)>,
+    /// The first record starts the thread.
+    writer: LazyCell<Writer, Box<dyn FnOnce() -> Writer>>,
 }
 
 /// Part of the records of calls that still run. Their ends are counted if they are missing.
@@ -87,30 +90,32 @@ fn milliseconds(time: SystemTime) -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-#[derive(Debug)]
-enum Files {
-    Rotating { path: PathBuf, max_bytes: u64 },
-    Daily { dir: PathBuf, limits: JournalLimits },
-}
-
 impl Journal {
     /// Creates the journal of the user's answers. Opens nothing yet.
-    pub(crate) fn of_approvals(path: PathBuf) -> Self {
-        Self::of(Files::Rotating { path, max_bytes: APPROVALS_FILE_BYTES })
+    pub(crate) fn of_approvals(path: &Path) -> Self {
+        Self::rotating(path, APPROVALS_FILE_BYTES)
     }
 
     /// Creates the journal of requests for hosts. Opens nothing yet.
-    pub(crate) fn of_network(path: PathBuf) -> Self {
-        Self::of(Files::Rotating { path, max_bytes: NETWORK_FILE_BYTES })
+    pub(crate) fn of_network(path: &Path) -> Self {
+        Self::rotating(path, NETWORK_FILE_BYTES)
+    }
+
+    fn rotating(path: &Path, max_bytes: u64) -> Self {
+        let file = RotatingFile::new(path, max_bytes, N_OLDER, Arc::default());
+        Self::new(Records::Rotating(file), Arc::default())
     }
 
     /// Creates the journal of calls. Opens nothing yet.
     pub(crate) fn of_calls(dir: PathBuf, limits: JournalLimits) -> Self {
-        Self::of(Files::Daily { dir, limits })
+        let missed = Arc::<Missed>::default();
+        let writer = JournalWriter::new(dir, limits);
+        Self::new(Records::Daily { writer, missed: Arc::clone(&missed) }, missed)
     }
 
-    fn of(files: Files) -> Self {
-        Self { files, missed: Arc::default(), writer: OnceCell::new() }
+    fn new(records: Records, missed: Arc<Missed>) -> Self {
+        let builder = NonBlockingBuilder::default().buffered_lines_limit(QUEUED_RECORDS);
+        Self { missed, writer: LazyCell::new(Box::new(move || builder.finish(records))) }
     }
 
     /// Counts a call that is not recorded, because the disk is almost full. The next record comes after one that reports it.
@@ -126,20 +131,7 @@ impl Journal {
         let Ok(mut line) = serde_json::to_vec(&value) else { return };
         line.push(b'\n');
 
-        let (writer, _) = self.writer.get_or_init(|| {
-            let records = match &self.files {
-                Files::Rotating { path, max_bytes } => {
-                    let failed = Arc::<AtomicU64>::default();
-                    let file = RotatingFile::with_limits(path, *max_bytes, N_OLDER, failed);
-                    Records::Rotating(file)
-                }
-                Files::Daily { dir, limits } => {
-                    let missed = Arc::clone(&self.missed);
-                    Records::Daily { writer: JournalWriter::new(dir.clone(), *limits), missed }
-                }
-            };
-            NonBlockingBuilder::default().buffered_lines_limit(QUEUED_RECORDS).finish(records)
-        });
+        let (writer, _) = &*self.writer;
         queue(&line, writer.clone(), &self.missed);
     }
 }

@@ -2,9 +2,6 @@
 //!
 //! All resources are bounded: at most [`LOG_FILES_KEPT`] old files of [`LOG_FILE_BYTES`]. A full queue drops lines and
 //! does not block the daemon. Repeated lines are counted. Payloads (arguments, output) are never logged.
-//!
-//! [`LOG_FILES_KEPT`]: quackd_protocol::limits::LOG_FILES_KEPT
-//! [`LOG_FILE_BYTES`]: quackd_protocol::limits::LOG_FILE_BYTES
 
 mod dedup;
 pub(crate) mod journal;
@@ -12,6 +9,7 @@ mod rotating;
 
 use dedup::RepeatFilter;
 use quackd_home::own_file::{NotOurFile, append_blocking};
+use quackd_protocol::limits::{LOG_FILE_BYTES, LOG_FILES_KEPT};
 use rotating::RotatingFile;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -62,7 +60,8 @@ pub(crate) fn check_blocking(path: &Path) -> Result<(), NotOurFile> {
 /// from `log.level`.
 pub(crate) fn start(path: &Path, filter: &str, to_stderr: bool) -> (WorkerGuard, LogControl) {
     let failed = Arc::<AtomicU64>::default();
-    let file = RepeatFilter::new(RotatingFile::new(path, Arc::clone(&failed)));
+    let file = RotatingFile::new(path, LOG_FILE_BYTES as u64, LOG_FILES_KEPT, Arc::clone(&failed));
+    let file = RepeatFilter::new(file);
     let (writer, guard) =
         NonBlockingBuilder::default().buffered_lines_limit(QUEUED_LINES).finish(file);
     let is_brief = Arc::<AtomicBool>::default();

@@ -4,7 +4,6 @@
 //! [`super::dedup`].
 
 use quackd_home::own_file::append_blocking;
-use quackd_protocol::limits::{LOG_FILE_BYTES, LOG_FILES_KEPT};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt as _;
@@ -32,19 +31,8 @@ pub(super) struct RotatingFile {
 }
 
 impl RotatingFile {
-    /// Opens nothing yet. `failed` counts the dropped lines.
-    pub(super) fn new(path: &Path, failed: Arc<AtomicU64>) -> Self {
-        let max_bytes = LOG_FILE_BYTES as u64;
-        Self::with_limits(path, max_bytes, LOG_FILES_KEPT, failed)
-    }
-
-    /// Like [`Self::new`], with the maximum size of a file in bytes and the number of older files.
-    pub(super) fn with_limits(
-        path: &Path,
-        max_bytes: u64,
-        n_older: usize,
-        failed: Arc<AtomicU64>,
-    ) -> Self {
+    /// Opens nothing yet. `max_bytes` is the maximum size of a file, and `failed` counts the dropped lines.
+    pub(super) fn new(path: &Path, max_bytes: u64, n_older: usize, failed: Arc<AtomicU64>) -> Self {
         Self {
             path: path.to_owned(),
             max_bytes,
@@ -142,7 +130,7 @@ mod tests {
     }
 
     fn file(path: &Path, max_bytes: u64) -> RotatingFile {
-        RotatingFile { max_bytes, ..RotatingFile::new(path, Arc::default()) }
+        RotatingFile::new(path, max_bytes, 4, Arc::default())
     }
 
     #[test]

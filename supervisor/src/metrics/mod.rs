@@ -69,14 +69,6 @@ impl Counter {
 pub(crate) struct Gauge(AtomicUsize);
 
 impl Gauge {
-    pub(crate) fn up(&self) {
-        self.add(1);
-    }
-
-    pub(crate) fn down(&self) {
-        self.subtract(1);
-    }
-
     pub(crate) fn add(&self, n: usize) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }

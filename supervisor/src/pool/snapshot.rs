@@ -4,7 +4,7 @@
 //! thread, so no update happens during a read. Times are kept as [`Instant`]s; readers convert them.
 
 use crate::children::{ChildSnapshot, StopReason};
-use crate::errors::RunningWork;
+use crate::errors::{RunningWork, count};
 use crate::pool::network::TransparentPorts;
 use bytes::Bytes;
 use quackd_policy::hosts::SessionRules;
@@ -322,34 +322,24 @@ impl Activity {
         match self {
             Self::Stopped(StopReason::Unasked) => "nobody has asked for it".to_owned(),
             Self::Stopped(StopReason::Ended) => "it was ended; the next call starts it".to_owned(),
-            Self::Stopped(StopReason::Evicted(why)) => {
-                format!("{}; the next call starts it", why.why())
+            Self::Stopped(StopReason::Evicted(reason)) => {
+                format!("{}; the next call starts it", reason.why())
             }
             Self::Stopped(StopReason::Died(cause)) => format!("it died: {cause}"),
-            Self::Idle { since, .. } if is_pinned => {
-                format!("idle for {}; pinned", span(now.saturating_duration_since(*since)))
-            }
             Self::Idle { since, until } => {
-                let idle = span(now.saturating_duration_since(*since));
+                let idle = format!("idle for {}", span(now.saturating_duration_since(*since)));
                 match until {
+                    _ if is_pinned => format!("{idle}; pinned"),
                     Some(until) => {
-                        let left = span(until.saturating_duration_since(now));
-                        format!("idle for {idle}; ended in {left}")
+                        format!("{idle}; ended in {}", span(until.saturating_duration_since(now)))
                     }
-                    None => format!("idle for {idle}"),
+                    None => idle,
                 }
             }
             Self::Working { calls, jobs, turn } => {
-                let count = |n: &usize, one: &str, many: &str| match n {
-                    0 => None,
-                    1 => Some(format!("1 {one}")),
-                    n => Some(format!("{n} {many}")),
-                };
-
                 let turn = turn.then(|| "a turn".to_owned());
-                let calls = count(calls, "call", "calls");
-                let jobs = count(jobs, "background job", "background jobs");
-                [calls, jobs, turn].into_iter().flatten().collect::<Vec<_>>().join(", ")
+                let parts = [count(*calls, "call"), count(*jobs, "background job"), turn];
+                parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
             }
             Self::Waiting => "its agent has asked you something".to_owned(),
             Self::Failed(cause) => cause.to_string(),

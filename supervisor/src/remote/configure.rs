@@ -11,7 +11,7 @@ use quackd_protocol::client::RemoteData;
 use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
 use quackd_remote::TokenHash;
 use quackd_remote::gate::{MAX_TOKEN_BYTES, new_token};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde_json::{Map, Value};
 use std::io;
 
@@ -75,10 +75,8 @@ impl RemoteControl {
         *self.state.borrow_mut() = new;
         self.note(applied);
 
-        let is_token_wanted = params.get("includeToken") == Some(&Value::Bool(true));
-        let token = if is_token_wanted { self.known_token().await } else { None };
-        let auth_token = token.map(|token| token.expose_secret().to_owned());
-        Ok(RemoteData { status: self.status_now(), auth_token })
+        let has_token = params.get("includeToken") == Some(&Value::Bool(true));
+        Ok(self.with_token(self.status_now(), has_token).await)
     }
 
     /// Applies the state to the listener. Returns its port, or the reason why it has none.
@@ -150,15 +148,16 @@ fn issued(
     params: &Map<String, Value>,
     new: &DaemonConfig,
 ) -> Result<Option<SecretString>, Refused> {
-    if let Some(given) = params.get("authToken").and_then(trimmed) {
+    if let Some(token) = params.get("authToken").and_then(trimmed) {
         // The token must fit into an HTTP header.
-        let is_sendable = given.len() <= MAX_TOKEN_BYTES
-            && given.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
-        return match is_sendable {
-            true if given.len() < MIN_REMOTE_TOKEN_BYTES => Err(Refused::ShortToken),
-            true => Ok(Some(given.into())),
-            false => Err(Refused::BadToken),
-        };
+        let is_printable = token.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
+        if MAX_TOKEN_BYTES < token.len() || !is_printable {
+            return Err(Refused::BadToken);
+        }
+        if token.len() < MIN_REMOTE_TOKEN_BYTES {
+            return Err(Refused::ShortToken);
+        }
+        return Ok(Some(token.into()));
     }
 
     let is_rotated = params.get("rotateToken") == Some(&Value::Bool(true));
@@ -184,6 +183,7 @@ fn now_text() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use secrecy::ExposeSecret;
     use serde_json::json;
 
     fn params(value: Value) -> Map<String, Value> {

@@ -24,14 +24,21 @@ pub(crate) struct RemoteFiles {
     pub(crate) histories: PathBuf,
 }
 
-/// Result of reading `config.json`.
-#[derive(Debug)]
+/// Result of reading `config.json`. The default is that of a missing file.
+#[derive(Debug, Default)]
 pub(crate) struct LoadedConfig {
     pub(crate) config: DaemonConfig,
     /// Problem of the file, for display.
     pub(crate) problem: Option<String>,
     /// Whether the file must not be written, because it exists and its content is unknown.
     pub(crate) is_locked: bool,
+}
+
+impl LoadedConfig {
+    /// The defaults, because of a problem of the file.
+    fn unusable(problem: String, is_locked: bool) -> Self {
+        Self { config: DaemonConfig::default(), problem: Some(problem), is_locked }
+    }
 }
 
 impl RemoteFiles {
@@ -46,23 +53,23 @@ impl RemoteFiles {
     /// Reads `config.json`. Quarantines a file that is not a JSON object and does not overwrite it, because it may
     /// contain the only copy of a token's hash.
     pub(crate) fn load_blocking(&self) -> LoadedConfig {
-        let config = DaemonConfig::default();
-
         let text = match read_blocking(&self.config, MAX_CONFIG_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return LoadedConfig { config, problem: None, is_locked: false };
+                return LoadedConfig::default();
             }
             Err(error) => {
-                let problem = Some(format!("config.json cannot be read: {error}"));
-                return LoadedConfig { config, problem, is_locked: true };
+                return LoadedConfig::unusable(
+                    format!("config.json cannot be read: {error}"),
+                    true,
+                );
             }
         };
 
         let why = match serde_json::from_slice(&text) {
             Ok(Value::Object(file)) => {
                 let config = DaemonConfig::normalised(file);
-                return LoadedConfig { config, problem: None, is_locked: false };
+                return LoadedConfig { config, ..LoadedConfig::default() };
             }
             Ok(_other) => "it is no JSON object".to_owned(),
             Err(error) => error.to_string(),
@@ -71,15 +78,13 @@ impl RemoteFiles {
         match set_aside_blocking(&self.config) {
             Ok(kept) => {
                 let kept = kept.display();
-                let problem =
-                    Some(format!("config.json was damaged ({why}) and is kept as {kept}"));
-                LoadedConfig { config, problem, is_locked: false }
+                let problem = format!("config.json was damaged ({why}) and is kept as {kept}");
+                LoadedConfig::unusable(problem, false)
             }
             Err(error) => {
-                let problem = Some(format!(
-                    "config.json is damaged ({why}) and cannot be set aside: {error}"
-                ));
-                LoadedConfig { config, problem, is_locked: true }
+                let problem =
+                    format!("config.json is damaged ({why}) and cannot be set aside: {error}");
+                LoadedConfig::unusable(problem, true)
             }
         }
     }

@@ -37,7 +37,8 @@ pub(crate) struct RemoteControl {
     state: RefCell<RemoteState>,
     /// Permit for one change at a time. Closed at shutdown.
     turn: Semaphore,
-    asked: RefCell<Option<mpsc::Receiver<Ask>>>,
+    /// Requests that the listener hands over, until [`Self::take_requests`].
+    requests: RefCell<Option<mpsc::Receiver<Ask>>>,
 }
 
 #[derive(Debug, Clone)]
@@ -64,8 +65,7 @@ impl RemoteState {
 impl RemoteControl {
     /// Creates the state from the loaded files. Opens nothing.
     pub(crate) fn new(files: RemoteFiles, loaded: LoadedConfig) -> Self {
-        let (door, asked) = Remote::new();
-
+        let (door, requests) = Remote::new();
         if let Some(problem) = &loaded.problem {
             tracing::error!(problem, "remote control is off");
         }
@@ -83,13 +83,13 @@ impl RemoteControl {
             files,
             state: RefCell::new(state),
             turn: Semaphore::new(1),
-            asked: RefCell::new(Some(asked)),
+            requests: RefCell::new(Some(requests)),
         }
     }
 
     /// Returns the requests that the listener hands over. `None` after the first call.
     pub(crate) fn take_requests(&self) -> Option<mpsc::Receiver<Ask>> {
-        self.asked.take()
+        self.requests.take()
     }
 
     /// Returns whether the configuration enables remote control.
@@ -129,10 +129,15 @@ impl RemoteControl {
         }
     }
 
-    /// Returns the state, and the token if it is requested and known.
-    pub(crate) async fn data(&self, is_token_wanted: bool) -> RemoteData {
+    /// Returns the state after all running changes, and the token if it is requested and known.
+    pub(crate) async fn data(&self, has_token: bool) -> RemoteData {
         let status = self.status().await;
-        let token = if is_token_wanted { self.known_token().await } else { None };
+        self.with_token(status, has_token).await
+    }
+
+    /// Adds the token to a state, if it is requested and known.
+    async fn with_token(&self, status: RemoteStatus, has_token: bool) -> RemoteData {
+        let token = if has_token { self.known_token().await } else { None };
         RemoteData { status, auth_token: token.map(|token| token.expose_secret().to_owned()) }
     }
 

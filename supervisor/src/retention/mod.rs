@@ -54,6 +54,7 @@ pub(crate) fn journal_limits(keep: &KeepSettings) -> JournalLimits {
     JournalLimits { kept: keep.journal.value, max_bytes: mebibytes(keep.journal_mb.value) }
 }
 
-fn mebibytes(n: usize) -> u64 {
+/// Returns the bytes of a setting in MiB.
+pub(crate) fn mebibytes(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX).saturating_mul(1024 * 1024)
 }

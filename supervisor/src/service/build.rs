@@ -10,8 +10,7 @@ use crate::children::spawner::Spawner;
 use crate::children::tool_registries::ToolRegistries;
 use crate::children::{Deaths, OneShot};
 use crate::clock::now_text;
-use crate::daemon_info::ConfigFile;
-use crate::daemon_info::{DaemonInfo, upstream, user_home};
+use crate::daemon_info::{ConfigFile, DaemonInfo, upstream, user_home};
 use crate::errors::start::StartError;
 use crate::events::Events;
 use crate::events::client_registry::Clients;
@@ -34,7 +33,7 @@ use crate::pool::sessions::SessionTable;
 use crate::pool::spill_quota::SpillQuota;
 use crate::registry::shutdown_record::Interrupted;
 use crate::remote::RemoteControl;
-use crate::retention::{Retention, journal_limits};
+use crate::retention::{Retention, journal_limits, mebibytes};
 use crate::services::{ClientMemory, Services, StopRequest};
 use crate::session::actor::SessionServices;
 use crate::session::agent::LastFailure;
@@ -107,7 +106,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
     let approvals = Approvals::new(
         Rc::clone(&events),
         Rc::clone(&clients),
-        Journal::of_approvals(parts.home.approvals_file()),
+        Journal::of_approvals(&parts.home.approvals_file()),
         Arc::clone(&parts.metrics),
     );
     let obeyed = Obeyed::new(&parts.config, parts.config_file.path.clone(), &parts.home);
@@ -132,7 +131,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         pool,
         events: Rc::clone(&events),
         approvals,
-        network_journal: Journal::of_network(daemon.home.network_file()),
+        network_journal: Journal::of_network(&daemon.home.network_file()),
         call_journal: call_journal(&daemon.config.keep, &daemon.home),
         table: SessionTable::new(live.0, live.1),
         agent_failure: LastFailure::default(),
@@ -237,8 +236,4 @@ fn children(
         deaths,
         metrics: Arc::clone(metrics),
     }
-}
-
-fn mebibytes(n: usize) -> u64 {
-    u64::try_from(n).unwrap_or(u64::MAX).saturating_mul(1024 * 1024)
 }

@@ -8,9 +8,8 @@
 use crate::children::command_env;
 use crate::children::login_env::{WritableSource, load_cached_blocking};
 use crate::children::spawner::{self, SpawnSettings};
-use crate::clients;
 use crate::clients::listener::accept_clients;
-use crate::clients::metrics_endpoint::{self};
+use crate::clients::{self, metrics_endpoint};
 use crate::daemon_info::ConfigFile;
 use crate::errors::chain;
 use crate::errors::start::system;
@@ -20,18 +19,13 @@ use crate::health::service_manager::ServiceManager;
 use crate::log::{self, LogControl};
 use crate::methods::AgentTools;
 use crate::metrics::Metrics;
-use crate::registry::shutdown_record::{self};
-use crate::registry::{Registry, Saving};
+use crate::registry::{Registry, Saving, shutdown_record};
 use crate::remote::{self, RemoteControl};
 use crate::service::build::{ActorThreadInputs, services};
-use crate::service::cleanup;
-use crate::service::load_state;
-use crate::service::memory_limit;
-use crate::service::memory_pressure;
 use crate::service::shutdown::{self, StopSources};
-use crate::service::state_dir_watch;
-use crate::service::unfinished;
-use crate::service::watchdog;
+use crate::service::{
+    cleanup, load_state, memory_limit, memory_pressure, state_dir_watch, unfinished, watchdog,
+};
 use crate::services::{Services, StopRequest};
 use crate::session::models::load_lists_blocking;
 use crate::session::owner::{Owner, TellOwner};

@@ -13,7 +13,7 @@
 //! Pi.
 
 use crate::children::{MemoryLimitExceeded, ProcessKind, Request};
-use crate::metrics::process_usage::ProcessTable;
+use crate::metrics::process_usage::{ProcessTable, number_after};
 use crate::platform::HAS_PROC;
 use crate::services::Services;
 use crate::session::SessionEntry;
@@ -204,12 +204,8 @@ const QUICK: [&str; 3] = ["RssAnon:", "RssShmem:", "VmSwap:"];
 
 /// Returns the sum of the lines in KiB. All but the first may be missing.
 fn kb(text: &str, [first, others @ ..]: [&str; 3]) -> Option<u64> {
-    let line = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
-    };
-    let others = others.into_iter().filter_map(line);
-    Some(others.fold(line(first)?, u64::saturating_add))
+    let others = others.into_iter().filter_map(|label| number_after(label, text));
+    Some(others.fold(number_after(first, text)?, u64::saturating_add))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //!
 //! Pressure ends only when memory is plentiful again. Otherwise workers would be evicted and started in turns.
 
+use crate::metrics::process_usage::number_after;
 use crate::services::Services;
 use std::path::Path;
 use std::rc::Rc;
@@ -170,19 +171,20 @@ fn group_memory_blocking(group: &Path) -> Option<GroupMemory> {
     Some(GroupMemory { limit_mb: limit >> 20, used_mb: used >> 20 })
 }
 
+/// Returns the sum of the numbers after labels in a text of the kernel.
+fn sum_after(labels: &[&str], text: &str) -> u64 {
+    let numbers = labels.iter().filter_map(|label| number_after(label, text));
+    numbers.fold(0, u64::saturating_add)
+}
+
 /// Returns the bytes of cached files that the kernel can drop.
 fn reclaimable(stat: &str) -> u64 {
-    let of = |name: &str| {
-        let line = stat.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().parse::<u64>().ok()
-    };
-    ["inactive_file ", "active_file "].into_iter().filter_map(of).fold(0, u64::saturating_add)
+    sum_after(&["inactive_file ", "active_file "], stat)
 }
 
 /// Returns `MemAvailable` in MiB.
 fn available_mb(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kb| kb / 1024)
+    number_after("MemAvailable:", meminfo).map(|kb| kb / 1024)
 }
 
 /// Returns `some avg10` of `/proc/pressure/memory`, in percent.
@@ -193,11 +195,7 @@ fn waiting(pressure: &str) -> Option<f64> {
 
 /// Returns how often processes of a control group were throttled or refused because of its limit.
 fn hits(events: &str) -> u64 {
-    let of = |name: &str| {
-        let line = events.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().parse::<u64>().ok()
-    };
-    ["high ", "max ", "oom "].into_iter().filter_map(of).fold(0, u64::saturating_add)
+    sum_after(&["high ", "max ", "oom "], events)
 }
 
 #[cfg(test)]

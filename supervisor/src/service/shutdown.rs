@@ -72,13 +72,17 @@ pub(crate) async fn drain(
     let mut cut = unfinished(&services.sessions, registry).await;
     cut.retain(|work| work.kind != WorkKind::Call);
 
+    let running_calls = async || {
+        let mut calls = unfinished(&services.sessions, registry).await;
+        calls.retain(|work| work.kind == WorkKind::Call);
+        calls
+    };
+
     let draining = registry.send(Drain { until }).timeout(SHUTDOWN_GRACE + DRAIN_SLACK);
     // Shortly before the end, because calls that finish in time are not interrupted.
     let last_look = async {
         tokio::time::sleep_until((until - RECORD_LEAD_TIME).into()).await;
-        let mut late = unfinished(&services.sessions, registry).await;
-        late.retain(|work| work.kind == WorkKind::Call);
-        late
+        running_calls().await
     };
 
     let mut late = Vec::new();
@@ -98,8 +102,7 @@ pub(crate) async fn drain(
             }
             () = asked.signal() => {
                 tracing::warn!("second signal, interrupting calls");
-                late = unfinished(&services.sessions, registry).await;
-                late.retain(|work| work.kind == WorkKind::Call);
+                late = running_calls().await;
                 // Replaces the end of the grace period by the present.
                 let now = Drain { until: Instant::now() };
                 // The calls get a reply if this is fast. The shutdown continues in any case.

@@ -33,7 +33,7 @@ pub(crate) struct ParsedRequest {
 
 #[derive(Deserialize)]
 struct Envelope<'a> {
-    #[serde(default, borrow, deserialize_with = "present_raw")]
+    #[serde(default, borrow, deserialize_with = "present")]
     id: Option<&'a RawValue>,
     #[serde(default, deserialize_with = "present")]
     method: Option<Value>,
@@ -42,12 +42,12 @@ struct Envelope<'a> {
 }
 
 /// Distinguishes `null` from an absent key.
-fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(from).map(Some)
-}
-
-fn present_raw<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(from).map(Some)
+fn present<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(from).map(Some)
 }
 
 /// Parses one line. `Ok(None)` for a blank line; `Err` is the reply to an invalid line.
@@ -236,11 +236,7 @@ pub(crate) fn js_string(value: &Value) -> String {
 
 /// Returns the session reference of a parameter: `None` if absent, empty or falsy.
 pub(crate) fn reference(value: &Value) -> Option<String> {
-    match value {
-        Value::Null | Value::Bool(false) => None,
-        Value::String(text) => (!text.is_empty()).then(|| text.clone()),
-        other => truthy(other).then(|| js_string(other)),
-    }
+    truthy(value).then(|| js_string(value))
 }
 
 /// Returns whether JavaScript treats the value as true.
