@@ -1,7 +1,7 @@
 //! The files that the daemon runs or obeys outside of the confinement, and which of them commands of sessions could
 //! change. Used before they are used, and by `attach`, `quack.sandbox` and `doctor` to tell the user.
 
-use crate::workspaces::user_home;
+use crate::workspaces::{identity_blocking, user_home};
 use quackd_config::Config;
 use quackd_home::Home;
 use quackd_home::own_file::read_blocking;
@@ -14,7 +14,6 @@ use quackd_protocol::state::{DaemonState, HeldConfig};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Variables with certificates that the daemon trusts.
@@ -172,7 +171,7 @@ impl Obeyed {
     /// `--profile=/path`. Reads the file system.
     fn launcher_blocking(&self) -> Vec<PathBuf> {
         let Some((program, words)) = self.launcher.split_first() else { return Vec::new() };
-        let found = if program.contains('/') {
+        let program = if program.contains('/') {
             Some(program.into())
         } else {
             let path = std::env::var("PATH").unwrap_or_default();
@@ -181,7 +180,7 @@ impl Obeyed {
         };
         let parts = words.iter().flat_map(|word| word.split(['=', ',', ':']));
         let paths = parts.filter(|part| part.starts_with('/')).map(PathBuf::from);
-        found.into_iter().chain(paths).collect()
+        program.into_iter().chain(paths).collect()
     }
 }
 
@@ -218,8 +217,9 @@ pub fn held_config_blocking(home: &Home, path: &Path, named: Vec<PathBuf>) -> Op
     let of_file = || held.iter().filter(|it| it.path == path);
     let earlier = of_file().map(|it| it.directory.clone());
     let writable = writable.into_iter().chain(named).chain(earlier);
-    let found = Writable::of_blocking(writable, &user_home()).held_blocking(path);
-    found.or_else(|| {
+    let held_now = Writable::of_blocking(writable, &user_home()).held_blocking(path);
+    // Commands may have written the file while it was held, so it counts until it is replaced.
+    held_now.or_else(|| {
         let identity = identity_blocking(path)?;
         let known = of_file().find(|it| it.identity == Some(identity))?;
         Some(Held::Earlier { directory: known.directory.clone() })
@@ -235,10 +235,6 @@ pub(crate) fn held_on_disk_blocking(home: &Home, path: &Path) -> Option<Held> {
 pub(crate) fn record_blocking(path: &Path, held: &Held) -> HeldConfig {
     let (path, directory) = (path.to_owned(), held.directory().to_owned());
     HeldConfig { identity: identity_blocking(&path), path, directory }
-}
-
-fn identity_blocking(path: &Path) -> Option<(u64, u64)> {
-    path.metadata().ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// Facts in the files of the last daemon.

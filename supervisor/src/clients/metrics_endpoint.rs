@@ -6,6 +6,7 @@
 //! requests cost little.
 
 use crate::methods::metrics_text;
+use crate::metrics::endpoint::EndpointState;
 use crate::metrics::prometheus_text::CONTENT_TYPE;
 use crate::registry::Registry;
 use crate::services::Services;
@@ -31,11 +32,11 @@ pub(crate) fn start(services: &Rc<Services>, registry: &Addr<Registry>) {
     match Endpoint::open(address, CONTENT_TYPE) {
         Ok((endpoint, scrapes)) => {
             actix::spawn(answer(scrapes, Rc::clone(services), registry.clone()));
-            services.metrics_endpoint.opened(address, endpoint);
+            services.metrics_endpoint.set(EndpointState::Open { address, endpoint });
         }
         Err(error) => {
             tracing::error!(%error, "metrics: cannot start the thread that serves them");
-            services.metrics_endpoint.not_started(error.to_string());
+            services.metrics_endpoint.set(EndpointState::NotStarted(error.to_string()));
         }
     }
 }

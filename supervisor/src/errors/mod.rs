@@ -294,9 +294,9 @@ impl MethodError {
 const MAX_SHOWN_REFERENCE: usize = 100;
 
 fn ambiguous(reference: &str, labels: &[String], has_more: bool) -> String {
-    let shown: String = reference.chars().take(MAX_SHOWN_REFERENCE).collect();
+    let start: String = reference.chars().take(MAX_SHOWN_REFERENCE).collect();
     let more = if has_more { ", and others" } else { "" };
-    format!("\"{shown}\" means several sessions; use one of: {}{more}", labels.join(", "))
+    format!("\"{start}\" means several sessions; use one of: {}{more}", labels.join(", "))
 }
 
 fn voice_states() -> String {

@@ -91,7 +91,7 @@ pub fn read_config(home: &Home) -> Result<(Config, ConfigFile), StartError> {
     let (path, is_named) = quackd_config::locate(home.config_blocking(), &variable)?;
 
     // Before reading the file, so that a change in between is detected later.
-    let modified = path.metadata().and_then(|found| found.modified()).ok();
+    let modified = path.metadata().and_then(|file| file.modified()).ok();
     let mut config = quackd_config::load_blocking(&path, is_named, &variable)?;
 
     let named = config.sandbox.writable.value.iter().map(PathBuf::from).collect();

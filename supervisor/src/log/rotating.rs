@@ -77,7 +77,7 @@ impl RotatingFile {
         let written = file.write_all(line);
         match &written {
             Ok(()) => self.bytes = self.bytes.saturating_add(n_bytes),
-            Err(_) => self.bytes = file.metadata().map_or(self.bytes, |found| found.len()),
+            Err(_) => self.bytes = file.metadata().map_or(self.bytes, |file| file.len()),
         }
         written
     }

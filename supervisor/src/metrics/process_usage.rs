@@ -27,7 +27,7 @@ pub(crate) struct Usage {
 pub(crate) fn own_usage_blocking() -> Usage {
     // The list contains the descriptor of the directory itself.
     let open_files =
-        std::fs::read_dir("/proc/self/fd").ok().map(|found| found.count().saturating_sub(1));
+        std::fs::read_dir("/proc/self/fd").ok().map(|files| files.count().saturating_sub(1));
 
     let own = std::process::id();
     let cpu_ms = ProcStat::read_blocking(own).map(|stat| ticks_to_ms(stat.own_ticks));

@@ -81,7 +81,7 @@ impl DiskSpace {
         });
 
         match tokio::time::timeout(CHECK_TIMEOUT, checking).await {
-            Ok(Ok(Ok(room))) => self.found(room),
+            Ok(Ok(Ok(room))) => self.note(room),
             Ok(Ok(Err(error))) => {
                 tracing::debug!(%error, "cannot determine the free disk space");
             }
@@ -90,7 +90,8 @@ impl DiskSpace {
         }
     }
 
-    fn found(&self, room: DiskRoom) {
+    /// Records the result of a check, and logs when the disk becomes low or recovers.
+    fn note(&self, room: DiskRoom) {
         self.room.set(Some(room));
         let was_low = self.is_low.get();
         let is_low = room.is_low(self.min_free_bytes, was_low);

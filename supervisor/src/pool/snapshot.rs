@@ -207,16 +207,15 @@ impl WorkerSnapshot {
         self.hello.as_ref().is_some_and(|hello| hello.sandbox.hosts)
     }
 
-    /// Returns whether the running worker must be replaced, because it does not enforce the policy
-    /// `wanted`.
-    pub(crate) fn is_outdated(&self, wanted: &Policy, rules: &SessionRules) -> bool {
+    /// Returns whether the running worker must be replaced, because it does not enforce this policy.
+    pub(crate) fn is_outdated(&self, policy: &Policy, rules: &SessionRules) -> bool {
         // A worker in use is not replaced for missing ports.
         let is_used = !self.jobs.is_empty() || self.calls.iter().any(|call| call.is_sent);
         let has_proxy = self.has_sockets() && (is_used || self.ports.serve(rules));
 
-        let given = self.policy.as_ref();
+        let enforced = self.policy.as_ref();
         self.process.child.has_process
-            && given.is_some_and(|given| !quackd_policy::confines_like(given, wanted, has_proxy))
+            && enforced.is_some_and(|it| !quackd_policy::confines_like(it, policy, has_proxy))
     }
 }
 

@@ -4,8 +4,8 @@
 //! everything as it was, on disk too. If the listener is closed, the configuration is saved in any case. The state then
 //! contains the reason why the listener did not open, as in upstream.
 
-use super::config::{DaemonConfig, port, trimmed};
-use super::{RemoteControl, RemoteState};
+use super::RemoteControl;
+use super::config::{DaemonConfig, RemoteState, port, trimmed};
 use crate::errors::ConfigureError as Refused;
 use quackd_protocol::client::RemoteData;
 use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;

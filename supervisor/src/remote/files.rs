@@ -2,7 +2,7 @@
 //!
 //! All functions block. They run at startup before the actors, and later on the blocking pool.
 
-use super::config::DaemonConfig;
+use super::config::{DaemonConfig, RemoteState};
 use quackd_home::Home;
 use quackd_home::own_file::read_blocking;
 use quackd_remote::TokenHash;
@@ -24,23 +24,6 @@ pub(crate) struct RemoteFiles {
     pub(crate) histories: PathBuf,
 }
 
-/// Result of reading `config.json`. The default is that of a missing file.
-#[derive(Debug, Default)]
-pub(crate) struct LoadedConfig {
-    pub(crate) config: DaemonConfig,
-    /// Problem of the file, for display.
-    pub(crate) problem: Option<String>,
-    /// Whether the file must not be written, because it exists and its content is unknown.
-    pub(crate) is_locked: bool,
-}
-
-impl LoadedConfig {
-    /// The defaults, because of a problem of the file.
-    fn unusable(problem: String, is_locked: bool) -> Self {
-        Self { config: DaemonConfig::default(), problem: Some(problem), is_locked }
-    }
-}
-
 impl RemoteFiles {
     pub(crate) fn of(home: &Home) -> Self {
         Self {
@@ -52,24 +35,21 @@ impl RemoteFiles {
 
     /// Reads `config.json`. Quarantines a file that is not a JSON object and does not overwrite it, because it may
     /// contain the only copy of a token's hash.
-    pub(crate) fn load_blocking(&self) -> LoadedConfig {
+    pub(crate) fn load_blocking(&self) -> RemoteState {
         let text = match read_blocking(&self.config, MAX_CONFIG_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return LoadedConfig::default();
+                return RemoteState::default();
             }
             Err(error) => {
-                return LoadedConfig::unusable(
-                    format!("config.json cannot be read: {error}"),
-                    true,
-                );
+                return RemoteState::unusable(format!("config.json cannot be read: {error}"), true);
             }
         };
 
         let why = match serde_json::from_slice(&text) {
             Ok(Value::Object(file)) => {
                 let config = DaemonConfig::normalised(file);
-                return LoadedConfig { config, ..LoadedConfig::default() };
+                return RemoteState { config, ..RemoteState::default() };
             }
             Ok(_other) => "it is no JSON object".to_owned(),
             Err(error) => error.to_string(),
@@ -79,12 +59,12 @@ impl RemoteFiles {
             Ok(kept) => {
                 let kept = kept.display();
                 let problem = format!("config.json was damaged ({why}) and is kept as {kept}");
-                LoadedConfig::unusable(problem, false)
+                RemoteState::unusable(problem, false)
             }
             Err(error) => {
                 let problem =
                     format!("config.json is damaged ({why}) and cannot be set aside: {error}");
-                LoadedConfig::unusable(problem, true)
+                RemoteState::unusable(problem, true)
             }
         }
     }
@@ -136,18 +116,18 @@ mod tests {
     fn a_damaged_file_is_set_aside_and_one_that_cannot_be_read_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let files = files(dir.path());
-        assert!(files.load_blocking().problem.is_none());
+        assert!(files.load_blocking().last_error.is_none());
         for (n, damaged) in ["{\"remote\":", "[]", ""].into_iter().enumerate() {
             std::fs::write(&files.config, damaged).unwrap();
             let loaded = files.load_blocking();
-            assert!(loaded.problem.unwrap().contains("damaged"), "{damaged}");
+            assert!(loaded.last_error.unwrap().contains("damaged"), "{damaged}");
             assert!(!loaded.is_locked && !files.config.exists());
             let kept = dir.path().join(format!("config.json.corrupt-{}", n + 1));
             assert_eq!(std::fs::read_to_string(kept).unwrap(), damaged);
         }
         std::fs::create_dir(&files.config).unwrap();
         let loaded = files.load_blocking();
-        assert!(loaded.is_locked && loaded.problem.is_some());
+        assert!(loaded.is_locked && loaded.last_error.is_some());
         assert!(files.config.is_dir());
     }
 

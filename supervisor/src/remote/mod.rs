@@ -7,13 +7,11 @@ mod config;
 mod configure;
 mod files;
 
-use files::{LoadedConfig, RemoteFiles};
-
 use crate::obeyed::held_on_disk_blocking;
-use config::DaemonConfig;
+use config::RemoteState;
+use files::RemoteFiles;
 use quackd_home::Home;
 use quackd_protocol::client::{RemoteData, RemoteStatus};
-use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
 use quackd_protocol::plain::without_numbers;
 use quackd_remote::{Ask, Remote};
 use secrecy::{ExposeSecret, SecretString};
@@ -41,42 +39,13 @@ pub(crate) struct RemoteControl {
     requests: RefCell<Option<mpsc::Receiver<Ask>>>,
 }
 
-#[derive(Debug, Clone)]
-struct RemoteState {
-    config: DaemonConfig,
-    /// Port of the listener.
-    port: Option<u16>,
-    last_error: Option<String>,
-    /// Plaintext token, if known.
-    token: Option<SecretString>,
-    /// Whether `config.json` must not be written.
-    is_locked: bool,
-}
-
-impl RemoteState {
-    /// Returns whether the token is a short one from an earlier version. False if only its hash is
-    /// known.
-    fn has_short_token(&self) -> bool {
-        let is_short = |token: &SecretString| token.expose_secret().len() < MIN_REMOTE_TOKEN_BYTES;
-        self.token.as_ref().is_some_and(is_short)
-    }
-}
-
 impl RemoteControl {
     /// Creates the state from the loaded files. Opens nothing.
-    pub(crate) fn new(files: RemoteFiles, loaded: LoadedConfig) -> Self {
+    pub(crate) fn new(files: RemoteFiles, state: RemoteState) -> Self {
         let (door, requests) = Remote::new();
-        if let Some(problem) = &loaded.problem {
+        if let Some(problem) = &state.last_error {
             tracing::error!(problem, "remote control is off");
         }
-
-        let state = RemoteState {
-            config: loaded.config,
-            port: None,
-            last_error: loaded.problem,
-            token: None,
-            is_locked: loaded.is_locked,
-        };
 
         Self {
             door,
@@ -169,10 +138,10 @@ impl RemoteControl {
 
 /// Returns the paths and the configuration. Remote control is off if sessions could change the certificate or its key.
 /// Call it before the log starts, because the configuration contains a setting of the log.
-pub(crate) fn load_blocking(home: &Home) -> (RemoteFiles, LoadedConfig) {
+pub(crate) fn load_blocking(home: &Home) -> (RemoteFiles, RemoteState) {
     let files = RemoteFiles::of(home);
-    let mut loaded = files.load_blocking();
-    let remote = &mut loaded.config.remote;
+    let mut state = files.load_blocking();
+    let remote = &mut state.config.remote;
 
     let mut of_tls = remote.tls_cert_path.iter().chain(&remote.tls_key_path).map(PathBuf::from);
     let held = of_tls.find_map(|path| {
@@ -184,7 +153,7 @@ pub(crate) fn load_blocking(home: &Home) -> (RemoteFiles, LoadedConfig) {
         && let Some(why) = held
     {
         remote.enabled = false;
-        loaded.problem = Some(why);
+        state.last_error = Some(why);
     }
-    (files, loaded)
+    (files, state)
 }

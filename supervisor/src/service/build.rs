@@ -63,26 +63,31 @@ use tokio::sync::{Semaphore, mpsc};
 /// that lookups use.
 const MAX_PATH_LOOKUPS: usize = 8;
 
-/// Values that move to the actors' thread. Each of them was prepared on the main thread, which may
-/// block.
-pub(super) struct ActorThreadInputs {
+/// Values of the daemon's start until it has the lock and its log.
+pub(super) struct StartInputs {
     pub(super) home: Home,
+    pub(super) config: Config,
+    pub(super) config_file: ConfigFile,
+    /// The socket, if the service manager owns it.
+    pub(super) activated: Option<UnixListener>,
+    pub(super) service_manager: ServiceManager,
+    pub(super) remote: RemoteControl,
+    pub(super) log: LogControl,
+}
+
+/// Values that move to the actors' thread. Each of them was prepared on the main thread, which may block.
+pub(super) struct ActorThreadInputs {
+    pub(super) start: StartInputs,
     pub(super) tenure: Tenure,
     pub(super) socket: PathBuf,
     pub(super) alias: Option<Alias>,
-    pub(super) activated: Option<UnixListener>,
-    pub(super) service_manager: ServiceManager,
     pub(super) executable: Executable,
     pub(super) interrupted: Vec<InterruptedSession>,
-    pub(super) config: Config,
-    pub(super) config_file: ConfigFile,
     pub(super) cgroups: Option<Arc<CgroupBase>>,
     pub(super) login: Option<CapturedEnv>,
     pub(super) spent: Spent,
     pub(super) lists: ModelLists,
     pub(super) egress: Egress,
-    pub(super) remote: RemoteControl,
-    pub(super) log: LogControl,
     pub(super) health: Health,
     pub(super) metrics: Arc<Metrics>,
     pub(super) spawner: Spawner,
@@ -91,37 +96,38 @@ pub(super) struct ActorThreadInputs {
 
 /// Builds the services for connections and methods. Starts no task.
 pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>) -> Rc<Services> {
-    let interrupted = Interrupted::new(parts.home.interrupted_file(), parts.interrupted);
+    let start = parts.start;
+    let interrupted = Interrupted::new(start.home.interrupted_file(), parts.interrupted);
     let clients = Rc::<Clients>::default();
     // The process id distinguishes two daemons that started in the same second.
     let events = Rc::new(Events::new(format!("{}-{}", now_text(), std::process::id())));
 
-    let min_free = mebibytes(parts.config.keep.min_free_mb.value);
-    let disk = Rc::new(DiskSpace::new(&parts.home, min_free, parts.log));
-    let pool = pool(&parts.config, &parts.home, disk, &parts.metrics);
-    let live = (parts.config.worker.max_live.value, parts.config.pi.max_live.value);
+    let min_free = mebibytes(start.config.keep.min_free_mb.value);
+    let disk = Rc::new(DiskSpace::new(&start.home, min_free, start.log));
+    let pool = pool(&start.config, &start.home, disk, &parts.metrics);
+    let live = (start.config.worker.max_live.value, start.config.pi.max_live.value);
     let (spawner, cgroups, cached) = (parts.spawner, parts.cgroups, parts.login);
-    let children = children(&parts.config, &parts.home, spawner, cgroups, cached, &parts.metrics);
+    let children = children(&start.config, &start.home, spawner, cgroups, cached, &parts.metrics);
 
     let approvals = Approvals::new(
         Rc::clone(&events),
         Rc::clone(&clients),
-        Journal::of_approvals(&parts.home.approvals_file()),
+        Journal::of_approvals(&start.home.approvals_file()),
         Arc::clone(&parts.metrics),
     );
-    let obeyed = Obeyed::new(&parts.config, parts.config_file.path.clone(), &parts.home);
+    let obeyed = Obeyed::new(&start.config, start.config_file.path.clone(), &start.home);
 
     let daemon = Rc::new(DaemonInfo {
-        home: parts.home,
+        home: start.home,
         user_home: user_home(),
         started_in: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
         socket: parts.socket,
         started: Instant::now(),
         started_at: now_text(),
-        upstream: upstream(parts.config.sandbox.upstream_proxy.value),
+        upstream: upstream(start.config.sandbox.upstream_proxy.value),
         obeyed,
-        config: parts.config,
-        config_file: parts.config_file,
+        config: start.config,
+        config_file: start.config_file,
     });
     let models = Models::new(&daemon, &children, parts.egress, parts.lists);
 
@@ -156,10 +162,10 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         memory: ClientMemory::default(),
         socket_alias: parts.alias,
         socket_file: RefCell::new(None),
-        remote: parts.remote,
+        remote: start.remote,
         metrics_endpoint: MetricsEndpoint::default(),
         health,
-        service_manager: parts.service_manager,
+        service_manager: start.service_manager,
         executable: parts.executable,
         interrupted,
         loop_monitor,

@@ -140,7 +140,7 @@ impl MemorySampler {
         if all.is_empty() {
             return Vec::new();
         }
-        let look = move || {
+        let scan = move || {
             let processes = ProcessTable::read_blocking();
             let below = |root: u32| {
                 let pids = processes.tree([root]);
@@ -148,7 +148,7 @@ impl MemorySampler {
             };
             all.into_iter().filter_map(|monitors| over(monitors, limit_mb, below)).collect()
         };
-        self.run(SCAN_TIMEOUT, look).await.unwrap_or_default()
+        self.run(SCAN_TIMEOUT, scan).await.unwrap_or_default()
     }
 
     /// Runs a scan on the blocking pool. Returns `None` after the timeout `limit`, while a hanging scan still runs, or
@@ -156,20 +156,21 @@ impl MemorySampler {
     async fn run<T: Send + 'static>(
         &self,
         limit: Duration,
-        look: impl FnOnce() -> T + Send + 'static,
+        scan: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let permit = Arc::clone(&self.permit).try_acquire_owned().ok()?;
-        let look = actix_rt::task::spawn_blocking(move || {
-            let found = look();
+        let scan = actix_rt::task::spawn_blocking(move || {
+            let result = scan();
             // Here and not when the future ends: a scan that hangs keeps its permit.
             drop(permit);
-            found
+            result
         });
-        let looked = tokio::time::timeout(limit, look).await;
-        if looked.is_err() {
+
+        let scanned = tokio::time::timeout(limit, scan).await;
+        if scanned.is_err() {
             tracing::warn!("memory scan of sessions hangs, the next one waits for it");
         }
-        looked.ok()?.ok()
+        scanned.ok()?.ok()
     }
 }
 

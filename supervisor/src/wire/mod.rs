@@ -105,16 +105,16 @@ impl ParsedRequest {
     /// Returns the first parameter name that is not in `known`, cut to 64 characters. Returns `None` for unreadable
     /// parameters: [`ParsedRequest::params`] reports those.
     pub(crate) fn unknown_parameter(&self, known: &[String]) -> Option<String> {
-        let given: BTreeMap<Cow<'_, str>, IgnoredAny> = serde_json::from_str(&self.params).ok()?;
-        let unknown = given.keys().find(|name| !known.iter().any(|known| *known == **name))?;
+        let params: BTreeMap<Cow<'_, str>, IgnoredAny> = serde_json::from_str(&self.params).ok()?;
+        let unknown = params.keys().find(|name| !known.iter().any(|known| *known == **name))?;
         Some(stripped_line(unknown, 64))
     }
 
     /// Returns a parameter that is a text. Returns `None` for others, and for unreadable parameters:
     /// [`ParsedRequest::params`] reports those.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
-        let given: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(&self.params).ok()?;
-        serde_json::from_str(given.get(name)?.get()).ok()
+        let params: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(&self.params).ok()?;
+        serde_json::from_str(params.get(name)?.get()).ok()
     }
 
     /// Parses the parameters. Call it only once: it drops their text, which is not needed while the request waits.
@@ -140,8 +140,8 @@ fn unparsable(why: &str) -> Bytes {
 /// Reply to a request with an unknown method.
 pub(crate) fn unknown_method(id: Option<&Value>, name: &str) -> Bytes {
     // The name may be as long as a line, and the text is for display.
-    let shown: String = name.chars().take(200).collect();
-    failure(id, &format!("Unknown method: {shown}"), Some(ErrorCode::UnknownMethod))
+    let start: String = name.chars().take(200).collect();
+    failure(id, &format!("Unknown method: {start}"), Some(ErrorCode::UnknownMethod))
 }
 
 /// Formats a reply with data: `{"id","ok":true,"data"?}`.
