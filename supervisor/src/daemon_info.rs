@@ -75,6 +75,7 @@ pub(crate) fn upstream(choice: UpstreamChoice) -> Result<Option<UpstreamVariable
     if choice == UpstreamChoice::None {
         return Ok(None);
     }
+
     // Upper case first, like reqwest, which sends the daemon's own requests.
     let value = |upper: &str, lower: &str| {
         std::env::var(upper).or_else(|_unset| std::env::var(lower)).unwrap_or_default()
@@ -85,6 +86,7 @@ pub(crate) fn upstream(choice: UpstreamChoice) -> Result<Option<UpstreamVariable
         https: value("HTTPS_PROXY", "https_proxy"),
         no: value("NO_PROXY", "no_proxy"),
     };
+
     UpstreamProxy::check(variables).inspect_err(|error| {
         tracing::warn!(%error, "commands connect to allowed hosts without the proxy of this network");
     })

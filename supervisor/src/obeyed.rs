@@ -106,6 +106,7 @@ impl Obeyed {
         let writable = Writable::of_blocking(all, &user_home());
         let held = self.files_blocking().into_iter().filter_map(|ObeyedFile { used_as, path }| {
             let held = match used_as {
+                // A program is found by the links on its path, so each of them counts.
                 Use::Launcher => writable.way_blocking(&path),
                 _ => writable.held_blocking(&path),
             }?;
@@ -148,6 +149,7 @@ impl Obeyed {
         let home = user_home();
         let config_home = directory("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
         let pi = directory("PI_CODING_AGENT_DIR").unwrap_or_else(|| home.join(".pi/agent"));
+
         let units = UNITS.iter().map(|name| config_home.join(name));
         let units = units.flat_map(with_entries_blocking).collect();
         let start_files = if self.login_shell {
@@ -155,9 +157,11 @@ impl Obeyed {
         } else {
             Vec::new()
         };
+
         let of = |used_as, paths: Vec<PathBuf>| {
             paths.into_iter().map(move |path| ObeyedFile { used_as, path })
         };
+
         of(Use::Configuration, vec![self.config_file.clone()])
             .chain(of(Use::StartFile, start_files))
             .chain(of(Use::Certificates, CERTIFICATES.into_iter().filter_map(directory).collect()))
@@ -178,6 +182,7 @@ impl Obeyed {
             let path = quackd_process::system_first(&path);
             path.split(':').map(|at| Path::new(at).join(program)).find(|it| it.is_file())
         };
+
         let parts = words.iter().flat_map(|word| word.split(['=', ',', ':']));
         let paths = parts.filter(|part| part.starts_with('/')).map(PathBuf::from);
         program.into_iter().chain(paths).collect()
@@ -201,6 +206,7 @@ pub(crate) fn in_words(held: &[HeldFile]) -> Option<String> {
             None => parts.push((file, 1)),
         }
     }
+
     let text = |(first, n): (&HeldFile, usize)| match n {
         1 => first.to_string(),
         2 => format!("{first} (1 more file)"),
@@ -216,6 +222,7 @@ pub fn held_config_blocking(home: &Home, path: &Path, named: Vec<PathBuf>) -> Op
     let OnDisk { writable, held } = on_disk_blocking(home);
     let of_file = || held.iter().filter(|it| it.path == path);
     let earlier = of_file().map(|it| it.directory.clone());
+
     let writable = writable.into_iter().chain(named).chain(earlier);
     let held_now = Writable::of_blocking(writable, &user_home()).held_blocking(path);
     // Commands may have written the file while it was held, so it counts until it is replaced.
@@ -249,6 +256,7 @@ fn on_disk_blocking(home: &Home) -> OnDisk {
     let metadata = home.metadata();
     let parts =
         ["json", "json.bak", "json.ours", "json.theirs"].map(|it| metadata.with_extension(it));
+
     let mut all = BTreeSet::from([home.run_dir(), home.caches_dir(), home.isolated_dir()]);
     let mut add = |metadata: Metadata| {
         all.extend(metadata.workspaces.iter().map(|one| PathBuf::from(&one.path)));
@@ -256,10 +264,12 @@ fn on_disk_blocking(home: &Home) -> OnDisk {
     for path in parts {
         read_json::<Metadata>(&path, MAX_METADATA_BYTES).map(&mut add);
     }
+
     let Some(file) = read_json::<StateFile>(&home.state_file(), MAX_STATE_BYTES) else {
         return OnDisk { writable: all, held: Vec::new() };
     };
     file.metadata.map(&mut add);
+
     let state = file.state;
     let sessions = state.sessions.values().map(|it| (&it.policy, &it.grants));
     let workspaces = state.workspaces.values().map(|it| (&it.policy, &it.grants));

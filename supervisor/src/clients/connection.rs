@@ -149,10 +149,13 @@ async fn let_ready_tasks_run() {
 async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outbox: ClientOutbox) {
     let ConnectionGuard(caller) = &connected;
     let slots = Arc::new(Semaphore::new(MAX_CLIENT_REQUESTS));
+
     let mut lines = LineReader::new(reading, MAX_LINE_BYTES)
         .with_patience(PARTIAL_LINE_TIMEOUT)
         .with_budget(&caller.services.memory.unfinished);
+    // Counted here and logged once, because a client may send any number.
     let mut bad_lines = 0_u64;
+
     loop {
         let parsed = match lines.next().await {
             Ok(Some(Line::Text(line))) => wire::parse(&line),
@@ -180,6 +183,7 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
             Ok(Some(request)) if methods::is_concurrent(&request) => {
                 // At the limit, reading stops until a request of this client is answered.
                 let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
+
                 let (caller, outbox) = (Rc::clone(caller), outbox.clone());
                 actix::spawn(async move {
                     let reply = methods::answer(request, &caller).await;
@@ -189,6 +193,7 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
                     caller.client.replied();
                     drop(slot);
                 });
+
                 // Let the request start before the next line is read. An `abort` that follows a call then finds the
                 // call, unless the call first had to look up its session's directory.
                 let_ready_tasks_run().await;

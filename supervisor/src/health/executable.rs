@@ -84,6 +84,7 @@ fn has_same_content(first: &Path, other: &Path) -> io::Result<bool> {
         let mut bytes = Vec::new();
         file.take(64 * 1024).read_to_end(&mut bytes).map(|_length| bytes)
     };
+
     loop {
         let (left, right) = (chunk(&mut first)?, chunk(&mut other)?);
         if left != right {

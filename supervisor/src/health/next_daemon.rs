@@ -4,6 +4,7 @@
 //! keys. It reads the configuration file of this daemon, in the environment of this daemon.
 
 use crate::daemon_info::{ConfigFile, user_home};
+use crate::errors::chain;
 use crate::errors::start::StartError;
 use crate::health::executable::Executable;
 use crate::obeyed::{held_config_blocking, record_blocking};
@@ -34,7 +35,7 @@ const MAX_SHOWN: usize = 1024;
 pub(crate) fn check_blocking(home: &Home, executable: &Executable) -> Result<(), String> {
     if executable.check_blocking().state != ExecutableState::Replaced {
         // The same program, so the check can run in this process.
-        return check_config_blocking(home).map_err(|error| crate::errors::chain(&error));
+        return check_config_blocking(home).map_err(|error| chain(&error));
     }
 
     // Once more, because a sweep of strays may have killed the first process.
@@ -45,19 +46,19 @@ pub(crate) fn check_blocking(home: &Home, executable: &Executable) -> Result<(),
 fn ask_blocking(executable: &Executable) -> Result<Result<(), String>, String> {
     let path = executable.path();
     let failed = |why: &dyn ToString| format!("cannot run {}: {}", path.display(), why.to_string());
-    let mut child =
-        spawn_other_blocking(path, &CHECK).map_err(|e| failed(&crate::errors::chain(&e)))?;
+    let mut child = spawn_other_blocking(path, &CHECK).map_err(|error| failed(&chain(&error)))?;
 
     let until = Instant::now() + CHECK_LIMIT;
     loop {
         match child.try_wait() {
             Ok(Some(Exit::Code(0))) => return Ok(Ok(())),
             Ok(Some(Exit::Code(_))) => return Ok(Err(one_line(&child.stderr_so_far()))),
+            // A signal: the program did not answer.
             Ok(Some(exit)) => return Err(failed(&exit)),
             Err(error) => return Err(failed(&error)),
             Ok(None) if until <= Instant::now() => {
                 // The next sweep reaps the process.
-                drop(child.kill());
+                child.kill().ok();
                 return Err(failed(&format!("no answer after {} s", CHECK_LIMIT.as_secs())));
             }
             Ok(None) => {
@@ -109,7 +110,7 @@ pub fn read_config(home: &Home) -> Result<(Config, ConfigFile), StartError> {
     Ok((config, ConfigFile { path, modified, held, record, is_default: !is_named, unread }))
 }
 
-/// Checks a file that shall become the configuration, as the next daemon would.
+/// Checks a file before it becomes the configuration, as the next daemon would. Ignores the variables of this process.
 ///
 /// # Errors
 /// The reason why a daemon would not start with it.

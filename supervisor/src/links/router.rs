@@ -94,6 +94,7 @@ impl Handler<CloseRouter> for Router {
         if gone.is_some() {
             self.drain(OfRouter, ctx);
         }
+
         let gone = async move {
             if let Some(gone) = gone {
                 gone.await.ok();
@@ -191,6 +192,7 @@ impl ChildActor<OfRouter> for Router {
 
         let load = Load { in_flight: true, waiting: true };
         let (after, process, crash) = self.note_exit(OfRouter, exit, load, ctx);
+
         if let (Some(process), Some(cause), None) = (process, crash, self.child.ending) {
             let deaths = Rc::clone(&self.sessions.children.deaths);
             // Not a future of this actor, which may end now.
@@ -230,6 +232,7 @@ impl Router {
 
         match self.child.lifecycle.on_hello(Instant::now()) {
             Hello::Ready => {}
+            // The router is exiting already.
             Hello::Late => return,
             Hello::Unexpected => return self.broke("a second hello", ctx),
         }

@@ -49,6 +49,7 @@ pub(super) async fn serve(
     let mut names = NameCache::default();
     loop {
         let mut ready = pair.readable().await?;
+
         let mut received = Vec::new();
         let read =
             receive_with_descriptors(pair.get_ref(), &mut packet, MAX_DESCRIPTORS, &mut received);
@@ -72,6 +73,7 @@ pub(super) async fn serve(
                 let result = pass_on(&name, port, client, &mut names, &sessions, &registry).await;
                 let answer = serde_json::to_vec(&RouteAnswer { id, result })?;
                 match send_with_descriptors(pair.get_ref(), &answer, &[]) {
+                    // The process ended while its request was served, which is no violation.
                     Err(error) if has_ended(&error) => return Ok(()),
                     sent => drop(sent?),
                 }

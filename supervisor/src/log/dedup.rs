@@ -55,6 +55,7 @@ impl RepeatFilter {
             return self.to.line(line);
         }
 
+        // Two lines with an equal hash would count as one. The random keys make that unlikely, also on purpose.
         let key = self.hasher.hash_one(without_time(line));
         if let Some(seen) = self.seen.get_mut(&key) {
             seen.times += 1;

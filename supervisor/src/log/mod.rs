@@ -75,12 +75,13 @@ pub(crate) fn start(path: &Path, filter: &str, to_stderr: bool) -> (WorkerGuard,
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_unusable| "info".into());
     let builder = tracing_subscriber::fmt().json().flatten_event(true).with_env_filter(filter);
 
-    // A second start in one process keeps the first log.
-    drop(if to_stderr {
+    let started = if to_stderr {
         builder.with_writer(writer.and(std::io::stderr)).try_init()
     } else {
         builder.with_writer(writer).try_init()
-    });
+    };
+    // A second start in one process keeps the first log.
+    started.ok();
     (guard, control)
 }
 
@@ -99,9 +100,9 @@ pub(crate) fn abort_on_panic(path: PathBuf) {
 
         // A failed write to the log or the terminal cannot be reported.
         if let Ok(mut file) = append_blocking(&path) {
-            drop(writeln!(file, "{line}"));
+            writeln!(file, "{line}").ok();
         }
-        drop(writeln!(std::io::stderr(), "quackd: {text}"));
+        writeln!(std::io::stderr(), "quackd: {text}").ok();
         std::process::abort();
     }));
 }

@@ -64,7 +64,7 @@ impl PrometheusText {
 
     fn write(&mut self, arguments: std::fmt::Arguments<'_>) {
         // Writing to a String cannot fail.
-        let _never = self.0.write_fmt(arguments);
+        self.0.write_fmt(arguments).ok();
     }
 }
 

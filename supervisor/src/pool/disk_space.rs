@@ -97,17 +97,18 @@ impl DiskSpace {
         let is_low = room.is_low(self.min_free_bytes, was_low);
 
         self.is_low.set(is_low);
-        if is_low != was_low {
-            let (free, needed) = (room.free, room.needed(self.min_free_bytes));
-            if is_low {
-                self.cleanup_due.set(true);
-                tracing::warn!(free, needed, "disk almost full, spill files disabled");
-            }
-            self.log.set_warnings_only(is_low);
-            // After the change of the level, which would otherwise suppress this line.
-            if !is_low {
-                tracing::info!(free, "disk space recovered");
-            }
+        if is_low == was_low {
+            return;
+        }
+
+        let (free, needed) = (room.free, room.needed(self.min_free_bytes));
+        // Before the line about the end, which the level would otherwise suppress.
+        self.log.set_warnings_only(is_low);
+        if is_low {
+            self.cleanup_due.set(true);
+            tracing::warn!(free, needed, "disk almost full, spill files disabled");
+        } else {
+            tracing::info!(free, "disk space recovered");
         }
     }
 

@@ -206,7 +206,6 @@ impl<H> SessionTable<H> {
         // The session's own slot is not counted: a process that starts again takes it over.
         let holders = || entries.values().filter(|entry| entry.id != *session && holds(entry));
         let taken = holders().filter(|entry| kind.keeps_slot() || !is_leaving(entry)).count();
-
         if taken < max {
             if let Some(entry) = entries.get(session) {
                 entry.seat(kind).holds_slot.set(true);
@@ -236,10 +235,8 @@ impl<H> SessionTable<H> {
             for kind in ProcessKind::ALL {
                 let process = kind.of(&snapshot);
                 let is_here = process.stage == Stage::Here && !entry.seat(kind).is_asked.get();
-                if let Some(since) = process.free_since
-                    && is_here
-                    && !self.is_pinned(&entry.id)
-                {
+                let is_evictable = is_here && !self.is_pinned(&entry.id);
+                if let Some(since) = process.free_since.filter(|_| is_evictable) {
                     free.push((since, Rc::clone(&entry), kind));
                 }
             }

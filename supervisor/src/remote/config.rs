@@ -95,6 +95,7 @@ impl DaemonConfig {
             Some(Value::Number(version)) => version,
             _ => 2.into(),
         };
+
         let log_to_stderr = file.remove("logToStderr") == Some(Value::Bool(true));
 
         let mut remote = match file.remove("remote") {

@@ -122,6 +122,7 @@ impl RemoteControl {
 fn changed(old: &DaemonConfig, params: &Map<String, Value>) -> DaemonConfig {
     let mut new = old.clone();
     let remote = &mut new.remote;
+
     if let Some(Value::Bool(enabled)) = params.get("enabled") {
         remote.enabled = *enabled;
     }

@@ -69,14 +69,14 @@ impl RemoteControl {
     /// Returns the state after all running changes. Waits for them at most [`LOOKUP_TIMEOUT`].
     pub(crate) async fn status(&self) -> RemoteStatus {
         // If a change hangs, the old state is returned.
-        let turn = timeout(LOOKUP_TIMEOUT, self.turn.acquire()).await;
-        drop(turn);
+        timeout(LOOKUP_TIMEOUT, self.turn.acquire()).await.ok();
         self.status_now()
     }
 
     fn status_now(&self) -> RemoteStatus {
         let state = self.state.borrow();
         let remote = &state.config.remote;
+
         let has_tls = remote.has_tls();
         let urls = state.port.map(|port| quackd_remote::urls(&remote.host, port, has_tls));
         let (http_url, ws_url) = urls.unzip();
@@ -118,6 +118,7 @@ impl RemoteControl {
             (self.files.clone(), state.config.remote.token(), state.token.clone())
         };
 
+        // On a disk that hangs, the token counts as unknown.
         let look = move || files.token_blocking(hash.as_ref(), known.as_ref());
         let token =
             timeout(LOOKUP_TIMEOUT, actix_rt::task::spawn_blocking(look)).await.ok()?.ok()??;

@@ -89,6 +89,7 @@ pub(crate) async fn prune(
     let mut gone = gone(services, registry).await.ok_or(MethodError::Overloaded)?;
     gone.retain(|(_, why)| *why == Lost::Missing || only_sessions);
 
+    // A snapshot of the work. The registry decides again when it deletes.
     let running = unfinished(services, registry).await;
     let busy: HashSet<SessionId> = running.into_iter().map(|work| work.session_id).collect();
     for (session, _) in gone {

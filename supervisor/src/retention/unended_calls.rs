@@ -41,8 +41,8 @@ pub(super) fn unended_calls_blocking(
 ) -> io::Result<Vec<CallRecord>> {
     let before = before.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let before = i64::try_from(before).unwrap_or(i64::MAX);
-    let files = files_blocking(dir)?;
 
+    let files = files_blocking(dir)?;
     let mut unended: BTreeMap<String, CallRecord> = BTreeMap::new();
     for file in files.get(files.len().saturating_sub(MAX_FILES)..).unwrap_or_default() {
         let bytes = read_file_blocking(file)?;

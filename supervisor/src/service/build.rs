@@ -98,6 +98,7 @@ pub(super) struct ActorThreadInputs {
 pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>) -> Rc<Services> {
     let start = parts.start;
     let interrupted = Interrupted::new(start.home.interrupted_file(), parts.interrupted);
+
     let clients = Rc::<Clients>::default();
     // The process id distinguishes two daemons that started in the same second.
     let events = Rc::new(Events::new(format!("{}-{}", now_text(), std::process::id())));
@@ -105,6 +106,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
     let min_free = mebibytes(start.config.keep.min_free_mb.value);
     let disk = Rc::new(DiskSpace::new(&start.home, min_free, start.log));
     let pool = pool(&start.config, &start.home, disk, &parts.metrics);
+
     let live = (start.config.worker.max_live.value, start.config.pi.max_live.value);
     let (spawner, cgroups, cached) = (parts.spawner, parts.cgroups, parts.login);
     let children = children(&start.config, &start.home, spawner, cgroups, cached, &parts.metrics);
@@ -120,6 +122,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
     let daemon = Rc::new(DaemonInfo {
         home: start.home,
         user_home: user_home(),
+        // The directory may have been deleted.
         started_in: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
         socket: parts.socket,
         started: Instant::now(),
@@ -141,6 +144,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         call_journal: call_journal(&daemon.config.keep, &daemon.home),
         table: SessionTable::new(live.0, live.1),
         agent_failure: LastFailure::default(),
+        // Set by the start of the daemon, because the runner needs all services.
         tool_runner: OnceCell::new(),
         egress: models.egress(),
         models,
@@ -150,9 +154,11 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
     });
 
     publish_questions(&sessions);
+
     let (health, loop_monitor) = (Rc::new(parts.health), Rc::new(LoopMonitor::new()));
     let retention =
         Retention::new(Rc::clone(&sessions), Rc::clone(&health), Rc::clone(&loop_monitor));
+
     Rc::new(Services {
         daemon,
         links: Links::new(Rc::clone(&sessions)),
@@ -176,7 +182,6 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
 
 fn call_journal(keep: &KeepSettings, home: &Home) -> CallJournal {
     let limits = journal_limits(keep);
-
     let is_on = !limits.kept.is_zero();
     CallJournal::new(is_on.then(|| Journal::of_calls(home.journal_dir(), limits)))
 }
@@ -231,6 +236,7 @@ fn children(
     let copies = OneShot::new(&ISOLATE_WORKER, Rc::clone(&deaths));
     let states = OneShot::new(&STATE_RECORDER, Rc::clone(&deaths));
     let run_dir = home.run_dir();
+
     ChildServices {
         isolation: Isolation::new(spawner.clone(), Rc::clone(&login), copies, states),
         probing: Probing::new(has_launcher, Rc::clone(&deaths)),

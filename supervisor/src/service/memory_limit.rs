@@ -62,16 +62,19 @@ pub(crate) async fn watch(services: Rc<Services>) {
     if limit_mb == 0 {
         return;
     }
+
     if !HAS_PROC {
         tracing::warn!(
             "limits.session_memory_mb is not enforced: this system does not report memory"
         );
         return;
     }
+
     let sampler = MemorySampler::new();
     let mut pause = SAMPLE_INTERVAL;
     loop {
         tokio::time::sleep(pause).await;
+
         let begun = Instant::now();
         let suspects = sampler.scan(monitors(&services), limit_mb, MemoryAccounting::Quick).await;
 
@@ -88,6 +91,7 @@ pub(crate) async fn watch(services: Rc<Services>) {
     }
 }
 
+/// Returns the sessions with a process.
 fn monitors(services: &Services) -> Vec<SessionMonitors> {
     let row = |entry: Rc<SessionEntry>| {
         let snapshot = entry.snapshot();
@@ -100,6 +104,7 @@ fn monitors(services: &Services) -> Vec<SessionMonitors> {
     services.sessions.table.all().into_iter().filter_map(row).collect()
 }
 
+/// Asks the owner of the session's larger process to kill it.
 fn end(services: &Services, over: &LimitExceeded, limit_mb: u64) {
     let (session, mb) = (&over.monitors.session, over.mb);
     tracing::warn!(%session, mb, limit_mb, "session over its memory limit");

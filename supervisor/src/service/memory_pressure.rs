@@ -78,6 +78,7 @@ impl PressureDetector {
         let pressed = if self.is_short { PRESSURE_LOW_PERCENT } else { PRESSURE_HIGH_PERCENT };
 
         let hits = reading.hits.zip(self.hits).map(|(now, before)| now.saturating_sub(before));
+        // Kept if a reading fails, so that the next one is compared with an older number.
         self.hits = reading.hits.or(self.hits);
 
         let scarce = reading
@@ -116,10 +117,12 @@ pub(crate) async fn watch(services: Rc<Services>) {
     if below == 0 {
         return;
     }
+
     let mut detector = PressureDetector::new(below);
     let group = services.sessions.children.cgroups.as_ref().map(|cgroups| cgroups.directory());
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
+
         // Without an idle process, nothing could be evicted.
         let free = services.sessions.table.n_evictable();
         if free == 0 && !detector.is_short {
@@ -136,15 +139,18 @@ pub(crate) async fn watch(services: Rc<Services>) {
         if let Some(why) = why.as_deref().filter(|_| !was_short) {
             tracing::warn!(why, free, "memory is short, evicting idle workers");
         }
+
         if why.is_some() {
             // Evict one at a time, because freed memory shows up with a delay. Evict an eighth if there are many.
             let n = (free / 8).max(1);
+            // `None` in the first seconds after the machine's start.
             if let Some(before) = Instant::now().checked_sub(MIN_IDLE) {
                 services.sessions.table.evict(n, before);
             }
         } else if was_short {
             tracing::info!("memory pressure ended");
         }
+
         services.health.memory_pressure.replace(why);
     }
 }
@@ -164,8 +170,10 @@ fn read_blocking(group: Option<&Path>) -> MemorySample {
 fn group_memory_blocking(group: &Path) -> Option<GroupMemory> {
     let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
     let bytes = |name: &str| read(name)?.trim().parse::<u64>().ok();
+
     // The kernel slows processes down above the first limit, and kills above the second.
     let limit = [bytes("memory.high"), bytes("memory.max")].into_iter().flatten().min()?;
+
     let used = bytes("memory.current")?
         .saturating_sub(read("memory.stat").map_or(0, |stat| reclaimable(&stat)));
     Some(GroupMemory { limit_mb: limit >> 20, used_mb: used >> 20 })

@@ -66,8 +66,10 @@ pub(crate) async fn drain(
     registry: &Addr<Registry>,
 ) {
     let until = Instant::now() + SHUTDOWN_GRACE;
+
     // Calls that wait for the user end within the grace period.
     services.sessions.approvals.end_all();
+
     // The drain does not wait for background jobs, and only briefly for a turn of Pi.
     let mut cut = unfinished(&services.sessions, registry).await;
     cut.retain(|work| work.kind != WorkKind::Call);

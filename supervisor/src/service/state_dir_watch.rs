@@ -18,7 +18,9 @@ const CONSECUTIVE_FAILURES: u32 = 2;
 /// Checks the directory until the daemon stops.
 pub(crate) async fn watch(services: Rc<Services>, tenure: Tenure) {
     let mut checks = interval(CHECK_INTERVAL);
+    // After a suspend, two checks in a row would not tell a remount from a deletion.
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+
     let mut over = 0;
     while over < CONSECUTIVE_FAILURES {
         checks.tick().await;

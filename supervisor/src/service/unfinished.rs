@@ -27,7 +27,7 @@ pub(super) async fn take_back(services: Rc<SessionServices>, registry: Addr<Regi
 
     for (id, is_restore) in unfinished {
         let find = FindSession { reference: Some(id), purpose: Purpose::Look };
-        // The session may have been deleted.
+        // The session may have been deleted since.
         let Ok(Ok(Some(session))) = registry.send(find).await else { continue };
 
         let session_id = &session.session_id;

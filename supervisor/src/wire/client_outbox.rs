@@ -63,6 +63,7 @@ impl ByteReservation {
     fn new(outbox: &ClientOutbox, line: &Bytes) -> Self {
         let (metrics, share) = (Arc::clone(&outbox.metrics), Arc::clone(&outbox.share));
         let bytes = line.len();
+
         metrics.queued_bytes.add(bytes);
         for disconnected in share.add(bytes, Instant::now()) {
             disconnected.cancel();
@@ -105,6 +106,7 @@ pub(crate) fn outbox<W: AsyncWrite + Unpin>(
     budget: Arc<Budget<CancellationToken>>,
 ) -> (ClientOutbox, impl Future<Output = WriterExit>) {
     let (messages, waiting) = mpsc::channel(CLIENT_OUTBOX_MESSAGES + CLIENT_TOLD_MESSAGES);
+
     let room_for = |n| Arc::new(Semaphore::new(n));
     let disconnected = CancellationToken::new();
 
@@ -163,6 +165,7 @@ impl ClientOutbox {
     ) -> Result<(), ClientGone> {
         // A line above the whole budget waits until the budget is free, instead of forever.
         let n = u32::try_from(line.len().min(all)).unwrap_or(u32::MAX);
+
         // Counted before the wait: a waiting message uses memory too.
         let counted = ByteReservation::new(self, &line);
 
@@ -208,6 +211,7 @@ impl ClientOutbox {
             let held = (room, None, ByteReservation::new(self, &line));
             self.messages.try_send(QueuedMessage { line, _held: held }).ok()
         });
+        // A dropped event would be a gap that the client cannot notice.
         if queued.is_none() {
             self.disconnect_slow();
         }

@@ -57,8 +57,8 @@ pub(crate) fn parse(line: &[u8]) -> Result<Option<ParsedRequest>, Bytes> {
     if text.is_empty() {
         return Ok(None);
     }
-    // Answered like upstream, where other values than objects have no method and `null` is an
-    // error.
+
+    // Answered like upstream, where other values than objects have no method and `null` is an error.
     if !text.starts_with('{') {
         return Err(match serde_json::from_str::<Value>(text) {
             Ok(Value::Null) => unparsable("null is not a request"),
@@ -69,6 +69,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Option<ParsedRequest>, Bytes> {
 
     let envelope: Envelope<'_> =
         serde_json::from_str(text).map_err(|error| unparsable(&error.to_string()))?;
+
     let id = match envelope.id {
         // The reply repeats the id, so its length is limited.
         Some(id) if MAX_ID_BYTES < id.get().len() => {
