@@ -91,7 +91,7 @@ pub(crate) async fn serve<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         let session_id = SessionId::from(REMOTE_SESSION);
         let ready = ToldLine { event: data.kind, session_id: &session_id, data };
         // A new queue has space. If the client is gone already, reading ends at once.
-        outbox.push(wire::direct_event(&ready)).ok();
+        outbox.push(wire::event(&ready)).ok();
     }
 
     services.clients.add(&client);

@@ -49,7 +49,6 @@ async fn hand_in(
                 });
             }
             Ask::Rpc { body, client, answer } => {
-                // Refused and not queued, because each waiting request would keep its body in memory.
                 let Ok(permit) = Arc::clone(&alone).try_acquire_owned() else {
                     let busy = wire::disconnect_notice("Too many requests at the same time");
                     // The client may have disconnected.

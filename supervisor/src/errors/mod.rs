@@ -264,8 +264,18 @@ pub(crate) enum MethodError {
     LocalRestart,
     #[error(transparent)]
     Clean(#[from] GcError),
-    #[error(transparent)]
-    Remote(#[from] ConfigureError),
+    #[error("Remote authToken must be at most {MAX_TOKEN_BYTES} printable ASCII characters")]
+    BadToken,
+    #[error(
+        "Remote authToken must have at least {MIN_REMOTE_TOKEN_BYTES} characters; rotateToken makes a random one"
+    )]
+    ShortToken,
+    #[error("Remote control was not changed: {0}")]
+    RemoteNotOpened(String),
+    #[error("Remote control cannot be changed: {0}")]
+    RemoteLocked(String),
+    #[error("Remote control was not changed, config.json cannot be saved: {0}")]
+    RemoteNotSaved(std::io::Error),
     #[error("Daemon is shutting down")]
     ShuttingDown,
     #[error("Daemon or its disk is overloaded, try again")]
@@ -282,9 +292,9 @@ impl MethodError {
             | Self::FilesInUse { .. }
             | Self::Overloaded => Some(ErrorCode::Busy),
             Self::NoPlace(_) => Some(ErrorCode::NotAWorkspace),
-            Self::ShuttingDown
-            | Self::Agent(AgentError::ShuttingDown)
-            | Self::Remote(ConfigureError::ShuttingDown) => Some(ErrorCode::ShuttingDown),
+            Self::ShuttingDown | Self::Agent(AgentError::ShuttingDown) => {
+                Some(ErrorCode::ShuttingDown)
+            }
             _ => None,
         }
     }
@@ -383,27 +393,6 @@ pub(crate) enum GcError {
     /// The daemon is shutting down, or overloaded.
     #[error("Daemon is shutting down")]
     Ended,
-}
-
-/// The reason why remote control did not change.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ConfigureError {
-    #[error("Remote authToken must be at most {MAX_TOKEN_BYTES} printable ASCII characters")]
-    BadToken,
-    #[error(
-        "Remote authToken must have at least {MIN_REMOTE_TOKEN_BYTES} characters; rotateToken makes a random one"
-    )]
-    ShortToken,
-    #[error("Remote control was not changed: {0}")]
-    NotOpened(String),
-    #[error("Remote control cannot be changed: {0}")]
-    Locked(String),
-    #[error("Remote control was not changed, config.json cannot be saved: {0}")]
-    NotSaved(std::io::Error),
-    #[error("No random numbers: {0}")]
-    NoRandom(std::io::Error),
-    #[error("Daemon is shutting down")]
-    ShuttingDown,
 }
 
 /// Names the rules about the host of an unknown rule.

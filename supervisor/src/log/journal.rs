@@ -3,6 +3,7 @@
 //! which the first record starts.
 
 use super::rotating::RotatingFile;
+use crate::clock::unix_ms;
 use memchr::memmem;
 use quackd_home::call_journal::{JournalLimits, JournalWriter};
 use quackd_protocol::journal::JournalGap;
@@ -14,7 +15,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 
 /// Maximum number of records that wait for the disk. Further ones are dropped; those of calls are counted.
@@ -53,7 +54,7 @@ impl Missed {
 
         // Only the first missing call sets the beginning of the gap.
         if self.n_calls.fetch_add(1, Ordering::Relaxed) == 0 {
-            self.since_ms.store(milliseconds(now), Ordering::Relaxed);
+            self.since_ms.store(unix_ms(now), Ordering::Relaxed);
         }
     }
 
@@ -70,7 +71,7 @@ impl Missed {
         (n_calls != 0).then(|| JournalGap {
             n_calls,
             since_ms: self.since_ms.load(Ordering::Relaxed),
-            until_ms: milliseconds(now),
+            until_ms: unix_ms(now),
             has_failed: self.has_failed.load(Ordering::Relaxed),
         })
     }
@@ -83,11 +84,6 @@ impl Missed {
             self.since_ms.store(gap.until_ms, Ordering::Relaxed);
         }
     }
-}
-
-fn milliseconds(time: SystemTime) -> i64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 impl Journal {

@@ -114,39 +114,30 @@ impl DiskSpace {
 
     /// The check of `doctor`. `note` describes the last garbage collection.
     pub(crate) fn report(&self, note: Option<String>) -> Check {
-        let check = |status, message, hint: Option<&str>| Check {
-            name: "disk".to_owned(),
-            status,
-            message,
-            hint: hint.map(str::to_owned),
-        };
-
         let dropped = match self.log_lines_dropped() {
             0 => String::new(),
             n => format!("; {n} lines are missing in the log"),
         };
-
-        let Some(room) = self.room.get() else {
-            let message = format!("free disk space unknown{dropped}");
-            return check(CheckStatus::Ok, message, None);
-        };
-
-        let free = mebibytes_of(room.free);
-        if self.is_low.get() {
-            let needed = mebibytes_of(room.needed(self.min_free_bytes));
-            let message = format!(
-                "{free} MiB free, fewer than {needed}: long outputs and the journal of calls are not written, the log \
-                 has warnings and errors only{dropped}"
-            );
-            return check(
-                CheckStatus::Warn,
-                message,
-                Some("free disk space; `quack gc -n` lists what can be deleted"),
-            );
-        }
-
         let last = note.map_or_else(String::new, |note| format!("; {note}"));
-        check(CheckStatus::Ok, format!("{free} MiB free{last}{dropped}"), None)
+
+        let (status, message, hint) = match self.room.get() {
+            None => (CheckStatus::Ok, format!("free disk space unknown{dropped}"), None),
+            Some(room) if self.is_low.get() => (
+                CheckStatus::Warn,
+                format!(
+                    "{} MiB free, fewer than {}: long outputs and the journal of calls are not written, the log has \
+                     warnings and errors only{dropped}",
+                    mebibytes_of(room.free),
+                    mebibytes_of(room.needed(self.min_free_bytes))
+                ),
+                Some("free disk space; `quack gc -n` lists what can be deleted".to_owned()),
+            ),
+            Some(room) => {
+                let free = mebibytes_of(room.free);
+                (CheckStatus::Ok, format!("{free} MiB free{last}{dropped}"), None)
+            }
+        };
+        Check { name: "disk".to_owned(), status, message, hint }
     }
 }
 

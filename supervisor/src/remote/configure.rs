@@ -6,7 +6,7 @@
 
 use super::RemoteControl;
 use super::config::{DaemonConfig, RemoteState, port, trimmed};
-use crate::errors::ConfigureError as Refused;
+use crate::errors::MethodError;
 use quackd_protocol::client::RemoteData;
 use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
 use quackd_remote::TokenHash;
@@ -31,13 +31,13 @@ impl RemoteControl {
     pub(crate) async fn configure(
         &self,
         params: Map<String, Value>,
-    ) -> Result<RemoteData, Refused> {
-        let _turn = self.turn.acquire().await.map_err(|_closed| Refused::ShuttingDown)?;
+    ) -> Result<RemoteData, MethodError> {
+        let _turn = self.turn.acquire().await.map_err(|_closed| MethodError::ShuttingDown)?;
 
         let old = self.state.borrow().clone();
         // The file must not be written, so no change can be kept.
         if old.is_locked {
-            return Err(Refused::Locked(old.last_error.unwrap_or_default()));
+            return Err(MethodError::RemoteLocked(old.last_error.unwrap_or_default()));
         }
 
         let mut new = RemoteState { config: changed(&old.config, &params), ..old.clone() };
@@ -62,14 +62,14 @@ impl RemoteControl {
         if let (Err(why), true) = (&applied, was_open)
             && self.door.port().await.is_some()
         {
-            return Err(Refused::NotOpened(why.clone()));
+            return Err(MethodError::RemoteNotOpened(why.clone()));
         }
 
         if let Err(why) = self.save(&new, issued).await {
             // The listener must not serve with settings that the file does not have.
             let back = self.apply(&old).await;
             self.note(back);
-            return Err(Refused::NotSaved(why));
+            return Err(MethodError::RemoteNotSaved(why));
         }
 
         *self.state.borrow_mut() = new;
@@ -148,15 +148,15 @@ fn changed(old: &DaemonConfig, params: &Map<String, Value>) -> DaemonConfig {
 fn issued(
     params: &Map<String, Value>,
     new: &DaemonConfig,
-) -> Result<Option<SecretString>, Refused> {
+) -> Result<Option<SecretString>, MethodError> {
     if let Some(token) = params.get("authToken").and_then(trimmed) {
         // The token must fit into an HTTP header.
         let is_printable = token.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
         if MAX_TOKEN_BYTES < token.len() || !is_printable {
-            return Err(Refused::BadToken);
+            return Err(MethodError::BadToken);
         }
         if token.len() < MIN_REMOTE_TOKEN_BYTES {
-            return Err(Refused::ShortToken);
+            return Err(MethodError::ShortToken);
         }
         return Ok(Some(token.into()));
     }
@@ -164,16 +164,16 @@ fn issued(
     let is_rotated = params.get("rotateToken") == Some(&Value::Bool(true));
     let is_missing = new.remote.enabled && new.remote.token().is_none();
     if is_rotated || is_missing {
-        return new_token().map(Some).map_err(Refused::NoRandom);
+        return new_token().map(Some).map_err(MethodError::NoRandom);
     }
     Ok(None)
 }
 
-async fn hash(token: SecretString) -> Result<TokenHash, Refused> {
+async fn hash(token: SecretString) -> Result<TokenHash, MethodError> {
     // Slow by design, so not on the actors' thread.
     let hashing = move || TokenHash::new_blocking(&token);
     let hashed = actix_rt::task::spawn_blocking(hashing).await;
-    hashed.map_err(|_ended| Refused::ShuttingDown)?.map_err(Refused::NoRandom)
+    hashed.map_err(|_ended| MethodError::ShuttingDown)?.map_err(MethodError::NoRandom)
 }
 
 /// Current time in upstream's format for this file: milliseconds, UTC. For display only.

@@ -55,7 +55,7 @@ impl RemoteFiles {
             Err(error) => error.to_string(),
         };
 
-        // Without its old content the file may be written again.
+        // Once its content is kept, the file may be written again.
         match set_aside_blocking(&self.config) {
             Ok(kept) => {
                 let kept = kept.display();

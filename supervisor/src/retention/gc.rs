@@ -110,7 +110,8 @@ impl Retention {
 
     /// Deletes old calls from the journal.
     async fn prune_journal(&self) {
-        let (dir, limits) = (self.sessions.daemon.home.journal_dir(), journal_limits(&self.keep));
+        let daemon = &self.sessions.daemon;
+        let (dir, limits) = (daemon.home.journal_dir(), journal_limits(&daemon.config.keep));
         let pruned = blocking(move || prune_blocking(&dir, limits, SystemTime::now())).await;
         if let Ok(Err(error)) = pruned {
             tracing::warn!(%error, "cannot delete old files of the journal");
@@ -151,7 +152,7 @@ impl Retention {
 
     /// Returns the rules with the age `older`, or else with the configured ages.
     fn rules(&self, older: Option<Duration>) -> Rules {
-        let keep = &self.keep;
+        let keep = &self.sessions.daemon.config.keep;
         Rules {
             is_served: true,
             outputs: older.unwrap_or(keep.outputs.value),

@@ -25,7 +25,6 @@ pub(crate) struct Retention {
     sessions: Rc<SessionServices>,
     health: Rc<Health>,
     loop_monitor: Rc<LoopMonitor>,
-    keep: KeepSettings,
     /// Permit for one collection at a time.
     cleaning: Semaphore,
     /// Time and result of the last collection, for display.
@@ -38,9 +37,8 @@ impl Retention {
         health: Rc<Health>,
         loop_monitor: Rc<LoopMonitor>,
     ) -> Rc<Self> {
-        let keep = sessions.daemon.config.keep.clone();
         let (cleaning, last) = (Semaphore::new(1), RefCell::new(None));
-        Rc::new(Self { sessions, health, loop_monitor, keep, cleaning, last })
+        Rc::new(Self { sessions, health, loop_monitor, cleaning, last })
     }
 
     /// Returns the time and result of the last collection, for display.

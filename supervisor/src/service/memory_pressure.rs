@@ -143,7 +143,6 @@ pub(crate) async fn watch(services: Rc<Services>) {
         if why.is_some() {
             // Evict one at a time, because freed memory shows up with a delay. Evict an eighth if there are many.
             let n = (free / 8).max(1);
-            // `None` in the first seconds after the machine's start.
             if let Some(before) = Instant::now().checked_sub(MIN_IDLE) {
                 services.sessions.table.evict(n, before);
             }

@@ -18,7 +18,7 @@ const CONSECUTIVE_FAILURES: u32 = 2;
 /// Checks the directory until the daemon stops.
 pub(crate) async fn watch(services: Rc<Services>, tenure: Tenure) {
     let mut checks = interval(CHECK_INTERVAL);
-    // After a suspend, two checks in a row would not tell a remount from a deletion.
+    // After a stop of the process, missed ticks must not follow at once: a brief remount would count as gone.
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
 
     let mut over = 0;

@@ -17,7 +17,6 @@ pub(crate) async fn report(services: Rc<Services>, registry: Addr<Registry>) {
     let Some(notifier) = &service_manager.notifier else { return };
     notifier.ready();
 
-    // A tick after a suspend is not repeated for each missed one.
     let pause = service_manager.interval();
     let mut ticks = interval_at(Instant::now(), pause);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -74,7 +74,7 @@ impl Voice {
         event: &'static str,
         data: D,
     ) -> bool {
-        let line = wire::direct_event(&ToldLine { event, session_id: session, data });
+        let line = wire::event(&ToldLine { event, session_id: session, data });
         self.clients.push(client, line).is_ok()
     }
 }

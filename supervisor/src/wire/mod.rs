@@ -7,7 +7,7 @@ pub(crate) mod client_outbox;
 pub(crate) mod raw_json;
 
 use bytes::Bytes;
-use quackd_protocol::client::{ErrorCode, EventLine, Reply, ToldLine};
+use quackd_protocol::client::{ErrorCode, Reply};
 use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::limits::{MAX_ID_BYTES, MAX_LINE_BYTES};
 use quackd_protocol::plain::without_numbers;
@@ -166,13 +166,8 @@ pub(crate) fn refusal<D: Serialize>(
     line(&Reply { id, ok: false, error, data: Some(data), code })
 }
 
-/// Formats one event of a session as a line.
-pub(crate) fn event<D: Serialize>(event: &EventLine<'_, D>) -> Bytes {
-    line(event)
-}
-
-/// Formats one direct event, for a single client.
-pub(crate) fn direct_event<D: Serialize>(event: &ToldLine<'_, D>) -> Bytes {
+/// Formats one event as a line: of a session, or for a single client.
+pub(crate) fn event<E: Serialize>(event: &E) -> Bytes {
     line(event)
 }
 
