@@ -64,6 +64,7 @@ impl Executable {
 
         // The same version may have been installed again.
         let may_be_same = file.len() == recorded.len() && file.len() <= MAX_COMPARED;
+        // The open program of this process: its path may lead to another file by now.
         let running = Path::new("/proc/self/exe");
         match may_be_same.then(|| has_same_content(&self.path, running)) {
             Some(Ok(true)) => ExecutableState::Current,

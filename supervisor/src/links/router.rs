@@ -50,6 +50,7 @@ impl Router {
     /// Creates the pair to the next process and serves it. Returns the descriptors of the process.
     fn descriptors(&self, ctx: &mut Context<Self>) -> io::Result<Vec<OwnedFd>> {
         let (ours, theirs) = packet_pair()?;
+        // A copy, so that connections wait in the listener between two processes.
         let listener = self.listener.as_fd().try_clone_to_owned()?;
 
         let (sessions, registry) = (Rc::clone(&self.sessions), self.registry.clone());

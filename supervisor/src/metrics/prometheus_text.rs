@@ -27,6 +27,7 @@ impl PrometheusText {
             MetricType::Gauge => "gauge",
             MetricType::Histogram => "histogram",
         };
+        // The format escapes these two in a help text, and quotation marks too in the text of a label.
         let help = help.replace('\\', r"\\").replace('\n', r"\n");
         self.write(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }

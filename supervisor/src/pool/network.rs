@@ -142,6 +142,7 @@ impl NetworkLog {
         self.last += 1;
         self.count(&entry, at);
 
+        // The oldest request makes room. The totals still contain it.
         if self.requests.len() == MAX_NETWORK_LOG {
             self.requests.pop_front();
         }

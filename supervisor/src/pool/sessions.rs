@@ -20,8 +20,8 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(1500);
 impl ProcessKind {
     const ALL: [Self; 2] = [Self::Worker, Self::Agent];
 
-    /// Returns whether a process keeps its slot until it has exited. The slot of an agent is free
-    /// when it was asked to exit, because no start waits for the exit of an agent.
+    /// Returns whether a process keeps its slot until it has exited. The slot of an agent is free when it was asked to
+    /// exit, because no start waits for the exit of an agent.
     fn keeps_slot(self) -> bool {
         self == Self::Worker
     }
@@ -146,6 +146,7 @@ impl<H> SessionTable<H> {
     ) {
         // The session was deleted: its state is not read.
         let Some(entry) = entry.upgrade() else { return };
+        // Readers keep the snapshot that they have: it is copied while one holds it.
         let mut snapshot = entry.snapshot.borrow_mut();
         Rc::make_mut(&mut snapshot).change(change);
 

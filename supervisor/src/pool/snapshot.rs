@@ -20,7 +20,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// State of a session at one moment. The default is the state of a session that nothing has used.
+/// State of a session at one moment. A change copies it while a reader holds it, so its large parts are counted references.
+/// The default is the state of a session that nothing has used.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SessionSnapshot {
     pub(crate) worker: WorkerSnapshot,

@@ -81,6 +81,7 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     if options.background {
         quackd_process::become_session_leader();
     }
+
     system("set limits", quackd_process::harden(Role::Supervisor))?;
     quackd_process::set_process_name("quackd");
 
@@ -101,6 +102,7 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     let (config, config_file) = crate::health::next_daemon::read_config(&home)?;
     log::check_blocking(&home.log_file())
         .map_err(|reason| StartError::Log { path: home.log_file(), reason })?;
+    // After the check, because the hook appends to this file.
     log::abort_on_panic(home.log_file());
 
     let (files, remote) = remote::load_blocking(&home);
@@ -122,6 +124,7 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     result
 }
 
+/// Runs the daemon while the lock is held.
 fn run_locked(
     options: DaemonOptions,
     start: StartInputs,
@@ -182,6 +185,7 @@ fn run_locked(
         ready,
     };
 
+    // A separate thread, because this one starts and reaps all children.
     let (done, actors_done) = sync_channel::<ActorThreadResult>(1);
     let actors = std::thread::Builder::new().name("actors".into()).spawn(move || {
         // The receiver exists until the process ends.
@@ -311,6 +315,7 @@ async fn serve_until_stopped(
     let (stop, stopped) = mpsc::channel(1);
     // Install the handlers before the first client gets a reply, so that no signal kills the process.
     let mut stop_sources = StopSources::new(stopped);
+
     let bound = match parts.start.activated.take() {
         Some(listener) => BoundSocket::adopt(listener, &parts.socket),
         None => BoundSocket::bind(&parts.socket),
@@ -326,25 +331,30 @@ async fn serve_until_stopped(
     let (ready, tenure) = (parts.ready.clone(), parts.tenure.clone());
     let services = services(parts, stop);
     begin_probing(&services);
+
     let (sessions, health) = (Rc::clone(&services.sessions), Rc::clone(&services.health));
     let (voice, clients) = (Rc::clone(&services.voice), Rc::clone(&services.clients));
     let registry = Registry::new(sessions, health, voice, clients, loaded, saving).start();
 
-    let file = bound.file();
-    services.sessions.models.set_owner(Owner::new(&registry));
     let owner = Owner::new(&registry);
+    services.sessions.models.set_owner(owner.clone());
     if let Some(record) = services.daemon.config_file.record.clone() {
+        // Without a registry the daemon is stopping.
         registry.send(TellOwner::ConfigHeld(record)).await.ok();
     }
+
     services.sessions.children.login.set_writable(WritableSource(Box::new(move || {
         let owner = owner.clone();
         Box::pin(async move { owner.writable().await })
     })));
+
     match AgentTools::new(&services, registry.clone()) {
+        // Nothing else sets it.
         Ok(tools) => drop(services.sessions.tool_runner.set(Box::new(tools))),
         Err(error) => tracing::error!(%error, "agents have no tools"),
     }
 
+    let file = bound.file();
     let listening = actix::spawn(accept_clients(bound, Rc::clone(&services), registry.clone()));
     write_pid_file(&services).await;
     tracing::info!(socket = %services.daemon.socket.display(), "daemon started");
@@ -362,6 +372,7 @@ async fn serve_until_stopped(
     services.retention.start(&registry);
 
     let request = stop_sources.any().await;
+
     tracing::info!("shutting down");
     services.service_manager.stopping();
     services.sessions.children.login.stopping().begin();

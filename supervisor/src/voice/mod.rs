@@ -41,6 +41,7 @@ impl Voice {
         kind: &str,
         takeover: bool,
     ) -> Result<(), MethodError> {
+        // A single HTTP request has no outbox, so it cannot get events.
         if client.outbox.is_none() || !self.clients.is_connected(&client.id) {
             return Err(MethodError::NoVoiceClient);
         }
