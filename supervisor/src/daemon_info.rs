@@ -23,14 +23,13 @@ pub(crate) struct DaemonInfo {
     pub(crate) started_in: PathBuf,
     /// Path of the socket that clients connect to.
     pub(crate) socket: PathBuf,
-    /// Start of the daemon.
+    /// Origin of durations since the start.
     pub(crate) started: Instant,
     /// Start of the daemon as wall-clock time, for display only.
     pub(crate) started_at: String,
     /// Configuration that was read at the start.
     pub(crate) config: Config,
     pub(crate) config_file: ConfigFile,
-    /// Files that the daemon obeys.
     pub(crate) obeyed: Obeyed,
     /// Proxy of the user's network for connections of commands. They connect directly without one, or after an error.
     pub(crate) upstream: Result<Option<UpstreamVariables>, UpstreamError>,

@@ -31,7 +31,6 @@ const UNITS: [&str; 5] = [
     "environment.d",
 ];
 
-/// Use of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     Configuration,
@@ -254,6 +253,7 @@ struct OnDisk {
 /// empty, because the daemon itself then restores it from the others. Reads the file system.
 fn on_disk_blocking(home: &Home) -> OnDisk {
     let metadata = home.metadata();
+    // Each copy counts, because the daemon restores an unreadable one from the others.
     let parts =
         ["json", "json.bak", "json.ours", "json.theirs"].map(|it| metadata.with_extension(it));
 

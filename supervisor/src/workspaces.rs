@@ -43,6 +43,7 @@ impl Places {
     /// See [`NoPlace`].
     pub(crate) fn check_blocking(&self, path: &Path) -> Result<(), NoPlace> {
         check_blocking(path, &self.user_home)?;
+
         let Ok(real) = path.canonicalize() else { return Ok(()) };
         let one = Writable::of_blocking([real.clone()], &self.user_home);
         match one.way_blocking(&self.state_dir) {
@@ -56,6 +57,7 @@ fn check_blocking(path: &Path, home: &Path) -> Result<(), NoPlace> {
     let Ok(real) = path.canonicalize() else { return Ok(()) };
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+
     let reason = refusal(&real, &home)
         .or_else(|| refusal_by_identity(&real, &home))
         .or_else(|| refusal_by_socket(&real, &home, runtime_dir.as_deref()));
@@ -86,6 +88,7 @@ pub(crate) fn identity_blocking(path: &Path) -> Option<(u64, u64)> {
 /// Recognizes a listed directory by device and inode, for bind mounts and case-insensitive file systems.
 fn refusal_by_identity(path: &Path, home: &Path) -> Option<&'static str> {
     let own = identity_blocking(path)?;
+    // A directory above the home contains it.
     if home.ancestors().any(|above| identity_blocking(above) == Some(own)) {
         return refusal(home, home);
     }

@@ -42,7 +42,6 @@ impl Executable {
         &self.path
     }
 
-    /// Returns the path for display.
     pub(crate) fn path_text(&self) -> String {
         self.path.display().to_string()
     }

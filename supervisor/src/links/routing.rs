@@ -73,7 +73,7 @@ pub(super) async fn serve(
                 let result = pass_on(&name, port, client, &mut names, &sessions, &registry).await;
                 let answer = serde_json::to_vec(&RouteAnswer { id, result })?;
                 match send_with_descriptors(pair.get_ref(), &answer, &[]) {
-                    // The process ended while its request was served, which is no violation.
+                    // The process ended while its request was served, which is not a violation.
                     Err(error) if has_ended(&error) => return Ok(()),
                     sent => drop(sent?),
                 }

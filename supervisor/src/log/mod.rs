@@ -72,6 +72,7 @@ pub(crate) fn start(path: &Path, filter: &str, to_stderr: bool) -> (WorkerGuard,
         *metadata.level() <= Level::WARN || !is_brief.load(Ordering::Relaxed)
     });
 
+    // The configuration was checked, so the filter is usable.
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_unusable| "info".into());
     let builder = tracing_subscriber::fmt().json().flatten_event(true).with_env_filter(filter);
 

@@ -24,7 +24,7 @@ pub(super) struct RotatingFile {
     n_older: usize,
     /// `None` if it could not be opened. The next line tries again.
     file: Option<File>,
-    /// Size of the file.
+    /// Size of the open file.
     bytes: u64,
     looked: Instant,
     failed: Arc<AtomicU64>,

@@ -46,7 +46,6 @@ pub(crate) struct Metrics {
     pub(crate) approvals_expired: Counter,
     /// Replies to clients that had disconnected.
     pub(crate) unread_answers: Counter,
-    /// Durations of calls.
     pub(crate) calls: CallLatencies,
 }
 

@@ -17,7 +17,6 @@ const PAGES: usize = 21;
 pub(crate) struct Usage {
     /// Resident memory in KiB.
     pub(crate) resident_kb: Option<u64>,
-    /// Open file descriptors.
     pub(crate) open_files: Option<usize>,
     /// Processor time in milliseconds, without children.
     pub(crate) cpu_ms: Option<u64>,
@@ -63,7 +62,7 @@ pub(crate) struct ProcessTable {
     children: HashMap<u32, Vec<u32>>,
 }
 
-/// Fields of one process.
+/// Fields of `/proc/<pid>/stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ProcStat {
     parent: u32,

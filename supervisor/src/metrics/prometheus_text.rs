@@ -7,7 +7,6 @@ use std::fmt::{Display, Write};
 /// Content type for HTTP.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Type of a metric.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum MetricType {
     Counter,
@@ -58,7 +57,6 @@ impl PrometheusText {
         }
     }
 
-    /// Returns the complete text.
     pub(crate) fn finish(self) -> String {
         self.0
     }

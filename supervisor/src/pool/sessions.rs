@@ -43,7 +43,6 @@ pub(crate) struct Full(pub(crate) usize);
 #[derive(Debug)]
 pub(crate) struct SessionEntry<H> {
     pub(crate) id: SessionId,
-    /// Address of the actor.
     pub(crate) handle: H,
     actor: Recipient<Manage>,
     seats: [Seat; 2],

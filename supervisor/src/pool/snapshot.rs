@@ -116,7 +116,6 @@ pub(crate) struct CallSnapshot {
     pub(crate) told: Option<Rc<(String, String)>>,
 }
 
-/// A background job.
 #[derive(Debug, Clone)]
 pub(crate) struct JobSnapshot {
     pub(crate) info: JobInfo,
@@ -264,6 +263,7 @@ impl SessionSnapshot {
     pub(super) fn change(&mut self, change: impl FnOnce(&mut Self)) {
         let before = self.word();
         change(self);
+        // The first change counts too, although it may not change the status.
         if self.since.is_none() || self.word() != before {
             self.since = Some(Instant::now());
         }

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 /// Default host: only programs of this machine can connect.
 pub(crate) const DEFAULT_HOST: &str = "127.0.0.1";
 
-/// Default port.
 pub(crate) const DEFAULT_PORT: u16 = 43111;
 
 /// The complete file. Serializes like upstream, with the same key order, followed by unknown keys.

@@ -16,7 +16,6 @@ use std::path::PathBuf;
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 const MAX_TOKEN_BYTES: u64 = 4096;
 
-/// Paths of the files.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteFiles {
     config: PathBuf,

@@ -117,9 +117,9 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         Journal::of_approvals(&start.home.approvals_file()),
         Arc::clone(&parts.metrics),
     );
-    let obeyed = Obeyed::new(&start.config, start.config_file.path.clone(), &start.home);
 
     let daemon = Rc::new(DaemonInfo {
+        obeyed: Obeyed::new(&start.config, start.config_file.path.clone(), &start.home),
         home: start.home,
         user_home: user_home(),
         // The directory may have been deleted.
@@ -128,7 +128,6 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         started: Instant::now(),
         started_at: now_text(),
         upstream: upstream(start.config.sandbox.upstream_proxy.value),
-        obeyed,
         config: start.config,
         config_file: start.config_file,
     });

@@ -82,6 +82,7 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
         quackd_process::become_session_leader();
     }
 
+    // Before the first thread starts.
     system("set limits", quackd_process::harden(Role::Supervisor))?;
     quackd_process::set_process_name("quackd");
 

@@ -142,9 +142,11 @@ impl MemorySampler {
         limit_mb: u64,
         count: MemoryAccounting,
     ) -> Vec<LimitExceeded> {
+        // Without sessions, the processes of the machine need not be read.
         if all.is_empty() {
             return Vec::new();
         }
+
         let scan = move || {
             let processes = ProcessTable::read_blocking();
             let below = |root: u32| {
@@ -189,6 +191,7 @@ fn over(
 
     let sum =
         [worker, pi].into_iter().flatten().fold(0, |sum: u64, (kb, _)| sum.saturating_add(kb));
+    // Pairs compare their first value, the memory.
     let (_, larger) = worker.max(pi)?;
 
     let mb = sum / 1024;
