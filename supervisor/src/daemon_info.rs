@@ -2,7 +2,6 @@
 
 use crate::obeyed::Obeyed;
 use crate::workspaces::Places;
-pub(crate) use crate::workspaces::user_home;
 use quackd_config::{Config, UpstreamChoice};
 use quackd_home::Home;
 use quackd_policy::upstream::{UpstreamError, UpstreamProxy};

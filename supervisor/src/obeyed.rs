@@ -68,13 +68,6 @@ pub(crate) struct Obeyed {
     of_sessions: [PathBuf; 3],
 }
 
-/// A file that the daemon runs or obeys.
-#[derive(Debug, Clone)]
-struct ObeyedFile {
-    used_as: Use,
-    path: PathBuf,
-}
-
 /// A file that the daemon runs or obeys, and that commands of sessions could change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HeldFile {
@@ -103,7 +96,7 @@ impl Obeyed {
     pub(crate) fn held_blocking(&self, writable: Vec<PathBuf>) -> Vec<HeldFile> {
         let all = writable.into_iter().chain(self.of_sessions.clone());
         let writable = Writable::of_blocking(all, &user_home());
-        let held = self.files_blocking().into_iter().filter_map(|ObeyedFile { used_as, path }| {
+        let held = self.files_blocking().into_iter().filter_map(|(used_as, path)| {
             let held = match used_as {
                 // A program is found by the links on its path, so each of them counts.
                 Use::Launcher => writable.way_blocking(&path),
@@ -144,7 +137,7 @@ impl Obeyed {
     }
 
     /// Reads directories, and variables of this process.
-    fn files_blocking(&self) -> Vec<ObeyedFile> {
+    fn files_blocking(&self) -> Vec<(Use, PathBuf)> {
         let home = user_home();
         let config_home = directory("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
         let pi = directory("PI_CODING_AGENT_DIR").unwrap_or_else(|| home.join(".pi/agent"));
@@ -157,9 +150,7 @@ impl Obeyed {
             Vec::new()
         };
 
-        let of = |used_as, paths: Vec<PathBuf>| {
-            paths.into_iter().map(move |path| ObeyedFile { used_as, path })
-        };
+        let of = |used_as, paths: Vec<PathBuf>| paths.into_iter().map(move |path| (used_as, path));
 
         of(Use::Configuration, vec![self.config_file.clone()])
             .chain(of(Use::StartFile, start_files))

@@ -28,7 +28,7 @@ use serde::Serialize;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
@@ -135,14 +135,14 @@ impl Drop for ClientCountGuard<'_> {
 /// Lets every task that is ready run once. `tokio::task::yield_now` would also ask the system for new input.
 async fn let_ready_tasks_run() {
     let mut has_run = false;
-    let run = |cx: &mut Context<'_>| {
+    poll_fn(|cx| {
         if std::mem::replace(&mut has_run, true) {
             return Poll::Ready(());
         }
         cx.waker().wake_by_ref();
         Poll::Pending
-    };
-    poll_fn(run).await;
+    })
+    .await;
 }
 
 /// Reads requests. Removes the client from the registry when it stops sending.

@@ -3,7 +3,6 @@
 //! The protocol specification fixes the texts that clients depend on. The other texts may change.
 
 mod agent;
-mod approval;
 mod call;
 mod forward;
 pub(crate) mod start;
@@ -16,7 +15,7 @@ use crate::workspaces::NoPlace;
 use quackd_home::WorkspaceError;
 use quackd_policy::PolicyError;
 use quackd_protocol::agent_options::AgentOptionsError;
-use quackd_protocol::approval::RecentApproval;
+use quackd_protocol::approval::{Decision, RecentApproval};
 use quackd_protocol::client::{ErrorCode, SayData, VoiceState};
 use quackd_protocol::foreign_text::NameError;
 use quackd_protocol::limits::{MAX_CLIENT_CLAIMS, MIN_REMOTE_TOKEN_BYTES};
@@ -158,7 +157,7 @@ pub(crate) enum MethodError {
     NoLinkName(String),
     #[error("No question to the user has this id: {0}; quack approvals lists them")]
     NoSuchRequest(String),
-    #[error("UI request {} was answered already ({})", .0.id, approval::closed(.0))]
+    #[error("UI request {} was answered already ({})", .0.id, closed(.0))]
     RequestClosed(Box<RecentApproval>),
     #[error("The answer is not an option of the question: {0}")]
     NoOption(String),
@@ -307,6 +306,16 @@ fn ambiguous(reference: &str, labels: &[String], has_more: bool) -> String {
     let start: String = reference.chars().take(MAX_SHOWN_REFERENCE).collect();
     let more = if has_more { ", and others" } else { "" };
     format!("\"{start}\" means several sessions; use one of: {}{more}", labels.join(", "))
+}
+
+/// Describes the end of a question: `allowed for this session by quack (process 4711)`.
+fn closed(record: &RecentApproval) -> String {
+    let by = record.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+    match (record.decision, record.scope) {
+        (Some(Decision::Allow), Some(scope)) => format!("allowed {}{by}", scope.in_words()),
+        (Some(Decision::Deny), _) => format!("denied{by}"),
+        _ => record.reason.clone(),
+    }
 }
 
 fn voice_states() -> String {

@@ -3,11 +3,12 @@
 //! The program at the daemon's path does the check. After an upgrade this is another program, which may know other
 //! keys. It reads the configuration file of this daemon, in the environment of this daemon.
 
-use crate::daemon_info::{ConfigFile, user_home};
+use crate::daemon_info::ConfigFile;
 use crate::errors::chain;
 use crate::errors::start::StartError;
 use crate::health::executable::Executable;
 use crate::obeyed::{held_config_blocking, record_blocking};
+use crate::workspaces::user_home;
 use quackd_config::Config;
 use quackd_home::Home;
 use quackd_process::{Exit, spawn_other_blocking};

@@ -98,6 +98,7 @@ impl Handler<CloseRouter> for Router {
 
         let gone = async move {
             if let Some(gone) = gone {
+                // It also ends if the sender is dropped.
                 gone.await.ok();
             }
         };

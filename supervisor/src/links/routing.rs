@@ -44,6 +44,7 @@ pub(super) async fn serve(
     sessions: Rc<SessionServices>,
     registry: Addr<Registry>,
 ) -> io::Result<()> {
+    // Empty only while it is dropped.
     let Some(pair) = &pair.0 else { return Ok(()) };
     let mut packet = vec![0; MAX_PACKET_BYTES];
     let mut names = NameCache::default();
@@ -79,6 +80,7 @@ pub(super) async fn serve(
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+            // A signal interrupted the call: the next round receives again.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if has_ended(&error) => return Ok(()),
             Err(error) => return Err(error),
@@ -148,6 +150,7 @@ async fn proxy_of(
     let entry = sessions.table.get(&id).ok_or(RouteRefusal::NoWorker)?;
 
     let (reply, opened) = oneshot::channel();
+    // An actor that has ended drops the reply, which ends the wait.
     entry.handle.send(TellSession::OpenNetwork(reply)).await.ok();
     opened.await.map_err(|_no_worker| RouteRefusal::NoWorker)
 }

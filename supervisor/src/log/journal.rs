@@ -7,7 +7,6 @@ use crate::clock::unix_ms;
 use memchr::memmem;
 use quackd_home::call_journal::{JournalLimits, JournalWriter};
 use quackd_protocol::journal::JournalGap;
-use quackd_protocol::limits::{APPROVALS_FILE_BYTES, NETWORK_FILE_BYTES};
 use quackd_protocol::mask::mask_value;
 use serde::Serialize;
 use std::cell::LazyCell;
@@ -87,17 +86,8 @@ impl Missed {
 }
 
 impl Journal {
-    /// Creates the journal of the user's answers. Opens nothing yet.
-    pub(crate) fn of_approvals(path: &Path) -> Self {
-        Self::rotating(path, APPROVALS_FILE_BYTES)
-    }
-
-    /// Creates the journal of requests for hosts. Opens nothing yet.
-    pub(crate) fn of_network(path: &Path) -> Self {
-        Self::rotating(path, NETWORK_FILE_BYTES)
-    }
-
-    fn rotating(path: &Path, max_bytes: u64) -> Self {
+    /// Creates a journal in one file of at most `max_bytes`, and an older one. Opens nothing yet.
+    pub(crate) fn rotating(path: &Path, max_bytes: u64) -> Self {
         let file = RotatingFile::new(path, max_bytes, N_OLDER, Arc::default());
         Self::new(Records::Rotating(file), Arc::default())
     }

@@ -72,6 +72,7 @@ impl RotatingFile {
             self.rotate()?;
         }
 
+        // Opened above, or by the rotation.
         let Some(file) = &mut self.file else { return Err(io::ErrorKind::NotFound.into()) };
         // The written part of a truncated line counts.
         let written = file.write_all(line);
@@ -97,6 +98,7 @@ impl RotatingFile {
             #[expect(clippy::disallowed_methods, reason = "a log need not survive a power cut")]
             match std::fs::rename(from, older(&self.path, n)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                // Fewer files than the maximum exist until the log has been full that often.
                 _ => {}
             }
         }

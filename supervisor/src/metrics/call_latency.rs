@@ -97,6 +97,7 @@ impl CallLatencies {
     pub(crate) fn note(&self, tool: &str, outcome: CallOutcome, elapsed: Duration) {
         let tool = tools::find(tool).map_or(OTHER, |tool| tool.name);
         let series = self.0.iter().find(|it| it.tool == tool && it.outcome == outcome);
+        // Every tool has a series for each outcome.
         let Some(series) = series else { return };
 
         let seconds = elapsed.as_secs_f64();

@@ -36,14 +36,6 @@ enum AgeTrust {
     Certain,
 }
 
-impl Retention {
-    /// Starts the periodic tasks. They run until the daemon ends.
-    pub(crate) fn start(self: &Rc<Self>, registry: &Addr<Registry>) {
-        actix::spawn(watch_disk(Rc::clone(self), registry.clone()));
-        actix::spawn(repeat(Rc::clone(self), registry.clone()));
-    }
-}
-
 /// Checks the free space periodically, and collects garbage once when it becomes low.
 async fn watch_disk(retention: Rc<Retention>, registry: Addr<Registry>) {
     let disk = &retention.sessions.pool.disk;
@@ -68,6 +60,12 @@ async fn repeat(retention: Rc<Retention>, registry: Addr<Registry>) {
 }
 
 impl Retention {
+    /// Starts the periodic tasks. They run until the daemon ends.
+    pub(crate) fn start(self: &Rc<Self>, registry: &Addr<Registry>) {
+        actix::spawn(watch_disk(Rc::clone(self), registry.clone()));
+        actix::spawn(repeat(Rc::clone(self), registry.clone()));
+    }
+
     /// Collects garbage that is safe to delete, and logs the result.
     pub(super) async fn collect_periodically(&self, registry: &Addr<Registry>) {
         // Quarantined files may be the only copy of the user's data, so only `quack.gc` deletes
@@ -86,6 +84,7 @@ impl Retention {
                 let (items, bytes, failed) = (tally.items(), tally.bytes(), tally.failed);
                 tracing::info!(items, bytes, failed, why = tally.why, "garbage collected");
             }
+            // Nothing to delete, or the daemon is shutting down.
             Ok(_) | Err(GcError::Ended) => {}
             Err(error) => tracing::warn!(error = %chain(&error), "garbage collection failed"),
         }
@@ -104,6 +103,7 @@ impl Retention {
             Ok(Err(error)) => {
                 tracing::warn!(%error, "cannot read the journal for calls without an end");
             }
+            // The daemon is shutting down.
             Err(_ended) => {}
         }
     }

@@ -61,6 +61,7 @@ pub(super) fn unended_calls_blocking(
                 continue;
             }
 
+            // A full disk or a crash may have truncated the line.
             let Ok(record) = serde_json::from_slice::<RecordId<'_>>(line) else { continue };
             match &*record.tool {
                 // The end of each may be missing.

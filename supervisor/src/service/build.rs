@@ -10,7 +10,7 @@ use crate::children::spawner::Spawner;
 use crate::children::tool_registries::ToolRegistries;
 use crate::children::{Deaths, OneShot};
 use crate::clock::now_text;
-use crate::daemon_info::{ConfigFile, DaemonInfo, upstream, user_home};
+use crate::daemon_info::{ConfigFile, DaemonInfo, upstream};
 use crate::errors::start::StartError;
 use crate::events::Events;
 use crate::events::client_registry::Clients;
@@ -41,6 +41,7 @@ use crate::session::call_record::CallJournal;
 use crate::session::models::Models;
 use crate::session::spending::{Spending, Spent};
 use crate::voice::Voice;
+use crate::workspaces::user_home;
 use quackd_config::{Config, KeepSettings};
 use quackd_egress::Egress;
 use quackd_egress::models::ModelLists;
@@ -49,6 +50,7 @@ use quackd_ipc::alias::Alias;
 use quackd_ipc::listener::SocketFile;
 use quackd_process::CgroupBase;
 use quackd_protocol::client::InterruptedSession;
+use quackd_protocol::limits::{APPROVALS_FILE_BYTES, NETWORK_FILE_BYTES};
 use quackd_supervision::{ISOLATE_WORKER, REPOSITORY_CLEANER, STATE_RECORDER, TOOL_REGISTRIES};
 use std::cell::{OnceCell, RefCell};
 use std::os::unix::net::UnixListener;
@@ -114,7 +116,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
     let approvals = Approvals::new(
         Rc::clone(&events),
         Rc::clone(&clients),
-        Journal::of_approvals(&start.home.approvals_file()),
+        Journal::rotating(&start.home.approvals_file(), APPROVALS_FILE_BYTES),
         Arc::clone(&parts.metrics),
     );
 
@@ -139,7 +141,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         pool,
         events: Rc::clone(&events),
         approvals,
-        network_journal: Journal::of_network(&daemon.home.network_file()),
+        network_journal: Journal::rotating(&daemon.home.network_file(), NETWORK_FILE_BYTES),
         call_journal: call_journal(&daemon.config.keep, &daemon.home),
         table: SessionTable::new(live.0, live.1),
         agent_failure: LastFailure::default(),

@@ -324,6 +324,7 @@ async fn serve_until_stopped(
     let bound = match bound {
         Ok(bound) => bound,
         Err(error) => {
+            // The main thread waits for it.
             parts.ready.send(Err(error.into())).ok();
             return ActorThreadResult::default();
         }
@@ -359,6 +360,7 @@ async fn serve_until_stopped(
     let listening = actix::spawn(accept_clients(bound, Rc::clone(&services), registry.clone()));
     write_pid_file(&services).await;
     tracing::info!(socket = %services.daemon.socket.display(), "daemon started");
+    // The main thread waits for it.
     ready.send(Ok(file)).ok();
 
     let reporting = actix::spawn(watchdog::report(Rc::clone(&services), registry.clone()));

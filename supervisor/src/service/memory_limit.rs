@@ -155,6 +155,7 @@ impl MemorySampler {
             };
             all.into_iter().filter_map(|monitors| over(monitors, limit_mb, below)).collect()
         };
+        // Without a result nothing is killed. The next scan decides.
         self.run(SCAN_TIMEOUT, scan).await.unwrap_or_default()
     }
 

@@ -42,6 +42,7 @@ impl StopSources {
         let Self { signals, requests } = self;
         tokio::select! {
             () = any_of(signals) => StopRequest::Shutdown,
+            // The services have the sender, so the channel is open.
             stop = requests.recv() => stop.unwrap_or(StopRequest::Shutdown),
         }
     }

@@ -110,8 +110,19 @@ pub(crate) fn outbox<W: AsyncWrite + Unpin>(
     let room_for = |n| Arc::new(Semaphore::new(n));
     let disconnected = CancellationToken::new();
 
-    let writing =
-        write_until_disconnected(writer, waiting, Arc::clone(&metrics), disconnected.clone());
+    let (counters, disconnecting) = (Arc::clone(&metrics), disconnected.clone());
+    let writing = async move {
+        let end = tokio::select! {
+            end = write_all(writer, waiting) => end,
+            // A client that was disconnected for its queue counts as slow too.
+            () = disconnecting.cancelled() => WriterExit::Slow,
+        };
+        if end == WriterExit::Slow {
+            counters.slow_clients.add(1);
+        }
+        end
+    };
+
     let outbox = ClientOutbox {
         messages,
         message_permits: room_for(CLIENT_OUTBOX_MESSAGES),
@@ -222,24 +233,6 @@ impl ClientOutbox {
     pub(crate) fn disconnect_slow(&self) {
         self.disconnected.cancel();
     }
-}
-
-async fn write_until_disconnected<W: AsyncWrite + Unpin>(
-    writer: W,
-    waiting: mpsc::Receiver<QueuedMessage>,
-    metrics: Arc<Metrics>,
-    disconnected: CancellationToken,
-) -> WriterExit {
-    let end = tokio::select! {
-        end = write_all(writer, waiting) => end,
-        // A client that was disconnected for its queue counts as slow too.
-        () = disconnected.cancelled() => WriterExit::Slow,
-    };
-
-    if end == WriterExit::Slow {
-        metrics.slow_clients.add(1);
-    }
-    end
 }
 
 async fn write_all<W: AsyncWrite + Unpin>(

@@ -77,6 +77,7 @@ fn end_of_number(json: &str, from: usize) -> Option<usize> {
 pub(crate) fn with_whole_characters(json: Box<RawValue>) -> Box<RawValue> {
     match without_lone_surrogates(json.get()) {
         Cow::Borrowed(_) => json,
+        // The replaced text is JSON too, so the conversion does not fail.
         Cow::Owned(text) => RawValue::from_string(text).unwrap_or(json),
     }
 }
