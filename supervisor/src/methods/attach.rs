@@ -9,7 +9,8 @@ use crate::events::client_registry::Transport;
 use crate::registry::AgentChange;
 use crate::registry::catalog::Fresh;
 use crate::registry::{FindSession, Open, OpenSession, Purpose, Restrictions};
-use crate::session::messages::TellSession;
+use crate::session::agent::StartAgent;
+use crate::session::worker::StartWorker;
 use crate::voice::VoiceSession;
 use quackd_config::PiStart;
 use quackd_protocol::SessionId;
@@ -40,10 +41,9 @@ impl Serve<AttachParams> for Caller {
         let find =
             FindSession { reference: Some(data.session.id.0.clone()), purpose: Purpose::Look };
         if let Ok(Some(found)) = self.registry.send(find).await? {
-            let handle = found.handle.clone();
-            handle.send(TellSession::StartWorker).await.ok();
+            found.actors.worker.send(StartWorker).await.ok();
             if activate && self.services.daemon.config.pi.start.value == PiStart::Attach {
-                handle.send(TellSession::StartAgent(found)).await.ok();
+                found.actors.agent.clone().send(StartAgent(found)).await.ok();
             }
         }
         Ok(data)

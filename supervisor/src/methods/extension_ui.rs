@@ -23,7 +23,7 @@ impl Serve<UiResponseParams> for Caller {
             return Err(MethodError::NoDialogId);
         }
         let answer = UiAnswer { id: js_string(&id), value, confirmed, cancelled };
-        found.handle.send(AnswerDialog(answer)).await??;
+        found.actors.agent.send(AnswerDialog(answer)).await??;
         Ok(UiResponseData { session_id: found.session_id })
     }
 }

@@ -7,13 +7,12 @@ use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::registry::{FindSession, Purpose, TakeSnapshot};
 use crate::session::FoundSession;
-use crate::session::messages::TellSession;
-use crate::session::network::TellNetwork;
-use actix::Recipient;
+use crate::session::network::{CloseForward, Forward, NetworkActor};
+use crate::session::worker::OpenNetwork;
+use actix::Addr;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{ForwardData, ForwardInfo, ForwardParams, SessionForward};
 use quackd_protocol::tools::Tool;
-use tokio::sync::oneshot;
 
 impl Serve<ForwardParams> for Caller {
     async fn serve(&self, asked: ForwardParams) -> Result<ForwardData, MethodError> {
@@ -60,10 +59,8 @@ async fn open(
     caller: &Caller,
 ) -> Result<String, MethodError> {
     let network = network(found).await?.ok_or_else(|| no_worker(found))?;
-    let (reply, opened) = oneshot::channel();
     let local = local.unwrap_or(port);
-    network.send(TellNetwork::Forward { port, local, reply }).await?;
-    let opened = opened.await.map_err(|_gone| no_worker(found))?;
+    let opened = network.send(Forward { port, local }).await?;
     let local = opened.map_err(|refusal| MethodError::Forward { port, local, refusal })?;
     tracing::info!(session = %found.session_id, port, local, client = ?caller.client.id, "forwarding a port");
     Ok(format!("127.0.0.1:{local}"))
@@ -86,7 +83,7 @@ async fn close(found: &FoundSession, port: u16, caller: &Caller) -> Result<(), M
         return Err(MethodError::NotForwarded(port));
     };
     if let Some(network) = network(found).await? {
-        network.send(TellNetwork::Close { port }).await?;
+        network.send(CloseForward(port)).await?;
     }
     let mut forwards = known.forwards.borrow_mut();
     let closed = forwards.iter().position(|forward| forward.port == port);
@@ -112,10 +109,8 @@ async fn list(
 }
 
 /// The owner of the network of the session's worker. `None` without a worker.
-async fn network(found: &FoundSession) -> Result<Option<Recipient<TellNetwork>>, MethodError> {
-    let (reply, opened) = oneshot::channel();
-    found.handle.send(TellSession::OpenNetwork(reply)).await?;
-    Ok(opened.await.ok())
+async fn network(found: &FoundSession) -> Result<Option<Addr<NetworkActor>>, MethodError> {
+    Ok(found.actors.worker.send(OpenNetwork).await?)
 }
 
 fn no_worker(found: &FoundSession) -> MethodError {

@@ -5,14 +5,14 @@ use super::attach::SAVE_LIMIT;
 use super::find::{id_of, label};
 use super::{Caller, Serve, own_reference};
 use crate::children::isolate::IsolationError;
-use crate::children::{EvictionReason, Manage, ProcessKind, Request};
+use crate::children::{Evict, EvictionReason};
 use crate::errors::{CopyExcess, MethodError};
 use crate::events::client_registry::Transport;
 use crate::registry::{ChangeSession, FindSession, Purpose, SessionChange, TakeSnapshot};
 use crate::session::FoundSession;
-use crate::session::actor::SessionServices;
 use crate::session::checkpoints::{self, SessionFiles, StatesError, records};
-use crate::session::messages::TellSession;
+use crate::session::services::SessionServices;
+use crate::session::worker::SetIsolated;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{IsolatedAction, IsolatedData, IsolatedParams};
 use quackd_protocol::foreign_text::message_line;
@@ -109,8 +109,7 @@ impl Serve<IsolatedParams> for Caller {
 
 /// Evicts the session's worker before or after a refresh. Returns false if there is none, or if it is busy.
 async fn evict(found: &FoundSession) -> Result<bool, MethodError> {
-    let evict = Request::Evict(EvictionReason::Refreshed);
-    Ok(found.handle.send(Manage(ProcessKind::Worker, evict)).await?)
+    Ok(found.actors.worker.send(Evict(EvictionReason::Refreshed)).await?)
 }
 
 /// Prepares to bring the changes of the workspace into the copy.
@@ -425,8 +424,7 @@ pub(crate) async fn run(
 async fn discard(found: &FoundSession, caller: &Caller) -> Result<CopiedTree, MethodError> {
     n_changes(found, caller).await;
     // An idle worker still shows the old copy. Calls from now on wait for the next worker.
-    let evict = Request::Evict(EvictionReason::Discarded);
-    found.handle.send(Manage(ProcessKind::Worker, evict)).await?;
+    found.actors.worker.send(Evict(EvictionReason::Discarded)).await?;
     forget_read_files(&caller.services.sessions, &found.session_id).await;
     renew_copy(caller, &found.session_id, &found.workspace_path).await
 }
@@ -467,7 +465,7 @@ pub(super) async fn renew_copy(
     caller.registry.send(change).timeout(SAVE_LIMIT).await??;
     let find = FindSession { reference: Some(session.0.clone()), purpose: Purpose::Look };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
-    found.handle.send(TellSession::SetIsolated(copied.clone())).await?;
+    found.actors.worker.send(SetIsolated(copied.clone())).await?;
     Ok(copied)
 }
 

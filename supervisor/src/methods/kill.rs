@@ -2,7 +2,7 @@
 
 use super::find::{id_of, label};
 use super::{Caller, Serve, own_reference};
-use crate::children::{Manage, ProcessKind, Request};
+use crate::children::Kill;
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
 use quackd_protocol::client::{KillData, KillParams, SessionParams};
@@ -18,7 +18,7 @@ impl Serve<KillParams> for Caller {
         let reference = Some(id_of(self, wanted).await?);
         let find = FindSession { reference, purpose: Purpose::Look };
         let found = self.registry.send(find).await??.ok_or(MethodError::NoSession)?;
-        if !found.handle.send(Manage(ProcessKind::Worker, Request::Kill)).await? {
+        if !found.actors.worker.send(Kill).await? {
             return Err(MethodError::NothingToKill);
         }
         let label = label(self, &found.session_id).await?;

@@ -205,7 +205,7 @@ impl CallRun<'_> {
         let (stream, printed) = self.named.and_then(NamedCall::channel).unzip();
         call.call.spec.stream_rows &= stream.is_some();
         call.stream = stream;
-        let calling = worker::call(&self.session.handle, call);
+        let calling = worker::call(&self.session.actors.worker, call);
         match (self.gives_up, self.named, printed) {
             (Some(_), ..) => in_time(calling).await,
             (None, Some(named), Some(printed)) => {

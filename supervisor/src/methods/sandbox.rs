@@ -16,9 +16,8 @@ use crate::registry::{
     TakeSnapshot,
 };
 use crate::session::FoundSession;
-use crate::session::actor::NoLook;
 use crate::session::describe::jobs;
-use crate::session::messages::TellSession;
+use crate::session::services::NoLook;
 use crate::session::worker::{self, CallTool};
 use quackd_policy::{MAX_ROOTS, PolicyError, path_problem};
 use quackd_protocol::SessionId;
@@ -180,7 +179,7 @@ async fn changed(
     let change = ChangeSession { session: session.session_id.clone(), change };
     let found = caller.registry.send(change).timeout(SAVE_LIMIT).await??;
     if end_jobs == Some(true) {
-        session.handle.send(TellSession::EndJobs).await?;
+        session.actors.worker.send(worker::EndJobs).await?;
     }
     Ok((found, notes))
 }
@@ -274,7 +273,7 @@ async fn ask_worker(tool: &str, arguments: String, session: FoundSession) -> Wor
     let mut spec = CallSpec { tool: tool_name, arguments, safe_mode, ..CallSpec::default() };
     spec.set_deadline(DEFAULT_TOOL_DEADLINE);
     let call = CallTool { call: SessionCall::new(spec), stream: None, input: None, cancel: None };
-    let (text, report) = match worker::call(&session.handle, call).await {
+    let (text, report) = match worker::call(&session.actors.worker, call).await {
         Ok(done) => (done.finished.text, done.finished.data),
         // In the format of a tool's text, so that clients show both in the same way.
         Err(error) => {

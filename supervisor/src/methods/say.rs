@@ -43,8 +43,8 @@ impl Serve<SayParams> for Caller {
             cwd.map(|cwd| beneath(&found.workspace_path, &cwd)).transpose()?.unwrap_or_default();
         let command = AgentCommand::Prompt { message, cwd };
         services.sessions.refresh_models(&found.session_id).await;
-        let handle = found.handle.clone();
-        let said = handle.send(SendCommand { command, found }).await??;
+        let agent = found.actors.agent.clone();
+        let said = agent.send(SendCommand { command, found }).await??;
         (data.seq, data.turn) = (said.seq, said.turn);
         // Mark the session as used only after Pi replied, even if Pi refused the prompt.
         find(self, &data.session_id.0.clone().into(), Purpose::Use).await.ok();

@@ -5,7 +5,7 @@ use crate::metrics::listening_ports::listening_ports_blocking;
 use crate::metrics::process_usage::is_below_blocking;
 use crate::registry::Registry;
 use crate::services::Services;
-use crate::session::actor::SessionServices;
+use crate::session::services::SessionServices;
 use actix::Addr;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{ServerInfo, WorkerInfo};

@@ -11,9 +11,12 @@ use crate::registry::{
     Activate, AgentChange, ChangeSession, Delete, FindSession, Open, OpenSession, Purpose,
     Restrictions, SessionChange, TakeSnapshot,
 };
-use crate::session::actor::{NoLook, SessionActor, SessionServices};
-use crate::session::agent::{create_blocking, fork_blocking, is_conversation_id};
-use crate::session::messages::TellSession;
+use crate::session::agent::native::mcp_servers::SetMcpServers;
+use crate::session::agent::{
+    AgentActor, GetAgentOptions, SetAgentOptions, create_blocking, fork_blocking,
+    is_conversation_id,
+};
+use crate::session::services::{NoLook, SessionServices};
 use crate::voice::VoiceSession;
 use crate::wire::reference;
 use actix::prelude::*;
@@ -31,7 +34,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 
 impl Serve<WorkspacesParams> for Caller {
     async fn serve(&self, _: WorkspacesParams) -> Result<WorkspacesData, MethodError> {
@@ -266,12 +269,11 @@ impl Serve<SessionSetParams> for Caller {
         self.registry.send(change).timeout(SAVE_LIMIT).await??;
         let find = FindSession { reference: Some(session.0.clone()), purpose: Purpose::Describe };
         let chosen = self.registry.send(find).await??.ok_or(MethodError::NoSession)?.agent;
-        found.handle.send(TellSession::SetAgent(chosen.clone())).await?;
         if let Some(servers) = mcp_servers {
-            found.handle.send(TellSession::SetMcpServers(servers)).await?;
+            found.actors.agent.send(SetMcpServers(servers)).await?;
         }
         if let Some(options) = agent_options {
-            found.handle.send(TellSession::SetAgentOptions(Box::new(options))).await?;
+            found.actors.agent.send(SetAgentOptions(options)).await?;
         }
         Ok(SessionSetData { session_id: session, engine: chosen.engine, model: chosen.model })
     }
@@ -336,7 +338,7 @@ impl Serve<ForkParams> for Caller {
         }
         let data = opened??;
         let session = data.session.id.clone();
-        copy_options(self, &found.handle, &session).await?;
+        copy_options(self, &found.actors.agent, &session).await?;
         if activate {
             self.services.voice.session_changed(&VoiceSession::from(&data));
         }
@@ -353,15 +355,13 @@ impl Serve<ForkParams> for Caller {
 /// Gives a new session the agent's options of the session that it continues.
 async fn copy_options(
     caller: &Caller,
-    source: &Addr<SessionActor>,
+    source: &Addr<AgentActor>,
     session: &SessionId,
 ) -> Result<(), MethodError> {
-    let (reply, options) = oneshot::channel();
-    source.send(TellSession::GetAgentOptions(reply)).await?;
-    let Ok(options) = options.await else { return Ok(()) };
+    let options = source.send(GetAgentOptions).await?;
     let find = FindSession { reference: Some(session.0.clone()), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
-    found.handle.send(TellSession::SetAgentOptions(options)).await?;
+    found.actors.agent.send(SetAgentOptions(options)).await?;
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use crate::log;
 use crate::methods::AgentTools;
 use crate::metrics::Metrics;
 use crate::metrics::endpoint::EndpointState;
-use crate::registry::{Registry, Saving, shutdown_record};
+use crate::registry::{ConfigHeld, Registry, Saving, shutdown_record};
 use crate::remote::{self, RemoteControl};
 use crate::service::build::{ActorThreadInputs, StartInputs, services};
 use crate::service::shutdown::{self, StopSources};
@@ -28,7 +28,7 @@ use crate::service::{
 };
 use crate::services::{Services, StopRequest};
 use crate::session::models::load_lists_blocking;
-use crate::session::owner::{Owner, TellOwner};
+use crate::session::owner::Owner;
 use crate::session::spending::Spent;
 use actix::prelude::*;
 use quackd_config::Config;
@@ -334,15 +334,15 @@ async fn serve_until_stopped(
     let services = services(parts, stop);
     begin_probing(&services);
 
-    let (sessions, health) = (Rc::clone(&services.sessions), Rc::clone(&services.health));
+    let (actors, health) = (Rc::clone(&services.actors), Rc::clone(&services.health));
     let (voice, clients) = (Rc::clone(&services.voice), Rc::clone(&services.clients));
-    let registry = Registry::new(sessions, health, voice, clients, loaded, saving).start();
+    let registry = Registry::new(actors, health, voice, clients, loaded, saving).start();
 
     let owner = Owner::new(&registry);
     services.sessions.models.set_owner(owner.clone());
     if let Some(record) = services.daemon.config_file.record.clone() {
         // Without a registry the daemon is stopping.
-        registry.send(TellOwner::ConfigHeld(record)).await.ok();
+        registry.send(ConfigHeld(record)).await.ok();
     }
 
     services.sessions.children.login.set_writable(WritableSource(Box::new(move || {
