@@ -96,6 +96,7 @@ impl Obeyed {
     pub(crate) fn held_blocking(&self, writable: Vec<PathBuf>) -> Vec<HeldFile> {
         let all = writable.into_iter().chain(self.of_sessions.clone());
         let writable = Writable::of_blocking(all, &user_home());
+
         let held = self.files_blocking().into_iter().filter_map(|(used_as, path)| {
             let held = match used_as {
                 // A program is found by the links on its path, so each of them counts.

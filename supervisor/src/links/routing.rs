@@ -2,7 +2,7 @@
 
 use crate::registry::{LinkNames, Named, Registry, RegistrySnapshot, TakeSnapshot};
 use crate::session::actors::ActorTable;
-use crate::session::network::{ForeignSocket, NetworkActor, Route, close_pair_elsewhere};
+use crate::session::network::{ForeignSocket, Route, close_pair_elsewhere};
 use crate::session::worker::OpenNetwork;
 use actix::Addr;
 use quackd_ipc::descriptors::{MAX_DESCRIPTORS, receive_with_descriptors, send_with_descriptors};
@@ -126,18 +126,6 @@ async fn pass_on(
 ) -> Result<(), RouteRefusal> {
     // Without a registry the daemon is stopping.
     let names = names.names(registry).await.ok_or(RouteRefusal::Busy)?;
-
-    let network = proxy_of(name, names, actors).await?;
-
-    // An actor that has ended drops the connection, which the router still has.
-    network.send(Route { port, client }).await.unwrap_or(Err(RouteRefusal::NoWorker))
-}
-
-async fn proxy_of(
-    name: &str,
-    names: &LinkNames,
-    actors: &ActorTable,
-) -> Result<Addr<NetworkActor>, RouteRefusal> {
     let id = match names.find(name) {
         Named::One(id) => id,
         Named::Several => return Err(RouteRefusal::Ambiguous),
@@ -145,5 +133,8 @@ async fn proxy_of(
     };
 
     let actors = actors.get(&id).ok_or(RouteRefusal::NoWorker)?;
-    actors.worker.send(OpenNetwork).await.ok().flatten().ok_or(RouteRefusal::NoWorker)
+    let network = actors.worker.send(OpenNetwork).await.ok().flatten();
+    let network = network.ok_or(RouteRefusal::NoWorker)?;
+    // An actor that has ended drops the connection, which the router still has.
+    network.send(Route { port, client }).await.unwrap_or(Err(RouteRefusal::NoWorker))
 }

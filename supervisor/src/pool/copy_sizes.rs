@@ -219,6 +219,7 @@ impl CopySizes {
             Some(SessionId(id)) => vec![(id.clone(), home.session_isolated_usage_blocking(&id))],
             None => home.isolated_usage_blocking(),
         };
+
         // It fails only if the daemon is shutting down.
         let Ok(usages) = actix_rt::task::spawn_blocking(walk).await else { return };
 
@@ -229,6 +230,7 @@ impl CopySizes {
             // The samples of deleted sessions do not count any longer.
             copies.values_mut().for_each(|copy| copy.sample = None);
         }
+
         for (id, usage) in usages {
             let session = SessionId(id);
             // Background jobs write at any time.

@@ -153,6 +153,7 @@ fn run_locked(
     if socket.fallback {
         tracing::info!(path = %socket.path.display(), "socket path is too long; using the fallback");
     }
+
     // Only the holder of the lock may remove a stale socket, and this process holds it.
     if is_ours {
         clear_stale_blocking(&socket.path)?;

@@ -20,6 +20,7 @@ pub(crate) fn load(
 ) -> (Snapshot, Saving, Health) {
     let paths = Paths { metadata: home.metadata(), state: home.state_file() };
     let Opened { mut snapshot, metadata, state, restored, files } = open_blocking(paths);
+
     let metadata = checked_origin("metadata.json", metadata);
     let state = checked_origin("quackd-state.json", state);
     if restored != 0 && matches!(metadata, Ok(Origin::File)) {

@@ -48,6 +48,7 @@ async fn finish(
     is_restore: bool,
 ) -> Result<(), String> {
     let (session_id, workspace) = (&session.session_id, session.workspace_path.as_str());
+
     if is_restore {
         let files = SessionFiles {
             session: session_id.clone(),
