@@ -21,6 +21,8 @@ pub(crate) fn make_directory_blocking(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
+
+    // Another program may have made a link or a file since the first look.
     if path.symlink_metadata()?.is_dir() {
         Ok(())
     } else {
@@ -46,6 +48,8 @@ pub(crate) fn write_in_blocking(directory: impl AsFd, name: &str, text: &str) ->
         Err(error) if error != Errno::NOENT => return Err(error.into()),
         _ => {}
     }
+
+    // `EXCL` follows no link that another program makes at the same time.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = openat(&directory, name, flags, Mode::from_raw_mode(0o644))?;
     File::from(file).write_all(text.as_bytes())

@@ -126,9 +126,9 @@ pub(crate) fn named_files(
 ) -> git::NamedFiles {
     let trees: Vec<_> = trees.iter().map(Tree::as_writable).collect();
     let named = git::named_blocking(&trees, settings, until);
-    let more = notes_of(&named.troubles).into_iter().filter(|note| !notes.contains(note));
-    let more: Vec<_> = more.collect();
-    notes.extend(more);
+    let mut more = notes_of(&named.troubles);
+    more.retain(|note| !notes.contains(note));
+    notes.append(&mut more);
     if !named.is_complete {
         notes.push("not every file that git's configuration names could be checked".to_owned());
     }
@@ -158,9 +158,7 @@ pub(crate) fn too_many_repositories() -> WorkerStartError {
 
 /// Returns notes on incomplete protection.
 pub(crate) fn notes_of(troubles: &[git::ProtectionGap]) -> Vec<String> {
-    let note =
-        |trouble: &git::ProtectionGap| format!("{} {}", trouble.path.display(), trouble.what);
-    troubles.iter().map(note).collect()
+    troubles.iter().map(|gap| format!("{} {}", gap.path.display(), gap.what)).collect()
 }
 
 /// Keeps at most [`MAX_NOTES`] notes, the first ones. The last note then is the number of those that are left out.

@@ -24,7 +24,7 @@ struct SearchGuard {
 
 impl Drop for SearchGuard {
     fn drop(&mut self) {
-        drop(self.searches.0.borrow_mut().remove(&self.call_id));
+        self.searches.0.borrow_mut().remove(&self.call_id);
     }
 }
 
@@ -48,8 +48,8 @@ impl Searches {
     /// Delivers the supervisor's result.
     pub(crate) fn done(&self, call_id: &CallId, outcome: WebOutcome) {
         let answer = self.0.borrow_mut().remove(call_id);
-        // The call may have ended since it asked.
         if let Some(answer) = answer {
+            // The call may have ended since it sent the search.
             answer.send(outcome).ok();
         }
     }

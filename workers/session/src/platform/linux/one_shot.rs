@@ -12,9 +12,11 @@ use std::process::ExitCode;
 pub(crate) fn clean_repositories() -> ExitCode {
     const MAX_PATH: u64 = 4096;
     abort_on_panic();
+
     let mut path = Vec::new();
     let read = std::io::stdin().take(MAX_PATH).read_to_end(&mut path);
     let path = std::path::PathBuf::from(std::ffi::OsString::from_vec(path));
+
     let cleaned = read.and_then(|_| quackd_sandbox::confine::git_mounts::clean_blocking(&path));
     match cleaned {
         Ok(_) => ExitCode::SUCCESS,
@@ -39,6 +41,7 @@ pub(crate) fn probe() -> ExitCode {
             let written = rustix::io::write(rustix::stdio::stdin(), &body);
             written.map_err(|error| error.to_string())
         });
+
     match found {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {

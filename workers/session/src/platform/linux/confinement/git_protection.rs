@@ -22,9 +22,11 @@ pub(crate) fn protect_all(
     let settings = git_mounts::ProtectionSettings { mode, until, visible: &visible };
     let (more, protected) = protect(plan, trees, registry, settings);
     notes.extend(more);
+
     let named = named_files(trees, user, until, notes);
-    let shown = named.pins.iter().filter(|pin| plan.shows(&pin.at)).cloned().collect();
-    plan.pin(shown);
+    // A file that a mount hides cannot get a mount.
+    let visible_pins = named.pins.iter().filter(|pin| plan.shows(&pin.at)).cloned().collect();
+    plan.pin(visible_pins);
     (protected, named)
 }
 
@@ -52,6 +54,7 @@ fn protect(
             plan.protect(&all)?;
             Ok((all, placeholders))
         });
+
     match protected {
         Ok((protection, placeholders)) => {
             (notes_of(&protection.troubles), Some((placeholders, protection.repositories)))
