@@ -152,6 +152,7 @@ impl PollThread {
             }
 
             if self.watched.is_none() && next_try <= Instant::now() {
+                // An absent file is tried at each poll, so that a new one is watched at once.
                 let is_absent = self.subject == Subject::File && self.identity().is_none();
                 let pause = if is_absent { Duration::ZERO } else { RETRY_INTERVAL };
                 next_try = Instant::now() + pause;
@@ -216,6 +217,7 @@ impl PollThread {
     }
 
     fn watch(&self) -> Result<Watched, String> {
+        // Before the watch: if the path becomes another inode in between, the next round finds the difference.
         let subject = self
             .identity()
             .ok_or_else(|| format!("{} cannot be inspected", self.path.display()))?;
@@ -243,9 +245,9 @@ impl PollThread {
     /// Returns device and inode of the subject. `None` for a FIFO in the place of the file, because
     /// kqueue would wait for its writer.
     fn identity(&self) -> Option<(u64, u64)> {
-        let found = std::fs::metadata(&self.path).ok()?;
-        let is_usable = self.subject == Subject::Directory || found.is_file();
-        is_usable.then(|| (found.dev(), found.ino()))
+        let metadata = std::fs::metadata(&self.path).ok()?;
+        let is_usable = self.subject == Subject::Directory || metadata.is_file();
+        is_usable.then(|| (metadata.dev(), metadata.ino()))
     }
 }
 
@@ -259,27 +261,22 @@ enum WatchSignal {
 /// Classifies an event; `None` is an error of the watcher.
 fn classify(event: Option<&Event>, name: &OsStr, directory: &Path) -> WatchSignal {
     let Some(event) = event else { return WatchSignal::Lost };
-    if event.need_rescan() {
-        return WatchSignal::Hint;
-    }
 
-    let is_read = match event.kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,
-        EventKind::Access(_) => true,
-        _ => false,
+    let is_write = match event.kind {
+        EventKind::Access(kind) => kind == AccessKind::Close(AccessMode::Write),
+        _ => true,
     };
+    let is_of_file = event.paths.iter().any(|path| path.file_name() == Some(name));
 
-    let is_named = event.paths.iter().any(|path| path.file_name() == Some(name));
-    if is_named && !is_read {
-        return WatchSignal::Hint;
-    }
-
+    // The next round checks whether it is still the same directory.
     let is_end = matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(_));
-    if is_end && event.paths.iter().any(|path| path == directory) {
-        // The next round checks whether it is still the same directory.
-        return WatchSignal::Hint;
+    let is_of_directory = event.paths.iter().any(|path| path == directory);
+
+    if event.need_rescan() || (is_write && is_of_file) || (is_end && is_of_directory) {
+        WatchSignal::Hint
+    } else {
+        WatchSignal::Nothing
     }
-    WatchSignal::Nothing
 }
 
 #[cfg(test)]

@@ -122,11 +122,6 @@ impl Writer {
         async move { answered?.await.unwrap_or(Err(StoreError::Stopped)) }
     }
 
-    /// Saves the last snapshot and stops the thread, like dropping.
-    pub fn shutdown_blocking(self) {
-        drop(self);
-    }
-
     fn hand_over(
         &self,
         snapshot: Snapshot,
@@ -168,6 +163,7 @@ fn run_blocking(
     while let Some(first) = waiting.blocking_recv() {
         let mut group = Vec::new();
         let mut next = Some(first);
+
         // All requests that arrived during the last save share the next one.
         while let Some(request) = next {
             if let WriterRequest::Save(answer) = request {
@@ -325,7 +321,7 @@ mod tests {
         for n in 0..10 {
             drop(writer.save(snapshot(n)));
         }
-        writer.shutdown_blocking();
+        drop(writer);
         assert_eq!(on_disk(dir.path()), snapshot(9));
     }
 }

@@ -50,6 +50,7 @@ fn quarantined(prefix: &Path) -> io::Result<Vec<u64>> {
     else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
+
     let mut numbers = Vec::new();
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
