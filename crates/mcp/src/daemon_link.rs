@@ -1,5 +1,6 @@
 //! One connection to the daemon: says who the agent is, claims sessions, and distributes the output of running calls.
 
+use crate::lock;
 use crate::questions::{Askers, Questions};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,7 +21,7 @@ use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -204,6 +205,7 @@ impl DaemonLink {
 
         let mut sessions = lock(&self.sessions);
         if MAX_WORKSPACES <= sessions.len() {
+            // Workspaces in use are claimed again.
             sessions.clear();
         }
         sessions.insert(dir.to_owned(), session.clone());
@@ -213,9 +215,9 @@ impl DaemonLink {
     /// Returns the id of a session. If the daemon does not find the session, returns the reference.
     pub(crate) async fn id_of(&self, reference: String) -> String {
         let params = FindParams { session_id: Some(reference.clone()), ..FindParams::default() };
-        let found = self.client.call_within(params, REPLY_TIMEOUT).await;
-        let found = found.ok().and_then(|found| found.session);
-        found.map_or(reference, |found| found.session_id.0)
+        let reply = self.client.call_within(params, REPLY_TIMEOUT).await;
+        let session = reply.ok().and_then(|reply| reply.session);
+        session.map_or(reference, |session| session.session_id.0)
     }
 
     fn all_sessions(&self) -> HashMap<PathBuf, String> {
@@ -341,10 +343,6 @@ async fn read(mut events: Events, running: Arc<RunningCalls>, questions: Arc<Que
         }
     }
     questions.close_all();
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
