@@ -198,6 +198,8 @@ impl Peer {
             }
             waiting.insert(id, answer);
         }
+
+        // Before the request is sent: dropping it removes the entry, also if this future is dropped.
         let pending = Pending { id, answered, waiting: Arc::clone(&self.waiting) };
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
         Some(pending)

@@ -313,10 +313,19 @@ async fn read(mut events: Events, running: Arc<RunningCalls>, questions: Arc<Que
         tool_call_id: &'a str,
         bytes: &'a str,
     }
+
     while let Some(event) = events.recv().await {
         let text = event.data.as_deref().map(RawValue::get).unwrap_or_default();
         match event.name.as_str() {
-            ToolOutput::NAME => {}
+            ToolOutput::NAME => {
+                let Ok(Printed { tool_call_id, bytes }) = serde_json::from_str(text) else {
+                    continue;
+                };
+                let output = lock(&running.0).get(tool_call_id).cloned();
+                if let (Some(output), Ok(bytes)) = (output, STANDARD.decode(bytes)) {
+                    output.add(&bytes);
+                }
+            }
             ApprovalRequest::NAME => {
                 let data = serde_json::from_str(text).unwrap_or_default();
                 let session = event.session_id.as_deref().unwrap_or_default();
@@ -326,20 +335,12 @@ async fn read(mut events: Events, running: Arc<RunningCalls>, questions: Arc<Que
                 {
                     questions.opened(question);
                 }
-                continue;
             }
             ApprovalClosed::NAME => {
                 let data: Value = serde_json::from_str(text).unwrap_or_default();
                 questions.closed(data.get("id").unwrap_or(&Value::Null));
-                continue;
             }
-            _ => continue,
-        }
-
-        let Ok(Printed { tool_call_id, bytes }) = serde_json::from_str(text) else { continue };
-        let output = lock(&running.0).get(tool_call_id).cloned();
-        if let (Some(output), Ok(bytes)) = (output, STANDARD.decode(bytes)) {
-            output.add(&bytes);
+            _ => {}
         }
     }
     questions.close_all();

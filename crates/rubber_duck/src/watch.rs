@@ -32,7 +32,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Inode that is watched. Tests on Linux use both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Subject {
+pub(crate) enum Subject {
     /// The directory. It stays when the file is replaced.
     Directory,
     /// The file. Its removal and its replacement end the watch, and the next round watches the new file.
@@ -43,7 +43,8 @@ enum Subject {
 }
 
 impl Subject {
-    const CURRENT: Self = if WATCHES_FILES { Self::File } else { Self::Directory };
+    /// The one that this system needs.
+    pub(crate) const CURRENT: Self = if WATCHES_FILES { Self::File } else { Self::Directory };
 }
 
 /// Detection of external changes.
@@ -72,13 +73,6 @@ impl FileWatcher {
     /// Calls `look` on a separate thread whenever the file at `path` may have been replaced. Stops when
     /// `look` returns false.
     pub(crate) fn start(
-        path: &Path,
-        look: impl FnMut() -> bool + Send + 'static,
-    ) -> std::io::Result<(Self, watch::Receiver<Watching>)> {
-        Self::start_with(Subject::CURRENT, path, look)
-    }
-
-    fn start_with(
         subject: Subject,
         path: &Path,
         look: impl FnMut() -> bool + Send + 'static,
@@ -331,7 +325,7 @@ mod tests {
             let path = dir.path().join("f");
             fs::write(&path, "zero").unwrap();
             let (look, looks) = looking(&path);
-            let (_watch, mut mode_changes) = FileWatcher::start_with(subject, &path, look).unwrap();
+            let (_watch, mut mode_changes) = FileWatcher::start(subject, &path, look).unwrap();
             wait_until(&mut mode_changes, |mode| *mode == Watching::Told);
             fs::write(&path, "one").unwrap();
             wait_for(&looks, "one");
@@ -350,8 +344,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let (look, looks) = looking(&path);
-        let (_watch, mut mode_changes) =
-            FileWatcher::start_with(Subject::File, &path, look).unwrap();
+        let (_watch, mut mode_changes) = FileWatcher::start(Subject::File, &path, look).unwrap();
         for text in ["one", "two"] {
             wait_until(
                 &mut mode_changes,
@@ -370,7 +363,7 @@ mod tests {
         let path = dir.path().join("d/f");
         let (look, looks) = looking(&path);
         let (_watch, mut mode_changes) =
-            FileWatcher::start_with(Subject::Directory, &path, look).unwrap();
+            FileWatcher::start(Subject::Directory, &path, look).unwrap();
         wait_until(
             &mut mode_changes,
             |it| matches!(it, Watching::Polling { why } if why.contains("cannot")),
@@ -387,7 +380,7 @@ mod tests {
         let path = dir.path().join("d/f");
         let (look, looks) = looking(&path);
         let (_watch, mut mode_changes) =
-            FileWatcher::start_with(Subject::Directory, &path, look).unwrap();
+            FileWatcher::start(Subject::Directory, &path, look).unwrap();
         wait_until(&mut mode_changes, |mode| *mode == Watching::Told);
         rename(&dir.path().join("d"), &dir.path().join("old"));
         fs::create_dir(dir.path().join("d")).unwrap();

@@ -10,7 +10,7 @@
 //! Owns the thread `store` and the threads of the watch. They stop when the [`Writer`] is dropped, after the
 //! last snapshot is saved.
 
-use crate::watch::FileWatcher;
+use crate::watch::{FileWatcher, Subject};
 use crate::{Files, Saved, Watching};
 use quackd_store::{Snapshot, StoreError};
 use std::io;
@@ -79,7 +79,7 @@ impl Writer {
             None => false,
         };
 
-        let (watch, watching) = match FileWatcher::start(&metadata_path, look) {
+        let (watch, watching) = match FileWatcher::start(Subject::CURRENT, &metadata_path, look) {
             Ok((watch, watching)) => (Some(watch), watching),
             Err(error) => (None, watch::channel(Watching::Polling { why: error.to_string() }).1),
         };

@@ -10,7 +10,7 @@ use crate::confinement_result::ConfinementResult;
 use crate::input;
 use crate::jobs::JobReporter;
 use crate::link::{self, FrameSender};
-use crate::network::{self, Servers};
+use crate::network;
 use crate::stage0::Stage0Output;
 use crate::streaming::Streaming;
 use crate::updates::{self, CallWatch, Credits};
@@ -23,7 +23,7 @@ use quackd_process::{CommandInput, SelfExe, complain, sweep_strays_blocking};
 use quackd_protocol::environment::GIT_SETTINGS_VARIABLES;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::worker::{
-    CallSpec, FRAME_PROTOCOL, FromWorker, Hello, SandboxReport, ToWorker, ToolFinished, ToolReport,
+    CallSpec, FRAME_PROTOCOL, FromWorker, Hello, ToWorker, ToolFinished, ToolReport,
 };
 use quackd_protocol::{CallId, VERSION};
 use quackd_sandbox::confine::PrivateNetwork;
@@ -155,10 +155,19 @@ fn serve_network(
 ) -> std::io::Result<(Arc<Attempts>, Option<TcpListener>)> {
     let mut private = confined.private_network.take();
     let held = private.as_mut().and_then(|network| network.held.take());
-    let attempts = attempts(private, &mut confined.report);
+    let attempts = match private {
+        Some(PrivateNetwork { counters, notes, .. }) => {
+            // Sockets that could not be opened.
+            notes.iter().for_each(|note| complain(note));
+            confined.report.notes.extend(notes);
+            Arc::new(Attempts::new(counters))
+        }
+        None => Arc::default(),
+    };
+
     if let Some(pair) = pair {
-        let servers = if held.is_some() { Servers::None } else { Servers::Here };
-        network::serve(pair, &attempts, servers)?;
+        // A held port means that the loopback is the machine's, whose servers are not for commands.
+        network::serve(pair, &attempts, held.is_none())?;
     }
     Ok((attempts, held))
 }
@@ -172,14 +181,6 @@ fn tool_state_blocking(run_dir: &Path, confined: &mut ConfinementResult) -> Tool
         known: confined.known.take(),
     };
     ToolState::new_blocking(run_dir, files)
-}
-
-/// Returns the record of attempts to use the network, and reports sockets that could not be opened.
-fn attempts(network: Option<PrivateNetwork>, report: &mut SandboxReport) -> Arc<Attempts> {
-    let Some(PrivateNetwork { counters, notes, .. }) = network else { return Arc::default() };
-    notes.iter().for_each(|note| complain(note));
-    report.notes.extend(notes);
-    Arc::new(Attempts::new(counters))
 }
 
 /// Returns the environment of commands: the supervisor's variables, replaced by those of the confinement.

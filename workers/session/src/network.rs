@@ -103,23 +103,15 @@ pub(crate) struct ProxyLink {
     connecting: Option<mpsc::Sender<(u64, u16)>>,
 }
 
-/// Servers that the proxy may connect to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Servers {
-    /// Those of this loopback.
-    Here,
-    /// None: commands cannot listen.
-    None,
-}
-
-/// Starts to serve the pair, and makes the end of each call read it first.
+/// Starts to serve the pair, and makes the end of each call read it first. `has_servers`: the proxy may connect to
+/// servers of this loopback. False if commands cannot listen.
 ///
 /// # Errors
 /// The runtime cannot watch the pair.
-pub(crate) fn serve(pair: OwnedFd, attempts: &Arc<Attempts>, servers: Servers) -> io::Result<()> {
+pub(crate) fn serve(pair: OwnedFd, attempts: &Arc<Attempts>, has_servers: bool) -> io::Result<()> {
     let pair = Arc::new(pair);
     let (connecting, requests) = mpsc::channel(MAX_CONNECTING);
-    let connecting = (servers == Servers::Here).then_some(connecting);
+    let connecting = has_servers.then_some(connecting);
     let link = Arc::new(ProxyLink { pair: Arc::clone(&pair), connecting });
     attempts.read_first(Box::new({
         let link = Arc::clone(&link);
