@@ -44,7 +44,7 @@ pub(crate) async fn find_files(call: WorkspaceCall<'_>) -> Output {
         Ok::<_, FindFailure>(outcome)
     });
     match finding.await {
-        Ok(found) => answer(&found, &pattern, call.limit()),
+        Ok(outcome) => answer(&outcome, &pattern, call.limit()),
         Err(error) => call.failed(&error),
     }
 }
@@ -82,36 +82,36 @@ fn find_blocking(root: &Root, path: &str, mut request: Find) -> Result<FindOutco
     })
 }
 
-fn answer(found: &FindOutcome, pattern: &str, limit: Duration) -> Output {
-    let mut lines: Vec<String> = found.entries.iter().map(|entry| shown(&entry.path)).collect();
-    if found.truncated {
+fn answer(outcome: &FindOutcome, pattern: &str, limit: Duration) -> Output {
+    let mut lines: Vec<String> = outcome.entries.iter().map(|entry| shown(&entry.path)).collect();
+    if outcome.truncated {
         lines.push(format!("[Results truncated at {MAX_PATHS} entries]"));
     }
-    if found.unreadable != 0 {
-        lines.extend(unreadable(found.unreadable));
-        for warning in &found.warnings {
+    if outcome.unreadable != 0 {
+        lines.extend(unreadable(outcome.unreadable));
+        for warning in &outcome.warnings {
             lines.push(format!("[Warning] {} ({})", warning.path.display(), warning.reason));
         }
     }
     if lines.is_empty() {
         lines.push(nothing(pattern));
     }
-    if found.too_many_files {
+    if outcome.too_many_files {
         lines.push(TOO_MANY_FILES.to_owned());
     }
-    if found.timed_out {
+    if outcome.timed_out {
         lines.push(timed_out(limit));
     }
 
     let mut output = Output::success(lines.join("\n"));
-    output.report.truncated = found.truncated;
-    output.report.timed_out = found.timed_out;
+    output.report.truncated = outcome.truncated;
+    output.report.timed_out = outcome.timed_out;
     output.data = Some(
         json!({
-            "files": found.shown,
-            "truncated": found.truncated,
-            "timedOut": found.timed_out,
-            "unreadable": found.unreadable,
+            "files": outcome.shown,
+            "truncated": outcome.truncated,
+            "timedOut": outcome.timed_out,
+            "unreadable": outcome.unreadable,
         })
         .into(),
     );

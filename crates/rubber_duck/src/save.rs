@@ -119,7 +119,7 @@ impl Files {
     /// [`StoreError`]: both files are unchanged. After [`Saved::not_exported`], only the view is.
     pub fn save_blocking(&mut self, snapshot: &Snapshot) -> Result<Saved, StoreError> {
         let saved = self.try_save_blocking(snapshot, Instant::now());
-        // The same file would fail again, so it is no reason for another save.
+        // The same file would fail again, so it does not request another save.
         let failed_with = || FileStamp::at_blocking(&self.paths.metadata);
         self.failed_with = saved.is_err().then(failed_with);
         saved

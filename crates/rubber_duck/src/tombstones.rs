@@ -128,9 +128,9 @@ mod tests {
         }
         trim_workspaces(&mut state, &metadata(&[], &["here"]), |_| false);
         let hidden = PolicyPatch { hidden: open.hidden.clone(), ..PolicyPatch::default() };
-        let wanted = [("closed", closed), ("here", open), ("open", hidden)];
-        let wanted = wanted.map(|(id, policy)| (id.into(), of(&policy)));
-        assert_eq!(state.workspaces, BTreeMap::from(wanted));
+        let expected = [("closed", closed), ("here", open), ("open", hidden)];
+        let expected = expected.map(|(id, policy)| (id.into(), of(&policy)));
+        assert_eq!(state.workspaces, BTreeMap::from(expected));
     }
 
     #[test]

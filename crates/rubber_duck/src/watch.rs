@@ -296,14 +296,14 @@ mod tests {
     }
 
     #[track_caller]
-    fn wait_for(looks: &Receiver<Option<String>>, wanted: &str) {
+    fn wait_for(looks: &Receiver<Option<String>>, expected: &str) {
         let begin = Instant::now();
         while begin.elapsed() < PATIENCE {
-            if looks.recv_timeout(PATIENCE).unwrap().as_deref() == Some(wanted) {
+            if looks.recv_timeout(PATIENCE).unwrap().as_deref() == Some(expected) {
                 return;
             }
         }
-        panic!("{wanted} was never seen");
+        panic!("{expected} was never seen");
     }
 
     #[track_caller]

@@ -270,9 +270,9 @@ mod tests {
             metadata.sessions.iter().map(|s| (s.id.as_str(), &*s.name)).collect();
         // Two sessions may have the same name.
         assert_eq!(sessions, [("s", "one"), ("t", "one")]);
-        let told: Vec<_> = duplicates.iter().map(Duplicate::to_string).collect();
+        let texts: Vec<_> = duplicates.iter().map(Duplicate::to_string).collect();
         assert_eq!(
-            told,
+            texts,
             [
                 r#"second workspace with the id "w" left out"#,
                 r#"second session with the id "s" left out"#
@@ -282,10 +282,10 @@ mod tests {
         let text = r#"{"version":1,"sessions":{"s":{"safeMode":true},"t":{},"s":{}}}"#;
         let (StateFile { state, .. }, duplicates) = parse::<StateFile>(text.as_bytes()).unwrap();
         let safe = SessionState { safe_mode: true, ..SessionState::default() };
-        let wanted = BTreeMap::from([("s".into(), safe), ("t".into(), SessionState::default())]);
-        assert_eq!(state.sessions, wanted);
-        let told: Vec<_> = duplicates.iter().map(Duplicate::to_string).collect();
-        assert_eq!(told, [r#"second state of the session "s" left out"#]);
+        let expected = BTreeMap::from([("s".into(), safe), ("t".into(), SessionState::default())]);
+        assert_eq!(state.sessions, expected);
+        let texts: Vec<_> = duplicates.iter().map(Duplicate::to_string).collect();
+        assert_eq!(texts, [r#"second state of the session "s" left out"#]);
     }
 
     #[test]

@@ -23,26 +23,26 @@ impl fmt::Display for Duplicate {
 pub(crate) struct Duplicates {
     seen: HashSet<String>,
     kind: &'static str,
-    found: Vec<Duplicate>,
+    list: Vec<Duplicate>,
 }
 
 impl Duplicates {
     /// `kind`: the words before the id in the text of a [`Duplicate`].
     pub(crate) fn new(kind: &'static str) -> Self {
-        Self { seen: HashSet::new(), kind, found: Vec::new() }
+        Self { seen: HashSet::new(), kind, list: Vec::new() }
     }
 
     /// Returns true for the first entry with this id. Otherwise records a duplicate.
     pub(crate) fn is_first(&mut self, id: &str) -> bool {
         let first = self.seen.insert(id.to_owned());
-        if !first && self.found.len() < MAX_REPORTED {
-            self.found.push(Duplicate { kind: self.kind, id: id.to_owned() });
+        if !first && self.list.len() < MAX_REPORTED {
+            self.list.push(Duplicate { kind: self.kind, id: id.to_owned() });
         }
         first
     }
 
     /// Returns the first [`MAX_REPORTED`] duplicates.
     pub(crate) fn into_vec(self) -> Vec<Duplicate> {
-        self.found
+        self.list
     }
 }

@@ -88,8 +88,9 @@ mod tests {
             })
             .collect();
         kept.sort_by_key(|(_, text)| text.parse::<u32>().unwrap());
-        let wanted: Vec<_> = (8..=12).map(|n| (format!("m.corrupt-{n}"), n.to_string())).collect();
-        assert_eq!(kept, wanted);
+        let expected: Vec<_> =
+            (8..=12).map(|n| (format!("m.corrupt-{n}"), n.to_string())).collect();
+        assert_eq!(kept, expected);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::path::Path;
 /// # Errors
 /// The system refuses, or another program has made a link or a file again.
 pub(crate) fn make_directory_blocking(path: &Path) -> io::Result<()> {
-    if path.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
+    if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_dir()) {
         std::fs::remove_file(path)?;
     }
     match DirBuilder::new().mode(0o700).create(path) {
@@ -22,7 +22,7 @@ pub(crate) fn make_directory_blocking(path: &Path) -> io::Result<()> {
         _ => {}
     }
 
-    // Another program may have made a link or a file since the first look.
+    // Another program may have made a link or a file since the check above.
     if path.symlink_metadata()?.is_dir() {
         Ok(())
     } else {

@@ -218,12 +218,12 @@ fn prepare_copy_blocking(
 /// Writes the directory with the objects of the user's repository into the repository of the copy.
 fn lend_blocking(tree: &Root, objects: &Path) -> io::Result<()> {
     let line = format!("{}\n", objects.display());
-    let mut found = String::new();
+    let mut text = String::new();
     if let Ok(alternates) = tree.open_file(".git/objects/info/alternates") {
         // A file that cannot be read, or is cut, differs, so it is written again.
-        alternates.file.take(MAX_ALTERNATES).read_to_string(&mut found).ok();
+        alternates.file.take(MAX_ALTERNATES).read_to_string(&mut text).ok();
     }
-    if found == line {
+    if text == line {
         return Ok(());
     }
     let info = tree.open_directory(Path::new(".git/objects/info"))?;
@@ -243,18 +243,18 @@ fn look_blocking(
     let path = places.workspace.clone();
     let workspace = git::hold_directory_blocking(&path)
         .map_err(WorkerStartError::at("cannot open the workspace"))?;
-    let found = repositories(&workspace, until)
+    let repositories = repositories(&workspace, until)
         .map_err(WorkerStartError::at("cannot read the workspace"))?;
 
-    let known = Known::from(&found);
+    let known = Known::from(&repositories);
     if !may_write {
         return Ok(known);
     }
-    if found.has_more_repositories {
+    if repositories.has_more_repositories {
         return Err(too_many_repositories());
     }
 
-    let trees = trees_of(Tree { handle: &workspace, path: &path, found }, roots, until)?;
+    let trees = trees_of(Tree { handle: &workspace, path: &path, repositories }, roots, until)?;
     let visible: Vec<&Path> = trees.iter().map(|tree| tree.path).collect();
     for tree in &trees {
         places.git.add_blocking(&tree.as_writable(), &visible);

@@ -31,13 +31,17 @@ pub(crate) const MAX_NOTES: usize = 8;
 pub(crate) struct Tree<'a> {
     pub(crate) handle: &'a OwnedFd,
     pub(crate) path: &'a Path,
-    pub(crate) found: git::FoundRepositories,
+    pub(crate) repositories: git::FoundRepositories,
 }
 
 impl Tree<'_> {
     /// Returns the tree as the search for files in it needs it.
     pub(crate) fn as_writable(&self) -> git::WritableTree<'_> {
-        git::WritableTree { handle: self.handle.as_fd(), path: self.path, found: &self.found }
+        git::WritableTree {
+            handle: self.handle.as_fd(),
+            path: self.path,
+            found: &self.repositories,
+        }
     }
 }
 
@@ -94,14 +98,14 @@ pub(crate) fn trees_of<'a>(
 ) -> Result<Vec<Tree<'a>>, WorkerStartError> {
     let mut trees = vec![first];
     for (path, handle) in roots {
-        let found = repositories(handle, until).map_err(|error| {
+        let repositories = repositories(handle, until).map_err(|error| {
             unprotected_root(path, &format!("cannot be looked through: {error}"))
         })?;
-        if found.has_more_repositories {
+        if repositories.has_more_repositories {
             let why = format!("has more than {} git repositories", git::MAX_REPOSITORIES);
             return Err(unprotected_root(path, &why));
         }
-        trees.push(Tree { handle, path, found });
+        trees.push(Tree { handle, path, repositories });
     }
     Ok(trees)
 }
@@ -140,10 +144,10 @@ pub(crate) fn known_without_limits(start: &Start) -> Option<Known> {
     let until = Instant::now() + LOOK_LIMIT;
     let path = Path::new(&start.workspace);
     let handle = &git::hold_directory_blocking(path).ok()?;
-    let found = repositories(handle, until).ok()?;
+    let repositories = repositories(handle, until).ok()?;
     let settings = git::UserSettings::read_blocking(Path::new(&start.sandbox.home), &start.env);
-    let known = Known::from(&found);
-    let tree = Tree { handle, path, found };
+    let known = Known::from(&repositories);
+    let tree = Tree { handle, path, repositories };
     Some(known.naming(&named_files(&[tree], &settings, until, &mut Vec::new())))
 }
 

@@ -17,10 +17,10 @@ pub(crate) async fn search_content(call: WorkspaceCall<'_>) -> Output {
     };
 
     let limit = call.limit();
-    let found = call.search(move |root, stop| {
+    let searching = call.search(move |root, stop| {
         params.search_blocking(root, stop).map(|outcome| params.output(&outcome, limit))
     });
-    match found.await {
+    match searching.await {
         Ok(output) => output,
         Err(SearchToolError::Because(failure)) => failure.output(),
         Err(cut_off) => call.failed(&cut_off),

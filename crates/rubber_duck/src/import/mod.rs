@@ -163,7 +163,7 @@ fn gone(
     let (sessions, workspaces) = (index::<Session>(theirs), index::<Workspace>(theirs));
     let is_anew = !base.sessions.iter().any(|it| sessions.contains_key(it.key()))
         && !base.workspaces.iter().any(|it| workspaces.contains_key(it.key()));
-    // A file with none of our entries was begun anew, so it shows no deletions.
+    // A file with none of our entries is a new one, so it shows no deletions.
     if is_anew {
         if !base.sessions.is_empty() {
             notes.push("none of our entries are in the file; kept all".to_owned());

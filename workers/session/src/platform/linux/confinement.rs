@@ -153,7 +153,7 @@ struct ConfinementInputs {
     roots: Vec<(PathBuf, OwnedFd)>,
     facts: HostFacts,
     plan: MountPlan,
-    found: git::FoundRepositories,
+    repositories: git::FoundRepositories,
     /// The user's git settings.
     settings: git::UserSettings,
     policy: Policy,
@@ -200,13 +200,13 @@ impl ConfinementInputs {
             plan.verify(path, root).map_err(WorkerStartError::confinement)?;
         }
 
-        let found = repositories(&workspace, until)
+        let repositories = repositories(&workspace, until)
             .map_err(WorkerStartError::at("cannot read the workspace"))?;
-        if found.has_more_repositories && policy.may_write() {
+        if repositories.has_more_repositories && policy.may_write() {
             return Err(too_many_repositories());
         }
         let settings = git::UserSettings::read_blocking(Path::new(&order.home), &start.env);
-        Ok(Self { workspace, roots, facts, plan, found, settings, policy, notes, until })
+        Ok(Self { workspace, roots, facts, plan, repositories, settings, policy, notes, until })
     }
 
     fn enter_namespaces(
@@ -217,17 +217,18 @@ impl ConfinementInputs {
         exe: SelfExe,
         mode: GitProtection,
     ) -> Result<ConfinementResult, WorkerStartError> {
-        let Self { workspace, roots, facts, mut plan, found, settings, policy, mut notes, until } =
-            self;
+        let (mut plan, mut notes) = (self.plan, self.notes);
+        let Self { workspace, roots, facts, repositories, settings, policy, until, .. } = self;
+
         plan.limits = limits(start, group);
         plan.host_ports = host_ports::host_ports(start);
         let kept = caches::keep(start, &facts, &mut plan, &mut notes);
 
         let registry = facts.places.state_dir.join(PLACEHOLDERS);
-        let mut known = Known::from(&found);
+        let mut known = Known::from(&repositories);
         let mut placeholders = None;
         if policy.may_write() {
-            let first = Tree { handle: &workspace, path: &facts.places.workspace, found };
+            let first = Tree { handle: &workspace, path: &facts.places.workspace, repositories };
             let trees = trees_of(first, &roots, until)?;
             let (protected, named) =
                 protect_all(&mut plan, &trees, &registry, mode, until, &settings, &mut notes);
@@ -295,19 +296,20 @@ impl ConfinementInputs {
         group: Option<&Group>,
         exe: SelfExe,
     ) -> Result<ConfinementResult, WorkerStartError> {
-        let Self { workspace, facts, found, settings, policy, mut notes, until, .. } = self;
+        let Self { workspace, facts, repositories, settings, policy, mut notes, until, .. } = self;
         let path = &facts.places.workspace;
-        let tree = Tree { handle: &workspace, path, found };
+        let tree = Tree { handle: &workspace, path, repositories };
         let named = named_files(std::slice::from_ref(&tree), &settings, until, &mut notes);
         cut_notes(&mut notes);
-        let found = tree.found;
+        let repositories = tree.repositories;
 
         let tmp = facts.places.run_dir.join("tmp");
         make_directory_blocking(&tmp).map_err(WorkerStartError::at("cannot make a directory"))?;
         let settings = write_settings_blocking(&tmp, &facts.git_settings, "")
             .map_err(WorkerStartError::at("cannot write the settings of git"))?;
-        let mut rules = confine::rules_alone_blocking(&policy, &facts, workspace.as_fd(), &found)
-            .map_err(WorkerStartError::confinement)?;
+        let mut rules =
+            confine::rules_alone_blocking(&policy, &facts, workspace.as_fd(), &repositories)
+                .map_err(WorkerStartError::confinement)?;
         rules.extend(beyond_the_plan(group, &exe)?);
         split_off_monitor_of(cgroup).map_err(WorkerStartError::at("cannot start the monitor"))?;
 
@@ -333,7 +335,7 @@ impl ConfinementInputs {
             command_words: read_only.limiting_words(),
             read_only_words: read_only.words(),
             exe: Some(read_only.exe),
-            known: Some(Known::from(&found).naming(&named)),
+            known: Some(Known::from(&repositories).naming(&named)),
             ..ConfinementResult::new(&start.sandbox.policy, notes, user_git)
         })
     }

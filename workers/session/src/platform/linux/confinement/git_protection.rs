@@ -41,9 +41,14 @@ fn protect(
     let protected =
         git_mounts::Placeholders::open_blocking(registry).and_then(|mut placeholders| {
             let mut all = git_mounts::Protection::default();
-            for Tree { handle, path, found } in trees {
-                let one =
-                    git_mounts::protect_blocking(handle, path, found, settings, &mut placeholders)?;
+            for Tree { handle, path, repositories } in trees {
+                let one = git_mounts::protect_blocking(
+                    handle,
+                    path,
+                    repositories,
+                    settings,
+                    &mut placeholders,
+                )?;
                 all.pins.extend(one.pins);
                 all.repositories.extend(one.repositories);
                 all.git_directories.extend(one.git_directories);
@@ -62,7 +67,7 @@ fn protect(
         // This fails, for example, if the disk is full. Then the repositories become read-only.
         Err(error) => {
             let repositories = trees.iter().flat_map(|tree| {
-                git::git_directories_blocking(tree.handle, tree.path, &tree.found)
+                git::git_directories_blocking(tree.handle, tree.path, &tree.repositories)
             });
             plan.pins = repositories.map(|at| Pin { at, read_only: true }).collect();
             (vec![format!("repositories are read-only as a whole: {error}")], None)

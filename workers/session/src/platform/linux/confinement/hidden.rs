@@ -14,10 +14,10 @@ pub(super) fn pins_above_hidden(
 ) -> (Vec<Pin>, Vec<PathBuf>) {
     let (mut pins, mut absent) = (Vec::new(), Vec::new());
     for hidden in policy.hidden.iter().filter(|_| policy.may_write()) {
-        let found = places.iter().find_map(|(root, handle)| {
+        let place = places.iter().find_map(|(root, handle)| {
             hidden.strip_prefix(root).ok().map(|beneath| (root, handle, beneath))
         });
-        let Some((root, handle, beneath)) = found else { continue };
+        let Some((root, handle, beneath)) = place else { continue };
 
         let note = match git::node_at(handle, beneath) {
             Ok(git::Node::Missing) => {
