@@ -77,6 +77,7 @@ pub async fn serve_lines<R, W>(
         let line = tokio::select! {
             () = ended.cancelled() => break,
             () = lines.closed() => break,
+            // Removes tasks that have ended from the set.
             Some(_) = tasks.join_next() => continue,
             line = reader.next() => line,
         };
@@ -406,6 +407,7 @@ impl Server {
         let modes = session.modes().await?.state();
         let mut result = json!({ "modes": modes });
 
+        // In a task, so that the timeout does not end it.
         let mut fetching = {
             let session = Arc::clone(session);
             tokio::spawn(async move { session.fetch_options().await })
@@ -442,6 +444,7 @@ impl Server {
 
     /// Connects the session again if the daemon has ended.
     async fn reconnected(&self, session: Arc<Session>) -> Result<Arc<Session>, RpcError> {
+        // Two requests at once must not connect twice.
         let connecting = session.connecting.lock().await;
         if !session.is_connected().await {
             session.follow(self.connect().await?).await?;

@@ -161,6 +161,7 @@ impl Session {
         };
 
         let data = client.call_within(params, REPLY_TIMEOUT).await?;
+        // The daemon also finds sessions by name, but events have the id.
         if data.session_id.0 != shared.id {
             return Err(RpcError::unknown_session(&shared.id));
         }

@@ -131,7 +131,7 @@ impl GrepParams {
         self.request.stop = stop;
 
         if self.finds_nothing {
-            // Only the pattern is checked.
+            // Only the pattern is checked: the deadline has passed before the first file.
             self.request.stop.deadline = Instant::now();
         }
         let mut outcome = self.search(root)?;

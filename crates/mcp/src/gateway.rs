@@ -130,6 +130,7 @@ impl Gateway {
         &self,
         agent: Option<Implementation>,
     ) -> Result<Arc<DaemonLink>, LinkError> {
+        // Held while connecting, so that two calls do not connect twice.
         let mut current = self.link.lock().await;
         if let Some(link) = current.as_ref().filter(|link| !link.is_closed()) {
             return Ok(Arc::clone(link));

@@ -241,6 +241,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
             }
 
             let line = tokio::select! {
+                // The agent no longer reads.
                 () = output.closed() => Ok(None),
                 line = self.lines.next() => line,
             };

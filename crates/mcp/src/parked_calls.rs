@@ -44,7 +44,8 @@ pub(crate) struct StartedCall {
 }
 
 impl StartedCall {
-    /// Waits for the end of the call. `None` if the user is asked first ([`Self::questions`]) and the agent takes questions.
+    /// Waits for the end of the call. `None` if the user is asked first ([`Self::questions`]) and the agent takes
+    /// questions.
     pub(crate) async fn wait(
         &mut self,
         takes_questions: bool,
@@ -68,6 +69,7 @@ impl StartedCall {
         };
 
         tokio::select! {
+            // A call that has ended needs no answer to its questions.
             biased;
             reply = &mut self.reply => return Some(ended(reply)),
             taken = questions => {

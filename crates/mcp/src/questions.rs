@@ -179,44 +179,33 @@ impl Questions {
     }
 }
 
-/// The agents that get the questions of a session as requests.
+/// The agents that get the questions of a session as requests. `None` if the agent refused one, so it gets no more.
 #[derive(Debug, Default)]
-pub(crate) struct Askers(Mutex<HashMap<String, Asker>>);
-
-#[derive(Debug)]
-enum Asker {
-    Agent(Peer<RoleServer>),
-    /// The agent refused a question, so it gets no more.
-    Refused,
-}
+pub(crate) struct Askers(Mutex<HashMap<String, Option<Peer<RoleServer>>>>);
 
 impl Askers {
     /// Sets the agent of a session. Returns true if the daemon must send the questions of the session from now on.
     pub(crate) fn set(&self, session: &str, peer: &Peer<RoleServer>) -> bool {
         let mut all = lock(&self.0);
-        match all.get_mut(session) {
-            Some(Asker::Refused) => return false,
-            Some(asker) => {
-                *asker = Asker::Agent(peer.clone());
-                return false;
+        if let Some(agent) = all.get_mut(session) {
+            // The agent may have connected again.
+            if let Some(known) = agent {
+                *known = peer.clone();
             }
-            None => {}
+            return false;
         }
 
         if MAX_WATCHED_SESSIONS <= all.len() {
             // Sessions in use come again.
             all.clear();
         }
-        all.insert(session.to_owned(), Asker::Agent(peer.clone()));
+        all.insert(session.to_owned(), Some(peer.clone()));
         true
     }
 
     /// Returns the agent of a session.
     pub(crate) fn of(&self, session: &str) -> Option<Peer<RoleServer>> {
-        match lock(&self.0).get(session)? {
-            Asker::Agent(peer) => Some(peer.clone()),
-            Asker::Refused => None,
-        }
+        lock(&self.0).get(session).cloned().flatten()
     }
 
     /// Removes the agent of a session.
@@ -226,7 +215,7 @@ impl Askers {
 
     /// Gives the agent of a session no more questions.
     pub(crate) fn refuse(&self, session: &str) {
-        lock(&self.0).insert(session.to_owned(), Asker::Refused);
+        lock(&self.0).insert(session.to_owned(), None);
     }
 }
 

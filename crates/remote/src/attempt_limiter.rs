@@ -86,18 +86,14 @@ impl AttemptLimiter {
 
     /// Removes one address from a full table.
     fn make_room(&mut self, now: Instant) {
-        if self.peers.len() < MAX_PEERS {
-            return;
+        if MAX_PEERS <= self.peers.len() {
+            self.peers.retain(|_, peer| !peer.is_forgotten(now));
         }
 
-        self.peers.retain(|_, peer| !peer.is_forgotten(now));
-        if self.peers.len() < MAX_PEERS {
-            return;
-        }
-
-        let oldest =
-            self.peers.iter().min_by_key(|(_, peer)| peer.last).map(|(address, _)| *address);
-        if let Some(oldest) = oldest {
+        if MAX_PEERS <= self.peers.len()
+            && let Some((oldest, _)) = self.peers.iter().min_by_key(|(_, peer)| peer.last)
+        {
+            let oldest = *oldest;
             self.peers.remove(&oldest);
         }
     }

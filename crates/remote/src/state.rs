@@ -123,6 +123,7 @@ impl Drop for PeerSlot {
         let mut peers = self.state.peers.borrow_mut();
         if let Some(count) = peers.get_mut(&self.peer) {
             *count -= 1;
+            // The table has only addresses with connections, so the number of connections bounds it.
             if *count == 0 {
                 peers.remove(&self.peer);
             }

@@ -66,6 +66,7 @@ impl Streaming {
                 return std::future::pending().await;
             };
 
+            // Taken only when the queue has room, so that a piece is never lost between the two.
             let next = || {
                 let piece = piece(self.flow.take(MAX_PIECE_BYTES)?)?;
                 credit.forget();

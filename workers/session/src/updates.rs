@@ -65,6 +65,7 @@ impl Credits {
     /// Uses one credit of the call.
     fn spend(&self, call: u64) {
         self.0.used.update(|used| (used + 1).min(UPDATE_CREDITS));
+        // For its next credit, the call waits behind the others.
         self.0.waiting.borrow_mut().retain(|other| *other != call);
     }
 

@@ -38,6 +38,7 @@ impl Searches {
     async fn search(self, outbox: FrameSender, call_id: CallId, search: WebSearch) -> WebOutcome {
         let (answer, answered) = oneshot::channel();
         self.0.borrow_mut().insert(call_id.clone(), answer);
+        // Removes the entry also if the call is dropped while it waits.
         let waiting = SearchGuard { searches: self, call_id: call_id.clone() };
         outbox.send(&FromWorker::WebSearch { call_id, search }).await;
         let outcome = answered.await;
