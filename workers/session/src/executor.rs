@@ -12,11 +12,10 @@ use crate::jobs::JobReporter;
 use crate::link::{self, FrameSender};
 use crate::network;
 use crate::stage0::Stage0Output;
-use crate::streaming::Streaming;
+use crate::streaming::{self, Streaming};
 use crate::updates::{self, CallWatch, Credits};
 use crate::web::Searches;
 use actix::System;
-use futures_util::future::OptionFuture;
 use quackd_ipc::halves;
 use quackd_ipc::link::adopt;
 use quackd_process::{CommandInput, SelfExe, complain, sweep_strays_blocking};
@@ -289,13 +288,11 @@ impl ToolExecutor {
                     input: input.clone(),
                 },
             );
-            let requesting = input.as_ref().map(|input| input::request(input, &id, &outbox));
-            let forwarding = stream.as_ref().map(|stream| stream.forward(&id, &outbox));
             let output = tokio::select! {
                 biased;
                 output = running => output,
-                Some(never) = OptionFuture::from(requesting) => match never {},
-                Some(never) = OptionFuture::from(forwarding) => match never {},
+                never = input::request(input.as_ref(), &id, &outbox) => match never {},
+                never = streaming::forward(stream.as_ref(), &id, &outbox) => match never {},
             };
 
             in_flight.borrow_mut().remove(&id);

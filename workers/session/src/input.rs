@@ -19,12 +19,14 @@ pub(crate) fn give(input: &CommandInput, piece: &InputPiece) {
     }
 }
 
-/// Requests each piece that the command wants, as long as the call runs.
+/// Requests each piece that the command wants. Never returns.
 pub(crate) async fn request(
-    input: &CommandInput,
+    input: Option<&CommandInput>,
     call_id: &CallId,
     outbox: &FrameSender,
 ) -> Infallible {
+    let Some(input) = input else { return std::future::pending().await };
+
     let mut last = 0;
     loop {
         let open = match input.wanted(last).await {
