@@ -33,7 +33,7 @@ pub(super) async fn take_back(services: Rc<SessionServices>, registry: Addr<Regi
         let session_id = &session.session_id;
         match finish(&services, &session, is_restore).await {
             Ok(()) => {
-                tracing::info!(session = %session_id, "took back what an interrupted command had written")
+                tracing::info!(session = %session_id, "took back what an interrupted command had written");
             }
             Err(error) => {
                 tracing::warn!(session = %session_id, error, "an interrupted command is not taken back yet");
