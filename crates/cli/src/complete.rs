@@ -48,9 +48,9 @@ pub(crate) fn is_wanted() -> bool {
 /// Prints the candidates for the command line after `--`.
 pub(crate) fn run() {
     let here = std::env::current_dir().ok();
-    let printing = CompleteEnv::with_factory(command).var(VAR);
+    let candidates = CompleteEnv::with_factory(command).var(VAR);
     // An error has no reader: the shell offers nothing.
-    let _error = printing.try_complete(std::env::args_os(), here.as_deref());
+    candidates.try_complete(std::env::args_os(), here.as_deref()).ok();
 }
 
 /// Returns the command line with visible subcommands and options only, and with the candidates for values.

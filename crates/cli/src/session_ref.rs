@@ -4,6 +4,7 @@
 //! says something.
 
 use crate::args::SessionArgs;
+use crate::connect::start_and_connect;
 use crate::directory;
 use crate::display;
 use crate::exit::CliError;
@@ -98,6 +99,21 @@ impl Wanted {
     }
 }
 
+/// Connects to the daemon, and returns the session of a subcommand that needs an existing one.
+///
+/// # Errors
+/// Those of [`Wanted::of`], of connecting, and of [`Wanted::one`].
+pub(crate) async fn existing(
+    choice: &SessionArgs,
+    output: CliOutput,
+) -> anyhow::Result<(Client, FoundInfo)> {
+    // Before the connection, so that wrong arguments start no daemon.
+    let choice = Wanted::of(choice)?;
+    let client = start_and_connect(output).await?.client;
+    let found = choice.one(&client, Missing::Refuse).await?;
+    Ok((client, found))
+}
+
 /// Creates a usage error with the two ways to name a session.
 pub(crate) fn advised(error: &anyhow::Error) -> CliError {
     CliError::usage(format!(
@@ -150,9 +166,7 @@ pub(crate) fn tell(found: &FoundInfo, output: CliOutput) {
     if found.by == FindBy::Reference || output.is_json() {
         return;
     }
-    let home_dir = std::env::var("HOME").ok();
-    let label = display::name(&found.label);
-    let path = display::path(&found.workspace_path, home_dir.as_deref());
+    let (label, path) = (display::name(&found.label), display::user_path(&found.workspace_path));
     output.to_stderr(&format!("{DIM}session {label}  {path}{DIM:#}\n"));
 }
 

@@ -5,7 +5,7 @@ use quackd_protocol::tools::{self, Kind, Parameter, Tool};
 use std::ffi::OsString;
 
 /// Returns the help if a command line asks for that of a tool, as clap returns it.
-pub(super) fn asked(line: &[OsString]) -> Option<clap::Error> {
+pub(super) fn requested(line: &[OsString]) -> Option<clap::Error> {
     let words = line.iter().skip(1).map(|word| word.to_str().unwrap_or_default());
     let words: Vec<&str> = words.take_while(|word| *word != "--").collect();
 

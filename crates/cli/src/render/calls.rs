@@ -6,6 +6,7 @@
 use super::call_summary::CallSummary;
 use super::event;
 use super::line_buffer::{LineBuffer, StreamKind};
+use crate::display::count;
 use crate::output::{BOLD, CYAN, DIM};
 use crate::sanitize::{Sanitizer, clean, one_line};
 use anstyle::Style;
@@ -65,11 +66,7 @@ impl Calls {
     }
 
     pub(super) fn start(&mut self, data: &Value, page: &mut LineBuffer) {
-        let tool = one_line(event::text(data, "toolName"), MAX_NAME);
-        let client = data.get("client").map(|it| one_line(event::text(it, "name"), MAX_NAME));
-        let client = client.filter(|name| !name.is_empty()).map(|name| format!("{name}: "));
-        let client = client.unwrap_or_default();
-
+        let (tool, client) = names(data);
         let number = (1..).find(|n| self.running.iter().all(|call| call.number != *n));
         let number = number.unwrap_or(usize::MAX);
         let mark = if number == 1 { "[tool]".to_owned() } else { format!("[tool {number}]") };
@@ -230,15 +227,8 @@ impl RenderedCall {
     fn answer(&self, text: &str, last_line: Option<&str>, is_alone: bool, page: &mut LineBuffer) {
         let text = clean(text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default());
 
-        let text = match last_line {
-            Some(line) => {
-                let text = text.trim_end();
-                text.strip_suffix(line).unwrap_or(text)
-            }
-            None => &text,
-        };
-
         let text = text.trim_end();
+        let text = last_line.and_then(|line| text.strip_suffix(line)).unwrap_or(text).trim_end();
         let max_lines = match (self.was_shown, is_read(&self.tool)) {
             // Besides the output, the text may contain the reason for its end.
             (true, _) if text.starts_with("Error:") => 1,
@@ -254,8 +244,7 @@ impl RenderedCall {
 
         let more = text.lines().count().saturating_sub(max_lines);
         if more != 0 && !self.was_shown {
-            let lines = if more == 1 { "line" } else { "lines" };
-            page.line(format_args!("{prefix}{DIM}… {more} more {lines}{DIM:#}"));
+            page.line(format_args!("{prefix}{DIM}… {}{DIM:#}", count(more, "more line")));
         }
     }
 }
@@ -311,12 +300,17 @@ pub(super) fn arguments(args: &Value) -> String {
     }
 }
 
-/// Returns the text blocks of a result.
-pub(super) fn content(result: &Value) -> String {
-    match result.get("content") {
-        Some(content) => event::blocks(content),
-        None => String::new(),
-    }
+/// Returns the name of the tool of a call, and the caller's name and `: `, which is empty if the caller did not name itself.
+pub(super) fn names(data: &Value) -> (String, String) {
+    let name = |data: &Value, key: &str| one_line(event::text(data, key), MAX_NAME);
+    let client = data.get("client").map(|client| name(client, "name"));
+    let client = client.filter(|name| !name.is_empty()).map(|name| format!("{name}: "));
+    (name(data, "toolName"), client.unwrap_or_default())
+}
+
+/// Returns the text blocks of a result or message.
+pub(super) fn content(data: &Value) -> String {
+    data.get("content").map(event::blocks).unwrap_or_default()
 }
 
 /// Returns the number of output bytes before this update.

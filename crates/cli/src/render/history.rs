@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Maximum number of lines of a prompt that are shown on a terminal.
-const USER_LINES: usize = 10;
+pub(super) const USER_LINES: usize = 10;
 
 /// Maximum text shown per entry, in bytes.
 const MAX_TEXT: usize = 64 * 1024;
@@ -107,7 +107,7 @@ impl History {
         let metadata = entry.get("metadata").unwrap_or(&Value::Null);
 
         match event::text(entry, "type") {
-            "user_text" if shown.is_new(Source::History, text, now) => user(text, page),
+            "user_text" if shown.is_new(Source::History, text, now) => user(text, usize::MAX, page),
             "user_text" => {}
             "assistant_text_delta" => {
                 let mut clean = String::new();
@@ -137,17 +137,8 @@ impl History {
     }
 }
 
-/// Renders a user's prompt.
-pub(super) fn user(text: &str, page: &mut LineBuffer) {
-    user_lines(text, usize::MAX, page);
-}
-
-/// Like [`user`], for a terminal: a long prompt is folded.
-pub(super) fn user_folded(text: &str, page: &mut LineBuffer) {
-    user_lines(text, USER_LINES, page);
-}
-
-fn user_lines(text: &str, most: usize, page: &mut LineBuffer) {
+/// Renders the first `most` lines of a user's prompt.
+pub(super) fn user(text: &str, most: usize, page: &mut LineBuffer) {
     let text = clean(text);
     let lines = text.trim_end().lines();
     let more = lines.clone().count().saturating_sub(most);

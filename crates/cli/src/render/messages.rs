@@ -1,5 +1,6 @@
 //! Renders messages: prompts of users, and the model's answers as they arrive. Used by [`super::Renderer`].
 
+use super::calls::content;
 use super::event;
 use super::history::{self, RecentTexts, Source};
 use super::line_buffer::{LineBuffer, StreamKind};
@@ -77,10 +78,8 @@ impl Messages {
             "user" => {
                 let text = content(message);
                 if shown.is_new(Source::Events, &text, Instant::now()) {
-                    match self.columns {
-                        Some(_) => history::user_folded(bounded(&text), page),
-                        None => history::user(bounded(&text), page),
-                    }
+                    let most = self.columns.map_or(usize::MAX, |_| history::USER_LINES);
+                    history::user(bounded(&text), most, page);
                 }
             }
             "assistant" => {
@@ -156,10 +155,6 @@ const REFUSED: &str = "the model refused to answer; say it in other words, or ch
 /// Renders a failure on one line.
 pub(super) fn error(text: &str, page: &mut LineBuffer) {
     page.line(format_args!("{RED}[error]{RED:#} {}", one_line(text, MAX_ERROR)));
-}
-
-fn content(message: &Value) -> String {
-    message.get("content").map(event::blocks).unwrap_or_default()
 }
 
 fn bounded(text: &str) -> &str {

@@ -129,7 +129,7 @@ impl Renderer {
 
     /// Renders a prompt of the user.
     pub(crate) fn user(&mut self, text: &str) -> String {
-        history::user_folded(text, &mut self.page);
+        history::user(text, history::USER_LINES, &mut self.page);
         self.page.take()
     }
 

@@ -30,8 +30,7 @@ pub(crate) async fn run(args: ApprovalsArgs, output: CliOutput) -> anyhow::Resul
         return watch(&daemon.client, args.notify && may_notify, output).await;
     }
 
-    let params = ApprovalsParams::default();
-    let data = daemon.client.call(params).await?;
+    let data = daemon.client.call(ApprovalsParams::default()).await?;
     if output.is_json() {
         output.document(&data)?;
     } else if data.pending.is_empty() && data.recent.is_empty() {
@@ -164,8 +163,7 @@ async fn answer(
     }
 
     let daemon = start_and_connect(output).await?;
-    let params = ApprovalsParams::default();
-    let data = daemon.client.call(params).await?;
+    let data = daemon.client.call(ApprovalsParams::default()).await?;
     let known = known(&data);
 
     let id = match choose(&known, named.as_deref())? {
@@ -191,9 +189,7 @@ async fn answer(
         }
     };
 
-    let params = AnswerParams { id, decision, scope };
-    let data = daemon.client.call(params).await?;
-
+    let data = daemon.client.call(AnswerParams { id, decision, scope }).await?;
     match &data.not_saved {
         Some(reason) if data.scope == AnswerScope::Once => output.warning(&format!(
             "the answer counts once, because it was not saved: {}",
@@ -339,8 +335,7 @@ async fn confirmed(
 
     if decision == Decision::Deny {
         let end = if scope == AnswerScope::Session { " for this session" } else { "" };
-        let prompt = format!("Deny{target}{end}?");
-        return Ok(tokio::task::spawn_blocking(move || output.ask_blocking(&prompt)).await??);
+        return output.ask(format!("Deny{target}{end}?")).await;
     }
 
     let prompt = match target.as_str() {
@@ -349,7 +344,7 @@ async fn confirmed(
     };
 
     if scope == AnswerScope::Once {
-        return Ok(tokio::task::spawn_blocking(move || output.ask_blocking(&prompt)).await??);
+        return output.ask(prompt).await;
     }
 
     let confirmation = Confirmation::new(question.kind, &question.target);

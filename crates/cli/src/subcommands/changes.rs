@@ -1,6 +1,6 @@
 //! `quack changes`: lists the changes that tools made in files, and those of commands where states are recorded.
 
-use super::isolated::{ISOLATED_TIMEOUT, letter};
+use super::isolated::{ISOLATED_TIMEOUT, letter, only};
 use super::undo::selected;
 use crate::args::search::ToolCallArgs;
 use crate::args::undo::ChangesArgs;
@@ -10,8 +10,8 @@ use crate::output::{CliOutput, DIM, RED, StdoutProperties};
 use crate::render::search::diff::diff;
 use crate::render::search::{PATH, fit, push};
 use crate::session_ref::{self, Missing};
-use crate::workspace_scope::{self, ScopedClient};
-use anyhow::Context as _;
+use crate::workspace_scope::{self, ScopedClient, read};
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{IsolatedAction, IsolatedParams};
@@ -59,19 +59,16 @@ pub(crate) async fn run(args: ChangesArgs, output: CliOutput) -> anyhow::Result<
         selected(&args.group).list(true).diff(args.diff.then_some(true)).undo_id(args.id.clone());
 
     let call = ToolCallArgs { which: args.which.into_which(), timeout: None, force: false };
-    let scope = ScopedClient::begin_in(&call, Missing::Refuse, output).await?;
+    let scope = ScopedClient::begin(&call, Missing::Refuse, output).await?;
     session_ref::tell(&scope.found, output);
     let result = scope.call(list, false).await?;
-    let Some(data) = result.data.as_ref().filter(|_| !result.info.is_error) else {
-        return Err(workspace_scope::failure(&result, CliError::failed).into());
-    };
-
+    let data = workspace_scope::data(&result, CliError::failed)?;
     if output.is_json() {
         output.document(data)?;
         return Ok(ExitCode::Ok);
     }
 
-    let list = ChangeList::deserialize(data).context("unexpected reply of the worker")?;
+    let list: ChangeList = read(data)?;
     let is_all = args.id.is_none() && args.group.call.is_none() && args.group.turn.is_none();
     let states = if is_all { states_after_commands(&scope).await } else { Vec::new() };
     if list.entries.is_empty() && states.is_empty() {
@@ -94,12 +91,8 @@ pub(crate) async fn run(args: ChangesArgs, output: CliOutput) -> anyhow::Result<
 
 /// Returns the recorded states of the session's files after commands and jobs. None if no states are recorded.
 async fn states_after_commands(scope: &ScopedClient) -> Vec<Checkpoint> {
-    let params = IsolatedParams {
-        session_id: Some(scope.found.session_id.0.clone()),
-        action: Some(IsolatedAction::Checkpoints),
-        ..IsolatedParams::default()
-    };
-
+    let session_id = Some(scope.found.session_id.0.clone());
+    let params = IsolatedParams { session_id, ..only(IsolatedAction::Checkpoints) };
     let data = scope.client().call_within(params, ISOLATED_TIMEOUT).await;
     let mut states = data.map(|data| data.checkpoints).unwrap_or_default();
     // The tools list their changes themselves.

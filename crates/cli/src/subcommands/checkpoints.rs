@@ -1,7 +1,9 @@
 //! `quack checkpoints` and `quack restore`: recorded states of a session's files.
 
 use super::changes::time;
-use super::isolated::{Side, has, letter, list as list_of, relative, request, tell_notes};
+use super::isolated::{
+    Side, has, letter, list as list_of, n_written, only, relative, request, tell_notes,
+};
 use crate::args::isolated::{CheckpointsArgs, RestoreArgs};
 use crate::display::{count, name, plain};
 use crate::exit::ExitCode;
@@ -14,11 +16,7 @@ use quackd_protocol::isolate::{ApplyOutcome, Checkpoint};
 
 /// Runs `quack checkpoints`: prints one line for each recorded state.
 pub(crate) async fn list(args: CheckpointsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let params = |_: &FoundInfo| IsolatedParams {
-        action: Some(IsolatedAction::Checkpoints),
-        ..IsolatedParams::default()
-    };
-
+    let params = |_: &FoundInfo| only(IsolatedAction::Checkpoints);
     let data = request(&args.which.into_which(), params, output).await?;
     if output.is_json() {
         output.document(&data)?;
@@ -90,10 +88,7 @@ pub(crate) async fn restore(args: RestoreArgs, output: CliOutput) -> anyhow::Res
         output.document(&data)?;
     } else {
         let mut text = list_of(report, Side::Session, output.audience());
-        let n = report.files.iter().filter(|file| file.outcome == ApplyOutcome::Taken).count();
-        let more = usize::try_from(report.more).unwrap_or(usize::MAX);
-        let n = count(n.saturating_add(more), "file");
-        let session = name(&data.label);
+        let (n, session) = (n_written(report), name(&data.label));
         text.push_str(&match (report.written, args.dry_run) {
             (true, _) => format!(
                 "Restored {n}. The state before is in: quack checkpoints --session {session}\n"

@@ -59,17 +59,11 @@ fn show_path(path: PathBuf, is_named: bool, output: CliOutput) -> anyhow::Result
 }
 
 fn show(entries: &[Entry], args: &ConfigShowArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    if output.is_json() {
-        let document: Map<String, Value> = entries
-            .iter()
-            .map(|entry| {
-                (entry.key.to_string(), json!({"value": entry.value, "origin": entry.origin}))
-            })
-            .collect();
-        output.document(&document)?;
-    } else {
-        output.text(&render(entries, args.origin))?;
-    }
+    let row = |entry: &Entry| {
+        (entry.key.to_string(), json!({"value": entry.value, "origin": entry.origin}))
+    };
+    let document: Map<String, Value> = entries.iter().map(row).collect();
+    output.show(&document, || render(entries, args.origin))?;
     Ok(ExitCode::Ok)
 }
 
@@ -81,12 +75,13 @@ fn render(entries: &[Entry], with_origin: bool) -> String {
 
     let mut text = String::new();
     for (line, entry) in lines.iter().zip(entries) {
-        // Writing to a String cannot fail.
-        let _never = if with_origin {
+        let written = if with_origin {
             writeln!(text, "{line:<column$}  {DIM}# {}{DIM:#}", plain(&entry.origin))
         } else {
             writeln!(text, "{line}")
         };
+        // Writing to a String cannot fail.
+        written.ok();
     }
     text
 }

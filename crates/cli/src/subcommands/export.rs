@@ -2,12 +2,12 @@
 
 use crate::args::AnySessionArgs;
 use crate::args::sessions::ExportArgs;
-use crate::connect::start_and_connect;
+
 use crate::display;
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::session_file;
-use crate::session_ref::{Missing, Wanted};
+use crate::session_ref;
 use crate::user_file;
 use anyhow::Context as _;
 use quackd_agent::export::{html, markdown};
@@ -58,10 +58,7 @@ pub(super) async fn conversation(
     which: AnySessionArgs,
     output: CliOutput,
 ) -> anyhow::Result<(FoundInfo, Transcript)> {
-    let reference = Wanted::of(&which.into_which())?;
-    let daemon = start_and_connect(output).await?;
-    let found = reference.one(&daemon.client, Missing::Refuse).await?;
-
+    let (_, found) = session_ref::existing(&which.into_which(), output).await?;
     let id = found.session_id.0.clone();
     let transcript = tokio::task::spawn_blocking(move || read_transcript_blocking(&id)).await??;
     let Some((_, transcript)) = transcript else {

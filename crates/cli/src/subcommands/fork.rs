@@ -1,11 +1,11 @@
 //! `quack fork`: continues a conversation in another session.
 
 use crate::args::sessions::ForkArgs;
-use crate::connect::start_and_connect;
+
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
-use crate::session_ref::{self, Missing, Wanted};
+use crate::session_ref;
 use quackd_protocol::client::{AgentParams, ForkParams};
 use quackd_protocol::denial::of_session;
 use serde_json::{Value, json};
@@ -15,10 +15,7 @@ const MAX_SHOWN: usize = 100;
 
 /// Creates the session with the messages before the chosen one, or lists the messages.
 pub(crate) async fn run(args: ForkArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let reference = Wanted::of(&args.which)?;
-    let client = start_and_connect(output).await?.client;
-    let found = reference.one(&client, Missing::Refuse).await?;
-
+    let (client, found) = session_ref::existing(&args.which, output).await?;
     let session_id = Value::from(found.session_id.0);
     if args.list {
         let command = json!({ "type": "get_fork_messages" });

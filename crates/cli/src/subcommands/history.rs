@@ -61,8 +61,7 @@ fn text(transcript: &Transcript, zone: &TimeZone) -> String {
 /// Returns the number of messages, and what they cost.
 fn last_line(transcript: &Transcript) -> String {
     let stats = transcript.stats();
-    let messages =
-        display::count(usize::try_from(stats.total_messages).unwrap_or(usize::MAX), "message");
+    let messages = display::count(stats.total_messages, "message");
     let cost = display::cost(stats.cost, stats.cost_unknown);
     format!("{messages}, {} tokens, {cost}\n", stats.tokens.total)
 }

@@ -2,12 +2,12 @@
 
 use crate::args::SessionArgs;
 use crate::args::jobs::{JobsAction, JobsArgs};
-use crate::connect::{patience, start_and_connect};
+use crate::connect::patience;
 use crate::display::plain;
 use crate::exit::{self, CliError, ExitCode};
 use crate::interrupts::Interrupts;
 use crate::output::{CliOutput, StdoutState};
-use crate::session_ref::{Missing, Wanted};
+use crate::session_ref;
 use crate::subcommands::log::records::{CallFilter, CallReader, SessionFilter};
 use crate::subcommands::log::row::{arguments, main_argument};
 use crate::subcommands::tool::print::Printer;
@@ -98,9 +98,7 @@ fn shown(result: &ToolResult, output: CliOutput) -> anyhow::Result<ExitCode> {
 
 impl Jobs {
     async fn of(choice: &SessionArgs, output: CliOutput) -> anyhow::Result<Self> {
-        let reference = Wanted::of(choice)?;
-        let client = start_and_connect(output).await?.client;
-        let found = reference.one(&client, Missing::Refuse).await?;
+        let (client, found) = session_ref::existing(choice, output).await?;
         Ok(Self { client, session: found.session_id.0 })
     }
 

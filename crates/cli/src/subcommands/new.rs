@@ -45,14 +45,11 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
         None => {}
     }
 
-    if output.is_json() {
-        output.document(&made)?;
-    } else {
-        let home_dir = std::env::var("HOME").ok();
+    output.show(&made, || {
         let name = display::name(display::label(&made.label, &made.session.name));
-        let path = display::path(&made.workspace.path, home_dir.as_deref());
+        let path = display::user_path(&made.workspace.path);
         let id = display::plain(made.session.id.as_str());
-        output.text(&format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}{id}{DIM:#}\n"))?;
-    }
+        format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}{id}{DIM:#}\n")
+    })?;
     Ok(ExitCode::Ok)
 }

@@ -3,13 +3,13 @@
 use crate::display::{count, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{CliOutput, StdoutState};
-use crate::workspace_scope::{self, ScopedClient};
+use crate::workspace_scope::{self, ScopedClient, read};
 use anyhow::Context;
 use quackd_protocol::client::ToolParams;
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use quackd_protocol::search::{RowsLine, SearchPage, Warning};
 use quackd_protocol::tools::{ArgumentsBuilder, FileArguments};
-use serde::Deserialize;
+
 use serde_json::{Deserializer, Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -106,7 +106,7 @@ impl ResultStream {
     /// Those of the request and of printing. A refusal by the tool is a usage error.
     pub(super) async fn run(
         &mut self,
-        asking: &ScopedClient,
+        scope: &ScopedClient,
         call: impl Into<ToolParams>,
         output: CliOutput,
         mut render: impl FnMut(RowsLine<'_>, &mut String),
@@ -122,16 +122,11 @@ impl ResultStream {
             Ok(output.raw(text).await?)
         };
 
-        let Some(result) = asking.stream(call, print).await? else {
+        let Some(result) = scope.stream(call, print).await? else {
             return Ok(StdoutState::Gone);
         };
 
-        let data = result.data.as_ref().filter(|_| !result.info.is_error);
-        let Some(data) = data else {
-            return Err(workspace_scope::failure(&result, CliError::usage).into());
-        };
-
-        self.ended(SearchPage::deserialize(data).map_err(unexpected)?);
+        self.ended(read(workspace_scope::data(&result, CliError::usage)?)?);
         Ok(StdoutState::There)
     }
 
@@ -193,7 +188,7 @@ impl ResultStream {
             let n = self.skipped(name);
             // The first files were named.
             if n != 0 && self.end.unfinished.len() != 1 {
-                output.warning(&format!("{} {reason}", count(usize::try_from(n)?, "file")));
+                output.warning(&format!("{} {reason}", count(n, "file")));
             }
         }
 

@@ -59,21 +59,14 @@ async fn uninstall(
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     if args.dry_run {
-        let paths = present(here);
-        if output.is_json() {
-            output.document(&json!({"removed": paths, "dryRun": true}))?;
-        } else {
-            output.text(&path_lines("Would remove", &paths, "There is no service to remove.\n"))?;
-        }
+        let (paths, none) = (present(here), "There is no service to remove.\n");
+        let document = json!({"removed": paths, "dryRun": true});
+        output.show(&document, || path_lines("Would remove", &paths, none))?;
         return Ok(ExitCode::Ok);
     }
 
-    let removed = remove(here, output).await?;
-    if output.is_json() {
-        output.document(&json!({"removed": removed}))?;
-    } else {
-        output.text(&path_lines("Removed", &removed, "There was no service to remove.\n"))?;
-    }
+    let (removed, none) = (remove(here, output).await?, "There was no service to remove.\n");
+    output.show(&json!({"removed": removed}), || path_lines("Removed", &removed, none))?;
     Ok(ExitCode::Ok)
 }
 
@@ -148,17 +141,15 @@ async fn restart(
 
     if here.manager == Manager::Launchd && launchd::state().await?.is_none() {
         launchd::load(here).await?;
-        output.text("Started the service.\n")?;
-        return Ok(ExitCode::Ok);
+    } else {
+        let mut before = here.commands(Step::Restart);
+        let last = before.pop().unwrap_or_default();
+        // Ignore the failure to reset a unit that has not failed.
+        for words in before {
+            drop(ask(&words).await?);
+        }
+        must(&last).await?;
     }
-
-    let mut before = here.commands(Step::Restart);
-    let last = before.pop().unwrap_or_default();
-    // Ignore the failure to reset a unit that has not failed.
-    for words in before {
-        drop(ask(&words).await?);
-    }
-    must(&last).await?;
     output.text("Started the service.\n")?;
     Ok(ExitCode::Ok)
 }

@@ -1,11 +1,11 @@
 //! `quack state`: shows one session and its worker.
 
 use crate::args::sessions::StateArgs;
-use crate::connect::start_and_connect;
+
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
-use crate::session_ref::{Missing, Wanted};
+use crate::session_ref;
 use crate::time_format::local;
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{Interruption, StateData, StateParams};
@@ -18,16 +18,9 @@ const MAX_WORK: usize = 10;
 
 /// Prints one session: its status, its worker and its agent.
 pub(crate) async fn run(args: StateArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let reference = Wanted::of(&args.which.into_which())?;
-    let daemon = start_and_connect(output).await?;
-    let found = reference.one(&daemon.client, Missing::Refuse).await?;
-    let data = daemon.client.call(StateParams::of(found.session_id.as_str())).await?;
-
-    if output.is_json() {
-        output.document(&data)?;
-    } else {
-        output.text(&lines(&data, &found.label))?;
-    }
+    let (client, found) = session_ref::existing(&args.which.into_which(), output).await?;
+    let data = client.call(StateParams::of(found.session_id.as_str())).await?;
+    output.show(&data, || lines(&data, &found.label))?;
     Ok(ExitCode::Ok)
 }
 

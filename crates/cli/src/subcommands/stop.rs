@@ -71,8 +71,11 @@ async fn confirm(home: &Home, output: CliOutput) -> anyhow::Result<()> {
     if !CliOutput::can_ask() {
         return Ok(());
     }
-    let asking = tokio::task::spawn_blocking(move || output.ask_blocking("Stop the daemon?"));
-    if asking.await?? { Ok(()) } else { Err(CliError::failed("the daemon was not stopped").into()) }
+    if output.ask("Stop the daemon?".to_owned()).await? {
+        Ok(())
+    } else {
+        Err(CliError::failed("the daemon was not stopped").into())
+    }
 }
 
 /// Requests a shutdown and waits until the daemon has exited. `None` if no daemon is running.
@@ -177,11 +180,8 @@ async fn pid_of(client: &Client) -> Result<Option<u64>, ClientError> {
 }
 
 fn report(output: CliOutput, took: Option<Duration>, text: &str) -> anyhow::Result<ExitCode> {
-    if output.is_json() {
-        let took_ms = took.map(|took| took.as_secs_f64() * 1000.0);
-        output.document(&json!({"wasRunning": took.is_some(), "tookMs": took_ms}))?;
-    } else {
-        output.text(text)?;
-    }
+    let took_ms = took.map(|took| took.as_secs_f64() * 1000.0);
+    let document = json!({"wasRunning": took.is_some(), "tookMs": took_ms});
+    output.show(&document, || text.to_owned())?;
     Ok(ExitCode::Ok)
 }

@@ -7,7 +7,7 @@ pub(crate) mod print;
 use self::call::Ended;
 use self::print::Printer;
 use crate::args::tool::ToolArgs;
-use crate::connect::{self, patience, start_and_connect};
+use crate::connect::{patience, start_and_connect};
 use crate::display;
 use crate::exit::{self, CliError, ExitCode};
 use crate::output::CliOutput;
@@ -48,8 +48,7 @@ const BINARY: &str = "this is a binary file, which is no text; `quack tool bash 
 pub(crate) async fn run(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     match call_tool(args, output).await {
         Err(error) if args.raw => {
-            let error = connect::explained(session_hint::explained(error).await).await;
-            output.failure(&exit::explain(&error));
+            output.failure(&exit::explain(&session_hint::explained(error).await));
             Ok(ExitCode::OfCommand(exit::raw::FAILED))
         }
         ended => ended,

@@ -36,16 +36,9 @@ pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Resu
     }
 
     if !args.yes {
-        if !CliOutput::can_ask() {
-            return Err(CliError::usage(
-                "cannot ask for confirmation without a terminal: use --yes",
-            )
-            .into());
-        }
+        CliOutput::require_terminal()?;
         let changes = Report { is_dry: true, ..report }.text(&plan, &plan.all());
-        let question = format!("{changes}Remove that?");
-        let confirmed = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
-        if !confirmed.await?? {
+        if !output.ask(format!("{changes}Remove that?")).await? {
             anyhow::bail!("nothing was removed");
         }
     }
@@ -63,12 +56,12 @@ pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Resu
         removed.push(path.clone());
     }
 
-    if args.purge {
-        // Plan again, because the daemon wrote files at its exit.
-        let plan = UninstallPlan::make_blocking(&here, true)?;
-        purge_blocking(&here.home, &plan, &mut removed)?;
+    if !args.purge {
         return report.print(&plan, &removed, output);
     }
+    // Plan again, because the daemon wrote files at its exit.
+    let plan = UninstallPlan::make_blocking(&here, true)?;
+    purge_blocking(&here.home, &plan, &mut removed)?;
     report.print(&plan, &removed, output)
 }
 
@@ -118,14 +111,10 @@ fn purge_blocking(
 ) -> anyhow::Result<()> {
     // Without a state directory, at most the configuration was made.
     let has_state = home.dir().is_dir();
-    let lock = if has_state {
-        Some(
-            quackd_home::lock_blocking(home)?
-                .ok_or_else(|| CliError::busy("a daemon has started; the state was not removed"))?,
-        )
-    } else {
-        None
-    };
+    let lock = if has_state { quackd_home::lock_blocking(home)? } else { None };
+    if has_state && lock.is_none() {
+        return Err(CliError::busy("a daemon has started; the state was not removed").into());
+    }
 
     let is_lock = |path: &&PathBuf| **path == home.lock_file();
     for path in plan.state.iter().filter(|path| !is_lock(path)) {
@@ -177,17 +166,17 @@ struct Report<'a> {
 impl Report<'_> {
     fn text(&self, plan: &UninstallPlan, removed: &[PathBuf]) -> String {
         let verb = if self.is_dry { "Would remove" } else { "Removed" };
-        let none = "There is nothing to remove.\n";
-        let mut text = path_lines(verb, removed, none);
+        let mut text = path_lines(verb, removed, "There is nothing to remove.\n");
 
         for agent in self.agents {
             for path in &agent.paths {
                 let file = shown(path);
                 text.push_str(&format!("{verb} quackd from {}: {file}\n", agent.label));
             }
-            let changes = agent.patch.lines().filter(|line| line.starts_with(['-', '+']));
-            let changes =
-                changes.filter(|line| !line.starts_with("---") && !line.starts_with("+++"));
+            let is_change = |line: &&str| {
+                line.starts_with(['-', '+']) && !line.starts_with("---") && !line.starts_with("+++")
+            };
+            let changes = agent.patch.lines().filter(is_change);
             text.extend(changes.map(|line| format!("    {}\n", plain(line))));
         }
 
@@ -207,28 +196,22 @@ impl Report<'_> {
         output: CliOutput,
     ) -> anyhow::Result<ExitCode> {
         let program = std::env::current_exe().unwrap_or_default();
+        let kept = plan.kept.iter().map(|kept| json!({"path": kept.path, "why": kept.why}));
+        let agents =
+            self.agents.iter().map(|agent| json!({"agent": agent.label, "files": agent.paths}));
+        let document = json!({
+            "removed": removed, "kept": kept.collect::<Vec<_>>(),
+            "agents": agents.collect::<Vec<_>>(), "program": program,
+            "daemon": self.daemon.map(RunningDaemon::json), "dryRun": self.is_dry
+        });
 
-        if output.is_json() {
-            let kept: Vec<_> =
-                plan.kept.iter().map(|kept| json!({"path": kept.path, "why": kept.why})).collect();
-            let agents: Vec<_> = self
-                .agents
-                .iter()
-                .map(|agent| json!({"agent": agent.label, "files": agent.paths}))
-                .collect();
-            output.document(&json!({
-                "removed": removed, "kept": kept, "agents": agents, "program": program,
-                "daemon": self.daemon.map(RunningDaemon::json), "dryRun": self.is_dry
-            }))?;
-            return Ok(ExitCode::Ok);
-        }
-
-        let mut text = self.text(plan, removed);
-        text.push_str(&format!(
-            "The program itself stays: {}; remove it the way it was installed (`cargo uninstall quackd`, a package manager).\n",
-            shown(&program)
-        ));
-        output.text(&text)?;
+        output.show(&document, || {
+            format!(
+                "{}The program itself stays: {}; remove it the way it was installed (`cargo uninstall quackd`, a package manager).\n",
+                self.text(plan, removed),
+                shown(&program)
+            )
+        })?;
         Ok(ExitCode::Ok)
     }
 }

@@ -67,12 +67,7 @@ pub(crate) async fn run(args: DoctorArgs, output: CliOutput) -> anyhow::Result<E
     }
 
     let data = DoctorData { checks };
-    if output.is_json() {
-        output.document(&data)?;
-    } else {
-        output.text(&render(&data.checks))?;
-    }
-
+    output.show(&data, || render(&data.checks))?;
     let has_failed = data.checks.iter().any(|check| check.status == CheckStatus::Fail);
     Ok(if has_failed { ExitCode::Failed } else { ExitCode::Ok })
 }

@@ -22,11 +22,7 @@ const MAX_CAUSE: usize = 120;
 pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
     let daemon = connect_only(output).await?;
     let data = daemon.client.call(TreeParams {}).await?;
-    if output.is_json() {
-        output.document(&data)?;
-    } else {
-        output.text(&render(&data, &TimeZone::system()))?;
-    }
+    output.show(&data, || render(&data, &TimeZone::system()))?;
     Ok(ExitCode::Ok)
 }
 
@@ -36,7 +32,7 @@ fn render(data: &TreeData, zone: &TimeZone) -> String {
         "{BOLD}supervisor{BOLD:#} {}  up {}{}  timers late: 99 % within {}, at most {}\n",
         data.pid,
         time(data.uptime),
-        memory(data.rss_kb),
+        display::memory(data.rss_kb),
         span(Duration::from_micros(lag.p99_us)),
         span(Duration::from_micros(lag.max_us)),
     );
@@ -155,7 +151,7 @@ fn worker_line(worker: &TreeWorker, spec: &SpecInfo) -> String {
         line.push_str(&format!("  pid {pid}"));
     }
 
-    line.push_str(&memory(worker.rss_kb));
+    line.push_str(&display::memory(worker.rss_kb));
     if let Some(ms) = life.heartbeat_age_ms {
         line.push_str(&format!("  heard {} ago", time(ms)));
     }
@@ -204,10 +200,6 @@ fn death_line(death: &DeathInfo, zone: &TimeZone) -> String {
 
 fn time(ms: u64) -> String {
     span(Duration::from_millis(ms))
-}
-
-fn memory(kb: Option<u64>) -> String {
-    kb.map(|kb| format!("  {}", display::bytes(kb.saturating_mul(1024)))).unwrap_or_default()
 }
 
 #[cfg(test)]
