@@ -87,15 +87,15 @@ impl Cli {
             return Err(help);
         }
 
-        let cli = Self::try_parse_from(&line).map_err(|error| match error.use_stderr() {
-            true if error.kind() == ErrorKind::InvalidSubcommand && is_denial(&line) => {
-                Self::command().error(ErrorKind::InvalidSubcommand, NO_DENY)
+        let cli = Self::try_parse_from(&line).map_err(|error| {
+            if error.kind() == ErrorKind::InvalidSubcommand && is_denial(&line) {
+                return Self::command().error(ErrorKind::InvalidSubcommand, NO_DENY);
             }
-            // clap parses a mistyped subcommand as the directory and reports the next word instead.
-            true => mistyped().unwrap_or(error),
-            // `quack kill --help` is about no subcommand.
-            false if error.kind() == ErrorKind::DisplayHelp => mistyped().unwrap_or(error),
-            false => error,
+
+            // clap parses a mistyped subcommand as the directory and reports the next word instead. With `--help` it shows
+            // the help of no subcommand.
+            let may_be_mistyped = error.use_stderr() || error.kind() == ErrorKind::DisplayHelp;
+            if may_be_mistyped { mistyped().unwrap_or(error) } else { error }
         })?;
 
         if cli.verb.is_some()

@@ -115,15 +115,13 @@ impl CliOutput {
     /// Prints the JSON document.
     pub(crate) fn document<T: Serialize>(self, document: &T) -> io::Result<()> {
         HAS_DOCUMENT.store(true, Ordering::Relaxed);
-        let mut text = serde_json::to_string_pretty(document)?;
-        text.push('\n');
+        let text = serde_json::to_string_pretty(document)? + "\n";
         unless_closed(write_out(visible(&text).as_bytes()))
     }
 
     /// Prints a JSON document on one line, as the first of several.
     pub(crate) fn first_line<T: Serialize>(self, document: &T) -> io::Result<()> {
-        let mut text = serde_json::to_string(document)?;
-        text.push('\n');
+        let text = serde_json::to_string(document)? + "\n";
         unless_closed(write_out(visible(&text).as_bytes()))
     }
 

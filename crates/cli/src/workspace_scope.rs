@@ -110,8 +110,6 @@ impl ScopedClient {
         let params = ToolParams {
             call_id: Some(call_id()),
             stream: Some(true),
-            stdin: None,
-            no_deadline: None,
             stream_rows: Some(true),
             ..params
         };

@@ -98,15 +98,15 @@ impl Calls {
             // The call began before this client followed: its earlier output is incomplete.
             self.start(data, page);
 
-            let n_earlier_bytes = said_before(data);
-            if n_earlier_bytes != 0 {
-                page.line(omitted(n_earlier_bytes));
+            let delta = data.get("delta").and_then(Value::as_str).unwrap_or_default();
+            let n_earlier = n_bytes(data, "totalBytes").saturating_sub(delta.len());
+            if n_earlier != 0 {
+                page.line(omitted(n_earlier));
             }
             return self.continue_with(data, page);
         };
 
-        let details = data.get("partialResult").and_then(|partial| partial.get("details"));
-        let gap = details.and_then(|details| details.get("omittedBytes")?.as_u64()).unwrap_or(0);
+        let gap = n_bytes(data, "omittedBytes");
         if gap != 0 {
             call.flush(is_alone, page);
             page.line(omitted(gap));
@@ -313,14 +313,13 @@ pub(super) fn content(data: &Value) -> String {
     data.get("content").map(event::blocks).unwrap_or_default()
 }
 
-/// Returns the number of output bytes before this update.
-fn said_before(data: &Value) -> usize {
+/// Returns a number of bytes in the details of an update, or 0.
+fn n_bytes(data: &Value, key: &str) -> usize {
     let details = data.get("partialResult").and_then(|partial| partial.get("details"));
-    let total = details.and_then(|details| details.get("totalBytes")?.as_u64()).unwrap_or(0);
-    let delta = data.get("delta").and_then(Value::as_str).unwrap_or_default();
-    usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(delta.len())
+    let n = details.and_then(|details| details.get(key)?.as_u64()).unwrap_or(0);
+    usize::try_from(n).unwrap_or(usize::MAX)
 }
 
-fn omitted(bytes: impl std::fmt::Display) -> String {
+fn omitted(bytes: usize) -> String {
     format!("  {DIM}[... {bytes} bytes omitted]{DIM:#}")
 }

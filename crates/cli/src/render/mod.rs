@@ -221,30 +221,19 @@ impl Renderer {
         match event::text(data, "method") {
             // Questions have a title, a message and options.
             "select" | "confirm" | "input" | "editor" => {
-                let options = data.get("options").and_then(Value::as_array);
-                let options: Vec<&str> = options
-                    .into_iter()
-                    .flatten()
-                    .filter_map(Value::as_str)
-                    .take(MAX_OPTIONS)
-                    .collect();
+                let options = data.get("options").and_then(Value::as_array).into_iter().flatten();
+                let options: Vec<&str> =
+                    options.filter_map(Value::as_str).take(MAX_OPTIONS).collect();
+                let options = options.join(" | ");
 
                 // A question about a permission has one line for each word of others.
-                let is_permission = data.get("permission").is_some();
-                let lines: Vec<&str> = if is_permission {
-                    message.split('\n').take(MAX_OPTIONS).collect()
-                } else {
-                    vec![message]
-                };
-
-                let (facts, other_lines) = lines.split_first().unwrap_or((&"", &[]));
-
-                let options = options.join(" | ");
-                let parts = [title, facts, options.as_str()];
+                let n_lines = if data.get("permission").is_some() { usize::MAX } else { 1 };
+                let mut lines = message.splitn(n_lines, '\n').take(MAX_OPTIONS);
+                let parts = [title, lines.next().unwrap_or_default(), options.as_str()];
                 let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
 
                 mark("ui", &one_line(&parts.join("  "), MAX_LINE), page);
-                for line in other_lines {
+                for line in lines {
                     dim(&format!("  {}", one_line(line, MAX_LINE)), page);
                 }
             }
@@ -298,7 +287,7 @@ fn extension_error(data: &Value, page: &mut LineBuffer) {
 fn denied(data: &Value) -> String {
     let (host, reason) = (one_line(event::text(data, "host"), MAX_LINE), event::text(data, "why"));
 
-    let port = data.get("port").and_then(Value::as_u64).unwrap_or(0);
+    let port = event::number(data, "port");
     let target = match port {
         0 => host.clone(),
         port if host.contains(':') => format!("[{host}]:{port}"),
@@ -316,8 +305,7 @@ fn denied(data: &Value) -> String {
 }
 
 fn forward(name: &str, data: &Value) -> String {
-    let number = |key| data.get(key).and_then(Value::as_u64).unwrap_or(0);
-    let (port, local) = (number("port"), number("local"));
+    let (port, local) = (event::number(data, "port"), event::number(data, "local"));
     match name {
         "forward_opened" => format!("port {port} is 127.0.0.1:{local} on this machine"),
         _ => format!("port {port} is closed"),
@@ -325,11 +313,11 @@ fn forward(name: &str, data: &Value) -> String {
 }
 
 fn compacted(data: &Value) -> String {
-    let flag = |key| data.get(key).and_then(Value::as_bool).unwrap_or(false);
+    let is_aborted = data.get("aborted").and_then(Value::as_bool).unwrap_or(false);
     let error = one_line(event::text(data, "errorMessage"), MAX_LINE);
     let result = data.get("result").filter(|result| result.is_object());
     match result.and_then(|result| result.get("tokensBefore")?.as_u64()) {
-        _ if flag("aborted") => "aborted".to_owned(),
+        _ if is_aborted => "aborted".to_owned(),
         _ if !error.is_empty() => format!("failed: {error}"),
         Some(tokens) => format!("done, {tokens} tokens before"),
         None => "done".to_owned(),
@@ -337,12 +325,11 @@ fn compacted(data: &Value) -> String {
 }
 
 fn retry(data: &Value) -> String {
-    let number = |key| data.get(key).and_then(Value::as_u64).unwrap_or(0);
     format!(
         "attempt {} of {} in {}: {}",
-        number("attempt"),
-        number("maxAttempts"),
-        event::span(number("delayMs")),
+        event::number(data, "attempt"),
+        event::number(data, "maxAttempts"),
+        event::span(event::number(data, "delayMs")),
         one_line(event::text(data, "errorMessage"), MAX_LINE)
     )
 }

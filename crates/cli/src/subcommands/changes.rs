@@ -159,19 +159,9 @@ impl Format {
         let mut text = String::new();
         push(&mut text, &time(state.at_ms, &self.zone, self.now), DIM, audience);
         let calls = state.calls.iter().map(|call| plain(call)).collect::<Vec<_>>().join("; ");
-        let n_files = usize::try_from(state.files).unwrap_or(usize::MAX);
-        text.push_str(&format!("  {}  {}", fit(&calls, audience), count(n_files, "file")));
+        text.push_str(&format!("  {}  {}", fit(&calls, audience), count(state.files, "file")));
         push(&mut text, &format!("  checkpoint {}\n", state.number), DIM, audience);
-
-        for CheckpointFile { path, change } in &state.changes {
-            text.push_str(&format!("    {}  ", letter(*change)));
-            push(&mut text, &fit(path, audience), PATH, audience);
-            text.push('\n');
-        }
-
-        if state.changes.len() < n_files {
-            text.push_str(&format!("    and {} more\n", n_files - state.changes.len()));
-        }
+        push_files(state, "    ", &mut text, audience);
         text
     }
 
@@ -179,6 +169,26 @@ impl Format {
         text.push_str(&plain(&file.change));
         text.push(' ');
         push(text, &fit(&file.path, audience), PATH, audience);
+    }
+}
+
+/// Appends the first changed files of a state, and the number of the others.
+pub(super) fn push_files(
+    state: &Checkpoint,
+    indent: &str,
+    text: &mut String,
+    audience: StdoutProperties,
+) {
+    for CheckpointFile { path, change } in &state.changes {
+        text.push_str(&format!("{indent}{}  ", letter(*change)));
+        push(text, &fit(path, audience), PATH, audience);
+        text.push('\n');
+    }
+
+    let n_files = usize::try_from(state.files).unwrap_or(usize::MAX);
+    let more = n_files.saturating_sub(state.changes.len());
+    if more != 0 {
+        text.push_str(&format!("{indent}and {more} more\n"));
     }
 }
 

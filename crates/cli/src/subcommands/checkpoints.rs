@@ -1,9 +1,7 @@
 //! `quack checkpoints` and `quack restore`: recorded states of a session's files.
 
-use super::changes::time;
-use super::isolated::{
-    Side, has, letter, list as list_of, n_written, only, relative, request, tell_notes,
-};
+use super::changes::{push_files, time};
+use super::isolated::{Side, has, list as list_of, n_written, only, relative, request, tell_notes};
 use crate::args::isolated::{CheckpointsArgs, RestoreArgs};
 use crate::display::{count, name, plain};
 use crate::exit::ExitCode;
@@ -31,7 +29,7 @@ pub(crate) async fn list(args: CheckpointsArgs, output: CliOutput) -> anyhow::Re
     Ok(ExitCode::Ok)
 }
 
-fn line(checkpoint: &Checkpoint, lists: bool, text: &mut String, audience: StdoutProperties) {
+fn line(checkpoint: &Checkpoint, lists_files: bool, text: &mut String, audience: StdoutProperties) {
     push(text, &format!("{:>4}", checkpoint.number), PATH, audience);
     if checkpoint.at_ms == 0 {
         text.push_str("  the state before\n");
@@ -40,8 +38,7 @@ fn line(checkpoint: &Checkpoint, lists: bool, text: &mut String, audience: Stdou
 
     text.push_str("  ");
     push(text, &time(checkpoint.at_ms, &TimeZone::system(), Timestamp::now()), DIM, audience);
-    let n_files = usize::try_from(checkpoint.files).unwrap_or(usize::MAX);
-    text.push_str(&format!("  {}  ", count(n_files, "file")));
+    text.push_str(&format!("  {}  ", count(checkpoint.files, "file")));
 
     let calls = checkpoint.calls.iter().map(|call| plain(call));
     let calls = calls.collect::<Vec<_>>().join("; ");
@@ -56,15 +53,8 @@ fn line(checkpoint: &Checkpoint, lists: bool, text: &mut String, audience: Stdou
     }
     text.push('\n');
 
-    for file in checkpoint.changes.iter().filter(|_| lists) {
-        text.push_str(&format!("      {}  ", letter(file.change)));
-        push(text, &fit(&file.path, audience), PATH, audience);
-        text.push('\n');
-    }
-
-    let more = n_files.saturating_sub(checkpoint.changes.len());
-    if lists && 0 < more {
-        text.push_str(&format!("      and {more} more\n"));
+    if lists_files {
+        push_files(checkpoint, "      ", text, audience);
     }
 }
 

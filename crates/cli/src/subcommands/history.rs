@@ -130,15 +130,18 @@ impl<'a> Rendered<'a> {
     }
 
     fn event(&mut self, name: &str, data: &Value) {
-        let text = self.renderer.render(name, data);
-        self.text.push_str(&text);
-        let text = self.renderer.close();
-        self.text.push_str(&text);
+        self.text.push_str(&self.renderer.render(name, data));
+        self.text.push_str(&self.renderer.close());
+    }
+
+    /// Shows a call with its end.
+    fn call(&mut self, start: &Value, end: &Value) {
+        self.event("tool_execution_start", start);
+        self.event("tool_execution_end", end);
     }
 
     fn remark(&mut self, text: &str) {
-        let text = self.renderer.remark(&format!("-- {} --", display::plain(text)));
-        self.text.push_str(&text);
+        self.text.push_str(&self.renderer.remark(&format!("-- {} --", display::plain(text))));
     }
 
     /// Shows when a prompt was sent, below an empty line.
@@ -159,10 +162,9 @@ impl<'a> Rendered<'a> {
         let (id, args) =
             ("command", BashArguments::builder().command(run.command.as_str()).build());
         let start = json!({ "toolCallId": id, "toolName": BASH.name, "args": args });
-        self.event("tool_execution_start", &start);
         let result = json!({ "content": run.output });
         let end = json!({ "toolCallId": id, "result": result, "exitCode": run.exit_code });
-        self.event("tool_execution_end", &end);
+        self.call(&start, &end);
     }
 
     fn result(&mut self, result: &ToolResultMessage) {
@@ -172,21 +174,19 @@ impl<'a> Rendered<'a> {
             None => json!({ "toolCallId": result.tool_call_id, "toolName": result.tool_name }),
         };
 
-        self.event("tool_execution_start", &start);
         let end = json!({
             "toolCallId": result.tool_call_id, "isError": result.is_error,
             "result": { "content": result.content, "details": result.details },
         });
-        self.event("tool_execution_end", &end);
+        self.call(&start, &end);
     }
 
     /// Shows the calls that have no result.
     fn end_calls(&mut self) {
         for call in std::mem::take(&mut self.calls) {
-            self.event("tool_execution_start", &start(call));
             let result = json!({ "content": "no result" });
             let end = json!({ "toolCallId": call.id, "isError": true, "result": result });
-            self.event("tool_execution_end", &end);
+            self.call(&start(call), &end);
         }
     }
 }

@@ -32,9 +32,8 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
         safe_mode: args.safe.then_some(true),
         engine: args.engine,
         model: args.model,
-        restrictions_of: None,
-        conversation_id: None,
         isolated: args.isolated.then_some(true),
+        ..SessionNewParams::default()
     };
 
     let made = daemon.client.call_within(params, timeout).await?;

@@ -269,11 +269,13 @@ fn public_url(text: &str) -> anyhow::Result<String> {
     }
 
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    Ok(match host.ends_with(".ts.net") {
+    Ok(if host.ends_with(".ts.net") {
         // Tailscale serves this host over HTTPS with its own certificate.
-        true => format!("https://{host}"),
-        false if has_port => format!("http://{host}"),
-        false => format!("http://{host}:{USUAL_PORT}"),
+        format!("https://{host}")
+    } else if has_port {
+        format!("http://{host}")
+    } else {
+        format!("http://{host}:{USUAL_PORT}")
     })
 }
 

@@ -187,8 +187,7 @@ fn settings(args: SandboxSetArgs) -> anyhow::Result<SandboxSet> {
         network: args.network.or_else(|| (!args.hosts.is_empty()).then_some(NetworkMode::Hosts)),
         web_search: args.web_search,
         hosts: (!args.hosts.is_empty()).then_some(args.hosts),
-        writable_roots: None,
-        hidden: None,
+        ..PolicyPatch::default()
     };
 
     Ok(SandboxSet {

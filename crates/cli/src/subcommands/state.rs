@@ -76,10 +76,8 @@ fn lines(data: &StateData, label: &str) -> String {
         row("files", &format!("a private copy of the workspace{size}; see quack diff"));
     }
 
-    let confinement = worker.tier.map(Tier::in_words);
-    for (name, value) in [("sandbox", confinement), ("policy", worker.policy.map(Profile::name))] {
-        row(name, value.unwrap_or("-"));
-    }
+    row("sandbox", worker.tier.map_or("-", Tier::in_words));
+    row("policy", worker.policy.map_or("-", Profile::name));
     if let Some(network) = worker.network {
         row("network", display::network(network, worker.hosts));
     }

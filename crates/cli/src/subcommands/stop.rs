@@ -110,7 +110,7 @@ pub(crate) async fn end(home: &Home) -> anyhow::Result<Option<StoppedDaemon>> {
             return Err(CliError::busy(format!(
                 "the daemon (pid {}) still runs after {STOP_DEADLINE:?}; {}",
                 pid.unwrap_or(0),
-                lock_holder::way_out(lock_holder::find_blocking(home), &socket)
+                lock_holder::remedy_blocking(home)
             ))
             .into());
         }
@@ -129,10 +129,10 @@ async fn reach(home: &Home) -> anyhow::Result<Option<Client>> {
                 return Ok(None);
             }
             Err(ClientError::NotRunning { path }) if SOCKET_PATIENCE < begun.elapsed() => {
-                let way_out = lock_holder::way_out(lock_holder::find_blocking(home), &path);
                 return Err(CliError::wrong_daemon(format!(
-                    "a daemon lives and does not listen on {}; {way_out}",
-                    path.display()
+                    "a daemon lives and does not listen on {}; {}",
+                    path.display(),
+                    lock_holder::remedy_blocking(home)
                 ))
                 .into());
             }
@@ -150,8 +150,8 @@ fn trouble(home: &Home, error: ClientError) -> anyhow::Error {
         _ => return error.into(),
     };
 
-    let way_out = lock_holder::way_out(lock_holder::find_blocking(home), &home.socket().path);
-    anyhow::Error::new(error).context(format!("{problem} ({way_out})"))
+    let remedy = lock_holder::remedy_blocking(home);
+    anyhow::Error::new(error).context(format!("{problem} ({remedy})"))
 }
 
 /// Returns the service manager that owns the socket, if any. A daemon without this request has its own socket.

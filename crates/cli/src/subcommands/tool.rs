@@ -168,7 +168,6 @@ async fn prepare(
         tool: args.name.clone(),
         arguments,
         session_id: Some(found.session_id.0),
-        path: None,
         cwd,
         safe_mode: args.safe.then_some(true),
         timeout_ms: args.timeout.filter(|_| !args.detach).map(ms).transpose()?,
@@ -176,9 +175,8 @@ async fn prepare(
         no_deadline: (is_command && is_watched(output)).then_some(true),
         call_id: Some(call_id()),
         stream: (is_command && !output.is_json()).then_some(true),
-        answers: None,
         stdin: has_stdin.then_some(true),
-        stream_rows: None,
+        ..ToolParams::default()
     };
     Ok((daemon.client, params, label))
 }

@@ -44,11 +44,9 @@ fn socket(home: &Home) -> Check {
     } else {
         path
     };
+    let us = rustix::process::geteuid().as_raw();
     // Another user may have created it.
-    let is_foreign = |at: &PathBuf| {
-        at.symlink_metadata()
-            .is_ok_and(|status| status.uid() != rustix::process::geteuid().as_raw())
-    };
+    let is_foreign = |at: &PathBuf| at.symlink_metadata().is_ok_and(|status| status.uid() != us);
 
     match socket.path.symlink_metadata() {
         Ok(status) if status.file_type().is_socket() => match socket.alias.filter(is_foreign) {
@@ -76,12 +74,12 @@ fn socket(home: &Home) -> Check {
 }
 
 fn config(home: &Home, env: &dyn Fn(&str) -> Option<String>) -> Check {
-    let found = locate(home.config_blocking(), env).and_then(|(path, is_named)| {
+    let loaded = locate(home.config_blocking(), env).and_then(|(path, is_named)| {
         load_blocking(&path, is_named, env)?;
         Ok(path)
     });
 
-    match found {
+    match loaded {
         Ok(path) if path != home.config_in_state() && home.config_in_state().exists() => warn(
             "config",
             format!("{} is used; {} is not read", shown(&path), shown(&home.config_in_state())),
@@ -107,45 +105,34 @@ fn config(home: &Home, env: &dyn Fn(&str) -> Option<String>) -> Check {
 }
 
 fn log(home: &Home) -> Check {
-    let path = home.log_file();
-
-    let place = shown(&path);
-    match path.metadata() {
-        Ok(status) if status.is_file() => {
-            ok("log", format!("{place} ({})", display::bytes(status.len())))
-        }
-        Ok(_) => fail("log", format!("{place} is not a file"), "move it away"),
-        Err(error) if is_missing(&error) => warn(
-            "log",
-            "Log file not created yet",
-            format!("the daemon's first start creates {place}"),
-        ),
-        Err(error) => fail("log", format!("{place}: {error}"), "check its permissions"),
-    }
+    file("log", &home.log_file(), u64::MAX, |place| {
+        let hint = format!("the daemon's first start creates {place}");
+        warn("log", "Log file not created yet", hint)
+    })
 }
 
 fn metadata(home: &Home) -> Check {
-    let path = home.metadata();
+    file("metadata", &home.metadata(), MAX_METADATA_BYTES, |place| {
+        ok("metadata", format!("{place} does not exist; the first session creates it"))
+    })
+}
 
-    let place = shown(&path);
+/// Checks a file that has at most `max_bytes`. `absent` makes the check of a file that does not exist.
+fn file(name: &str, path: &Path, max_bytes: u64, absent: impl FnOnce(&str) -> Check) -> Check {
+    let place = shown(path);
     match path.metadata() {
-        Ok(status) if status.is_file() && status.len() <= MAX_METADATA_BYTES => {
-            ok("metadata", format!("{place} ({})", display::bytes(status.len())))
+        Ok(status) if status.is_file() && status.len() <= max_bytes => {
+            ok(name, format!("{place} ({})", display::bytes(status.len())))
         }
         Ok(status) if status.is_file() => {
             let message =
                 format!("{place} has {}, which is too large", display::bytes(status.len()));
-            fail(
-                "metadata",
-                message,
-                "another program wrote it: move it away; metadata.json.bak may be valid",
-            )
+            let hint = "another program wrote it: move it away; metadata.json.bak may be valid";
+            fail(name, message, hint)
         }
-        Ok(_) => fail("metadata", format!("{place} is not a file"), "move it away"),
-        Err(error) if is_missing(&error) => {
-            ok("metadata", format!("{place} does not exist; the first session creates it"))
-        }
-        Err(error) => fail("metadata", format!("{place}: {error}"), "check its permissions"),
+        Ok(_) => fail(name, format!("{place} is not a file"), "move it away"),
+        Err(error) if is_missing(&error) => absent(&place),
+        Err(error) => fail(name, format!("{place}: {error}"), "check its permissions"),
     }
 }
 
@@ -223,9 +210,9 @@ fn may_change(directory: &Path) -> Result<(), Errno> {
 fn way_to_write(error: Errno, path: &Path) -> String {
     let place = in_full(path);
     match error {
-        Errno::ROFS => "its file system is read-only: name another place in \
-                        RUBBER_DUCK_APP_SUPPORT"
-            .to_owned(),
+        Errno::ROFS => {
+            "its file system is read-only: name another place in RUBBER_DUCK_APP_SUPPORT".to_owned()
+        }
         _ => format!(
             "chmod u+rwx '{place}' if it is yours, or name another place in RUBBER_DUCK_APP_SUPPORT"
         ),

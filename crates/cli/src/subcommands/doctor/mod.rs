@@ -93,23 +93,22 @@ async fn ask(home: &Home, args: DoctorArgs, output: CliOutput) -> Vec<Check> {
 }
 
 fn without_daemon(home: &Home, error: &anyhow::Error) -> Check {
-    let socket = home.socket().path;
-    let way_out = || lock_holder::way_out(lock_holder::find_blocking(home), &socket);
+    let remedy = || lock_holder::remedy_blocking(home);
 
     match error.downcast_ref() {
         Some(ClientError::NotRunning { .. }) if lock_holder::is_held_blocking(home) => {
-            unheard(lock_holder::find_blocking(home), &socket)
+            unheard(lock_holder::find_blocking(home), &home.socket().path)
         }
         Some(ClientError::NotRunning { .. }) => {
             let hint = "`quack logs` shows how the last one ended; `quack daemon` runs one here";
             local::warn("daemon", "Not running. Run `quack` to start.", hint)
         }
         Some(ClientError::Timeout { .. }) => {
-            local::fail("daemon", format!("Does not answer: {error:#}"), way_out())
+            local::fail("daemon", format!("Does not answer: {error:#}"), remedy())
         }
         _ => {
             let hint =
-                format!("`quack stop` stops a daemon of another version; if not, {}", way_out());
+                format!("`quack stop` stops a daemon of another version; if not, {}", remedy());
             local::fail("daemon", format!("Cannot be asked: {error:#}"), hint)
         }
     }

@@ -92,12 +92,9 @@ fn errand_words(errand: &ErrandInfo) -> String {
         None => format!("ran {} times", errand.runs),
     };
 
-    if let Some(ms) = errand.took_ms {
-        words.push_str(&format!(", the last took {}", time(ms)));
-    }
-    if let Some(cause) = &errand.last_cause {
-        words.push_str(&format!(", {}", display::first_line(cause, MAX_CAUSE)));
-    }
+    let cause = errand.last_cause.as_ref().map(|cause| display::first_line(cause, MAX_CAUSE));
+    words.extend(errand.took_ms.map(|ms| format!(", the last took {}", time(ms))));
+    words.extend(cause.map(|cause| format!(", {cause}")));
     words
 }
 
@@ -144,31 +141,18 @@ fn worker_line(worker: &TreeWorker, spec: &SpecInfo) -> String {
         life.state.name()
     );
 
-    if let Some(ms) = life.state_ms {
-        line.push_str(&format!(" for {}", time(ms)));
-    }
-    if let Some(pid) = worker.pid.or(worker.monitor_pid) {
-        line.push_str(&format!("  pid {pid}"));
-    }
-
-    line.push_str(&display::memory(worker.rss_kb));
-    if let Some(ms) = life.heartbeat_age_ms {
-        line.push_str(&format!("  heard {} ago", time(ms)));
-    }
-
-    if life.restarts_in_window != 0 {
-        line.push_str(&format!("  {} of {} restarts", life.restarts_in_window, spec.intensity));
-    }
-    if let Some(ms) = life.backoff_ms {
-        line.push_str(&format!("  next start in {}", time(ms)));
-    }
-    if let Some(ms) = life.forgiven_ms {
-        line.push_str(&format!("  forgiven in {}", time(ms)));
-    }
-
-    if !worker.why.is_empty() {
-        line.push_str(&format!("  {}", display::first_line(&worker.why, MAX_CAUSE)));
-    }
+    let (restarts, reason) = (life.restarts_in_window, &worker.why);
+    let facts = [
+        life.state_ms.map(|ms| format!(" for {}", time(ms))),
+        worker.pid.or(worker.monitor_pid).map(|pid| format!("  pid {pid}")),
+        Some(display::memory(worker.rss_kb)),
+        life.heartbeat_age_ms.map(|ms| format!("  heard {} ago", time(ms))),
+        (restarts != 0).then(|| format!("  {restarts} of {} restarts", spec.intensity)),
+        life.backoff_ms.map(|ms| format!("  next start in {}", time(ms))),
+        life.forgiven_ms.map(|ms| format!("  forgiven in {}", time(ms))),
+        (!reason.is_empty()).then(|| format!("  {}", display::first_line(reason, MAX_CAUSE))),
+    ];
+    line.extend(facts.into_iter().flatten());
     line
 }
 

@@ -77,6 +77,11 @@ pub(crate) fn way_out(holder: Option<LockHolder>, socket: &Path) -> String {
     }
 }
 
+/// Returns the commands that kill the daemon of a state directory, as a part of a sentence.
+pub(crate) fn remedy_blocking(home: &Home) -> String {
+    way_out(find_blocking(home), &home.socket().path)
+}
+
 /// Returns the state letter from `/proc/PID/stat`. The process name precedes it and may contain any character.
 fn state_of(stat: &str) -> Option<char> {
     stat.rsplit_once(')')?.1.trim_start().chars().next()
