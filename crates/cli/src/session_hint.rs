@@ -62,14 +62,14 @@ fn hint(unknown: &str, known: &[(String, String)]) -> String {
     if near.is_empty() {
         let names = nearest(unknown, known.iter().map(|(_, name)| name.as_str()).filter(is_other));
         let has_name = |(_, name): &&(String, String)| names.contains(&name.as_str());
-        let found = known.iter().filter(has_name).map(|(label, _)| label.as_str());
-        near = found.take(MAX_SHOWN).collect();
+        let labels = known.iter().filter(has_name).map(|(label, _)| label.as_str());
+        near = labels.take(MAX_SHOWN).collect();
     }
 
-    let shown: Vec<String> =
+    let quoted: Vec<String> =
         near.into_iter().map(|label| format!("`{}`", display::name(label))).collect();
 
-    match shown.as_slice() {
+    match quoted.as_slice() {
         [] if known.is_empty() => "there is none; `quack` makes one".to_owned(),
         [] => "`quack sessions` lists them".to_owned(),
         some => format!("did you mean {}?", some.join(" or ")),

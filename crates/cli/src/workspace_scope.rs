@@ -54,7 +54,7 @@ pub(crate) struct ScopedClient {
     /// Scope of the relative paths.
     pub(crate) place: WorkspaceScope,
     /// Session that runs the tools.
-    pub(crate) found: FoundInfo,
+    pub(crate) session: FoundInfo,
     deadline: Instant,
 }
 
@@ -77,10 +77,10 @@ impl ScopedClient {
         // Check the arguments before a daemon is started.
         let choice = Wanted::of(&args.which)?;
         let daemon = start_and_connect(output).await?;
-        let found = choice.one(&daemon.client, missing).await?;
+        let session = choice.one(&daemon.client, missing).await?;
 
-        let place = WorkspaceScope::of_session(&found, args.which.dir.as_deref());
-        Ok(Self { daemon, place, found, deadline })
+        let place = WorkspaceScope::of_session(&session, args.which.dir.as_deref());
+        Ok(Self { daemon, place, session, deadline })
     }
 
     /// Calls a tool. With `has_timeout` it gets a search time and returns partial results at its end.
@@ -171,7 +171,7 @@ impl ScopedClient {
 
         let limit = look + CALL_SLACK;
         let params = ToolParams {
-            session_id: Some(self.found.session_id.0.clone()),
+            session_id: Some(self.session.session_id.0.clone()),
             cwd: self.place.directory().to_str().map(str::to_owned),
             timeout_ms: Some(u64::try_from(limit.as_millis())?),
             ..call
@@ -208,8 +208,8 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(data: &'a Value) -> anyhow::Result<T>
 
 impl WorkspaceScope {
     /// Uses the workspace itself if the directory is outside of it or does not exist.
-    fn of_session(found: &FoundInfo, dir: Option<&Path>) -> Self {
-        let workspace = PathBuf::from(&found.workspace_path);
+    fn of_session(session: &FoundInfo, dir: Option<&Path>) -> Self {
+        let workspace = PathBuf::from(&session.workspace_path);
         let here = std::fs::canonicalize(dir.unwrap_or_else(|| Path::new(".")));
         let here = here.unwrap_or_else(|_gone| workspace.clone());
         Self::new(workspace, &here)

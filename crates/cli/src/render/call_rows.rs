@@ -224,12 +224,12 @@ fn numbered_diff(text: &str) -> Vec<String> {
 
 /// Returns the first [`MAX_DIFF_LINES`] lines, and how many follow.
 fn bounded(mut lines: impl Iterator<Item = String>) -> Vec<String> {
-    let mut shown: Vec<String> = lines.by_ref().take(MAX_DIFF_LINES).collect();
+    let mut kept: Vec<String> = lines.by_ref().take(MAX_DIFF_LINES).collect();
     let more = lines.count();
     if more != 0 {
-        shown.push(format!("{INDENT}{DIM}… {more} more lines{DIM:#}"));
+        kept.push(format!("{INDENT}{DIM}… {more} more lines{DIM:#}"));
     }
-    shown
+    kept
 }
 
 #[cfg(test)]

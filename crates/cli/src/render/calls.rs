@@ -177,10 +177,10 @@ impl RenderedCall {
 
     /// Shows the next piece of output.
     fn say(&mut self, text: &str, is_alone: bool, page: &mut LineBuffer) {
-        let shown = text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default();
+        let piece = text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default();
         let mut lines = std::mem::take(&mut self.held);
-        self.cleaner.feed(shown, &mut lines);
-        self.was_shown |= !shown.is_empty();
+        self.cleaner.feed(piece, &mut lines);
+        self.was_shown |= !piece.is_empty();
 
         // A line of one of several calls is shown as a whole, unless it is too long.
         if !is_alone && lines.len() < MAX_HELD + MAX_TEXT {
@@ -191,8 +191,8 @@ impl RenderedCall {
         }
 
         page.flow(StreamKind::Call(self.key), &self.prefix(is_alone), Style::new(), &lines);
-        if shown.len() < text.len() {
-            page.line(omitted(text.len() - shown.len()));
+        if piece.len() < text.len() {
+            page.line(omitted(text.len() - piece.len()));
         }
     }
 

@@ -70,7 +70,7 @@ pub(crate) struct Renderer {
     columns: Option<usize>,
     messages: Messages,
     history: History,
-    shown: RecentTexts,
+    recent: RecentTexts,
 }
 
 impl Renderer {
@@ -84,7 +84,7 @@ impl Renderer {
             columns: None,
             messages: Messages::new(look.show_thinking),
             history: History::default(),
-            shown: RecentTexts::default(),
+            recent: RecentTexts::default(),
         }
     }
 
@@ -93,7 +93,7 @@ impl Renderer {
         match name {
             "tool_execution_start" => {
                 // The history reports the same call again.
-                self.shown.call(event::text(data, "toolCallId"));
+                self.recent.call(event::text(data, "toolCallId"));
                 match self.columns {
                     Some(_) => self.call_rows.start(data),
                     None => self.calls.start(data, &mut self.page),
@@ -107,7 +107,7 @@ impl Renderer {
                 Some(columns) => self.call_rows.end(data, columns, &mut self.page),
                 None => self.calls.end(data, &mut self.page),
             },
-            "message_start" => self.messages.start(data, &mut self.shown, &mut self.page),
+            "message_start" => self.messages.start(data, &mut self.recent, &mut self.page),
             "message_update" => self.messages.update(data, &mut self.page),
             "message_end" => self.messages.end(data, &mut self.page),
             _ => self.in_a_line(name, data),
@@ -118,13 +118,13 @@ impl Renderer {
     /// Renders an entry of the app's history.
     pub(crate) fn history(&mut self, entry: &Value) -> String {
         let (verbose, now) = (self.look.verbose, Instant::now());
-        self.history.entry(entry, &mut self.shown, verbose, now, &mut self.page);
+        self.history.entry(entry, &mut self.recent, verbose, now, &mut self.page);
         self.page.take()
     }
 
     /// Records a text typed by the user, so that its event is not shown again.
     pub(crate) fn typed(&mut self, text: &str) {
-        self.shown.typed(text);
+        self.recent.typed(text);
     }
 
     /// Renders a prompt of the user.

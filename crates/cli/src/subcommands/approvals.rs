@@ -222,7 +222,7 @@ struct Answerable {
     kind: ApprovalKind,
     target: String,
     /// Text for the user before the answer.
-    shown: String,
+    text: String,
     is_open: bool,
     /// The narrowest scope of an answer that allows.
     narrowest: AnswerScope,
@@ -237,7 +237,7 @@ fn known(data: &ApprovalsData) -> Vec<Answerable> {
             id: request.id.clone(),
             kind: request.permission.kind,
             target: request.permission.target.clone(),
-            shown: format!("{facts}\n{details}"),
+            text: format!("{facts}\n{details}"),
             is_open: true,
             narrowest: scopes.first().copied().unwrap_or(AnswerScope::Once),
         }
@@ -248,7 +248,7 @@ fn known(data: &ApprovalsData) -> Vec<Answerable> {
         id: record.id.clone(),
         kind: record.kind,
         target: record.target.clone(),
-        shown: format!("expired: {} {}\n", record.kind.name(), plain(&record.target)),
+        text: format!("expired: {} {}\n", record.kind.name(), plain(&record.target)),
         is_open: false,
         narrowest: record.kind.scopes(false).first().copied().unwrap_or(AnswerScope::Once),
     });
@@ -321,7 +321,7 @@ async fn confirmed(
     scope: Option<AnswerScope>,
     output: CliOutput,
 ) -> anyhow::Result<bool> {
-    output.to_stderr(&format!("{BOLD}{}{BOLD:#}  {}", plain(&question.id), question.shown));
+    output.to_stderr(&format!("{BOLD}{}{BOLD:#}  {}", plain(&question.id), question.text));
 
     // Typed before the question was shown.
     stdin_lines::forget();
@@ -360,7 +360,7 @@ mod tests {
     fn question(id: &str, target: &str, is_open: bool) -> Answerable {
         let (id, target) = (id.to_owned(), target.to_owned());
         let (kind, narrowest) = (ApprovalKind::Network, AnswerScope::Once);
-        Answerable { id, kind, target, shown: String::new(), is_open, narrowest }
+        Answerable { id, kind, target, text: String::new(), is_open, narrowest }
     }
 
     fn chosen(known: &[Answerable], named: Option<&str>) -> Result<String, String> {

@@ -60,7 +60,7 @@ pub(crate) async fn run(args: ChangesArgs, output: CliOutput) -> anyhow::Result<
 
     let call = ToolCallArgs { which: args.which.into_which(), timeout: None, force: false };
     let scope = ScopedClient::begin(&call, Missing::Refuse, output).await?;
-    session_ref::tell(&scope.found, output);
+    session_ref::tell(&scope.session, output);
     let result = scope.call(list, false).await?;
     let data = workspace_scope::data(&result, CliError::failed)?;
     if output.is_json() {
@@ -91,7 +91,7 @@ pub(crate) async fn run(args: ChangesArgs, output: CliOutput) -> anyhow::Result<
 
 /// Returns the recorded states of the session's files after commands and jobs. None if no states are recorded.
 async fn states_after_commands(scope: &ScopedClient) -> Vec<Checkpoint> {
-    let session_id = Some(scope.found.session_id.0.clone());
+    let session_id = Some(scope.session.session_id.0.clone());
     let params = IsolatedParams { session_id, ..only(IsolatedAction::Checkpoints) };
     let data = scope.client().call_within(params, ISOLATED_TIMEOUT).await;
     let mut states = data.map(|data| data.checkpoints).unwrap_or_default();

@@ -60,11 +60,11 @@ fn line(checkpoint: &Checkpoint, lists_files: bool, text: &mut String, audience:
 
 /// Runs `quack restore`.
 pub(crate) async fn restore(args: RestoreArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let params = |found: &FoundInfo| IsolatedParams {
+    let params = |session: &FoundInfo| IsolatedParams {
         action: Some(IsolatedAction::Restore),
         number: Some(args.number),
-        paths: relative(&args.paths, found),
-        protected: relative(&args.protected, found),
+        paths: relative(&args.paths, session),
+        protected: relative(&args.protected, session),
         dry_run: args.dry_run.then_some(true),
         force: args.force.then_some(true),
         ..IsolatedParams::default()

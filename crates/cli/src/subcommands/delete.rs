@@ -17,13 +17,13 @@ pub(crate) async fn run(args: DeleteArgs, output: CliOutput) -> anyhow::Result<E
     }
 
     // Resolve the reference first, so that the confirmed session is the deleted one.
-    let (client, found) = session_ref::existing(&args.which.into_which(), output).await?;
-    if !is_sure && !output.ask(question(&found)).await? {
+    let (client, session) = session_ref::existing(&args.which.into_which(), output).await?;
+    if !is_sure && !output.ask(question(&session)).await? {
         anyhow::bail!("nothing was deleted");
     }
 
     let params = SessionDeleteParams {
-        session_id: Value::from(found.session_id.as_str()),
+        session_id: Value::from(session.session_id.as_str()),
         force: args.force.then_some(true),
     };
     let data = client.call(params).await?;
@@ -36,12 +36,13 @@ pub(crate) async fn run(args: DeleteArgs, output: CliOutput) -> anyhow::Result<E
             [] => String::new(),
             some => format!(", and ended {}", some.join(" and ")),
         };
-        format!("Deleted {}{ended}.\n", display::name(&found.label))
+        format!("Deleted {}{ended}.\n", display::name(&session.label))
     })?;
     Ok(ExitCode::Ok)
 }
 
-fn question(found: &FoundInfo) -> String {
-    let (label, path) = (display::name(&found.label), display::user_path(&found.workspace_path));
+fn question(session: &FoundInfo) -> String {
+    let (label, path) =
+        (display::name(&session.label), display::user_path(&session.workspace_path));
     format!("Delete session {label} of {path}? The files there stay.")
 }

@@ -15,8 +15,8 @@ const MAX_SHOWN: usize = 100;
 
 /// Creates the session with the messages before the chosen one, or lists the messages.
 pub(crate) async fn run(args: ForkArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let (client, found) = session_ref::existing(&args.which, output).await?;
-    let session_id = Value::from(found.session_id.0);
+    let (client, session) = session_ref::existing(&args.which, output).await?;
+    let session_id = Value::from(session.session_id.0);
     if args.list {
         let command = json!({ "type": "get_fork_messages" });
         let params = AgentParams { session_id, command };
@@ -58,8 +58,8 @@ fn list(listed: &Value, output: CliOutput) -> anyhow::Result<ExitCode> {
 
     for message in listed["messages"].as_array().into_iter().flatten() {
         let text = |name: &str| display::plain(message[name].as_str().unwrap_or_default());
-        let shown: String = text("text").replace('\n', " ").chars().take(MAX_SHOWN).collect();
-        output.text(&format!("{BOLD}{}{BOLD:#}  {shown}\n", text("entryId")))?;
+        let line: String = text("text").replace('\n', " ").chars().take(MAX_SHOWN).collect();
+        output.text(&format!("{BOLD}{}{BOLD:#}  {line}\n", text("entryId")))?;
     }
     Ok(ExitCode::Ok)
 }

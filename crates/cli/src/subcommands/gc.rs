@@ -99,10 +99,10 @@ fn alone_blocking(args: &GcArgs) -> anyhow::Result<GcData> {
         histories: histories.then(|| older.unwrap_or(GC_KEPT_ASIDE)),
     };
 
-    let found = find_blocking(&home, &rules, known.as_ref().ok())?;
+    let findings = find_blocking(&home, &rules, known.as_ref().ok())?;
     let tally =
-        if dry_run { Tally::of(&found.items) } else { remove_blocking(&home, &found.items) };
-    Ok(GcData { kept_sessions: lost, ..answer(dry_run, tally, &found) })
+        if dry_run { Tally::of(&findings.items) } else { remove_blocking(&home, &findings.items) };
+    Ok(GcData { kept_sessions: lost, ..answer(dry_run, tally, &findings) })
 }
 
 fn mebibytes(n: usize) -> u64 {
@@ -204,7 +204,7 @@ fn known(metadata: &Metadata) -> Known {
     }
 }
 
-fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {
+fn answer(dry_run: bool, tally: Tally, findings: &Found) -> GcData {
     let named = |item: &Item| GcItem {
         kind: item.kind.name().to_owned(),
         path: item.path.clone(),
@@ -223,8 +223,8 @@ fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {
         items: tally.items(),
         bytes: tally.bytes(),
         failed: tally.failed,
-        more: found.is_cut,
-        found: found.items.iter().filter(|_| dry_run).take(MAX_GC_NAMED).map(named).collect(),
+        more: findings.is_cut,
+        found: findings.items.iter().filter(|_| dry_run).take(MAX_GC_NAMED).map(named).collect(),
         why: tally.why,
         kinds: tally.kinds.into_iter().map(of_kind).collect(),
         ..GcData::default()

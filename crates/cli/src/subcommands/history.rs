@@ -19,10 +19,10 @@ const MAX_TEXT: usize = 100;
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: HistoryArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let (found, transcript) = conversation(args.which, output).await?;
+    let (session, transcript) = conversation(args.which, output).await?;
     let zone = TimeZone::system();
     if output.is_json() {
-        output.document(&document(found.session_id.as_str(), &transcript))?;
+        output.document(&document(session.session_id.as_str(), &transcript))?;
     } else if can_move(output) {
         let _reader = output.piece(rendered(&transcript, &zone, screen_size().0)).await?;
     } else {
@@ -70,13 +70,13 @@ fn last_line(transcript: &Transcript) -> String {
 fn rendered(transcript: &Transcript, zone: &TimeZone, columns: usize) -> String {
     let mut renderer = Renderer::new(DisplayOptions::default());
     renderer.set_columns(columns);
-    let mut shown = Rendered { renderer, zone, text: String::new(), calls: Vec::new() };
-    transcript.path().into_iter().for_each(|entry| shown.entry(entry));
-    shown.end_calls();
-    if shown.text.is_empty() {
+    let mut conversation = Rendered { renderer, zone, text: String::new(), calls: Vec::new() };
+    transcript.path().into_iter().for_each(|entry| conversation.entry(entry));
+    conversation.end_calls();
+    if conversation.text.is_empty() {
         return "No messages yet.\n".to_owned();
     }
-    shown.text + "\n" + &last_line(transcript)
+    conversation.text + "\n" + &last_line(transcript)
 }
 
 /// A conversation as the events that the agent has sent about it.

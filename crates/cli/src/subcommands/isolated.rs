@@ -25,9 +25,9 @@ const SHORT_ID: usize = 8;
 
 /// Runs `quack diff`: the changes of the copy, as a list and as patches.
 pub(crate) async fn diff(args: DiffArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let params = |found: &FoundInfo| IsolatedParams {
+    let params = |session: &FoundInfo| IsolatedParams {
         action: Some(IsolatedAction::Diff),
-        paths: relative(&args.paths, found),
+        paths: relative(&args.paths, session),
         text: Some(!args.stat),
         commits: args.commits.then_some(true),
         ..IsolatedParams::default()
@@ -68,10 +68,10 @@ pub(crate) async fn diff(args: DiffArgs, output: CliOutput) -> anyhow::Result<Ex
 /// Runs `quack apply`: writes the changes into the workspace, or takes the last apply back.
 pub(crate) async fn apply(args: ApplyArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let action = if args.undo { IsolatedAction::Undo } else { IsolatedAction::Apply };
-    let params = |found: &FoundInfo| IsolatedParams {
+    let params = |session: &FoundInfo| IsolatedParams {
         action: Some(action),
-        paths: relative(&args.paths, found),
-        protected: relative(&args.protected, found),
+        paths: relative(&args.paths, session),
+        protected: relative(&args.protected, session),
         merge: args.merge.map(Into::into),
         dry_run: args.dry_run.then_some(true),
         expect: args.expect.clone(),
@@ -99,9 +99,9 @@ pub(crate) async fn apply(args: ApplyArgs, output: CliOutput) -> anyhow::Result<
 
 /// Runs `quack refresh`: brings changes of the workspace into the copy.
 pub(crate) async fn refresh(args: RefreshArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let params = |found: &FoundInfo| IsolatedParams {
+    let params = |session: &FoundInfo| IsolatedParams {
         action: Some(IsolatedAction::Refresh),
-        paths: relative(&args.paths, found),
+        paths: relative(&args.paths, session),
         merge: args.merge.map(Into::into),
         dry_run: args.dry_run.then_some(true),
         force: args.force.then_some(true),
@@ -203,15 +203,16 @@ pub(super) async fn request(
     params: impl FnOnce(&FoundInfo) -> IsolatedParams,
     output: CliOutput,
 ) -> anyhow::Result<IsolatedData> {
-    let (client, found) = session_ref::existing(choice, output).await?;
-    session_ref::tell(&found, output);
-    let params = IsolatedParams { session_id: Some(found.session_id.0.clone()), ..params(&found) };
+    let (client, session) = session_ref::existing(choice, output).await?;
+    session_ref::tell(&session, output);
+    let params =
+        IsolatedParams { session_id: Some(session.session_id.0.clone()), ..params(&session) };
     Ok(client.call_within(params, ISOLATED_TIMEOUT).await?)
 }
 
 /// Converts paths of the user: relative to the current directory if it is in the workspace, otherwise to the workspace.
-pub(super) fn relative(paths: &[PathBuf], found: &FoundInfo) -> Vec<String> {
-    let workspace = Path::new(&found.workspace_path);
+pub(super) fn relative(paths: &[PathBuf], session: &FoundInfo) -> Vec<String> {
+    let workspace = Path::new(&session.workspace_path);
     let here = std::env::current_dir().ok().filter(|here| here.starts_with(workspace));
     let from = here.unwrap_or_else(|| workspace.to_owned());
 

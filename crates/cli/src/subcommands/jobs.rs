@@ -98,8 +98,8 @@ fn shown(result: &ToolResult, output: CliOutput) -> anyhow::Result<ExitCode> {
 
 impl Jobs {
     async fn of(choice: &SessionArgs, output: CliOutput) -> anyhow::Result<Self> {
-        let (client, found) = session_ref::existing(choice, output).await?;
-        Ok(Self { client, session: found.session_id.0 })
+        let (client, session) = session_ref::existing(choice, output).await?;
+        Ok(Self { client, session: session.session_id.0 })
     }
 
     async fn call(&self, call: impl Into<ToolParams>) -> anyhow::Result<ToolResult> {

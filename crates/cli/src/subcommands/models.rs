@@ -133,19 +133,19 @@ async fn switch(
 
 /// Describes the running agent of the directory's session. `None` without one: the agent is chosen when it starts.
 async fn running_agent(client: &Client) -> Option<String> {
-    let found = Wanted::reference(None).one(client, Missing::Refuse).await.ok()?;
+    let session = Wanted::reference(None).one(client, Missing::Refuse).await.ok()?;
 
-    if found.by != FindBy::Directory {
+    if session.by != FindBy::Directory {
         return None;
     }
 
-    let state = client.call(StateParams::of(found.session_id.0)).await.ok()?;
+    let state = client.call(StateParams::of(session.session_id.0)).await.ok()?;
     let model =
         |part: &str| Some(plain(state.pi_state.as_ref()?.get("model")?.get(part)?.as_str()?));
     let model: Option<[String; 2]> = model("provider").zip(model("id")).map(Into::into);
     let model = model.map_or_else(String::new, |names| format!(" with {}", names.join("/")));
     let agent = if state.engine? == "native" { "quackd's own agent" } else { "Pi" };
-    Some(format!("\nThe session {} uses {agent}{model}.\n", name(&found.label)))
+    Some(format!("\nThe session {} uses {agent}{model}.\n", name(&session.label)))
 }
 
 /// Formats the reply as text: the chosen model, the test, the problems and the other models.

@@ -14,13 +14,13 @@ pub(crate) async fn run(
     pinned: bool,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let (client, found) = session_ref::existing(&choice.into_which(), output).await?;
-    session_ref::tell(&found, output);
-    let params = PinParams { session_id: Some(found.session_id.0), pinned: Some(pinned) };
+    let (client, session) = session_ref::existing(&choice.into_which(), output).await?;
+    session_ref::tell(&session, output);
+    let params = PinParams { session_id: Some(session.session_id.0), pinned: Some(pinned) };
     let data = client.call(params).await?;
 
     output.show(&data, || {
-        let name = display::name(&found.label);
+        let name = display::name(&session.label);
         if data.pinned {
             format!("{name} stays until `quack unpin`.\n")
         } else {

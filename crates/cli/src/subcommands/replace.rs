@@ -29,7 +29,7 @@ pub(crate) async fn run(args: &ReplaceArgs, output: CliOutput) -> anyhow::Result
     let words = words(args)?;
 
     let scope = ScopedClient::begin(&args.call, Missing::Create, output).await?;
-    session_ref::tell(&scope.found, output);
+    session_ref::tell(&scope.session, output);
     if let Some(words) = &words {
         all_there(words.paths, &scope.place)?;
     }

@@ -96,8 +96,8 @@ impl ResultStream {
     }
 
     /// Counts rows from other requests.
-    pub(super) fn add(&mut self, shown: u64) {
-        self.n_shown = self.n_shown.saturating_add(shown);
+    pub(super) fn add(&mut self, n: u64) {
+        self.n_shown = self.n_shown.saturating_add(n);
     }
 
     /// Requests the rows, and prints what `render` makes of them.
@@ -218,9 +218,10 @@ impl ResultStream {
 
     fn summary(&self, directory: &Path) -> Value {
         let missing = self.missing.iter().map(|path| json!({"path": path, "message": NOT_FOUND}));
-        let found = self.end.warnings.iter().chain(&self.end.unfinished);
-        let found = found.map(|warning| json!({"path": warning.path, "message": warning.message}));
-        let warnings: Vec<Value> = missing.chain(found).collect();
+        let others = self.end.warnings.iter().chain(&self.end.unfinished);
+        let others =
+            others.map(|warning| json!({"path": warning.path, "message": warning.message}));
+        let warnings: Vec<Value> = missing.chain(others).collect();
 
         let mut summary = json!({
             "type": "summary",

@@ -57,10 +57,10 @@ async fn change<M: Method<Reply = SandboxData>>(
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let daemon = start_and_connect(output).await?;
-    let found = choice.one(&daemon.client, Missing::Create).await?;
-    session_ref::tell(&found, output);
+    let session = choice.one(&daemon.client, Missing::Create).await?;
+    session_ref::tell(&session, output);
     // A rule with a preset may ask the user's tools.
-    let params = params(SandboxSession::of(found.session_id.0));
+    let params = params(SandboxSession::of(session.session_id.0));
     show_policy(&daemon.client.call_within(params, WORKER_TIMEOUT).await?, output)
 }
 
@@ -212,9 +212,9 @@ async fn set_paths(args: SandboxSetArgs, output: CliOutput) -> anyhow::Result<Ex
     let mut params = settings(args)?;
 
     let daemon = start_and_connect(output).await?;
-    let found = choice.one(&daemon.client, Missing::Create).await?;
-    session_ref::tell(&found, output);
-    params.session = SandboxSession::of(found.session_id.0);
+    let session = choice.one(&daemon.client, Missing::Create).await?;
+    session_ref::tell(&session, output);
+    params.session = SandboxSession::of(session.session_id.0);
 
     let show = SandboxShow { session: params.session.clone() };
     // The lists are replaced as a whole, so the present ones are needed.
@@ -310,8 +310,8 @@ fn maybe_absent(path: &Path) -> anyhow::Result<PathBuf> {
 
 /// Resolves all links of a path, because the worker does not see links outside of its directories.
 fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
-    let found = std::fs::canonicalize(path);
-    found.map_err(|error| CliError::usage(format!("{}: {error}", path.display())).into())
+    let real = std::fs::canonicalize(path);
+    real.map_err(|error| CliError::usage(format!("{}: {error}", path.display())).into())
 }
 
 fn lines(data: &SandboxData) -> String {

@@ -100,16 +100,16 @@ async fn begin(
     warn_if_config_changed(&daemon.daemon, output);
     let client = Arc::new(daemon.client);
     shell_keys::pass_on(&client, output).await;
-    let found = choice.one(&client, Missing::Create).await?;
+    let session = choice.one(&client, Missing::Create).await?;
 
-    session_ref::tell(&found, output);
-    check(&client, found.session_id.0.clone(), &prompt).await?;
-    let directory = choice.directory_in(&found.workspace_path);
+    session_ref::tell(&session, output);
+    check(&client, session.session_id.0.clone(), &prompt).await?;
+    let directory = choice.directory_in(&session.workspace_path);
     // Followed before the prompt is sent, so that no event of its turn is missed.
     let mut watch =
-        FollowConnection::begin(client, found.session_id.0, None, is_person(output)).await?;
+        FollowConnection::begin(client, session.session_id.0, None, is_person(output)).await?;
     watch.directory = directory;
-    watch.label = found.label;
+    watch.label = session.label;
 
     let files = match args.result {
         Some(_) => {

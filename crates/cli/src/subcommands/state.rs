@@ -18,9 +18,9 @@ const MAX_WORK: usize = 10;
 
 /// Prints one session: its status, its worker and its agent.
 pub(crate) async fn run(args: StateArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let (client, found) = session_ref::existing(&args.which.into_which(), output).await?;
-    let data = client.call(StateParams::of(found.session_id.as_str())).await?;
-    output.show(&data, || lines(&data, &found.label))?;
+    let (client, session) = session_ref::existing(&args.which.into_which(), output).await?;
+    let data = client.call(StateParams::of(session.session_id.as_str())).await?;
+    output.show(&data, || lines(&data, &session.label))?;
     Ok(ExitCode::Ok)
 }
 
@@ -109,8 +109,8 @@ fn lines(data: &StateData, label: &str) -> String {
 
 /// Formats the work that a stop of the daemon interrupted, on one line.
 fn interrupted(cut: &Interruption, zone: &TimeZone) -> String {
-    let shown = cut.work.iter().take(MAX_WORK).map(|work| display::name(work));
-    let mut work = shown.collect::<Vec<_>>().join(", ");
+    let first = cut.work.iter().take(MAX_WORK).map(|work| display::name(work));
+    let mut work = first.collect::<Vec<_>>().join(", ");
     if let Some(more) = cut.work.len().checked_sub(MAX_WORK).filter(|more| 0 < *more) {
         work.push_str(&format!(", and {more} more"));
     }

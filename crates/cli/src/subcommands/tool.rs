@@ -157,17 +157,17 @@ async fn prepare(
     let ms = |time: Duration| u64::try_from(time.as_millis());
 
     let daemon = start_and_connect(output).await?;
-    let found = reference.one(&daemon.client, Missing::Create).await?;
+    let session = reference.one(&daemon.client, Missing::Create).await?;
     if !args.raw {
-        session_ref::tell(&found, output);
+        session_ref::tell(&session, output);
     }
 
-    let cwd = reference.directory_in(&found.workspace_path);
-    let label = found.label;
+    let cwd = reference.directory_in(&session.workspace_path);
+    let label = session.label;
     let params = ToolParams {
         tool: args.name.clone(),
         arguments,
-        session_id: Some(found.session_id.0),
+        session_id: Some(session.session_id.0),
         cwd,
         safe_mode: args.safe.then_some(true),
         timeout_ms: args.timeout.filter(|_| !args.detach).map(ms).transpose()?,

@@ -14,7 +14,7 @@ use quackd_protocol::tools::{ArgumentsBuilder, UndoArguments};
 /// Takes changes back, or lists them.
 pub(crate) async fn run(args: &UndoArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let scope = ScopedClient::begin(&args.call, Missing::Create, output).await?;
-    session_ref::tell(&scope.found, output);
+    session_ref::tell(&scope.session, output);
     let result = scope.call(arguments(args), false).await?;
     let data = workspace_scope::data(&result, CliError::failed)?;
 

@@ -81,8 +81,8 @@ impl Changes {
 
     /// Whether the patches are complete.
     pub(crate) fn is_whole_patch(&self) -> bool {
-        let shown = self.files.iter().filter(|change| change.diff.is_some()).count();
-        !self.diffs_cut && shown == self.planned.files
+        let n_patches = self.files.iter().filter(|change| change.diff.is_some()).count();
+        !self.diffs_cut && n_patches == self.planned.files
     }
 
     /// Returns the files whose patch cannot represent all bytes and so cannot be applied.

@@ -120,7 +120,7 @@ impl ConfigFile {
 
     fn read_blocking(&self) -> anyhow::Result<String> {
         match std::fs::metadata(&self.path) {
-            Ok(found) if MAX_CONFIG_BYTES < found.len() || !found.is_file() => {
+            Ok(item) if MAX_CONFIG_BYTES < item.len() || !item.is_file() => {
                 anyhow::bail!("{} is no file of a usual size", self.path.display())
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
@@ -225,8 +225,8 @@ fn put(document: &mut DocumentMut, path: &[String], mut value: Value) -> anyhow:
     let mut table = document.as_table_mut();
 
     for part in tables {
-        let found = table.entry(part).or_insert_with(|| Item::Table(Table::new()));
-        table = found.as_table_mut().with_context(|| {
+        let item = table.entry(part).or_insert_with(|| Item::Table(Table::new()));
+        table = item.as_table_mut().with_context(|| {
             format!("{part} is not written as a table; `quack config edit` opens the file")
         })?;
     }
@@ -245,7 +245,7 @@ fn take(document: &mut DocumentMut, path: &[String]) -> bool {
     let mut table = document.as_table_mut();
     for part in tables {
         match table.get_mut(part).and_then(Item::as_table_mut) {
-            Some(found) => table = found,
+            Some(item) => table = item,
             None => return false,
         }
     }

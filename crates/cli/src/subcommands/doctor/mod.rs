@@ -125,7 +125,7 @@ fn unheard(holder: Option<LockHolder>, socket: &Path) -> Check {
 
     let (problem, first) = match socket.symlink_metadata() {
         Err(_) => ("does not exist", "it creates its socket again within 5 s"),
-        Ok(found) if found.file_type().is_socket() => {
+        Ok(status) if status.file_type().is_socket() => {
             ("has no listener", "it may be starting or stopping: try again in a few seconds")
         }
         Ok(_) => ("is something else", "move that away, and it creates its socket again"),

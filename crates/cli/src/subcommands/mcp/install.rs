@@ -151,7 +151,7 @@ impl AgentRemoval {
     /// # Errors
     /// A file with quackd's entry or settings cannot be edited.
     pub(crate) fn all_blocking() -> anyhow::Result<Vec<Self>> {
-        let mut found = Vec::new();
+        let mut removals = Vec::new();
         for host in McpHost::value_variants() {
             let of_user = [None].into_iter().filter(|_| {
                 // A broken file in which quackd never was is not quackd's concern.
@@ -163,11 +163,11 @@ impl AgentRemoval {
                 let paths: Vec<_> = edit.changed().map(|(file, _)| file.path.clone()).collect();
                 if !paths.is_empty() {
                     let (label, patch) = (edit.client.label, edit.patch());
-                    found.push(Self { label, paths, patch, host: *host, project });
+                    removals.push(Self { label, paths, patch, host: *host, project });
                 }
             }
         }
-        Ok(found)
+        Ok(removals)
     }
 
     /// Changes the files.
@@ -325,11 +325,11 @@ impl Edit {
             return Ok(ExitCode::Ok);
         }
 
-        let shown = display::user_path(&path.to_string_lossy());
+        let file = display::user_path(&path.to_string_lossy());
         let label = self.client.label;
         let done = match (is_changed, is_install, is_dry) {
-            (false, true, _) => format!("{NAME} is already in {shown}.\n"),
-            (false, false, _) => format!("{NAME} is not in {shown}.\n"),
+            (false, true, _) => format!("{NAME} is already in {file}.\n"),
+            (false, false, _) => format!("{NAME} is not in {file}.\n"),
             (true, _, true) => "Nothing was changed (--print).\n".to_owned(),
             (true, true, false) => {
                 format!("Added {NAME} to {was_changed}. Restart {label} to use it.\n")

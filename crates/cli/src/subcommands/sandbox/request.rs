@@ -23,6 +23,6 @@ pub(super) async fn ask<M: Method>(
     // Before the connection, so that wrong arguments start no daemon.
     let choice = Wanted::of(choice)?;
     let daemon = start_and_connect(output).await?;
-    let found = choice.one(&daemon.client, missing).await?;
-    Ok(daemon.client.call_within(params(SandboxSession::of(found.session_id.0)), limit).await?)
+    let session = choice.one(&daemon.client, missing).await?;
+    Ok(daemon.client.call_within(params(SandboxSession::of(session.session_id.0)), limit).await?)
 }
