@@ -1,7 +1,7 @@
 //! Connects a subcommand to the daemon: finds it, starts it on request and checks its protocol. Used by every
 //! subcommand except `daemon`.
 
-use crate::display::plain;
+use crate::display::{full_path, plain};
 use crate::exit::{Advised, CliError};
 use crate::output::CliOutput;
 use crate::time_format;
@@ -62,7 +62,7 @@ pub(crate) async fn start_and_connect(output: CliOutput) -> anyhow::Result<Daemo
         Err(_) => {}
     }
 
-    // The variable marks the commands of a session and their descendants. A daemon of theirs would be another one.
+    // The variable marks the commands of a session and their descendants. They would start another daemon.
     if std::env::var_os(CALL_VARIABLE).is_some() {
         return Err(CliError::daemon_gone(format!(
             "this command runs inside a session of quackd, which cannot reach its daemon; run it outside, or unset \
@@ -119,7 +119,7 @@ pub(crate) fn warn_if_config_changed(daemon: &PingData, output: CliOutput) {
     if let (Ok(changed), Ok(started)) = (changed, started)
         && started + Duration::from_secs(1) < changed
     {
-        let path = plain(&path.display().to_string());
+        let path = full_path(&path);
         output.warning(&format!(
             "{path} was changed after the daemon had started; `quack restart` puts it in force"
         ));

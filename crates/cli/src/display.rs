@@ -9,7 +9,7 @@ use quackd_protocol::client::{PendingChange, ServerInfo};
 use quackd_protocol::denial::of_session;
 use serde_json::Value;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Maximum width of a name in a sentence, and in a table or tree, in columns. Names within
@@ -129,12 +129,17 @@ fn at_home(path: &str, home_dir: Option<&str>) -> String {
     }
 }
 
+/// Returns a path without `~` and uncut: shells do not expand `~` in quotes.
+pub(crate) fn full_path(path: &Path) -> String {
+    plain(&path.to_string_lossy())
+}
+
 /// Formats paths, one per line after a verb. Returns `none` if there are no paths.
 pub(crate) fn path_lines(verb: &str, paths: &[PathBuf], none: &str) -> String {
     if paths.is_empty() {
         return none.to_owned();
     }
-    paths.iter().map(|path| format!("{verb} {}\n", plain(&path.display().to_string()))).collect()
+    paths.iter().map(|path| format!("{verb} {}\n", full_path(path))).collect()
 }
 
 /// Returns a table with two spaces between columns. `min_widths` has one entry per column. The last column is not

@@ -3,6 +3,7 @@
 
 use anyhow::Context;
 use quackd_process::{Command, EndedBy, Exit, Limits};
+
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -34,7 +35,8 @@ impl ProgramOutput {
 ///
 /// # Errors
 /// If the program is not found or does not exit in time.
-pub(crate) async fn ask(words: &[String]) -> anyhow::Result<ProgramOutput> {
+pub(crate) async fn ask(words: &[impl AsRef<str>]) -> anyhow::Result<ProgramOutput> {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     let (program, args) = words.split_first().context("no program")?;
     let text = |value: std::ffi::OsString| value.into_string().ok();
 
@@ -81,9 +83,10 @@ pub(crate) async fn ask(words: &[String]) -> anyhow::Result<ProgramOutput> {
 ///
 /// # Errors
 /// Those of [`ask`], and an error with the program's output if it fails.
-pub(crate) async fn must(words: &[String]) -> anyhow::Result<()> {
+pub(crate) async fn must(words: &[impl AsRef<str>]) -> anyhow::Result<()> {
     let answer = ask(words).await?;
     if !answer.succeeded {
+        let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
         anyhow::bail!("`{}` failed: {}", words.join(" "), answer.complaint());
     }
     Ok(())

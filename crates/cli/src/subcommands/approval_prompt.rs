@@ -122,7 +122,8 @@ impl Prompter {
 /// Shows a question as a notification of the desktop. Without the program, nothing is shown.
 pub(crate) fn notify(request: &ApprovalRequest) {
     let words = notification(&plain(&request.title), &lines(&request.message));
-    drop(tokio::spawn(async move { drop(run_program::ask(&words).await) }));
+    // The question is also printed: a notification that fails is not reported.
+    drop(tokio::spawn(async move { run_program::ask(&words).await.ok() }));
 }
 
 /// Returns a message without control characters except for its line ends. The first character is no `-` and no `@`.

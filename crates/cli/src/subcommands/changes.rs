@@ -76,12 +76,12 @@ pub(crate) async fn run(args: ChangesArgs, output: CliOutput) -> anyhow::Result<
         return Ok(ExitCode::Ok);
     }
 
-    let format = Format { zone: TimeZone::system(), now: Timestamp::now() };
-    let audience = output.audience();
+    let zone = TimeZone::system();
+    let format = Format { zone, now: Timestamp::now(), audience: output.audience() };
 
     // Both lists have times, so the rows are merged.
-    let changes = list.entries.iter().map(|entry| (entry.at_ms, format.entry(entry, audience)));
-    let states = states.iter().map(|state| (state.at_ms, format.state(state, audience)));
+    let changes = list.entries.iter().map(|entry| (entry.at_ms, format.entry(entry)));
+    let states = states.iter().map(|state| (state.at_ms, format.state(state)));
     let mut all: Vec<(i64, String)> = changes.chain(states).collect();
     all.sort_by_key(|(at_ms, _)| std::cmp::Reverse(*at_ms));
     let text: String = all.into_iter().map(|(_, text)| text).collect();
@@ -104,10 +104,12 @@ async fn states_after_commands(scope: &ScopedClient) -> Vec<Checkpoint> {
 struct Format {
     zone: TimeZone,
     now: Timestamp,
+    audience: StdoutProperties,
 }
 
 impl Format {
-    fn entry(&self, entry: &Entry, audience: StdoutProperties) -> String {
+    fn entry(&self, entry: &Entry) -> String {
+        let audience = self.audience;
         let mut text = String::new();
         push(&mut text, &time(entry.at_ms, &self.zone, self.now), DIM, audience);
         if let Some(turn) = entry.turn {
@@ -116,7 +118,7 @@ impl Format {
         text.push_str(&format!("  {}  ", name_cell(&entry.tool)));
 
         match entry.changes.as_slice() {
-            [file] => self.file(file, &mut text, audience),
+            [file] => self.file(file, &mut text),
             _ => text.push_str(&count(entry.files, "file")),
         }
 
@@ -138,7 +140,7 @@ impl Format {
         for file in &entry.changes {
             if 1 < entry.changes.len() {
                 text.push_str("    ");
-                self.file(file, &mut text, audience);
+                self.file(file, &mut text);
                 text.push('\n');
             }
             if let Some(patch) = &file.diff {
@@ -155,7 +157,8 @@ impl Format {
         text
     }
 
-    fn state(&self, state: &Checkpoint, audience: StdoutProperties) -> String {
+    fn state(&self, state: &Checkpoint) -> String {
+        let audience = self.audience;
         let mut text = String::new();
         push(&mut text, &time(state.at_ms, &self.zone, self.now), DIM, audience);
         let calls = state.calls.iter().map(|call| plain(call)).collect::<Vec<_>>().join("; ");
@@ -165,10 +168,10 @@ impl Format {
         text
     }
 
-    fn file(&self, file: &ChangedFile, text: &mut String, audience: StdoutProperties) {
+    fn file(&self, file: &ChangedFile, text: &mut String) {
         text.push_str(&plain(&file.change));
         text.push(' ');
-        push(text, &fit(&file.path, audience), PATH, audience);
+        push(text, &fit(&file.path, self.audience), PATH, self.audience);
     }
 }
 
@@ -216,9 +219,9 @@ mod tests {
         ]});
         let list = ChangeList::deserialize(&data).unwrap();
         let now = Timestamp::from_second(0).unwrap();
-        let format = Format { zone: TimeZone::UTC, now };
         let audience = StdoutProperties { is_terminal: true, is_colored: false };
-        let text: String = list.entries.iter().map(|it| format.entry(it, audience)).collect();
+        let format = Format { zone: TimeZone::UTC, now, audience };
+        let text: String = list.entries.iter().map(|it| format.entry(it)).collect();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "00:00:01  turn 2  edit_file  changed src/a.rs  3-0a");
         assert_eq!(lines[1], "--- a/x");

@@ -5,7 +5,7 @@ mod change;
 
 use self::change::ConfigFile;
 use crate::args::program::{ConfigArgs, ConfigShowArgs, ConfigVerb};
-use crate::display::plain;
+use crate::display::{full_path, plain};
 use crate::exit::ExitCode;
 use crate::output::{CliOutput, DIM};
 use quackd_config::{Entry, locate};
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &ConfigArgs, output: CliOutput) -> anyhow::Result<ExitCo
         ConfigVerb::Show(args) => {
             let (config, file) = quackd_supervisor::read_config(&home)?;
             if let Some(held) = &file.held {
-                let path = plain(&path.display().to_string());
+                let path = full_path(&path);
                 output.note(&format!("{path} {held}: its keys that allow more are not in force"));
             }
             show(&config.entries(), args, output)

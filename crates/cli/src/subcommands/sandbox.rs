@@ -9,7 +9,7 @@ use crate::args::sandbox::{
     SandboxVerb,
 };
 use crate::connect::start_and_connect;
-use crate::display::{self, count, plain};
+use crate::display::{self, count, full_path, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{BOLD, CliOutput, DIM};
 use crate::session_ref::{self, Missing, Wanted};
@@ -254,9 +254,9 @@ fn check_unhidden(
     let around =
         around.filter(|hidden| path != hidden.as_path()).find(|hidden| path.starts_with(hidden));
 
-    let path = plain(&path.to_string_lossy());
+    let path = full_path(path);
     if let Some(around) = around {
-        let around = plain(&around.to_string_lossy());
+        let around = full_path(around);
         return Err(CliError::failed(format!(
             "{path} is in {around}, which is hidden: --unhide {around}"
         )));
@@ -355,11 +355,11 @@ fn lines(data: &SandboxData) -> String {
 
     let of_roots = origin(layers, |patch| patch.writable_roots.is_some());
     for path in writable_roots {
-        row("writable", &format!("{}  {DIM}{of_roots}{DIM:#}", plain(&path.to_string_lossy())));
+        row("writable", &format!("{}  {DIM}{of_roots}{DIM:#}", full_path(path)));
     }
     for path in hidden {
         let not = if has_all { "  not hidden by full-access" } else { "" };
-        row("hidden", &format!("{}{DIM}{not}{DIM:#}", plain(&path.to_string_lossy())));
+        row("hidden", &format!("{}{DIM}{not}{DIM:#}", full_path(path)));
     }
 
     for (name, value) in in_force_rows(data) {

@@ -114,10 +114,8 @@ pub(crate) async fn remove(
     }
     if here.manager == Manager::Systemd {
         // systemd may still list the units as failed. An unreachable manager forgets them by itself.
-        for line in [&["daemon-reload"][..], &["reset-failed", place::UNIT, place::SOCKET_UNIT]] {
-            let words = ["systemctl", "--user"].iter().chain(line);
-            drop(ask(&words.map(|word| (*word).to_owned()).collect::<Vec<_>>()).await);
-        }
+        ask(&["systemctl", "--user", "daemon-reload"]).await.ok();
+        ask(&["systemctl", "--user", "reset-failed", place::UNIT, place::SOCKET_UNIT]).await.ok();
     }
     Ok(installed)
 }
@@ -190,8 +188,7 @@ async fn kept(here: &ServiceContext, args: &ServiceLogsArgs) -> anyhow::Result<S
     }
     let lines = args.lines.to_string();
     let unit = ["--unit", place::UNIT, "--lines", &lines];
-    let words = ["journalctl", "--user", "--quiet", "--no-pager"].into_iter().chain(unit);
-    let words: Vec<String> = words.map(str::to_owned).collect();
+    let words = [&["journalctl", "--user", "--quiet", "--no-pager"][..], &unit].concat();
     let answer = ask(&words).await.context("see `quack logs`")?;
     if !answer.succeeded {
         anyhow::bail!("{}; see `quack logs`", answer.complaint());

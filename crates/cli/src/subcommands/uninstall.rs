@@ -5,7 +5,7 @@ mod plan;
 
 use crate::args::service::UninstallArgs;
 use crate::connect::connect;
-use crate::display::{path_lines, plain};
+use crate::display::{full_path, path_lines, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::subcommands::mcp::AgentRemoval;
@@ -18,7 +18,7 @@ use quackd_home::Home;
 use quackd_protocol::client::DaemonData;
 use quackd_service::Manager;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Resu
     // Stop the daemon, whether or not the service started it.
     end(&here.home).await?;
     for path in &plan.programs {
-        std::fs::remove_file(path).with_context(|| format!("cannot remove {}", shown(path)))?;
+        std::fs::remove_file(path).with_context(|| format!("cannot remove {}", full_path(path)))?;
         removed.push(path.clone());
     }
 
@@ -118,7 +118,7 @@ fn purge_blocking(
 
     let is_lock = |path: &&PathBuf| **path == home.lock_file();
     for path in plan.state.iter().filter(|path| !is_lock(path)) {
-        let cannot = || format!("cannot remove {}", shown(path));
+        let cannot = || format!("cannot remove {}", full_path(path));
         quackd_home::keep::remove_tree(path).with_context(cannot)?;
         removed.push(path.clone());
     }
@@ -151,10 +151,6 @@ fn remove_empty_above(removed: &[PathBuf]) {
     }
 }
 
-fn shown(path: &Path) -> String {
-    plain(&path.display().to_string())
-}
-
 /// What a removal does or would do, besides the removed paths.
 #[derive(Clone, Copy)]
 struct Report<'a> {
@@ -170,7 +166,7 @@ impl Report<'_> {
 
         for agent in self.agents {
             for path in &agent.paths {
-                let file = shown(path);
+                let file = full_path(path);
                 text.push_str(&format!("{verb} quackd from {}: {file}\n", agent.label));
             }
             let is_change = |line: &&str| {
@@ -184,7 +180,7 @@ impl Report<'_> {
         text.extend(self.daemon.map(|daemon| daemon.text(stop)));
 
         for KeptPath { path, why } in &plan.kept {
-            text.push_str(&format!("Stays: {} ({why})\n", shown(path)));
+            text.push_str(&format!("Stays: {} ({why})\n", full_path(path)));
         }
         text
     }
@@ -209,7 +205,7 @@ impl Report<'_> {
             format!(
                 "{}The program itself stays: {}; remove it the way it was installed (`cargo uninstall quackd`, a package manager).\n",
                 self.text(plan, removed),
-                shown(&program)
+                full_path(&program)
             )
         })?;
         Ok(ExitCode::Ok)

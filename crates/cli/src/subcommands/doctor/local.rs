@@ -165,8 +165,10 @@ fn state(home: &Home) -> Check {
             fail("state", format!("{place} {problem}"), hint)
         }
         (Ok(Some(mode)), _) => {
-            let hint =
-                format!("the daemon's next start closes it, or: chmod 700 '{}'", in_full(path));
+            let hint = format!(
+                "the daemon's next start closes it, or: chmod 700 '{}'",
+                display::full_path(path)
+            );
             warn("state", format!("{place} can be entered by others (mode {mode:04o})"), hint)
         }
         (Ok(None), Some(rival)) => {
@@ -208,7 +210,7 @@ fn may_change(directory: &Path) -> Result<(), Errno> {
 
 /// Returns the fix for a directory that is not writable.
 fn way_to_write(error: Errno, path: &Path) -> String {
-    let place = in_full(path);
+    let place = display::full_path(path);
     match error {
         Errno::ROFS => {
             "its file system is read-only: name another place in RUBBER_DUCK_APP_SUPPORT".to_owned()
@@ -235,13 +237,8 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Returns a path without `~`, which shells do not expand in quotes.
-fn in_full(path: &Path) -> String {
-    display::plain(&path.to_string_lossy())
-}
-
 fn shown(path: &Path) -> String {
-    display::path(&path.to_string_lossy(), std::env::var("HOME").ok().as_deref())
+    display::user_path(&path.to_string_lossy())
 }
 
 #[cfg(test)]

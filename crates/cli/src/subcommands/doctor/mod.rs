@@ -120,7 +120,7 @@ fn unheard(holder: Option<LockHolder>, socket: &Path) -> Check {
         Some(LockHolder { pid, .. }) => format!(" (pid {pid})"),
         None => String::new(),
     };
-    let place = display::plain(&socket.display().to_string());
+    let place = display::full_path(socket);
     let way_out = lock_holder::way_out(holder, socket);
 
     let (problem, first) = match socket.symlink_metadata() {

@@ -13,7 +13,7 @@ mod toml;
 mod yaml;
 
 use crate::args::mcp::{McpHost, McpInstallArgs, McpServeArgs, McpUninstallArgs};
-use crate::display::{self, plain};
+use crate::display::{self, full_path, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::render::search::diff::diff;
@@ -256,7 +256,7 @@ fn entry_path(client: &McpClient) -> Vec<&'static str> {
 }
 
 fn unusable(file: &ConfigFile) -> String {
-    format!("cannot edit {}, which stays as it is", plain(&file.path.display().to_string()))
+    format!("cannot edit {}, which stays as it is", full_path(&file.path))
 }
 
 /// Returns the arguments of the entry.

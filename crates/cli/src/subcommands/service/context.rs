@@ -86,14 +86,12 @@ impl ServiceContext {
     /// Returns the reason why the manager cannot be reached. `None` if it can.
     pub(crate) async fn unreachable(&self) -> Option<String> {
         let uid = rustix::process::getuid().as_raw();
-        let question: Vec<String> = match self.manager {
-            Manager::Systemd => {
-                ["systemctl", "--user", "show", "--property=Version"].map(str::to_owned).into()
-            }
-            Manager::Launchd => vec!["launchctl".into(), "print".into(), format!("gui/{uid}")],
+        let answer = match self.manager {
+            Manager::Systemd => ask(&["systemctl", "--user", "show", "--property=Version"]).await,
+            Manager::Launchd => ask(&["launchctl", "print", &format!("gui/{uid}")]).await,
         };
 
-        let reason = match ask(&question).await {
+        let reason = match answer {
             Ok(answer) if answer.succeeded => return None,
             Ok(answer) => answer.complaint(),
             Err(error) => format!("{error:#}"),

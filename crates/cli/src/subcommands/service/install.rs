@@ -4,7 +4,7 @@ use super::context::{ServiceContext, ServiceFile};
 use super::launchd;
 use crate::args::service::ServiceInstallArgs;
 use crate::connect::connect;
-use crate::display::{count, path_lines, plain};
+use crate::display::{count, full_path, path_lines, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 
@@ -84,7 +84,7 @@ fn changes(expected: &[ServiceFile], force: bool) -> anyhow::Result<Vec<PathBuf>
     let mut changes = Vec::new();
 
     for file in expected {
-        let path = plain(&file.path.display().to_string());
+        let path = full_path(&file.path);
         let standing = look_blocking(&file.path, &file.text);
         match standing.with_context(|| format!("cannot look at {path}"))? {
             Standing::Same => continue,
@@ -143,8 +143,7 @@ async fn make_room(
     refuse_busy(&daemon, args.force)?;
     drop(client);
     if here.manager == Manager::Systemd {
-        let words = ["systemctl", "--user", "stop", place::SOCKET_UNIT, place::UNIT];
-        return must(&words.map(str::to_owned)).await;
+        return must(&["systemctl", "--user", "stop", place::SOCKET_UNIT, place::UNIT]).await;
     }
     launchd::unload(here).await
 }
@@ -273,7 +272,7 @@ pub(super) async fn lingers(here: &ServiceContext, may_ask: bool) -> Option<bool
     }
     let uid = rustix::process::getuid().as_raw().to_string();
     let words = ["loginctl", "show-user", &uid, "--property=Linger", "--value"];
-    let answer = ask(&words.map(str::to_owned)).await.ok()?;
+    let answer = ask(&words).await.ok()?;
     match answer.stdout.trim() {
         "yes" => Some(true),
         "no" => Some(false),

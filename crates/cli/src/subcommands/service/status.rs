@@ -3,7 +3,7 @@
 use super::context::ServiceContext;
 use super::{install, launchd};
 
-use crate::display::plain;
+use crate::display::{full_path, plain};
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput};
 use crate::run_program::ask;
@@ -58,8 +58,7 @@ pub(super) async fn run(here: &ServiceContext, output: CliOutput) -> anyhow::Res
 
     let mut text = format!("{BOLD}service{BOLD:#}  of {}\n", here.manager.name());
     for (path, standing) in &files {
-        let path = plain(&path.display().to_string());
-        text.push_str(&format!("  {path}: {}\n", name(*standing)));
+        text.push_str(&format!("  {}: {}\n", full_path(path), name(*standing)));
     }
 
     match &unreachable {
@@ -99,7 +98,7 @@ async fn properties(here: &ServiceContext) -> Map<String, Value> {
         return fields.map(|(name, value)| (name.to_owned(), value.into())).into_iter().collect();
     }
 
-    let words = ["systemctl", "--user", "show", place::UNIT, PROPERTIES].map(str::to_owned);
+    let words = ["systemctl", "--user", "show", place::UNIT, PROPERTIES];
     let Ok(answer) = ask(&words).await else { return Map::new() };
     let pairs = answer.stdout.lines().filter_map(|line| line.split_once('='));
     pairs.map(|(name, value)| (name.to_owned(), Value::from(value))).collect()

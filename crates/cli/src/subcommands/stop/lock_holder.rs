@@ -72,7 +72,7 @@ pub(crate) fn way_out(holder: Option<LockHolder>, socket: &Path) -> String {
         }
         None => format!(
             "its process is unknown: find it with `lsof '{}'`, and end it with `kill`",
-            crate::display::plain(&socket.display().to_string())
+            crate::display::full_path(socket)
         ),
     }
 }

@@ -3,7 +3,7 @@
 //! The replacement is atomic: a new file in the same directory, synced, with the old mode and group, is renamed over the
 //! old one. A symbolic link is followed, so that it stays a link.
 
-use crate::display::plain;
+use crate::display::full_path;
 use crate::exit::CliError;
 use anyhow::Context;
 use std::fs::{self, File, Metadata, Permissions};
@@ -32,7 +32,7 @@ impl ConfigFile {
     /// # Errors
     /// The file is not a regular file of this user, is larger than [`MAX_BYTES`], is not UTF-8, or cannot be read.
     pub(super) fn read_blocking(path: PathBuf) -> anyhow::Result<Self> {
-        let name = plain(&path.display().to_string());
+        let name = full_path(&path);
         match path.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Self { real: path.clone(), path, text: None });
@@ -62,7 +62,7 @@ impl ConfigFile {
     /// # Errors
     /// The file changed since it was read, or the error of the system call. The old file is intact.
     pub(super) fn write_blocking(&self, text: Option<&str>) -> anyhow::Result<()> {
-        let name = plain(&self.path.display().to_string());
+        let name = full_path(&self.path);
         let now = match self.real.symlink_metadata() {
             Ok(status) => Some((read_blocking(&self.real)?, status)),
             Err(_) => None,
