@@ -85,7 +85,7 @@ mod tests {
 
     fn help(line: &str) -> Option<String> {
         let words: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
-        let error = asked(&words)?;
+        let error = requested(&words)?;
         assert_eq!((error.exit_code(), error.use_stderr()), (0, false));
         Some(error.to_string())
     }

@@ -300,7 +300,8 @@ pub(super) fn arguments(args: &Value) -> String {
     }
 }
 
-/// Returns the name of the tool of a call, and the caller's name and `: `, which is empty if the caller did not name itself.
+/// Returns the name of a call's tool, and its caller's name and `: `. The second is empty if the caller did not name
+/// itself.
 pub(super) fn names(data: &Value) -> (String, String) {
     let name = |data: &Value, key: &str| one_line(event::text(data, key), MAX_NAME);
     let client = data.get("client").map(|client| name(client, "name"));

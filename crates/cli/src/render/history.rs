@@ -108,7 +108,7 @@ impl History {
 
         match event::text(entry, "type") {
             "user_text" if recent.is_new(Source::History, text, now) => {
-                user(text, usize::MAX, page)
+                user(text, usize::MAX, page);
             }
             "user_text" => {}
             "assistant_text_delta" => {

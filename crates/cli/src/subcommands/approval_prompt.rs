@@ -13,11 +13,10 @@ use quackd_client::{Client, Event, Events};
 use quackd_protocol::approval::{ApprovalClosed, ApprovalRequest};
 use quackd_protocol::client::{ApprovalsParams, PendingApproval, UiResponseParams};
 use serde_json::Value;
-use std::io::{self, IsTerminal};
 
 /// Whether the user can be asked here.
 pub(crate) fn is_possible(output: CliOutput) -> bool {
-    io::stdin().is_terminal() && io::stderr().is_terminal() && !output.is_json()
+    CliOutput::can_ask() && !output.is_json()
 }
 
 /// The subcommand that asks.
