@@ -231,6 +231,7 @@ fn is_running(home: &Home) -> bool {
     let is_small = path.metadata().is_ok_and(|file| file.is_file() && file.len() <= MAX_PID_FILE);
     let text = if is_small { std::fs::read_to_string(path) } else { return false };
     let pid = text.ok().and_then(|text| text.trim().parse().ok()).and_then(Pid::from_raw);
+    // PERM: the process exists, and belongs to another user.
     pid.is_some_and(|pid| matches!(test_kill_process(pid), Ok(()) | Err(Errno::PERM)))
 }
 

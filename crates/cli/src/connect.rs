@@ -150,6 +150,7 @@ async fn meet(
     started: Started,
     output: CliOutput,
 ) -> anyhow::Result<DaemonConnection> {
+    // Raw, because another daemon's reply may have another shape.
     let answer = client.call_raw(PingParams {}).await?;
     let daemon = identify(answer).map_err(CliError::wrong_daemon)?;
 

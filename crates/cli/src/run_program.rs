@@ -3,7 +3,6 @@
 
 use anyhow::Context;
 use quackd_process::{Command, EndedBy, Exit, Limits};
-
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 

@@ -73,6 +73,7 @@ impl Markdown {
                 let line = std::mem::take(&mut self.line);
                 self.line(&line, columns, &mut rows);
             } else if MAX_BLOCK < self.block.len() + self.line.len() {
+                // A text without a line end must not wait forever.
                 let line = std::mem::take(&mut self.line);
                 self.line(&line, columns, &mut rows);
                 self.end_block(columns, &mut rows);

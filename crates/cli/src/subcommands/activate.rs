@@ -1,7 +1,6 @@
 //! `quack activate`: activates a session.
 
 use crate::args::sessions::ActivateArgs;
-
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput};

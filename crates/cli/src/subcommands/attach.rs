@@ -132,6 +132,7 @@ fn note_keys(no_agent: Option<&str>, output: CliOutput) {
 
 /// Returns the earlier prompts of a workspace. Without a place for them, they are kept in memory.
 fn past_prompts(workspace: &str) -> PastPrompts {
+    // The id becomes the name of a file.
     let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     let home = Home::from_process_env_blocking().ok();
     let dir = home.and_then(|home| home.prepare_prompts_blocking().ok());

@@ -11,7 +11,6 @@ use crate::render::search::diff::diff;
 use crate::render::search::{PATH, fit, push};
 use crate::session_ref::{self, Missing};
 use crate::workspace_scope::{self, ScopedClient, read};
-
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{IsolatedAction, IsolatedParams};

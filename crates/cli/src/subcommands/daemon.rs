@@ -10,7 +10,6 @@ use quackd_service::exit;
 use quackd_supervisor::{DaemonOptions, Ended};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
-
 use std::path::Path;
 
 /// Name of the program or link that acts as the Rubber Duck daemon.
@@ -18,8 +17,7 @@ const UPSTREAM_NAME: &str = "duck-daemon";
 
 /// Runs the daemon until it exits. Blocks the main thread.
 pub(crate) fn run(args: &DaemonArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let service = args.service;
-    let (background, verbose) = (args.background, args.verbose);
+    let &DaemonArgs { background, verbose, service } = args;
     let options = DaemonOptions { background, verbose, service, as_rubber_duck: false };
 
     match quackd_supervisor::run(options) {

@@ -1,7 +1,6 @@
 //! `quack delete`: deletes a session after the user confirms it.
 
 use crate::args::sessions::DeleteArgs;
-
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::CliOutput;

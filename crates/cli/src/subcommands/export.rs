@@ -2,7 +2,6 @@
 
 use crate::args::AnySessionArgs;
 use crate::args::sessions::ExportArgs;
-
 use crate::display;
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;

@@ -1,7 +1,6 @@
 //! `quack fork`: continues a conversation in another session.
 
 use crate::args::sessions::ForkArgs;
-
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};

@@ -2,7 +2,6 @@
 
 use crate::args::SessionArgs;
 use crate::args::isolated::{ApplyArgs, DiffArgs, DiscardArgs, RefreshArgs};
-
 use crate::display::{count, name, plain};
 use crate::exit::ExitCode;
 use crate::output::{CliOutput, DIM, RED, StdoutProperties};

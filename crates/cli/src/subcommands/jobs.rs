@@ -44,7 +44,7 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
     match (args.action, args.follow) {
         (Some(JobsAction::Kill { job, which: choice }), _) => {
             let jobs = Jobs::of(&choice, output).await?;
-            shown(&jobs.call(JobKillArguments::builder().job(job)).await?, output)
+            print(&jobs.call(JobKillArguments::builder().job(job)).await?, output)
         }
         (None, Some(job)) => {
             let mut interrupts = Interrupts::catch()?;
@@ -70,7 +70,7 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
                 data.insert("lost".to_owned(), lost.iter().map(lost_facts).collect());
             }
 
-            let ended = shown(&listed, output)?;
+            let ended = print(&listed, output)?;
             if !output.is_json() {
                 output.text(&lost.iter().map(lost_line).collect::<String>())?;
             }
@@ -80,7 +80,7 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
 }
 
 /// Prints a result. With `--json` only its data.
-fn shown(result: &ToolResult, output: CliOutput) -> anyhow::Result<ExitCode> {
+fn print(result: &ToolResult, output: CliOutput) -> anyhow::Result<ExitCode> {
     if result.info.is_error {
         let text = result.text.strip_prefix("Error: ").unwrap_or(&result.text);
         return Err(CliError::failed(text).into());
@@ -132,7 +132,7 @@ impl Jobs {
             let read = JobOutputArguments::builder().job(job).cursor(cursor).wait_ms(WAIT_MS);
             let result = self.call(read).await?;
             let Some(data) = result.data.as_ref().filter(|_| !result.info.is_error) else {
-                return shown(&result, output);
+                return print(&result, output);
             };
 
             let number = |name: &str| data.get(name).and_then(Value::as_u64);

@@ -71,8 +71,8 @@ pub(crate) async fn logout(args: &LogoutArgs, output: CliOutput) -> anyhow::Resu
     let home = Home::from_process_env_blocking()?;
     let mut keys = read_blocking(&home)?;
     if keys.0.remove(&args.provider).is_none() {
-        let shown = name(&args.provider);
-        let text = format!("no key of {shown} is stored; `quack login` lists them");
+        let provider = name(&args.provider);
+        let text = format!("no key of {provider} is stored; `quack login` lists them");
         return Err(CliError::failed(text).into());
     }
 
@@ -147,8 +147,8 @@ fn list(keys: &Keys, of_daemon: &[String], output: CliOutput) -> anyhow::Result<
     }
 
     let mut text = String::new();
-    for (name, is_stored, found, variables) in rows {
-        let source = match (found, is_stored) {
+    for (name, is_stored, sources, variables) in rows {
+        let source = match (sources, is_stored) {
             ((Some(variable), _), _) => format!("{variable} of this shell"),
             ((None, Some(variable)), _) => {
                 let stored = if is_stored { ", stronger than the stored key" } else { "" };
@@ -216,7 +216,9 @@ impl HiddenInput {
         let before = tcgetattr(io::stdin())?;
         let mut hidden = before.clone();
         hidden.local_modes.remove(LocalModes::ECHO);
+        // Flush drops what was typed before the prompt.
         tcsetattr(io::stdin(), OptionalActions::Flush, &hidden)?;
+        // Made before the prompt is written: a failed write restores the terminal.
         let hidden = Self(before);
         write!(io::stderr(), "Key of {provider} (not shown): ")?;
         Ok(hidden)

@@ -1,7 +1,6 @@
 //! `quack pin` and `quack unpin`: exempt a session's processes from idle eviction.
 
 use crate::args::AnySessionArgs;
-
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::CliOutput;

@@ -9,7 +9,6 @@ use quackd_protocol::client::ToolParams;
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use quackd_protocol::search::{RowsLine, SearchPage, Warning};
 use quackd_protocol::tools::{ArgumentsBuilder, FileArguments};
-
 use serde_json::{Deserializer, Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -277,6 +276,7 @@ impl RowLines {
             self.rest.clear();
         }
 
+        // A line without an end must not fill the memory.
         if MAX_LINE_BYTES < self.rest.len() {
             anyhow::bail!(
                 "unexpected reply of the worker: a line of more than {MAX_LINE_BYTES} bytes"

@@ -20,7 +20,7 @@ use context::ServiceFile;
 use quackd_service::commands::Step;
 use quackd_service::{Manager, file, launchd as agent, place};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Size of the read tail of a manager's log, in bytes.
 const MAX_LOG: u64 = 1024 * 1024;
@@ -103,15 +103,16 @@ pub(crate) async fn remove(
         }
     }
 
+    let cannot = |path: &Path| format!("cannot remove {}", path.display());
     for link in place::links(here.manager, &here.directory) {
-        file::remove_link_blocking(&link)
-            .with_context(|| format!("cannot remove {}", link.display()))?;
+        file::remove_link_blocking(&link).with_context(|| cannot(&link))?;
     }
 
     // After the links, which would lead to missing files.
     for path in &installed {
-        file::remove_blocking(path).with_context(|| format!("cannot remove {}", path.display()))?;
+        file::remove_blocking(path).with_context(|| cannot(path))?;
     }
+
     if here.manager == Manager::Systemd {
         // systemd may still list the units as failed. An unreachable manager forgets them by itself.
         ask(&["systemctl", "--user", "daemon-reload"]).await.ok();
@@ -197,7 +198,7 @@ async fn kept(here: &ServiceContext, args: &ServiceLogsArgs) -> anyhow::Result<S
 }
 
 /// Returns the last lines of a file, or nothing if it does not exist.
-fn tail_blocking(path: &std::path::Path, lines: usize) -> anyhow::Result<String> {
+fn tail_blocking(path: &Path, lines: usize) -> anyhow::Result<String> {
     use std::io::{Read, Seek, SeekFrom};
     let mut file = match std::fs::File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),

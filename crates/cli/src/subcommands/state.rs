@@ -1,7 +1,6 @@
 //! `quack state`: shows one session and its worker.
 
 use crate::args::sessions::StateArgs;
-
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};

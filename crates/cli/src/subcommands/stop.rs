@@ -175,6 +175,7 @@ async fn is_gone(socket: &Path, pid: Option<u64>) -> anyhow::Result<bool> {
 }
 
 async fn pid_of(client: &Client) -> Result<Option<u64>, ClientError> {
+    // Raw, because the reply of another version may have another shape.
     let answer = client.call_raw(PingParams {}).await?;
     Ok(answer.get("pid").and_then(Value::as_u64))
 }

@@ -38,7 +38,7 @@ pub(super) fn look_blocking(home: &Home, env: &dyn Fn(&str) -> Option<String>) -
 
 fn socket(home: &Home) -> Check {
     let socket = home.socket();
-    let path = shown(&socket.path);
+    let path = at_home(&socket.path);
     let place = if socket.fallback {
         format!("{path} (the state directory's own path is too long for a socket)")
     } else {
@@ -53,7 +53,7 @@ fn socket(home: &Home) -> Check {
             None => ok("socket", place),
             Some(alias) => warn(
                 "socket",
-                format!("{place}; another user has created {}", shown(&alias)),
+                format!("{place}; another user has created {}", at_home(&alias)),
                 "programs of Rubber Duck look there; give them RUBBER_DUCK_APP_SUPPORT with a shorter path",
             ),
         },
@@ -82,18 +82,18 @@ fn config(home: &Home, env: &dyn Fn(&str) -> Option<String>) -> Check {
     match loaded {
         Ok(path) if path != home.config_in_state() && home.config_in_state().exists() => warn(
             "config",
-            format!("{} is used; {} is not read", shown(&path), shown(&home.config_in_state())),
+            format!("{} is used; {} is not read", at_home(&path), at_home(&home.config_in_state())),
             "delete the second file, or move its settings",
         ),
         Ok(path) if path.exists() => match held_config_blocking(home, &path, Vec::new()) {
-            None => ok("config", shown(&path)),
+            None => ok("config", at_home(&path)),
             Some(held) => warn(
                 "config",
-                format!("{} {held}; its keys that allow more are not in force", shown(&path)),
+                format!("{} {held}; its keys that allow more are not in force", at_home(&path)),
                 "replace it by a copy that no session can write; `quack config show --origin` lists the keys",
             ),
         },
-        Ok(path) => ok("config", format!("{} does not exist; the defaults apply", shown(&path))),
+        Ok(path) => ok("config", format!("{} does not exist; the defaults apply", at_home(&path))),
         Err(error) => {
             let hint = match &error {
                 ConfigError::Environment { variable, .. } => format!("change or unset {variable}"),
@@ -119,7 +119,7 @@ fn metadata(home: &Home) -> Check {
 
 /// Checks a file that has at most `max_bytes`. `absent` makes the check of a file that does not exist.
 fn file(name: &str, path: &Path, max_bytes: u64, absent: impl FnOnce(&str) -> Check) -> Check {
-    let place = shown(path);
+    let place = at_home(path);
     match path.metadata() {
         Ok(status) if status.is_file() && status.len() <= max_bytes => {
             ok(name, format!("{place} ({})", display::bytes(status.len())))
@@ -138,7 +138,7 @@ fn file(name: &str, path: &Path, max_bytes: u64, absent: impl FnOnce(&str) -> Ch
 
 fn state(home: &Home) -> Check {
     let (path, us) = (home.dir(), rustix::process::geteuid().as_raw());
-    let place = shown(path);
+    let place = at_home(path);
     let status = match path.metadata() {
         Ok(status) => status,
         Err(error) if is_missing(&error) => return absent_state(path, &place),
@@ -172,7 +172,7 @@ fn state(home: &Home) -> Check {
             warn("state", format!("{place} can be entered by others (mode {mode:04o})"), hint)
         }
         (Ok(None), Some(rival)) => {
-            let message = format!("{place} is used; {} holds sessions too", shown(rival));
+            let message = format!("{place} is used; {} holds sessions too", at_home(rival));
             warn("state", message, "RUBBER_DUCK_APP_SUPPORT selects one; move the other one away")
         }
         (Ok(None), None) => ok("state", place),
@@ -185,7 +185,7 @@ fn absent_state(path: &Path, place: &str) -> Check {
     let above = path.ancestors().skip(1).find(|above| above.symlink_metadata().is_ok());
     let Some(above) = above else { return ok("state", format!("{place} does not exist")) };
 
-    let message = format!("{place} does not exist and cannot be created in {}", shown(above));
+    let message = format!("{place} does not exist and cannot be created in {}", at_home(above));
     let hint = "name another one in RUBBER_DUCK_APP_SUPPORT";
     if !above.is_dir() {
         return fail("state", format!("{message}, which is not a directory"), hint);
@@ -237,7 +237,7 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-fn shown(path: &Path) -> String {
+fn at_home(path: &Path) -> String {
     display::user_path(&path.to_string_lossy())
 }
 

@@ -7,7 +7,6 @@ use crate::connect::connect;
 use crate::display::{count, full_path, path_lines, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
-
 use crate::run_program::{ask, must};
 use crate::subcommands::restart::{look, wait_for_exit};
 use anyhow::Context;

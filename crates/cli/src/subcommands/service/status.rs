@@ -2,12 +2,10 @@
 
 use super::context::ServiceContext;
 use super::{install, launchd};
-
 use crate::display::{full_path, plain};
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput};
 use crate::run_program::ask;
-
 use quackd_protocol::client::{DaemonData, ExecutableState};
 use quackd_service::file::{Standing, look_blocking};
 use quackd_service::launchd::AgentState;

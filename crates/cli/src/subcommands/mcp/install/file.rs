@@ -121,7 +121,8 @@ fn replace_blocking(path: &Path, bytes: &[u8], old: Option<&Metadata>) -> io::Re
     file.as_file().set_permissions(Permissions::from_mode(mode))?;
     file.as_file().sync_all()?;
 
-    file.persist(path).map_err(|refused| refused.error)?;
+    file.persist(path).map_err(|failure| failure.error)?;
+    // A name is on the disk when its directory is.
     File::open(directory)?.sync_all()
 }
 

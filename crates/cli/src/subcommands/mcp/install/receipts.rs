@@ -65,7 +65,7 @@ impl Receipts {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Self { files: Vec::new(), at });
             }
-            found => found.with_context(|| format!("cannot read {}", at.display()))?,
+            bytes => bytes.with_context(|| format!("cannot read {}", at.display()))?,
         };
         let read: Self = serde_json::from_slice(&bytes)
             .with_context(|| format!("cannot parse {}", at.display()))?;
