@@ -31,16 +31,14 @@ pub(crate) async fn run(args: ApprovalsArgs, output: CliOutput) -> anyhow::Resul
     }
 
     let data = daemon.client.call(ApprovalsParams::default()).await?;
-    if output.is_json() {
-        output.document(&data)?;
-    } else if data.pending.is_empty() && data.recent.is_empty() {
+    if data.pending.is_empty() && data.recent.is_empty() {
         output.note("no questions since the daemon started");
-    } else {
-        let zone = TimeZone::system();
-        let pending: String = data.pending.iter().map(pending).collect();
-        let recent: String = data.recent.iter().map(|record| recent(record, &zone)).collect();
-        output.text(&format!("{pending}{recent}"))?;
     }
+    output.show(&data, || {
+        let zone = TimeZone::system();
+        let recent = data.recent.iter().map(|record| recent(record, &zone));
+        data.pending.iter().map(pending).chain(recent).collect()
+    })?;
     Ok(ExitCode::Ok)
 }
 

@@ -12,7 +12,7 @@ use quackd_config::{Entry, locate};
 use quackd_home::Home;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::Path;
 
 /// Maximum line width, in columns, for which origins are aligned.
 const MAX_COLUMN: usize = 56;
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &ConfigArgs, output: CliOutput) -> anyhow::Result<ExitCo
     let (path, is_named) = locate(home.config_blocking(), &variable)?;
 
     match &args.verb {
-        ConfigVerb::Path(_) => show_path(path, is_named, output),
+        ConfigVerb::Path(_) => show_path(&path, is_named, output),
         ConfigVerb::Set(args) => ConfigFile { path, home }.set(&args.key, &args.value, output),
         ConfigVerb::Unset(args) => ConfigFile { path, home }.unset(&args.key, output),
         ConfigVerb::Edit(_) => ConfigFile { path, home }.edit(output),
@@ -43,15 +43,10 @@ fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-fn show_path(path: PathBuf, is_named: bool, output: CliOutput) -> anyhow::Result<ExitCode> {
+fn show_path(path: &Path, is_named: bool, output: CliOutput) -> anyhow::Result<ExitCode> {
     let exists = path.exists();
-
-    if output.is_json() {
-        output.document(&json!({"path": path, "exists": exists, "named": is_named}))?;
-        return Ok(ExitCode::Ok);
-    }
-
-    output.text(&format!("{}\n", path.display()))?;
+    let document = json!({"path": path, "exists": exists, "named": is_named});
+    output.show(&document, || format!("{}\n", path.display()))?;
     if !exists {
         output.note("the file does not exist");
     }

@@ -50,15 +50,13 @@ pub(crate) async fn run(args: ForkArgs, output: CliOutput) -> anyhow::Result<Exi
 }
 
 fn list(listed: &Value, output: CliOutput) -> anyhow::Result<ExitCode> {
-    if output.is_json() {
-        output.document(listed)?;
-        return Ok(ExitCode::Ok);
-    }
-
-    for message in listed["messages"].as_array().into_iter().flatten() {
+    let row = |message: &Value| {
         let text = |name: &str| display::plain(message[name].as_str().unwrap_or_default());
         let line: String = text("text").replace('\n', " ").chars().take(MAX_SHOWN).collect();
-        output.text(&format!("{BOLD}{}{BOLD:#}  {line}\n", text("entryId")))?;
-    }
+        format!("{BOLD}{}{BOLD:#}  {line}\n", text("entryId"))
+    };
+
+    let messages = listed["messages"].as_array().into_iter().flatten();
+    output.show(listed, || messages.map(row).collect())?;
     Ok(ExitCode::Ok)
 }

@@ -179,15 +179,12 @@ pub(crate) async fn discard(args: DiscardArgs, output: CliOutput) -> anyhow::Res
     }
 
     let data = request(&choice, |_| only(IsolatedAction::Discard), output).await?;
-    if output.is_json() {
-        output.document(&data)?;
-        return Ok(ExitCode::Ok);
-    }
-
-    let copied = data.copied.unwrap_or_default();
-    copied.notes.iter().for_each(|note| output.note(&plain(note)));
-    let files = count(copied.files, "file");
-    output.text(&format!("{} has a new copy of {files}.\n", name(&data.label)))?;
+    let notes = data.copied.iter().flat_map(|copied| &copied.notes);
+    notes.for_each(|note| output.note(&plain(note)));
+    output.show(&data, || {
+        let files = count(data.copied.as_ref().map_or(0, |copied| copied.files), "file");
+        format!("{} has a new copy of {files}.\n", name(&data.label))
+    })?;
     Ok(ExitCode::Ok)
 }
 

@@ -11,7 +11,7 @@ use quackd_protocol::search::{RowsLine, SearchPage, Warning};
 use quackd_protocol::tools::{ArgumentsBuilder, FileArguments};
 use serde_json::{Deserializer, Value, json};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Message for a named path that does not exist.
 pub(super) const NOT_FOUND: &str = "No such file or directory";
@@ -231,7 +231,7 @@ impl ResultStream {
             "skipped": self.end.skipped,
             "warnings": warnings,
             "notes": self.end.notes,
-            "elapsedMs": millis(self.began.elapsed()),
+            "elapsedMs": u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
         });
 
         if let (Some(n), Some(summary)) = (self.end.files_searched, summary.as_object_mut()) {
@@ -249,10 +249,6 @@ impl ResultStream {
             (false, _) => ExitCode::Ok,
         }
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Splits bytes into lines and reads them.

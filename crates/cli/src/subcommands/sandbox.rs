@@ -100,18 +100,15 @@ async fn denials(choice: &SessionArgs, output: CliOutput) -> anyhow::Result<Exit
     let params = |session| SandboxDenials { session };
     let data = ask(choice, Missing::Refuse, params, REPLY_TIMEOUT, output).await?;
 
-    if output.is_json() {
-        output.document(&data)?;
-    } else if data.denials.is_empty() {
+    if data.denials.is_empty() {
         output.note("no denials since the daemon started");
-    } else {
-        let line = |TimedDenial { at, tool, denial }: &TimedDenial| {
-            let likely = if denial.likely { "  (probably)" } else { "" };
-            let description = plain(&denial.to_string());
-            format!("{DIM}{}{DIM:#}  {}  {description}{likely}\n", plain(at), plain(tool))
-        };
-        output.text(&data.denials.iter().map(line).collect::<String>())?;
     }
+    let line = |TimedDenial { at, tool, denial }: &TimedDenial| {
+        let likely = if denial.likely { "  (probably)" } else { "" };
+        let description = plain(&denial.to_string());
+        format!("{DIM}{}{DIM:#}  {}  {description}{likely}\n", plain(at), plain(tool))
+    };
+    output.show(&data, || data.denials.iter().map(line).collect())?;
     Ok(ExitCode::Ok)
 }
 

@@ -190,14 +190,12 @@ impl ConfigFile {
         let path = self.path.display().to_string();
 
         let is_running = is_held_blocking(&self.home);
-        if output.is_json() {
-            output.document(&json!({ "path": path, "key": key, "restart": is_running }))?;
-            return Ok(ExitCode::Ok);
-        }
+        let document = json!({ "path": path, "key": key, "restart": is_running });
+        output.show(&document, || format!("{done}  ({})\n", plain(&path)))?;
 
-        output.text(&format!("{done}  ({})\n", plain(&path)))?;
         // With a variable, this file may not be the daemon's.
-        if std::env::var_os("QUACKD_CONFIG").is_none() && is_running {
+        let is_of_daemon = is_running && std::env::var_os("QUACKD_CONFIG").is_none();
+        if is_of_daemon && !output.is_json() {
             output.warning("the running daemon has the earlier configuration; `quack restart` puts this one in force");
         }
         Ok(ExitCode::Ok)

@@ -317,13 +317,10 @@ impl Edit {
         }
 
         let path = self.files.first().map(|(file, _)| file.path.clone()).unwrap_or_default();
-        if output.is_json() {
-            output.document(&json!({
-                "client": self.client.id, "file": path, "changed": is_changed, "diff": patch,
-                "entry": self.entry, "notes": self.notes,
-            }))?;
-            return Ok(ExitCode::Ok);
-        }
+        let document = json!({
+            "client": self.client.id, "file": path, "changed": is_changed, "diff": patch,
+            "entry": self.entry, "notes": self.notes,
+        });
 
         let file = display::user_path(&path.to_string_lossy());
         let label = self.client.label;
@@ -339,12 +336,9 @@ impl Edit {
             }
         };
 
-        let mut text = diff(&patch, output.audience());
-        text.push_str(&done);
-        for note in &self.notes {
-            text.push_str(&format!("note: {}\n", plain(note)));
-        }
-        output.text(&text)?;
+        let mut text = diff(&patch, output.audience()) + &done;
+        text.extend(self.notes.iter().map(|note| format!("note: {}\n", plain(note))));
+        output.show(&document, || text)?;
         Ok(ExitCode::Ok)
     }
 

@@ -11,6 +11,7 @@ use quackd_service::file::{Standing, look_blocking};
 use quackd_service::launchd::AgentState;
 use quackd_service::{Manager, place};
 use serde_json::{Map, Value, json};
+use std::path::PathBuf;
 
 /// Properties requested from systemd.
 const PROPERTIES: &str = "--property=ActiveState,SubState,UnitFileState,MainPID,NRestarts,Result,\
@@ -37,22 +38,17 @@ pub(super) async fn run(here: &ServiceContext, output: CliOutput) -> anyhow::Res
 
     let lingers = install::lingers(here, unreachable.is_none()).await;
 
-    if output.is_json() {
-        let files: Vec<_> = files
-            .iter()
-            .map(|(path, standing)| json!({"path": path, "standing": name(*standing)}))
-            .collect();
-        output.document(&json!({
-            "manager": here.manager.name(),
-            "installed": is_installed,
-            "files": files,
-            "unreachable": unreachable,
-            "unit": unit,
-            "daemon": daemon,
-            "lingers": lingers,
-        }))?;
-        return Ok(exit);
-    }
+    let row =
+        |(path, standing): &(PathBuf, Standing)| json!({"path": path, "standing": name(*standing)});
+    let document = json!({
+        "manager": here.manager.name(),
+        "installed": is_installed,
+        "files": files.iter().map(row).collect::<Vec<_>>(),
+        "unreachable": unreachable,
+        "unit": unit,
+        "daemon": daemon,
+        "lingers": lingers,
+    });
 
     let mut text = format!("{BOLD}service{BOLD:#}  of {}\n", here.manager.name());
     for (path, standing) in &files {
@@ -72,7 +68,7 @@ pub(super) async fn run(here: &ServiceContext, output: CliOutput) -> anyhow::Res
         text.push_str("  `quack service install` installs it\n");
     }
 
-    output.text(&text)?;
+    output.show(&document, || text)?;
     Ok(exit)
 }
 
