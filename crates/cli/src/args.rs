@@ -38,7 +38,7 @@ pub(crate) use self::session_choice::{
 use crate::display;
 use crate::suggest::nearest;
 use clap::error::ErrorKind;
-use clap::{Args, Command, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, ColorChoice, Command, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -83,19 +83,19 @@ impl Cli {
         };
 
         // clap knows no help of a single tool.
-        if let Some(help) = tool_help::asked(&line) {
+        if let Some(help) = tool_help::requested(&line) {
             return Err(help);
         }
 
-        let cli = Self::try_parse_from(&line).map_err(|error| match error.use_stderr() {
-            true if error.kind() == ErrorKind::InvalidSubcommand && is_denial(&line) => {
-                Self::command().error(ErrorKind::InvalidSubcommand, NO_DENY)
+        let cli = Self::try_parse_from(&line).map_err(|error| {
+            if error.kind() == ErrorKind::InvalidSubcommand && is_denial(&line) {
+                return Self::command().error(ErrorKind::InvalidSubcommand, NO_DENY);
             }
-            // clap parses a mistyped subcommand as the directory and reports the next word instead.
-            true => mistyped().unwrap_or(error),
-            // `quack kill --help` is about no subcommand.
-            false if error.kind() == ErrorKind::DisplayHelp => mistyped().unwrap_or(error),
-            false => error,
+
+            // clap parses a mistyped subcommand as the directory and reports the next word instead. With `--help` it shows
+            // the help of no subcommand.
+            let may_be_mistyped = error.use_stderr() || error.kind() == ErrorKind::DisplayHelp;
+            if may_be_mistyped { mistyped().unwrap_or(error) } else { error }
         })?;
 
         if cli.verb.is_some()
@@ -186,16 +186,7 @@ pub(crate) struct OutputArgs {
     pub(crate) json: bool,
     /// Set when to use colors; NO_COLOR is respected
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    pub(crate) color: Color,
-}
-
-/// The values of `--color`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    #[default]
-    Auto,
-    Always,
-    Never,
+    pub(crate) color: ColorChoice,
 }
 
 #[derive(Debug, Subcommand)]
@@ -362,7 +353,7 @@ mod tests {
             assert!(cli.output.json && matches!(cli.verb, Some(Verb::Ps(_))), "{line}");
         }
         assert!(parse("--json").unwrap().output.json);
-        assert_eq!(parse("ps --color never").unwrap().output.color, Color::Never);
+        assert_eq!(parse("ps --color never").unwrap().output.color, ColorChoice::Never);
     }
 
     #[test]
@@ -384,7 +375,7 @@ mod tests {
         }
         match parse("delete --yes -Vx").unwrap().verb {
             Some(Verb::Delete(args)) => {
-                assert!(args.yes && args.which.into_reference().as_deref() == Some("-Vx"));
+                assert!(args.yes && args.which.into_which().session.as_deref() == Some("-Vx"));
             }
             other => panic!("not a deletion: {other:?}"),
         }

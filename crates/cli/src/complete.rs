@@ -48,9 +48,9 @@ pub(crate) fn is_wanted() -> bool {
 /// Prints the candidates for the command line after `--`.
 pub(crate) fn run() {
     let here = std::env::current_dir().ok();
-    let printing = CompleteEnv::with_factory(command).var(VAR);
+    let candidates = CompleteEnv::with_factory(command).var(VAR);
     // An error has no reader: the shell offers nothing.
-    let _error = printing.try_complete(std::env::args_os(), here.as_deref());
+    candidates.try_complete(std::env::args_os(), here.as_deref()).ok();
 }
 
 /// Returns the command line with visible subcommands and options only, and with the candidates for values.
@@ -231,6 +231,7 @@ fn is_running(home: &Home) -> bool {
     let is_small = path.metadata().is_ok_and(|file| file.is_file() && file.len() <= MAX_PID_FILE);
     let text = if is_small { std::fs::read_to_string(path) } else { return false };
     let pid = text.ok().and_then(|text| text.trim().parse().ok()).and_then(Pid::from_raw);
+    // PERM: the process exists, and belongs to another user.
     pid.is_some_and(|pid| matches!(test_kill_process(pid), Ok(()) | Err(Errno::PERM)))
 }
 

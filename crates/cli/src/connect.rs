@@ -1,7 +1,7 @@
 //! Connects a subcommand to the daemon: finds it, starts it on request and checks its protocol. Used by every
 //! subcommand except `daemon`.
 
-use crate::display::plain;
+use crate::display::{full_path, plain};
 use crate::exit::{Advised, CliError};
 use crate::output::CliOutput;
 use crate::time_format;
@@ -10,7 +10,7 @@ use quackd_client::{Client, ClientError, Started, ensure_daemon};
 use quackd_home::Home;
 use quackd_process::{CALL_VARIABLE, SelfExe};
 use quackd_protocol::VERSION;
-use quackd_protocol::client::{CLIENT_PROTOCOL, ErrorCode, PingData, PingParams};
+use quackd_protocol::client::{CLIENT_PROTOCOL, ErrorCode, Method, PingData, PingParams};
 use quackd_protocol::limits::{DEADLINE_GRACE, DEADLINE_SLACK, WORKER_READY_WAIT};
 use serde_json::Value;
 use std::path::Path;
@@ -50,6 +50,7 @@ pub(crate) struct DaemonConnection {
 /// If the daemon cannot be found, started or reached, or speaks another protocol.
 pub(crate) async fn start_and_connect(output: CliOutput) -> anyhow::Result<DaemonConnection> {
     let home = Home::from_process_env_blocking()?;
+
     // Usually a daemon listens, and this connection is the only one.
     match connect(&home).await {
         Ok(client) => match meet(client, Started::AlreadyRunning, output).await {
@@ -61,6 +62,7 @@ pub(crate) async fn start_and_connect(output: CliOutput) -> anyhow::Result<Daemo
         Err(_) => {}
     }
 
+    // The variable marks the commands of a session and their descendants. They would start another daemon.
     if std::env::var_os(CALL_VARIABLE).is_some() {
         return Err(CliError::daemon_gone(format!(
             "this command runs inside a session of quackd, which cannot reach its daemon; run it outside, or unset \
@@ -87,6 +89,15 @@ pub(crate) async fn start_and_connect(output: CliOutput) -> anyhow::Result<Daemo
     }
 }
 
+/// Sends one request to the daemon. Starts it if no daemon listens.
+///
+/// # Errors
+/// Those of [`start_and_connect`] and of the request.
+pub(crate) async fn call<M: Method>(params: M, output: CliOutput) -> anyhow::Result<M::Reply> {
+    let daemon = start_and_connect(output).await?;
+    Ok(daemon.client.call(params).await?)
+}
+
 fn is_gone(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref::<ClientError>(),
@@ -101,14 +112,14 @@ pub(crate) fn warn_if_config_changed(daemon: &PingData, output: CliOutput) {
     let Ok(home) = Home::from_process_env_blocking() else { return };
     let Ok((path, _)) = quackd_config::locate(home.config_blocking(), &variable) else { return };
 
-    let changed = path.metadata().and_then(|found| found.modified());
+    let changed = path.metadata().and_then(|status| status.modified());
     let started = daemon.started_at.parse::<jiff::Timestamp>().map(std::time::SystemTime::from);
 
     // The daemon reports its start in whole seconds.
     if let (Ok(changed), Ok(started)) = (changed, started)
         && started + Duration::from_secs(1) < changed
     {
-        let path = plain(&path.display().to_string());
+        let path = full_path(&path);
         output.warning(&format!(
             "{path} was changed after the daemon had started; `quack restart` puts it in force"
         ));
@@ -139,6 +150,7 @@ async fn meet(
     started: Started,
     output: CliOutput,
 ) -> anyhow::Result<DaemonConnection> {
+    // Raw, because another daemon's reply may have another shape.
     let answer = client.call_raw(PingParams {}).await?;
     let daemon = identify(answer).map_err(CliError::wrong_daemon)?;
 
@@ -151,7 +163,7 @@ async fn meet(
     Ok(DaemonConnection { client, daemon, started })
 }
 
-/// Adds both versions to `error` if the daemon does not know the method. Applied last, before the error is printed.
+/// Adds both versions to `error` if the daemon does not know the method.
 pub(crate) async fn explained(error: anyhow::Error) -> anyhow::Error {
     // A subcommand that added context has better advice.
     let Some(ClientError::Refused { text, code: code @ Some(ErrorCode::UnknownMethod) }) =
@@ -171,21 +183,15 @@ async fn version() -> Option<String> {
 }
 
 fn unknown_method(daemon: Option<&str>) -> String {
-    let daemon_text = match daemon {
-        Some(VERSION) => {
-            format!(
-                "the daemon is another build of version {VERSION} and does not support this request"
-            )
-        }
-        Some(other) => {
-            format!(
-                "the daemon is version {other} and does not support this request; this is quack {VERSION}"
-            )
-        }
-        None => format!("the daemon does not support this request; this is quack {VERSION}"),
+    let (daemon, this) = match daemon {
+        Some(VERSION) => (format!("is another build of version {VERSION} and "), String::new()),
+        Some(other) => (format!("is version {other} and "), format!("; this is quack {VERSION}")),
+        None => (String::new(), format!("; this is quack {VERSION}")),
     };
-
-    format!("{daemon_text}: `quack restart` starts the program that is installed now")
+    format!(
+        "the daemon {daemon}does not support this request{this}: `quack restart` starts the program that is \
+         installed now"
+    )
 }
 
 fn identify(answer: Value) -> Result<PingData, String> {

@@ -1,6 +1,6 @@
 //! Connections to the daemon for the servers of other protocols, `quack mcp` and `quack acp`.
 
-use crate::connect::{explained, start_and_connect};
+use crate::connect::start_and_connect;
 use crate::exit::explain;
 use crate::output::CliOutput;
 use crate::session_hint;
@@ -29,10 +29,7 @@ pub(crate) fn connector(keys: ShellKeys, output: CliOutput) -> Connector {
                     }
                     Ok(connection.client)
                 }
-                Err(error) => {
-                    let error = explained(session_hint::explained(error).await).await;
-                    Err(ConnectError(explain(&error)))
-                }
+                Err(error) => Err(ConnectError(explain(&session_hint::explained(error).await))),
             }
         })
     })

@@ -9,7 +9,7 @@ use quackd_protocol::client::{PendingChange, ServerInfo};
 use quackd_protocol::denial::of_session;
 use serde_json::Value;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Maximum width of a name in a sentence, and in a table or tree, in columns. Names within
@@ -110,6 +110,11 @@ pub(crate) fn path(path: &str, home_dir: Option<&str>) -> String {
     cut_begin(&at_home(path, home_dir), MAX_PATH)
 }
 
+/// Like [`path`], with the home directory of this process.
+pub(crate) fn user_path(text: &str) -> String {
+    path(text, std::env::var("HOME").ok().as_deref())
+}
+
 /// Like [`path`], for a table or tree.
 pub(crate) fn path_cell(path: &str, home_dir: Option<&str>) -> String {
     cut_begin(&at_home(path, home_dir), MAX_PATH_CELL)
@@ -124,12 +129,17 @@ fn at_home(path: &str, home_dir: Option<&str>) -> String {
     }
 }
 
+/// Returns a path without `~` and uncut: shells do not expand `~` in quotes.
+pub(crate) fn full_path(path: &Path) -> String {
+    plain(&path.to_string_lossy())
+}
+
 /// Formats paths, one per line after a verb. Returns `none` if there are no paths.
 pub(crate) fn path_lines(verb: &str, paths: &[PathBuf], none: &str) -> String {
     if paths.is_empty() {
         return none.to_owned();
     }
-    paths.iter().map(|path| format!("{verb} {}\n", plain(&path.display().to_string()))).collect()
+    paths.iter().map(|path| format!("{verb} {}\n", full_path(path))).collect()
 }
 
 /// Returns a table with two spaces between columns. `min_widths` has one entry per column. The last column is not
@@ -139,21 +149,22 @@ pub(crate) fn table<const N: usize>(
     min_widths: [usize; N],
     rows: &[[String; N]],
 ) -> String {
+    let rows =
+        || [header].into_iter().chain(rows.iter().map(|row| row.each_ref().map(String::as_str)));
     let mut widths = min_widths;
-    for row in rows.iter().map(|row| row.each_ref().map(String::as_str)).chain([header]) {
+    for row in rows() {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.width().max(*width);
         }
     }
 
     let mut text = String::new();
-    for row in [header].into_iter().chain(rows.iter().map(|row| row.each_ref().map(String::as_str)))
-    {
+    for row in rows() {
         let mut line = String::new();
         for (cell, width) in row.into_iter().zip(widths) {
             let padding = width.saturating_sub(cell.width()) + 2;
             // Writing to a String cannot fail.
-            let _never = write!(line, "{cell}{:padding$}", "");
+            write!(line, "{cell}{:padding$}", "").ok();
         }
         text.push_str(line.trim_end());
         text.push('\n');
@@ -178,14 +189,19 @@ pub(crate) fn cost_of(stats: &Value) -> String {
 pub(crate) fn pending(pending: &PendingChange) -> String {
     let calls = (pending.calls != 0).then(|| count(pending.calls, "call"));
     let jobs = pending.jobs.iter().take(MAX_JOBS).map(|job| plain(job));
-    let runs: Vec<_> = calls.into_iter().chain(jobs).collect();
+    let runs = calls.into_iter().chain(jobs).collect::<Vec<_>>().join(", ");
+
     let (why, remedy) = (plain(&pending.why), plain(&pending.remedy));
-    let runs = runs.join(", ");
     format!("{why}; a new worker starts when this has ended: {runs}. To end it: {remedy}")
 }
 
 /// Maximum number of background jobs that are named in one text.
 const MAX_JOBS: usize = 4;
+
+/// Formats the memory of a process after two spaces. Empty if it is not known.
+pub(crate) fn memory(kb: Option<u64>) -> String {
+    kb.map(|kb| format!("  {}", bytes(kb.saturating_mul(1024)))).unwrap_or_default()
+}
 
 /// Returns the mode of a worker's network.
 pub(crate) fn network(is_on: bool, has_hosts: bool) -> &'static str {
@@ -217,8 +233,9 @@ pub(crate) fn bytes(n: u64) -> String {
     format!("{n} B")
 }
 
-/// Returns `n things`, or `1 thing`.
-pub(crate) fn count(n: usize, thing: &str) -> String {
+/// Returns `n things`, or `1 thing`. A number beyond `usize` counts as the largest one.
+pub(crate) fn count(n: impl TryInto<usize>, thing: &str) -> String {
+    let n = n.try_into().unwrap_or(usize::MAX);
     if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
 }
 

@@ -55,9 +55,7 @@ impl ExitCode {
             Self::OfCommand(code) | Self::OfDaemon(code) => code,
         }
     }
-}
 
-impl ExitCode {
     /// The `code` of an error in `--json`.
     fn name(self) -> &'static str {
         match self {
@@ -159,8 +157,8 @@ pub(crate) fn of_error(error: &anyhow::Error) -> ExitCode {
         if let Some(advised) = cause.downcast_ref::<Advised>() {
             return of_client_error(&advised.error);
         }
-        if let Some(fault) = cause.downcast_ref::<CliError>() {
-            return fault.exit;
+        if let Some(error) = cause.downcast_ref::<CliError>() {
+            return error.exit;
         }
         if cause.is::<StartError>() || cause.is::<HomeError>() {
             return ExitCode::Unreachable;

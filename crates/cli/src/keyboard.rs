@@ -36,7 +36,10 @@ impl CbreakGuard {
     pub(crate) fn begin() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut modes = before.clone();
+
+        // Without ISIG, Ctrl-C is a key too.
         modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
+        // A read returns with the first byte. The timeout is that of the poll before it.
         modes.special_codes[SpecialCodeIndex::VMIN] = 1;
         modes.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
@@ -152,6 +155,7 @@ impl Reader {
                 };
                 n_bytes += len;
                 self.parser.feed(buffer.get(..len).unwrap_or_default(), &mut events);
+                // A paste arrives in several reads, and becomes one batch.
                 limit = AT_ONCE;
             } else if let Some(longest) = self.parser.waits() {
                 let passed = unfinished.get_or_insert_with(Instant::now).elapsed();
@@ -168,6 +172,7 @@ impl Reader {
             }
         }
 
+        // The window may change without a key, so each poll compares its size.
         let size = tcgetwinsize(io::stdin()).ok().map(|size| (size.ws_row, size.ws_col));
         if let (Some(before), Some((rows, columns))) = (self.size, size)
             && before != (rows, columns)

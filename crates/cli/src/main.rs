@@ -74,7 +74,7 @@ fn main() -> std::process::ExitCode {
         }
         if error.use_stderr() && args::wants_raw(std::env::args_os()) {
             // A failed write to stderr cannot be reported.
-            let _lost = error.print();
+            error.print().ok();
             std::process::exit(exit::raw::FAILED.into());
         }
         if !error.use_stderr() {
@@ -84,12 +84,12 @@ fn main() -> std::process::ExitCode {
     });
 
     let output = CliOutput::new(cli.output);
-
-    // The supervisor creates its own runtime and starts its workers from this thread. The streaming subcommands usually
-    // end with an interrupt, so they print no JSON document about it.
+    // The streaming subcommands usually end with an interrupt, so they print no JSON document about it.
     let is_stream = matches!(cli.verb, None | Some(Verb::Follow(_) | Verb::Top(_)));
     // Their code 1 means that nothing was found.
     let is_search = matches!(cli.verb, Some(Verb::Grep(_) | Verb::Find(_)));
+
+    // The supervisor creates its own runtime and starts its workers from this thread.
     let ended = match cli.verb {
         Some(Verb::Daemon(args)) => subcommands::daemon::run(&args, output),
         verb => run_client(verb, cli.attach, output),
@@ -136,6 +136,7 @@ fn run_client(
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+
     let ended = runtime.block_on(async {
         let hint = interrupt_hint(verb.as_ref());
         // These subcommands handle Ctrl-C themselves: they end with it or first abort a turn or call.
@@ -149,7 +150,7 @@ fn run_client(
             biased;
             ended = subcommands::run(verb, attach, output) => match ended {
                 Ok(exit) => Ok(exit),
-                Err(error) => Err(connect::explained(session_hint::explained(error).await).await),
+                Err(error) => Err(session_hint::explained(error).await),
             },
             interrupted = tokio::signal::ctrl_c(), if ends_on_interrupt => {
                 interrupted?;

@@ -4,7 +4,8 @@
 //! A closed pipe (`quack ps | head -1`) is not an error: the remaining output is discarded and the exit code stays the
 //! same. A subcommand that would print forever exits.
 
-use crate::args::{Color, OutputArgs};
+use crate::args::OutputArgs;
+use crate::exit::CliError;
 use crate::json::visible;
 use crate::sanitize::clean;
 use crate::terminal::{self, Turn};
@@ -47,9 +48,9 @@ pub(crate) struct CliOutput {
 impl CliOutput {
     pub(crate) fn new(args: OutputArgs) -> Self {
         let color = match args.color {
-            Color::Auto => ColorChoice::Auto,
-            Color::Always => ColorChoice::Always,
-            Color::Never => ColorChoice::Never,
+            clap::ColorChoice::Auto => ColorChoice::Auto,
+            clap::ColorChoice::Always => ColorChoice::Always,
+            clap::ColorChoice::Never => ColorChoice::Never,
         };
         Self { json: args.json, color }
     }
@@ -69,8 +70,16 @@ impl CliOutput {
         if terminal::keeps(false, text) {
             return Ok(());
         }
-        let mut stdout = AutoStream::new(io::stdout().lock(), self.color);
-        unless_closed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+        unless_closed(self.write_styled(text))
+    }
+
+    /// Prints the document with `--json`, and the text without.
+    pub(crate) fn show<T: Serialize>(
+        self,
+        document: &T,
+        text: impl FnOnce() -> String,
+    ) -> io::Result<()> {
+        if self.json { self.document(document) } else { self.text(&text()) }
     }
 
     /// Prints a tool's result, or text for a program, byte for byte. On a terminal, control characters are shown as
@@ -106,15 +115,13 @@ impl CliOutput {
     /// Prints the JSON document.
     pub(crate) fn document<T: Serialize>(self, document: &T) -> io::Result<()> {
         HAS_DOCUMENT.store(true, Ordering::Relaxed);
-        let mut text = serde_json::to_string_pretty(document)?;
-        text.push('\n');
+        let text = serde_json::to_string_pretty(document)? + "\n";
         unless_closed(write_out(visible(&text).as_bytes()))
     }
 
     /// Prints a JSON document on one line, as the first of several.
     pub(crate) fn first_line<T: Serialize>(self, document: &T) -> io::Result<()> {
-        let mut text = serde_json::to_string(document)?;
-        text.push('\n');
+        let text = serde_json::to_string(document)? + "\n";
         unless_closed(write_out(visible(&text).as_bytes()))
     }
 
@@ -125,7 +132,7 @@ impl CliOutput {
             return;
         }
         // A failed write needs no report: stderr has the reason too, and the exit code is the same.
-        let _lost = write_out(visible(&format!("{error}\n")).as_bytes());
+        write_out(visible(&format!("{error}\n")).as_bytes()).ok();
     }
 
     /// Returns the properties of stdout, which decide the form of the output.
@@ -142,29 +149,24 @@ impl CliOutput {
     /// `--json` the text is lines of JSON. Writes on a separate thread. `Gone`: the reader closed the pipe.
     pub(crate) async fn raw(self, text: String) -> io::Result<StdoutState> {
         let turn = terminal::turn().await;
-        let written = tokio::task::spawn_blocking(move || {
-            let _until_written = turn;
-            if self.json {
-                write_out(visible(&text).as_bytes())
-            } else {
-                write_out(text.as_bytes())
-            }
-        });
-        unless_gone(written.await.map_err(io::Error::other)?.map_err(of_stdout))
+        let write = move || {
+            let text = if self.json { visible(&text) } else { Cow::from(text.as_str()) };
+            write_out(text.as_bytes()).map_err(of_stdout)
+        };
+        in_turn(turn, write).await
     }
 
     /// Prints bytes unchanged, to stderr or stdout. Writes on a separate thread. `Gone`: the reader closed the pipe.
     pub(crate) async fn bytes(bytes: Vec<u8>, to_stderr: bool) -> io::Result<StdoutState> {
         let turn = terminal::turn().await;
-        let written = tokio::task::spawn_blocking(move || {
-            let _until_written = turn;
+        let write = move || {
             if to_stderr {
                 io::stderr().lock().write_all(&bytes)
             } else {
                 write_out(&bytes).map_err(of_stdout)
             }
-        });
-        unless_gone(written.await.map_err(io::Error::other)?)
+        };
+        in_turn(turn, write).await
     }
 
     /// Prints a piece of a stream: trusted text, or lines of JSON. Writes on a separate thread, so that a blocked
@@ -181,16 +183,15 @@ impl CliOutput {
         text: String,
         turn: Option<Turn>,
     ) -> io::Result<StdoutState> {
-        let written = tokio::task::spawn_blocking(move || {
-            let _until_written = turn;
-            if self.json {
-                return write_out(visible(&text).as_bytes());
-            }
-
-            let mut stdout = AutoStream::new(io::stdout().lock(), self.color);
-            stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
-        });
-        unless_gone(written.await.map_err(io::Error::other)?.map_err(of_stdout))
+        let write = move || {
+            let written = if self.json {
+                write_out(visible(&text).as_bytes())
+            } else {
+                self.write_styled(&text)
+            };
+            written.map_err(of_stdout)
+        };
+        in_turn(turn, write).await
     }
 
     /// Like [`CliOutput::piece_in_turn`], for a text with movements of the cursor, which are printed also without color.
@@ -199,13 +200,14 @@ impl CliOutput {
         text: String,
         turn: Option<Turn>,
     ) -> io::Result<StdoutState> {
-        let is_colored = self.audience().is_colored;
-        let written = tokio::task::spawn_blocking(move || {
-            let _until_written = turn;
-            let text = if is_colored { Cow::from(text) } else { Cow::from(without_styles(&text)) };
-            write_out(text.as_bytes())
-        });
-        unless_gone(written.await.map_err(io::Error::other)?.map_err(of_stdout))
+        let text = if self.audience().is_colored { text } else { without_styles(&text) };
+        in_turn(turn, move || write_out(text.as_bytes()).map_err(of_stdout)).await
+    }
+
+    /// Writes text to stdout, without its styles if color is off.
+    fn write_styled(self, text: &str) -> io::Result<()> {
+        let mut stdout = AutoStream::new(io::stdout().lock(), self.color);
+        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
     }
 
     /// Prints a warning to stderr. The subcommand continues.
@@ -216,6 +218,23 @@ impl CliOutput {
     /// Whether stdin and stderr are terminals, so that the user can answer a question.
     pub(crate) fn can_ask() -> bool {
         io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// Checks that the user can be asked for a confirmation.
+    ///
+    /// # Errors
+    /// A usage error without a terminal.
+    pub(crate) fn require_terminal() -> Result<(), CliError> {
+        if Self::can_ask() {
+            Ok(())
+        } else {
+            Err(CliError::usage("cannot ask for confirmation without a terminal: use --yes"))
+        }
+    }
+
+    /// Like [`CliOutput::ask_blocking`], on a separate thread, so that Ctrl-C still ends the subcommand.
+    pub(crate) async fn ask(self, question: String) -> anyhow::Result<bool> {
+        Ok(tokio::task::spawn_blocking(move || self.ask_blocking(&question)).await??)
     }
 
     /// Asks the user a yes-or-no question and waits for the answer without a timeout.
@@ -253,7 +272,7 @@ impl CliOutput {
 
     fn to_stderr_now(self, text: &str) {
         // A failed write to stderr cannot be reported.
-        let _lost = AutoStream::new(io::stderr().lock(), self.color).write_all(text.as_bytes());
+        AutoStream::new(io::stderr().lock(), self.color).write_all(text.as_bytes()).ok();
     }
 }
 
@@ -277,9 +296,8 @@ impl OpenQuestion {
         if io::stderr().is_terminal() {
             return self.output.to_stderr_now(text);
         }
-        let mut stdout = AutoStream::new(io::stdout().lock(), self.output.color);
         // Without a terminal the question is answered elsewhere.
-        let _lost = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        self.output.write_styled(text).ok();
     }
 }
 
@@ -295,12 +313,12 @@ impl Drop for OpenQuestion {
                 output.to_stderr_now(&text);
             } else {
                 // A closed pipe has no reader that misses it.
-                drop(output.text(&text));
+                output.text(&text).ok();
             }
         }
 
-        if held.omitted != 0 {
-            let lines = held.omitted;
+        let lines = held.omitted;
+        if lines != 0 {
             output.warning(&format!("{lines} lines are not shown: a question was open"));
         }
     }
@@ -368,8 +386,17 @@ pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     }
 }
 
-fn unless_gone(written: io::Result<()>) -> io::Result<StdoutState> {
-    match written {
+/// Writes on a separate thread, so that a blocked reader blocks nothing else. The write ends even if this is canceled, and
+/// keeps its turn until then.
+async fn in_turn(
+    turn: Option<Turn>,
+    write: impl FnOnce() -> io::Result<()> + Send + 'static,
+) -> io::Result<StdoutState> {
+    let written = tokio::task::spawn_blocking(move || {
+        let _until_written = turn;
+        write()
+    });
+    match written.await.map_err(io::Error::other)? {
         Ok(()) => Ok(StdoutState::There),
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(StdoutState::Gone),
         Err(e) => Err(e),

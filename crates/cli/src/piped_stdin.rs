@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 /// Whether stdin is a pipe, a socket or a file, and not a terminal or `/dev/null`.
 pub(crate) fn is_input(stdin: &impl AsFd) -> bool {
-    let kind = rustix::fs::fstat(stdin).map(|found| FileType::from_raw_mode(found.st_mode));
+    let kind = rustix::fs::fstat(stdin).map(|status| FileType::from_raw_mode(status.st_mode));
     matches!(kind, Ok(FileType::Fifo | FileType::Socket | FileType::RegularFile))
 }
 
@@ -15,6 +15,7 @@ pub(crate) fn is_input(stdin: &impl AsFd) -> bool {
 /// error.
 pub(crate) fn pieces(max: usize) -> mpsc::Receiver<io::Result<Vec<u8>>> {
     let (sender, receiver) = mpsc::channel(1);
+
     // A read of stdin cannot be interrupted: the thread ends with the process.
     std::thread::spawn(move || {
         let mut stdin = io::stdin().lock();

@@ -34,7 +34,8 @@ impl ProgramOutput {
 ///
 /// # Errors
 /// If the program is not found or does not exit in time.
-pub(crate) async fn ask(words: &[String]) -> anyhow::Result<ProgramOutput> {
+pub(crate) async fn ask(words: &[impl AsRef<str>]) -> anyhow::Result<ProgramOutput> {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     let (program, args) = words.split_first().context("no program")?;
     let text = |value: std::ffi::OsString| value.into_string().ok();
 
@@ -81,9 +82,10 @@ pub(crate) async fn ask(words: &[String]) -> anyhow::Result<ProgramOutput> {
 ///
 /// # Errors
 /// Those of [`ask`], and an error with the program's output if it fails.
-pub(crate) async fn must(words: &[String]) -> anyhow::Result<()> {
+pub(crate) async fn must(words: &[impl AsRef<str>]) -> anyhow::Result<()> {
     let answer = ask(words).await?;
     if !answer.succeeded {
+        let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
         anyhow::bail!("`{}` failed: {}", words.join(" "), answer.complaint());
     }
     Ok(())

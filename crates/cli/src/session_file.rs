@@ -11,10 +11,12 @@ use std::path::Path;
 /// The path is not a regular file of this user, or the file is not a session file. The text has the path.
 pub(crate) fn read_blocking(path: &Path) -> io::Result<Option<Transcript>> {
     let named = |why: String| io::Error::other(format!("{}: {why}", path.display()));
+
     let bytes = match own_file::read_blocking(path, MAX_FILE_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         bytes => bytes.map_err(|error| named(error.to_string()))?,
     };
+
     match Transcript::read(&bytes) {
         Err(TranscriptError::Empty) => Ok(None),
         transcript => transcript.map_err(|error| named(error.to_string())).map(Some),

@@ -1,7 +1,6 @@
-//! Hint for an unknown session: the labels of sessions with a similar name. Used by `main` and `quack tool` when a
-//! subcommand has failed.
+//! Hint for an unknown session: the labels of sessions with a similar name. Used when a subcommand has failed.
 
-use crate::connect::connect;
+use crate::connect::{self, connect};
 use crate::display;
 use crate::exit::Advised;
 use crate::suggest::{MAX_SHOWN, nearest};
@@ -17,8 +16,14 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// Maximum number of sessions whose names are compared.
 const MAX_SESSIONS: usize = 10_000;
 
-/// Adds a hint to `error` if it reports an unknown session.
+/// Adds advice to the error of a subcommand, if it reports an unknown session or an unknown method. Applied last, before
+/// the error is printed.
 pub(crate) async fn explained(error: anyhow::Error) -> anyhow::Error {
+    connect::explained(hinted(error).await).await
+}
+
+/// Adds a hint to `error` if it reports an unknown session.
+async fn hinted(error: anyhow::Error) -> anyhow::Error {
     let Some(ClientError::Refused { text, code: code @ Some(ErrorCode::SessionNotFound) }) =
         error.downcast_ref()
     else {
@@ -57,14 +62,14 @@ fn hint(unknown: &str, known: &[(String, String)]) -> String {
     if near.is_empty() {
         let names = nearest(unknown, known.iter().map(|(_, name)| name.as_str()).filter(is_other));
         let has_name = |(_, name): &&(String, String)| names.contains(&name.as_str());
-        let found = known.iter().filter(has_name).map(|(label, _)| label.as_str());
-        near = found.take(MAX_SHOWN).collect();
+        let labels = known.iter().filter(has_name).map(|(label, _)| label.as_str());
+        near = labels.take(MAX_SHOWN).collect();
     }
 
-    let shown: Vec<String> =
+    let quoted: Vec<String> =
         near.into_iter().map(|label| format!("`{}`", display::name(label))).collect();
 
-    match shown.as_slice() {
+    match quoted.as_slice() {
         [] if known.is_empty() => "there is none; `quack` makes one".to_owned(),
         [] => "`quack sessions` lists them".to_owned(),
         some => format!("did you mean {}?", some.join(" or ")),
@@ -115,7 +120,7 @@ mod tests {
             ClientError::Disconnected.into(),
         ] {
             let text = error.to_string();
-            assert_eq!(explained(error).await.to_string(), text);
+            assert_eq!(hinted(error).await.to_string(), text);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! says something.
 
 use crate::args::SessionArgs;
+use crate::connect::start_and_connect;
 use crate::directory;
 use crate::display;
 use crate::exit::CliError;
@@ -80,7 +81,7 @@ impl Wanted {
         // The daemon knows which sessions are the user's own.
         let data = client.call(params).await?;
         match (data.session, &self.workspace, missing) {
-            (Some(found), ..) => Ok(found),
+            (Some(session), ..) => Ok(session),
             (None, Some(path), Missing::Create) => {
                 made(client, path).await.map_err(|error| match error {
                     // The daemon's text says which directories it accepts.
@@ -96,6 +97,21 @@ impl Wanted {
             }
         }
     }
+}
+
+/// Connects to the daemon, and returns the session of a subcommand that needs an existing one.
+///
+/// # Errors
+/// Those of [`Wanted::of`], of connecting, and of [`Wanted::one`].
+pub(crate) async fn existing(
+    choice: &SessionArgs,
+    output: CliOutput,
+) -> anyhow::Result<(Client, FoundInfo)> {
+    // Before the connection, so that wrong arguments start no daemon.
+    let choice = Wanted::of(choice)?;
+    let client = start_and_connect(output).await?.client;
+    let session = choice.one(&client, Missing::Refuse).await?;
+    Ok((client, session))
 }
 
 /// Creates a usage error with the two ways to name a session.
@@ -132,7 +148,7 @@ pub(crate) async fn enclosing(client: &Client) -> Result<Option<String>, ClientE
     let Some(path) = current() else { return Ok(None) };
     let params = FindParams { session_id: None, path: Some(path), own: Some(true) };
     let data = client.call(params).await?;
-    Ok(data.session.map(|found| found.workspace_path))
+    Ok(data.session.map(|session| session.workspace_path))
 }
 
 /// Returns the label of the session with this id.
@@ -142,17 +158,16 @@ pub(crate) async fn enclosing(client: &Client) -> Result<Option<String>, ClientE
 pub(crate) async fn label(client: &Client, id: &str) -> Result<String, ClientError> {
     let params = FindParams { session_id: Some(id.to_owned()), path: None, own: None };
     let data = client.call(params).await?;
-    Ok(data.session.map_or_else(|| id.to_owned(), |found| found.label))
+    Ok(data.session.map_or_else(|| id.to_owned(), |session| session.label))
 }
 
 /// Prints the session of a subcommand to stderr, unless `--session` or `--json` was given.
-pub(crate) fn tell(found: &FoundInfo, output: CliOutput) {
-    if found.by == FindBy::Reference || output.is_json() {
+pub(crate) fn tell(session: &FoundInfo, output: CliOutput) {
+    if session.by == FindBy::Reference || output.is_json() {
         return;
     }
-    let home_dir = std::env::var("HOME").ok();
-    let label = display::name(&found.label);
-    let path = display::path(&found.workspace_path, home_dir.as_deref());
+    let (label, path) =
+        (display::name(&session.label), display::user_path(&session.workspace_path));
     output.to_stderr(&format!("{DIM}session {label}  {path}{DIM:#}\n"));
 }
 

@@ -26,11 +26,12 @@ pub(crate) async fn try_pass_on(client: &Client) -> Result<(), (String, ClientEr
     if variables.is_empty() {
         return Ok(());
     }
+
+    // The blank variables of a provider are not the user's.
     let names = variables.iter().filter(|(_, value)| !value.is_empty());
     let names = names.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
     let params = KeysParams { variables, ..KeysParams::default() };
-    let given = client.call(params).await;
-    given.map(drop).map_err(|error| (names, error))
+    client.call(params).await.map(drop).map_err(|error| (names, error))
 }
 
 /// Gives the daemon a key of one provider, as if this shell had it.
@@ -49,9 +50,7 @@ pub(crate) async fn give(client: &Client, provider: &str, key: &str) -> Result<(
     let values = std::iter::once(key.to_owned()).chain(std::iter::repeat(String::new()));
     let variables = names.into_iter().map(str::to_owned).zip(values).collect();
     let params = KeysParams { variables, ..KeysParams::default() };
-
-    let given = client.call(params).await;
-    given.map(drop).map_err(|error| error.to_string())
+    client.call(params).await.map(drop).map_err(|error| error.to_string())
 }
 
 /// Returns all variables of each provider that has a key here. Variables that are not set are blank, because a key must not

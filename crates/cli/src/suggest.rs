@@ -3,7 +3,7 @@
 /// Maximum number of suggestions.
 pub(crate) const MAX_SHOWN: usize = 3;
 
-/// Length of the compared prefix of a name, in characters.
+/// Length of the compared prefix of a name, in characters. The comparison takes quadratic time.
 const MAX_COMPARED: usize = 100;
 
 /// Minimum Jaro-Winkler similarity, from 0 to 1.

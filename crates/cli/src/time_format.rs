@@ -26,17 +26,18 @@ pub(crate) fn ago(iso: &str, now: Timestamp, zone: &TimeZone) -> String {
 
 /// Returns `iso` with the offset of `zone`, or unchanged if it cannot be parsed.
 pub(crate) fn local(iso: &str, zone: &TimeZone) -> String {
-    iso.parse::<Timestamp>().map_or_else(
-        |_no_time| iso.to_owned(),
-        |time| time.to_zoned(zone.clone()).strftime("%Y-%m-%dT%H:%M:%S%.f%:z").to_string(),
-    )
+    formatted(iso, zone, "%Y-%m-%dT%H:%M:%S%.f%:z")
 }
 
 /// Returns `iso` as date and time of `zone` to the second, or unchanged if it cannot be parsed.
 pub(crate) fn local_second(iso: &str, zone: &TimeZone) -> String {
+    formatted(iso, zone, "%Y-%m-%d %H:%M:%S")
+}
+
+fn formatted(iso: &str, zone: &TimeZone, format: &str) -> String {
     iso.parse::<Timestamp>().map_or_else(
         |_no_time| iso.to_owned(),
-        |time| time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        |time| time.to_zoned(zone.clone()).strftime(format).to_string(),
     )
 }
 

@@ -40,6 +40,8 @@ pub(crate) fn write_blocking(path: &Path, bytes: &[u8], new_mode: Mode) -> io::R
     let temporary = format!(".quackd-{:016x}", getrandom::u64().map_err(io::Error::other)?);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(&directory, &temporary, flags, PRIVATE)?);
+
+    // The content must be on the disk before the file takes the place of the old one.
     let written = file
         .write_all(bytes)
         .and_then(|()| Ok(fchmod(&file, mode)?))

@@ -9,9 +9,12 @@ use crate::output::{CliOutput, StdoutState};
 use crate::sanitize::clean;
 use crate::session_ref::{Missing, Wanted};
 use crate::tool_output::{call_id, next_piece, piece};
+use anyhow::Context as _;
 use quackd_client::Client;
 use quackd_protocol::client::{FoundInfo, ToolParams, ToolResult};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
+use serde::Deserialize;
+use serde_json::Value;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -51,7 +54,7 @@ pub(crate) struct ScopedClient {
     /// Scope of the relative paths.
     pub(crate) place: WorkspaceScope,
     /// Session that runs the tools.
-    pub(crate) found: FoundInfo,
+    pub(crate) session: FoundInfo,
     deadline: Instant,
 }
 
@@ -61,19 +64,11 @@ impl ScopedClient {
         &self.daemon.client
     }
 
-    /// Resolves the scope and connects.
+    /// Resolves the scope and connects. `missing` decides what happens if the directory has no session.
     ///
     /// # Errors
     /// A usage error if the directory does not exist; errors of connecting; an unknown session.
-    pub(crate) async fn begin(args: &ToolCallArgs, output: CliOutput) -> anyhow::Result<Self> {
-        Self::begin_in(args, Missing::Create, output).await
-    }
-
-    /// As [`ScopedClient::begin`]. `missing` decides what happens if the directory has no session.
-    ///
-    /// # Errors
-    /// As [`ScopedClient::begin`].
-    pub(crate) async fn begin_in(
+    pub(crate) async fn begin(
         args: &ToolCallArgs,
         missing: Missing,
         output: CliOutput,
@@ -82,10 +77,10 @@ impl ScopedClient {
         // Check the arguments before a daemon is started.
         let choice = Wanted::of(&args.which)?;
         let daemon = start_and_connect(output).await?;
-        let found = choice.one(&daemon.client, missing).await?;
+        let session = choice.one(&daemon.client, missing).await?;
 
-        let place = WorkspaceScope::of_session(&found, args.which.dir.as_deref());
-        Ok(Self { daemon, place, found, deadline })
+        let place = WorkspaceScope::of_session(&session, args.which.dir.as_deref());
+        Ok(Self { daemon, place, session, deadline })
     }
 
     /// Calls a tool. With `has_timeout` it gets a search time and returns partial results at its end.
@@ -115,8 +110,6 @@ impl ScopedClient {
         let params = ToolParams {
             call_id: Some(call_id()),
             stream: Some(true),
-            stdin: None,
-            no_deadline: None,
             stream_rows: Some(true),
             ..params
         };
@@ -178,7 +171,7 @@ impl ScopedClient {
 
         let limit = look + CALL_SLACK;
         let params = ToolParams {
-            session_id: Some(self.found.session_id.0.clone()),
+            session_id: Some(self.session.session_id.0.clone()),
             cwd: self.place.directory().to_str().map(str::to_owned),
             timeout_ms: Some(u64::try_from(limit.as_millis())?),
             ..call
@@ -187,18 +180,36 @@ impl ScopedClient {
     }
 }
 
-/// Converts a tool's failure into an error: exit code 4 if the tool was busy or timed out, else the code of
-/// `otherwise`.
-pub(crate) fn failure(result: &ToolResult, otherwise: fn(String) -> CliError) -> CliError {
+/// Returns the data of a result.
+///
+/// # Errors
+/// The tool's failure: exit code 4 if the tool was busy or timed out, else the code of `otherwise`.
+pub(crate) fn data(
+    result: &ToolResult,
+    otherwise: fn(String) -> CliError,
+) -> Result<&Value, CliError> {
+    if let Some(data) = result.data.as_ref().filter(|_| !result.info.is_error) {
+        return Ok(data);
+    }
+
     let text = clean(result.text.strip_prefix("Error: ").unwrap_or(&result.text));
     let text = text.trim_end().to_owned();
-    if result.info.busy || result.info.timed_out { CliError::busy(text) } else { otherwise(text) }
+    let is_late = result.info.busy || result.info.timed_out;
+    Err(if is_late { CliError::busy(text) } else { otherwise(text) })
+}
+
+/// Reads the data of a result.
+///
+/// # Errors
+/// If the data has another shape.
+pub(crate) fn read<'a, T: Deserialize<'a>>(data: &'a Value) -> anyhow::Result<T> {
+    T::deserialize(data).context("unexpected reply of the worker")
 }
 
 impl WorkspaceScope {
     /// Uses the workspace itself if the directory is outside of it or does not exist.
-    fn of_session(found: &FoundInfo, dir: Option<&Path>) -> Self {
-        let workspace = PathBuf::from(&found.workspace_path);
+    fn of_session(session: &FoundInfo, dir: Option<&Path>) -> Self {
+        let workspace = PathBuf::from(&session.workspace_path);
         let here = std::fs::canonicalize(dir.unwrap_or_else(|| Path::new(".")));
         let here = here.unwrap_or_else(|_gone| workspace.clone());
         Self::new(workspace, &here)
@@ -234,13 +245,11 @@ impl WorkspaceScope {
     /// Splits paths into existing and missing ones. Paths that this process may not inspect count as existing, links to
     /// missing files as missing.
     pub(crate) fn present(&self, paths: &[String]) -> (Vec<String>, Vec<String>) {
-        let is_there = |path: &&String| match self.absolute(path).metadata() {
+        let is_there = |path: &String| match self.absolute(path).metadata() {
             Ok(_) => true,
             Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
         };
-        let (there, missing): (Vec<&String>, Vec<&String>) = paths.iter().partition(is_there);
-        let owned = |paths: Vec<&String>| paths.into_iter().cloned().collect();
-        (owned(there), owned(missing))
+        paths.iter().cloned().partition(is_there)
     }
 
     /// Returns the start paths for a tool, which reads them from the directory: `paths`, or the directory itself
@@ -271,14 +280,12 @@ impl WorkspaceScope {
 }
 
 /// Removes `.` and `..` from an absolute path without following links.
-fn normal(path: &Path) -> PathBuf {
+pub(crate) fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {
             Component::CurDir => {}
-            Component::ParentDir => {
-                normal.pop();
-            }
+            Component::ParentDir => drop(normal.pop()),
             other => normal.push(other),
         }
     }

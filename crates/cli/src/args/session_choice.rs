@@ -58,8 +58,8 @@ pub(crate) struct NamedSessionArgs {
 }
 
 impl NamedSessionArgs {
-    /// Returns the reference, however it was given.
-    pub(crate) fn into_reference(self) -> Option<String> {
-        self.reference.or(self.session)
+    /// Returns the session, however it was given.
+    pub(crate) fn into_which(self) -> SessionArgs {
+        SessionArgs { session: self.reference.or(self.session), dir: None }
     }
 }

@@ -5,7 +5,7 @@ use quackd_protocol::tools::{self, Kind, Parameter, Tool};
 use std::ffi::OsString;
 
 /// Returns the help if a command line asks for that of a tool, as clap returns it.
-pub(super) fn asked(line: &[OsString]) -> Option<clap::Error> {
+pub(super) fn requested(line: &[OsString]) -> Option<clap::Error> {
     let words = line.iter().skip(1).map(|word| word.to_str().unwrap_or_default());
     let words: Vec<&str> = words.take_while(|word| *word != "--").collect();
 
@@ -35,18 +35,15 @@ fn text(tool: &Tool) -> String {
 
     let width = listed.iter().map(|parameter| parameter.name.len()).max().unwrap_or_default();
     for parameter in &listed {
+        let is_main = tool.main == Some(parameter.name);
         let facts = [
-            kind(parameter.kind),
-            parameter.default.map(|value| format!("default {value}")).unwrap_or_default(),
-            if parameter.is_required { "required".to_owned() } else { String::new() },
-            if tool.main == Some(parameter.name) {
-                "a plain word is this one".to_owned()
-            } else {
-                String::new()
-            },
+            Some(kind(parameter.kind)),
+            parameter.default.map(|value| format!("default {value}")),
+            parameter.is_required.then(|| "required".to_owned()),
+            is_main.then(|| "a plain word is this one".to_owned()),
         ];
 
-        let facts: Vec<String> = facts.into_iter().filter(|fact| !fact.is_empty()).collect();
+        let facts: Vec<String> = facts.into_iter().flatten().collect();
         let (name, about) = (parameter.name, parameter.about);
         text.push_str(&format!("  {name:width$}  {about} [{}]\n", facts.join("; ")));
         if !parameter.aliases.is_empty() {
@@ -88,7 +85,7 @@ mod tests {
 
     fn help(line: &str) -> Option<String> {
         let words: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
-        let error = asked(&words)?;
+        let error = requested(&words)?;
         assert_eq!((error.exit_code(), error.use_stderr()), (0, false));
         Some(error.to_string())
     }

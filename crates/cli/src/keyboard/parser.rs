@@ -211,17 +211,8 @@ fn key_of_sequence(parts: &[u8], last: u8) -> Option<KeyEvent> {
 
     let mut modifiers = modifiers(mask);
     let code = match last {
-        b'A' => KeyCode::Up,
-        b'B' => KeyCode::Down,
-        b'C' => KeyCode::Right,
-        b'D' => KeyCode::Left,
-        b'F' => KeyCode::End,
-        b'H' => KeyCode::Home,
-        b'P' => KeyCode::F(1),
-        b'Q' => KeyCode::F(2),
-        // With parameters, the position of the cursor.
-        b'R' if parts.is_empty() => KeyCode::F(3),
-        b'S' => KeyCode::F(4),
+        // The position of the cursor. Without parameters it is F3.
+        b'R' if !parts.is_empty() => return None,
         b'Z' => {
             modifiers |= KeyModifiers::SHIFT;
             KeyCode::BackTab
@@ -232,7 +223,7 @@ fn key_of_sequence(parts: &[u8], last: u8) -> Option<KeyEvent> {
             let is_command = modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
             code_of(latin.filter(|_| is_command).or(first)?, modifiers)?
         }
-        _ => return None,
+        letter => lettered_key(letter)?,
     };
 
     let kind = match kind {
@@ -242,6 +233,20 @@ fn key_of_sequence(parts: &[u8], last: u8) -> Option<KeyEvent> {
     };
 
     Some(KeyEvent::new_with_kind(code, modifiers, kind))
+}
+
+/// Returns the key of the letter at the end of a sequence, as VT100 has it.
+fn lettered_key(letter: u8) -> Option<KeyCode> {
+    Some(match letter {
+        b'A' => KeyCode::Up,
+        b'B' => KeyCode::Down,
+        b'C' => KeyCode::Right,
+        b'D' => KeyCode::Left,
+        b'F' => KeyCode::End,
+        b'H' => KeyCode::Home,
+        b'P'..=b'S' => KeyCode::F(letter - b'P' + 1),
+        _ => return None,
+    })
 }
 
 /// Returns the key of a number before a tilde, as VT220 and rxvt have it.
@@ -297,18 +302,15 @@ fn modifiers(parameter: Option<u32>) -> KeyModifiers {
 fn function_key(bytes: &[u8]) -> Item {
     let code = match bytes.get(2) {
         None => return Item::Unfinished,
-        Some(b'A') => KeyCode::Up,
-        Some(b'B') => KeyCode::Down,
-        Some(b'C') => KeyCode::Right,
-        Some(b'D') => KeyCode::Left,
-        Some(b'F') => KeyCode::End,
-        Some(b'H') => KeyCode::Home,
-        Some(b'M') => KeyCode::Enter,
-        Some(c @ b'P'..=b'S') => KeyCode::F(c - b'P' + 1),
-        Some(_) => return Item::Key(with_alt(ascii(b'O')), 2),
+        Some(b'M') => Some(KeyCode::Enter),
+        Some(letter) => lettered_key(*letter),
     };
 
-    Item::Key(code.into(), 3)
+    match code {
+        Some(code) => Item::Key(code.into(), 3),
+        // Alt with the letter O, then another key.
+        None => Item::Key(with_alt(ascii(b'O')), 2),
+    }
 }
 
 /// Parses a character without an escape. Bytes that are not UTF-8 are skipped.

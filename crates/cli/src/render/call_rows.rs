@@ -3,10 +3,11 @@
 //! While a call runs, its line and the end of its output are open rows. Edits of files are shown as a diff.
 
 use super::call_summary::CallSummary;
-use super::calls::{arguments, content, main_words};
+use super::calls::{arguments, content, main_words, names};
 use super::event;
 use super::line_buffer::LineBuffer;
 use super::wrap::{self, Wrap};
+use crate::display::count;
 use crate::output::{BOLD, CYAN, DIM, GREEN, RED};
 use crate::sanitize::{Sanitizer, clean, one_line};
 use quackd_agent::call_view::{self, Change};
@@ -15,8 +16,7 @@ use serde_json::Value;
 /// Maximum number of tracked calls. The oldest is dropped first.
 const MAX_CALLS: usize = 64;
 
-/// Maximum length of a name, and of a command or path on the line of its call, in characters.
-const MAX_NAME: usize = 60;
+/// Maximum length of a command or path on the line of its call, in characters.
 const MAX_SUBJECT: usize = 300;
 
 /// Number of lines at the beginning and at the end of folded output, and most lines that are not folded.
@@ -67,13 +67,9 @@ impl CallRows {
             self.running.remove(0);
         }
 
-        let tool = one_line(event::text(data, "toolName"), MAX_NAME);
-        let client = data.get("client").map(|it| one_line(event::text(it, "name"), MAX_NAME));
-        let client = client.filter(|name| !name.is_empty()).map(|name| format!("{name}: "));
-
+        let (tool, client) = names(data);
         let args = data.get("args").unwrap_or(&Value::Null);
         let subject = subject(&tool, args);
-        let client = client.unwrap_or_default();
 
         self.running.push(RunningCall {
             id: event::text(data, "toolCallId").to_owned(),
@@ -94,12 +90,7 @@ impl CallRows {
         let Some(call) = self.find(data) else { return };
         match data.get("delta").and_then(Value::as_str) {
             Some(delta) => call.cleaner.feed(delta, &mut call.kept),
-            None => {
-                call.kept = data
-                    .get("partialResult")
-                    .map(|result| clean(&content(result)))
-                    .unwrap_or_default();
-            }
+            None => call.kept = clean(&data.get("partialResult").map(content).unwrap_or_default()),
         }
 
         let begin = call.kept.len().saturating_sub(MAX_KEPT);
@@ -126,18 +117,19 @@ impl CallRows {
         }
 
         let text = data.get("result").map(content).unwrap_or_default();
-        let text = match end.exit_code {
-            Some(code) => {
-                // The title has the code.
+        // The title has the code.
+        let last_line = end.exit_code.map(|code| format!("[Exit code: {code}]"));
+        let text = match &last_line {
+            Some(line) => {
                 let text = text.trim_end();
-                text.strip_suffix(&format!("[Exit code: {code}]")).unwrap_or(text).to_owned()
+                text.strip_suffix(line.as_str()).unwrap_or(text)
             }
-            None => text,
+            None => &text,
         };
 
         // The diff says what a successful edit did.
         if diff.is_empty() || is_error {
-            output(&clean(&text), &call, is_error, columns, page);
+            output(&clean(text), &call, is_error, columns, page);
         }
     }
 
@@ -173,8 +165,7 @@ impl CallRows {
 fn output(text: &str, call: &RunningCall, is_error: bool, columns: usize, page: &mut LineBuffer) {
     let lines: Vec<&str> = text.trim_matches('\n').lines().collect();
     if call_view::is_read(&call.tool) && !is_error {
-        let unit = if lines.len() == 1 { "line" } else { "lines" };
-        return page.line(format_args!("{INDENT}{DIM}{} {unit}{DIM:#}", lines.len()));
+        return page.line(format_args!("{INDENT}{DIM}{}{DIM:#}", count(lines.len(), "line")));
     }
 
     let mut row = |line: &str| row_of(&format!("{INDENT}{line}"), columns, page);
@@ -207,9 +198,7 @@ fn subject(tool: &str, args: &Value) -> String {
 fn diff(tool: &str, args: &Value) -> Vec<String> {
     let content = args.get("content").and_then(Value::as_str);
     if let Some(text) = content.filter(|_| call_view::is_write(tool)) {
-        let lines = text.lines().count();
-        let unit = if lines == 1 { "line" } else { "lines" };
-        return vec![format!("{INDENT}{GREEN}{lines} {unit}{GREEN:#}")];
+        return vec![format!("{INDENT}{GREEN}{}{GREEN:#}", count(text.lines().count(), "line"))];
     }
 
     let changes = call_view::changes(tool, args, clean);
@@ -235,12 +224,12 @@ fn numbered_diff(text: &str) -> Vec<String> {
 
 /// Returns the first [`MAX_DIFF_LINES`] lines, and how many follow.
 fn bounded(mut lines: impl Iterator<Item = String>) -> Vec<String> {
-    let mut shown: Vec<String> = lines.by_ref().take(MAX_DIFF_LINES).collect();
+    let mut kept: Vec<String> = lines.by_ref().take(MAX_DIFF_LINES).collect();
     let more = lines.count();
     if more != 0 {
-        shown.push(format!("{INDENT}{DIM}… {more} more lines{DIM:#}"));
+        kept.push(format!("{INDENT}{DIM}… {more} more lines{DIM:#}"));
     }
-    shown
+    kept
 }
 
 #[cfg(test)]

@@ -21,15 +21,14 @@ pub(super) struct CallSummary {
 
 impl CallSummary {
     pub(super) fn read(data: &Value) -> Self {
-        let details = data.get("result").and_then(|result| result.get("details"));
+        let details = data.pointer("/result/details");
+        let info = details.and_then(|details| ToolInfo::deserialize(details).ok());
         Self {
             is_error: data.get("isError").and_then(Value::as_bool).unwrap_or(false),
             exit_code: data.get("exitCode").and_then(Value::as_i64),
             duration_ms: data.get("durationMs").and_then(Value::as_u64),
             // Details of other agents have other keys.
-            info: details
-                .and_then(|details| ToolInfo::deserialize(details).ok())
-                .unwrap_or_default(),
+            info: info.unwrap_or_default(),
         }
     }
 
@@ -73,24 +72,14 @@ impl CallSummary {
             remarks.push(format!("killed by signal {signal}"));
         }
 
-        for (is_so, remark) in [
-            (info.timed_out, "timed out"),
-            (info.aborted, "aborted"),
-            (info.worker_died, "worker died"),
-        ] {
-            if is_so {
-                remarks.push(remark.to_owned());
-            }
-        }
+        remarks.extend(info.timed_out.then(|| "timed out".to_owned()));
+        remarks.extend(info.aborted.then(|| "aborted".to_owned()));
+        remarks.extend(info.worker_died.then(|| "worker died".to_owned()));
 
-        if info.background_ended != 0 {
-            remarks.push(format!(
-                "{} ended with it",
-                match info.background_ended {
-                    1 => "1 background process".to_owned(),
-                    n => format!("{n} background processes"),
-                }
-            ));
+        match info.background_ended {
+            0 => {}
+            1 => remarks.push("1 background process ended with it".to_owned()),
+            n => remarks.push(format!("{n} background processes ended with it")),
         }
         if let Some(path) = &info.full_output_path {
             remarks.push(format!("full output: {}", one_line(path, MAX_PATH)));

@@ -6,6 +6,7 @@
 use super::call_summary::CallSummary;
 use super::event;
 use super::line_buffer::{LineBuffer, StreamKind};
+use crate::display::count;
 use crate::output::{BOLD, CYAN, DIM};
 use crate::sanitize::{Sanitizer, clean, one_line};
 use anstyle::Style;
@@ -65,11 +66,7 @@ impl Calls {
     }
 
     pub(super) fn start(&mut self, data: &Value, page: &mut LineBuffer) {
-        let tool = one_line(event::text(data, "toolName"), MAX_NAME);
-        let client = data.get("client").map(|it| one_line(event::text(it, "name"), MAX_NAME));
-        let client = client.filter(|name| !name.is_empty()).map(|name| format!("{name}: "));
-        let client = client.unwrap_or_default();
-
+        let (tool, client) = names(data);
         let number = (1..).find(|n| self.running.iter().all(|call| call.number != *n));
         let number = number.unwrap_or(usize::MAX);
         let mark = if number == 1 { "[tool]".to_owned() } else { format!("[tool {number}]") };
@@ -101,15 +98,15 @@ impl Calls {
             // The call began before this client followed: its earlier output is incomplete.
             self.start(data, page);
 
-            let n_earlier_bytes = said_before(data);
-            if n_earlier_bytes != 0 {
-                page.line(omitted(n_earlier_bytes));
+            let delta = data.get("delta").and_then(Value::as_str).unwrap_or_default();
+            let n_earlier = n_bytes(data, "totalBytes").saturating_sub(delta.len());
+            if n_earlier != 0 {
+                page.line(omitted(n_earlier));
             }
             return self.continue_with(data, page);
         };
 
-        let details = data.get("partialResult").and_then(|partial| partial.get("details"));
-        let gap = details.and_then(|details| details.get("omittedBytes")?.as_u64()).unwrap_or(0);
+        let gap = n_bytes(data, "omittedBytes");
         if gap != 0 {
             call.flush(is_alone, page);
             page.line(omitted(gap));
@@ -180,10 +177,10 @@ impl RenderedCall {
 
     /// Shows the next piece of output.
     fn say(&mut self, text: &str, is_alone: bool, page: &mut LineBuffer) {
-        let shown = text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default();
+        let piece = text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default();
         let mut lines = std::mem::take(&mut self.held);
-        self.cleaner.feed(shown, &mut lines);
-        self.was_shown |= !shown.is_empty();
+        self.cleaner.feed(piece, &mut lines);
+        self.was_shown |= !piece.is_empty();
 
         // A line of one of several calls is shown as a whole, unless it is too long.
         if !is_alone && lines.len() < MAX_HELD + MAX_TEXT {
@@ -194,8 +191,8 @@ impl RenderedCall {
         }
 
         page.flow(StreamKind::Call(self.key), &self.prefix(is_alone), Style::new(), &lines);
-        if shown.len() < text.len() {
-            page.line(omitted(text.len() - shown.len()));
+        if piece.len() < text.len() {
+            page.line(omitted(text.len() - piece.len()));
         }
     }
 
@@ -230,15 +227,8 @@ impl RenderedCall {
     fn answer(&self, text: &str, last_line: Option<&str>, is_alone: bool, page: &mut LineBuffer) {
         let text = clean(text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default());
 
-        let text = match last_line {
-            Some(line) => {
-                let text = text.trim_end();
-                text.strip_suffix(line).unwrap_or(text)
-            }
-            None => &text,
-        };
-
         let text = text.trim_end();
+        let text = last_line.and_then(|line| text.strip_suffix(line)).unwrap_or(text).trim_end();
         let max_lines = match (self.was_shown, is_read(&self.tool)) {
             // Besides the output, the text may contain the reason for its end.
             (true, _) if text.starts_with("Error:") => 1,
@@ -254,8 +244,7 @@ impl RenderedCall {
 
         let more = text.lines().count().saturating_sub(max_lines);
         if more != 0 && !self.was_shown {
-            let lines = if more == 1 { "line" } else { "lines" };
-            page.line(format_args!("{prefix}{DIM}… {more} more {lines}{DIM:#}"));
+            page.line(format_args!("{prefix}{DIM}… {}{DIM:#}", count(more, "more line")));
         }
     }
 }
@@ -311,22 +300,27 @@ pub(super) fn arguments(args: &Value) -> String {
     }
 }
 
-/// Returns the text blocks of a result.
-pub(super) fn content(result: &Value) -> String {
-    match result.get("content") {
-        Some(content) => event::blocks(content),
-        None => String::new(),
-    }
+/// Returns the name of a call's tool, and its caller's name and `: `. The second is empty if the caller did not name
+/// itself.
+pub(super) fn names(data: &Value) -> (String, String) {
+    let name = |data: &Value, key: &str| one_line(event::text(data, key), MAX_NAME);
+    let client = data.get("client").map(|client| name(client, "name"));
+    let client = client.filter(|name| !name.is_empty()).map(|name| format!("{name}: "));
+    (name(data, "toolName"), client.unwrap_or_default())
 }
 
-/// Returns the number of output bytes before this update.
-fn said_before(data: &Value) -> usize {
+/// Returns the text blocks of a result or message.
+pub(super) fn content(data: &Value) -> String {
+    data.get("content").map(event::blocks).unwrap_or_default()
+}
+
+/// Returns a number of bytes in the details of an update, or 0.
+fn n_bytes(data: &Value, key: &str) -> usize {
     let details = data.get("partialResult").and_then(|partial| partial.get("details"));
-    let total = details.and_then(|details| details.get("totalBytes")?.as_u64()).unwrap_or(0);
-    let delta = data.get("delta").and_then(Value::as_str).unwrap_or_default();
-    usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(delta.len())
+    let n = details.and_then(|details| details.get(key)?.as_u64()).unwrap_or(0);
+    usize::try_from(n).unwrap_or(usize::MAX)
 }
 
-fn omitted(bytes: impl std::fmt::Display) -> String {
+fn omitted(bytes: usize) -> String {
     format!("  {DIM}[... {bytes} bytes omitted]{DIM:#}")
 }

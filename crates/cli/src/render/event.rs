@@ -9,6 +9,11 @@ pub(super) fn text<'a>(data: &'a Value, key: &str) -> &'a str {
     data.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// Returns the number at `key`, or 0.
+pub(super) fn number(data: &Value, key: &str) -> u64 {
+    data.get(key).and_then(Value::as_u64).unwrap_or(0)
+}
+
 /// Returns the text of a message's or a result's content, which is a text or a list of blocks.
 pub(super) fn blocks(content: &Value) -> String {
     match content {

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Maximum number of lines of a prompt that are shown on a terminal.
-const USER_LINES: usize = 10;
+pub(super) const USER_LINES: usize = 10;
 
 /// Maximum text shown per entry, in bytes.
 const MAX_TEXT: usize = 64 * 1024;
@@ -97,7 +97,7 @@ impl History {
     pub(super) fn entry(
         &mut self,
         entry: &Value,
-        shown: &mut RecentTexts,
+        recent: &mut RecentTexts,
         verbose: bool,
         now: Instant,
         page: &mut LineBuffer,
@@ -107,7 +107,9 @@ impl History {
         let metadata = entry.get("metadata").unwrap_or(&Value::Null);
 
         match event::text(entry, "type") {
-            "user_text" if shown.is_new(Source::History, text, now) => user(text, page),
+            "user_text" if recent.is_new(Source::History, text, now) => {
+                user(text, usize::MAX, page);
+            }
             "user_text" => {}
             "assistant_text_delta" => {
                 let mut clean = String::new();
@@ -118,13 +120,13 @@ impl History {
             "assistant_text" | "assistant_text_end" => {
                 page.close();
                 let is_new = !self.was_shown && !text.trim().is_empty();
-                if is_new && shown.is_new(Source::History, text, now) {
+                if is_new && recent.is_new(Source::History, text, now) {
                     page.flow(StreamKind::Voice, "", Style::new(), &clean(text));
                     page.close();
                 }
                 *self = Self::default();
             }
-            "tool_call" => tool_call(metadata, shown, page),
+            "tool_call" => tool_call(metadata, recent, page),
             "user_audio" if verbose => {
                 let state = one_line(event::text(metadata, "state"), 60);
                 page.line(format_args!("{DIM}[voice] {state}{DIM:#}"));
@@ -137,17 +139,8 @@ impl History {
     }
 }
 
-/// Renders a user's prompt.
-pub(super) fn user(text: &str, page: &mut LineBuffer) {
-    user_lines(text, usize::MAX, page);
-}
-
-/// Like [`user`], for a terminal: a long prompt is folded.
-pub(super) fn user_folded(text: &str, page: &mut LineBuffer) {
-    user_lines(text, USER_LINES, page);
-}
-
-fn user_lines(text: &str, most: usize, page: &mut LineBuffer) {
+/// Renders the first `most` lines of a user's prompt.
+pub(super) fn user(text: &str, most: usize, page: &mut LineBuffer) {
     let text = clean(text);
     let lines = text.trim_end().lines();
     let more = lines.clone().count().saturating_sub(most);
@@ -160,10 +153,10 @@ fn user_lines(text: &str, most: usize, page: &mut LineBuffer) {
 }
 
 /// Renders the beginning of a call without events, which the daemon did not run.
-fn tool_call(metadata: &Value, shown: &RecentTexts, page: &mut LineBuffer) {
+fn tool_call(metadata: &Value, recent: &RecentTexts, page: &mut LineBuffer) {
     let id = event::text(metadata, "call_id");
     let is_start = event::text(metadata, "state") != "complete";
-    if !is_start || shown.calls.iter().any(|known| known == id) {
+    if !is_start || recent.calls.iter().any(|known| known == id) {
         return;
     }
 

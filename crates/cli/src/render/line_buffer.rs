@@ -34,7 +34,7 @@ impl LineBuffer {
     pub(super) fn line(&mut self, line: impl Display) {
         self.close();
         // Writing to a String cannot fail.
-        let _never = writeln!(self.text, "{line}");
+        writeln!(self.text, "{line}").ok();
     }
 
     /// Appends a sanitized piece of the stream `flow`. Each of its lines begins with `prefix`. Ends the open line of
@@ -50,7 +50,8 @@ impl LineBuffer {
                 if self.open.is_none() {
                     self.text.push_str(prefix);
                 }
-                let _never = write!(self.text, "{style}{line}{style:#}");
+                // Writing to a String cannot fail.
+                write!(self.text, "{style}{line}{style:#}").ok();
                 self.open = Some(flow);
             }
 

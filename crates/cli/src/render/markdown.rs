@@ -3,12 +3,12 @@
 //! A text is split into blocks: paragraphs, lists, tables. A block is printed when it is complete, because its end can
 //! change how its beginning looks. Lines of code are printed as they come.
 
-use super::wrap::{self, Wrap};
+use super::wrap::{self, Wrap, styled_width};
 use crate::display::width;
 use crate::output::{BOLD, CYAN, DIM};
 use crate::sanitize::clean;
 use anstyle::Style;
-use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 /// Maximum size of a block, in bytes. A longer one is printed in parts.
 const MAX_BLOCK: usize = 32 * 1024;
@@ -73,6 +73,7 @@ impl Markdown {
                 let line = std::mem::take(&mut self.line);
                 self.line(&line, columns, &mut rows);
             } else if MAX_BLOCK < self.block.len() + self.line.len() {
+                // A text without a line end must not wait forever.
                 let line = std::mem::take(&mut self.line);
                 self.line(&line, columns, &mut rows);
                 self.end_block(columns, &mut rows);
@@ -223,18 +224,14 @@ impl Builder {
                 for line in clean(&text).lines() {
                     let (first, next) = self.prefixes();
                     let (first, next) = (format!("{first}{CODE}"), format!("{next}{CODE}"));
-                    let line = format!("{CYAN}{line}{CYAN:#}");
-                    self.rows.extend(wrap::rows(
-                        &line,
-                        self.columns,
-                        Wrap::Anywhere,
-                        (&first, &next),
-                    ));
+                    self.add(&format!("{CYAN}{line}{CYAN:#}"), Wrap::Anywhere, &first, &next);
                 }
             }
-            Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => {
-                self.text.push_str(&safe(&text));
-            }
+            Event::Text(text)
+            | Event::Html(text)
+            | Event::InlineHtml(text)
+            | Event::InlineMath(text)
+            | Event::DisplayMath(text) => self.text.push_str(&safe(&text)),
             Event::Code(text) => {
                 self.text.push_str(&format!("{CYAN}{}{CYAN:#}", safe(&text)));
                 self.restyle();
@@ -249,16 +246,12 @@ impl Builder {
                 self.text.push_str(if is_done { "[x] " } else { "[ ] " });
             }
             Event::FootnoteReference(text) => self.text.push_str(&format!("[{}]", safe(&text))),
-            Event::InlineMath(text) | Event::DisplayMath(text) => {
-                self.text.push_str(&safe(&text));
-            }
         }
     }
 
     fn start(&mut self, tag: Tag<'_>) {
         match tag {
-            Tag::Heading { .. } => self.style(BOLD),
-            Tag::Strong => self.style(BOLD),
+            Tag::Heading { .. } | Tag::Strong => self.style(BOLD),
             Tag::Emphasis => self.style(ITALIC),
             Tag::Strikethrough => self.style(STRUCK),
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
@@ -269,10 +262,9 @@ impl Builder {
                 self.end_text();
                 self.indents.push(format!("{DIM}│{DIM:#} "));
             }
-            Tag::CodeBlock(kind) => {
+            Tag::CodeBlock(_) => {
                 self.end_text();
                 self.is_code = true;
-                let _language = matches!(kind, CodeBlockKind::Fenced(_));
             }
             Tag::List(first) => {
                 self.end_text();
@@ -289,12 +281,10 @@ impl Builder {
                     _ => "- ".to_owned(),
                 };
 
-                let indent = " ".repeat(width(&marker));
-                let outer = self.indent();
                 // An item in the first row of an item follows its marker.
-                let outer = self.marker.take().unwrap_or(outer);
+                let outer = self.marker.take().unwrap_or_else(|| self.indent());
+                self.indents.push(" ".repeat(width(&marker)));
                 self.marker = Some(outer + &marker);
-                self.indents.push(indent);
             }
             Tag::Table(_) => self.table = Some(Vec::new()),
             Tag::TableHead | Tag::TableRow => {
@@ -324,17 +314,13 @@ impl Builder {
                     self.restyle();
                 }
             }
-            TagEnd::Paragraph => {
-                self.end_text();
-            }
+            TagEnd::Paragraph | TagEnd::HtmlBlock => self.end_text(),
             TagEnd::Item => {
                 self.end_text();
 
                 // An item without a text has its marker.
                 if let Some(marker) = self.marker.take() {
-                    let rows =
-                        wrap::rows(marker.trim_end(), self.columns, Wrap::Anywhere, ("", ""));
-                    self.rows.extend(rows);
+                    self.add(marker.trim_end(), Wrap::Anywhere, "", "");
                 }
                 self.indents.pop();
             }
@@ -355,9 +341,13 @@ impl Builder {
                 let indent = self.indent();
                 self.rows.extend(table_rows(&table, self.columns, &indent));
             }
-            TagEnd::HtmlBlock => self.end_text(),
             _ => {}
         }
+    }
+
+    /// Adds the rows of a line with styles: the first begins with `first`, the others with `next`.
+    fn add(&mut self, line: &str, wrap: Wrap, first: &str, next: &str) {
+        self.rows.extend(wrap::rows(line, self.columns, wrap, (first, next)));
     }
 
     fn style(&mut self, style: Style) {
@@ -399,7 +389,7 @@ impl Builder {
         }
         let (mut first, next) = self.prefixes();
         for line in text.trim_end_matches('\n').split('\n') {
-            self.rows.extend(wrap::rows(line, self.columns, Wrap::Words, (&first, &next)));
+            self.add(line, Wrap::Words, &first, &next);
             first.clone_from(&next);
         }
     }
@@ -410,23 +400,17 @@ fn safe(text: &str) -> String {
     clean(text).replace('\n', " ")
 }
 
-/// Width of a text without its styles.
-fn styled_width(text: &str) -> usize {
-    width(&anstream::adapter::strip_str(text).to_string())
-}
-
 /// Returns the rows of a table whose first row is its head. A table that is too wide becomes a list.
 fn table_rows(table: &[Vec<String>], columns: usize, indent: &str) -> Vec<String> {
-    let plain = styled_width;
     let Some((head, body)) = table.split_first() else { return Vec::new() };
-    let widths: Vec<usize> = (0..head.len())
-        .map(|n| {
-            table.iter().filter_map(|row| row.get(n)).map(|cell| plain(cell)).max().unwrap_or(0)
-        })
-        .collect();
+    let widest = |n: usize| {
+        let cells = table.iter().filter_map(|row| row.get(n));
+        cells.map(|cell| styled_width(cell)).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..head.len()).map(widest).collect();
 
     let total: usize = widths.iter().map(|width| width + 3).sum();
-    if columns <= total + plain(indent) {
+    if columns <= total + styled_width(indent) {
         let items = body.iter().flat_map(|row| {
             row.iter().zip(head).enumerate().map(|(n, (cell, name))| {
                 let mark = if n == 0 { "- " } else { "  " };
@@ -443,7 +427,7 @@ fn table_rows(table: &[Vec<String>], columns: usize, indent: &str) -> Vec<String
 
     let row = |cells: &[String], is_head: bool| {
         let cells = cells.iter().zip(&widths).map(|(cell, width)| {
-            let gap = " ".repeat(width - plain(cell).min(*width));
+            let gap = " ".repeat(width - styled_width(cell).min(*width));
             if is_head { format!("{BOLD}{cell}{BOLD:#}{gap}") } else { format!("{cell}{gap}") }
         });
         let cells: Vec<String> = cells.collect();

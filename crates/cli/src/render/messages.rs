@@ -1,5 +1,6 @@
 //! Renders messages: prompts of users, and the model's answers as they arrive. Used by [`super::Renderer`].
 
+use super::calls::content;
 use super::event;
 use super::history::{self, RecentTexts, Source};
 use super::line_buffer::{LineBuffer, StreamKind};
@@ -71,16 +72,14 @@ impl Messages {
         }
     }
 
-    pub(super) fn start(&mut self, data: &Value, shown: &mut RecentTexts, page: &mut LineBuffer) {
+    pub(super) fn start(&mut self, data: &Value, recent: &mut RecentTexts, page: &mut LineBuffer) {
         let message = data.get("message").unwrap_or(&Value::Null);
         match event::text(message, "role") {
             "user" => {
                 let text = content(message);
-                if shown.is_new(Source::Events, &text, Instant::now()) {
-                    match self.columns {
-                        Some(_) => history::user_folded(bounded(&text), page),
-                        None => history::user(bounded(&text), page),
-                    }
+                if recent.is_new(Source::Events, &text, Instant::now()) {
+                    let most = self.columns.map_or(usize::MAX, |_| history::USER_LINES);
+                    history::user(bounded(&text), most, page);
                 }
             }
             "assistant" => {
@@ -96,17 +95,17 @@ impl Messages {
         let delta = data.get("assistantMessageEvent").unwrap_or(&Value::Null);
 
         let text = bounded(event::text(delta, "delta"));
-        let mut shown = String::new();
+        let mut clean = String::new();
 
         match event::text(delta, "type") {
             "text_delta" => {
-                self.answer.feed(text, &mut shown);
-                self.was_shown |= !shown.is_empty();
-                self.say(&shown, page);
+                self.answer.feed(text, &mut clean);
+                self.was_shown |= !clean.is_empty();
+                self.say(&clean, page);
             }
             "thinking_delta" if self.show_thinking => {
-                self.thinking.feed(text, &mut shown);
-                page.flow(StreamKind::Thinking, &format!("{DIM}[thinking]{DIM:#} "), DIM, &shown);
+                self.thinking.feed(text, &mut clean);
+                page.flow(StreamKind::Thinking, &format!("{DIM}[thinking]{DIM:#} "), DIM, &clean);
             }
             "text_end" => {
                 self.finish(page);
@@ -156,10 +155,6 @@ const REFUSED: &str = "the model refused to answer; say it in other words, or ch
 /// Renders a failure on one line.
 pub(super) fn error(text: &str, page: &mut LineBuffer) {
     page.line(format_args!("{RED}[error]{RED:#} {}", one_line(text, MAX_ERROR)));
-}
-
-fn content(message: &Value) -> String {
-    message.get("content").map(event::blocks).unwrap_or_default()
 }
 
 fn bounded(text: &str) -> &str {

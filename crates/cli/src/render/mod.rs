@@ -70,7 +70,7 @@ pub(crate) struct Renderer {
     columns: Option<usize>,
     messages: Messages,
     history: History,
-    shown: RecentTexts,
+    recent: RecentTexts,
 }
 
 impl Renderer {
@@ -84,7 +84,7 @@ impl Renderer {
             columns: None,
             messages: Messages::new(look.show_thinking),
             history: History::default(),
-            shown: RecentTexts::default(),
+            recent: RecentTexts::default(),
         }
     }
 
@@ -93,7 +93,7 @@ impl Renderer {
         match name {
             "tool_execution_start" => {
                 // The history reports the same call again.
-                self.shown.call(event::text(data, "toolCallId"));
+                self.recent.call(event::text(data, "toolCallId"));
                 match self.columns {
                     Some(_) => self.call_rows.start(data),
                     None => self.calls.start(data, &mut self.page),
@@ -107,7 +107,7 @@ impl Renderer {
                 Some(columns) => self.call_rows.end(data, columns, &mut self.page),
                 None => self.calls.end(data, &mut self.page),
             },
-            "message_start" => self.messages.start(data, &mut self.shown, &mut self.page),
+            "message_start" => self.messages.start(data, &mut self.recent, &mut self.page),
             "message_update" => self.messages.update(data, &mut self.page),
             "message_end" => self.messages.end(data, &mut self.page),
             _ => self.in_a_line(name, data),
@@ -118,18 +118,18 @@ impl Renderer {
     /// Renders an entry of the app's history.
     pub(crate) fn history(&mut self, entry: &Value) -> String {
         let (verbose, now) = (self.look.verbose, Instant::now());
-        self.history.entry(entry, &mut self.shown, verbose, now, &mut self.page);
+        self.history.entry(entry, &mut self.recent, verbose, now, &mut self.page);
         self.page.take()
     }
 
     /// Records a text typed by the user, so that its event is not shown again.
     pub(crate) fn typed(&mut self, text: &str) {
-        self.shown.typed(text);
+        self.recent.typed(text);
     }
 
     /// Renders a prompt of the user.
     pub(crate) fn user(&mut self, text: &str) -> String {
-        history::user_folded(text, &mut self.page);
+        history::user(text, history::USER_LINES, &mut self.page);
         self.page.take()
     }
 
@@ -221,30 +221,19 @@ impl Renderer {
         match event::text(data, "method") {
             // Questions have a title, a message and options.
             "select" | "confirm" | "input" | "editor" => {
-                let options = data.get("options").and_then(Value::as_array);
-                let options: Vec<&str> = options
-                    .into_iter()
-                    .flatten()
-                    .filter_map(Value::as_str)
-                    .take(MAX_OPTIONS)
-                    .collect();
+                let options = data.get("options").and_then(Value::as_array).into_iter().flatten();
+                let options: Vec<&str> =
+                    options.filter_map(Value::as_str).take(MAX_OPTIONS).collect();
+                let options = options.join(" | ");
 
                 // A question about a permission has one line for each word of others.
-                let is_permission = data.get("permission").is_some();
-                let lines: Vec<&str> = if is_permission {
-                    message.split('\n').take(MAX_OPTIONS).collect()
-                } else {
-                    vec![message]
-                };
-
-                let (facts, other_lines) = lines.split_first().unwrap_or((&"", &[]));
-
-                let options = options.join(" | ");
-                let parts = [title, facts, options.as_str()];
+                let n_lines = if data.get("permission").is_some() { usize::MAX } else { 1 };
+                let mut lines = message.splitn(n_lines, '\n').take(MAX_OPTIONS);
+                let parts = [title, lines.next().unwrap_or_default(), options.as_str()];
                 let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
 
                 mark("ui", &one_line(&parts.join("  "), MAX_LINE), page);
-                for line in other_lines {
+                for line in lines {
                     dim(&format!("  {}", one_line(line, MAX_LINE)), page);
                 }
             }
@@ -298,7 +287,7 @@ fn extension_error(data: &Value, page: &mut LineBuffer) {
 fn denied(data: &Value) -> String {
     let (host, reason) = (one_line(event::text(data, "host"), MAX_LINE), event::text(data, "why"));
 
-    let port = data.get("port").and_then(Value::as_u64).unwrap_or(0);
+    let port = event::number(data, "port");
     let target = match port {
         0 => host.clone(),
         port if host.contains(':') => format!("[{host}]:{port}"),
@@ -316,8 +305,7 @@ fn denied(data: &Value) -> String {
 }
 
 fn forward(name: &str, data: &Value) -> String {
-    let number = |key| data.get(key).and_then(Value::as_u64).unwrap_or(0);
-    let (port, local) = (number("port"), number("local"));
+    let (port, local) = (event::number(data, "port"), event::number(data, "local"));
     match name {
         "forward_opened" => format!("port {port} is 127.0.0.1:{local} on this machine"),
         _ => format!("port {port} is closed"),
@@ -325,11 +313,11 @@ fn forward(name: &str, data: &Value) -> String {
 }
 
 fn compacted(data: &Value) -> String {
-    let flag = |key| data.get(key).and_then(Value::as_bool).unwrap_or(false);
+    let is_aborted = data.get("aborted").and_then(Value::as_bool).unwrap_or(false);
     let error = one_line(event::text(data, "errorMessage"), MAX_LINE);
     let result = data.get("result").filter(|result| result.is_object());
     match result.and_then(|result| result.get("tokensBefore")?.as_u64()) {
-        _ if flag("aborted") => "aborted".to_owned(),
+        _ if is_aborted => "aborted".to_owned(),
         _ if !error.is_empty() => format!("failed: {error}"),
         Some(tokens) => format!("done, {tokens} tokens before"),
         None => "done".to_owned(),
@@ -337,12 +325,11 @@ fn compacted(data: &Value) -> String {
 }
 
 fn retry(data: &Value) -> String {
-    let number = |key| data.get(key).and_then(Value::as_u64).unwrap_or(0);
     format!(
         "attempt {} of {} in {}: {}",
-        number("attempt"),
-        number("maxAttempts"),
-        event::span(number("delayMs")),
+        event::number(data, "attempt"),
+        event::number(data, "maxAttempts"),
+        event::span(event::number(data, "delayMs")),
         one_line(event::text(data, "errorMessage"), MAX_LINE)
     )
 }

@@ -22,17 +22,20 @@ struct Row {
     blank: Option<(usize, usize, String)>,
 }
 
+/// Width of a text without its styles, in columns.
+pub(super) fn styled_width(text: &str) -> usize {
+    width(&anstream::adapter::strip_str(text).to_string())
+}
+
 /// Breaks a line with styles into rows narrower than `columns`, each complete in itself. The first begins with the first
 /// prefix, the others with the second one.
 pub(super) fn rows(line: &str, columns: usize, wrap: Wrap, prefixes: (&str, &str)) -> Vec<String> {
     let mut rows = Vec::new();
-    let plain_width = |text: &str| width(&anstream::adapter::strip_str(text).to_string());
-
-    let indent = plain_width(prefixes.1);
+    let (first_indent, indent) = (styled_width(prefixes.0), styled_width(prefixes.1));
     // A row has room for one wide character at least.
-    let columns = columns.max(indent.max(plain_width(prefixes.0)) + 3);
+    let columns = columns.max(indent.max(first_indent) + 3);
 
-    let mut row = Row { text: prefixes.0.to_owned(), used: plain_width(prefixes.0), blank: None };
+    let mut row = Row { text: prefixes.0.to_owned(), used: first_indent, blank: None };
     // Styles that are in force, which the next row repeats.
     let mut style = String::new();
     let mut chars = line.chars();

@@ -16,20 +16,18 @@ use std::time::Duration;
 pub(crate) async fn run(args: AbortArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let reference = Wanted::of(&args.which.into_which())?;
     let daemon = connect_only(output).await?;
-    let found = reference.one(&daemon.client, Missing::Refuse).await?;
-    session_ref::tell(&found, output);
+    let session = reference.one(&daemon.client, Missing::Refuse).await?;
+    session_ref::tell(&session, output);
 
-    let answer = daemon.client.call(AbortParams::of(found.session_id.as_str())).await;
-    let label = display::name(&found.label);
+    let answer = daemon.client.call(AbortParams::of(session.session_id.as_str())).await;
+    let label = display::name(&session.label);
     let data = match answer {
         Err(error @ ClientError::Refused { .. }) => {
             // An older daemon does not know its workers' jobs.
-            let all = ps::ask(&daemon.client).await.map(|all| all.workers).unwrap_or_default();
-            let all = all.into_iter();
-            let jobs = all
-                .filter(|worker| worker.session_id == found.session_id)
-                .flat_map(|worker| worker.jobs);
-            let rest = jobs_line(&jobs.collect::<Vec<_>>(), &label);
+            let workers = ps::ask(&daemon.client).await.map(|all| all.workers).unwrap_or_default();
+            let own = workers.into_iter().filter(|worker| worker.session_id == session.session_id);
+            let jobs: Vec<_> = own.flat_map(|worker| worker.jobs).collect();
+            let rest = jobs_line(&jobs, &label);
             return Err(if rest.is_empty() {
                 error.into()
             } else {
@@ -53,11 +51,7 @@ pub(crate) async fn run(args: AbortArgs, output: CliOutput) -> anyhow::Result<Ex
         (None, _) => format!("Ended the calls of {label}.\n"),
     };
 
-    if output.is_json() {
-        output.document(&data)?;
-    } else {
-        output.text(&text)?;
-    }
+    output.show(&data, || text)?;
     Ok(ExitCode::Ok)
 }
 

@@ -13,11 +13,10 @@ use quackd_client::{Client, Event, Events};
 use quackd_protocol::approval::{ApprovalClosed, ApprovalRequest};
 use quackd_protocol::client::{ApprovalsParams, PendingApproval, UiResponseParams};
 use serde_json::Value;
-use std::io::{self, IsTerminal};
 
 /// Whether the user can be asked here.
 pub(crate) fn is_possible(output: CliOutput) -> bool {
-    io::stdin().is_terminal() && io::stderr().is_terminal() && !output.is_json()
+    CliOutput::can_ask() && !output.is_json()
 }
 
 /// The subcommand that asks.
@@ -122,7 +121,8 @@ impl Prompter {
 /// Shows a question as a notification of the desktop. Without the program, nothing is shown.
 pub(crate) fn notify(request: &ApprovalRequest) {
     let words = notification(&plain(&request.title), &lines(&request.message));
-    drop(tokio::spawn(async move { drop(run_program::ask(&words).await) }));
+    // The question is also printed: a notification that fails is not reported.
+    drop(tokio::spawn(async move { run_program::ask(&words).await.ok() }));
 }
 
 /// Returns a message without control characters except for its line ends. The first character is no `-` and no `@`.

@@ -30,18 +30,15 @@ pub(crate) async fn run(args: ApprovalsArgs, output: CliOutput) -> anyhow::Resul
         return watch(&daemon.client, args.notify && may_notify, output).await;
     }
 
-    let params = ApprovalsParams::default();
-    let data = daemon.client.call(params).await?;
-    if output.is_json() {
-        output.document(&data)?;
-    } else if data.pending.is_empty() && data.recent.is_empty() {
+    let data = daemon.client.call(ApprovalsParams::default()).await?;
+    if data.pending.is_empty() && data.recent.is_empty() {
         output.note("no questions since the daemon started");
-    } else {
-        let zone = TimeZone::system();
-        let pending: String = data.pending.iter().map(pending).collect();
-        let recent: String = data.recent.iter().map(|record| recent(record, &zone)).collect();
-        output.text(&format!("{pending}{recent}"))?;
     }
+    output.show(&data, || {
+        let zone = TimeZone::system();
+        let recent = data.recent.iter().map(|record| recent(record, &zone));
+        data.pending.iter().map(pending).chain(recent).collect()
+    })?;
     Ok(ExitCode::Ok)
 }
 
@@ -164,8 +161,7 @@ async fn answer(
     }
 
     let daemon = start_and_connect(output).await?;
-    let params = ApprovalsParams::default();
-    let data = daemon.client.call(params).await?;
+    let data = daemon.client.call(ApprovalsParams::default()).await?;
     let known = known(&data);
 
     let id = match choose(&known, named.as_deref())? {
@@ -191,9 +187,7 @@ async fn answer(
         }
     };
 
-    let params = AnswerParams { id, decision, scope };
-    let data = daemon.client.call(params).await?;
-
+    let data = daemon.client.call(AnswerParams { id, decision, scope }).await?;
     match &data.not_saved {
         Some(reason) if data.scope == AnswerScope::Once => output.warning(&format!(
             "the answer counts once, because it was not saved: {}",
@@ -226,7 +220,7 @@ struct Answerable {
     kind: ApprovalKind,
     target: String,
     /// Text for the user before the answer.
-    shown: String,
+    text: String,
     is_open: bool,
     /// The narrowest scope of an answer that allows.
     narrowest: AnswerScope,
@@ -241,7 +235,7 @@ fn known(data: &ApprovalsData) -> Vec<Answerable> {
             id: request.id.clone(),
             kind: request.permission.kind,
             target: request.permission.target.clone(),
-            shown: format!("{facts}\n{details}"),
+            text: format!("{facts}\n{details}"),
             is_open: true,
             narrowest: scopes.first().copied().unwrap_or(AnswerScope::Once),
         }
@@ -252,7 +246,7 @@ fn known(data: &ApprovalsData) -> Vec<Answerable> {
         id: record.id.clone(),
         kind: record.kind,
         target: record.target.clone(),
-        shown: format!("expired: {} {}\n", record.kind.name(), plain(&record.target)),
+        text: format!("expired: {} {}\n", record.kind.name(), plain(&record.target)),
         is_open: false,
         narrowest: record.kind.scopes(false).first().copied().unwrap_or(AnswerScope::Once),
     });
@@ -325,7 +319,7 @@ async fn confirmed(
     scope: Option<AnswerScope>,
     output: CliOutput,
 ) -> anyhow::Result<bool> {
-    output.to_stderr(&format!("{BOLD}{}{BOLD:#}  {}", plain(&question.id), question.shown));
+    output.to_stderr(&format!("{BOLD}{}{BOLD:#}  {}", plain(&question.id), question.text));
 
     // Typed before the question was shown.
     stdin_lines::forget();
@@ -339,8 +333,7 @@ async fn confirmed(
 
     if decision == Decision::Deny {
         let end = if scope == AnswerScope::Session { " for this session" } else { "" };
-        let prompt = format!("Deny{target}{end}?");
-        return Ok(tokio::task::spawn_blocking(move || output.ask_blocking(&prompt)).await??);
+        return output.ask(format!("Deny{target}{end}?")).await;
     }
 
     let prompt = match target.as_str() {
@@ -349,7 +342,7 @@ async fn confirmed(
     };
 
     if scope == AnswerScope::Once {
-        return Ok(tokio::task::spawn_blocking(move || output.ask_blocking(&prompt)).await??);
+        return output.ask(prompt).await;
     }
 
     let confirmation = Confirmation::new(question.kind, &question.target);
@@ -365,7 +358,7 @@ mod tests {
     fn question(id: &str, target: &str, is_open: bool) -> Answerable {
         let (id, target) = (id.to_owned(), target.to_owned());
         let (kind, narrowest) = (ApprovalKind::Network, AnswerScope::Once);
-        Answerable { id, kind, target, shown: String::new(), is_open, narrowest }
+        Answerable { id, kind, target, text: String::new(), is_open, narrowest }
     }
 
     fn chosen(known: &[Answerable], named: Option<&str>) -> Result<String, String> {

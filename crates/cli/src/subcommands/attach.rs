@@ -56,6 +56,8 @@ async fn begin(
     warn_if_config_changed(&daemon.daemon, output);
     // The user may have set a key in this shell after the daemon had started.
     shell_keys::pass_on(&daemon.client, output).await;
+
+    // Without a directory, the session of a directory above counts, as it does for the other subcommands.
     let workspace = match args.dir {
         Some(_) => workspace,
         None => session_ref::enclosing(&daemon.client).await?.unwrap_or(workspace),
@@ -71,24 +73,16 @@ async fn begin(
     let home_dir = std::env::var("HOME").ok();
     if args.no_follow {
         let session = known(&daemon, &attached).await?;
-        if output.is_json() {
-            output.document(&document(&attached, session.is_running))?;
-        } else {
-            output.text(&header(&session, home_dir.as_deref()))?;
-        }
+        let document = document(&attached, session.is_running);
+        output.show(&document, || header(&session, home_dir.as_deref()))?;
         return Ok(None);
     }
 
     let session = attached.session.id.0.clone();
     let label = session_ref::label(&daemon.client, &session).await?;
+    let (client, is_person) = (Arc::new(daemon.client), session_view::is_person(output));
     // Followed before the header is printed, so that no event after it is missed.
-    let mut watch = FollowConnection::begin(
-        Arc::new(daemon.client),
-        session,
-        None,
-        session_view::is_person(output),
-    )
-    .await?;
+    let mut watch = FollowConnection::begin(client, session, None, is_person).await?;
 
     if output.is_json() {
         output.first_line(&document(&attached, watch.followed().is_running))?;
@@ -98,13 +92,9 @@ async fn begin(
         output.text(&line)?;
     }
 
-    if !session_view::is_person(output) {
-        return Ok(Some(SessionView::new(
-            watch,
-            follow::look(args.look),
-            InputMode::Nothing,
-            output,
-        )));
+    let look = follow::look(args.look);
+    if !is_person {
+        return Ok(Some(SessionView::new(watch, look, InputMode::Nothing, output)));
     }
 
     let no_agent = no_agent(&watch.client()).await;
@@ -118,7 +108,7 @@ async fn begin(
     let directory = args.dir.as_deref().unwrap_or_else(|| Path::new("."));
     watch.directory = quackd_client::directory_in(&attached.workspace.path, directory);
 
-    let mut live = SessionView::new(watch, follow::look(args.look), typing, output);
+    let mut live = SessionView::new(watch, look, typing, output);
     if matches!(typing, InputMode::Speaks(_)) {
         let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
         live.show_prompt(past_prompts(attached.workspace.id.as_str()), directory)?;
@@ -142,6 +132,7 @@ fn note_keys(no_agent: Option<&str>, output: CliOutput) {
 
 /// Returns the earlier prompts of a workspace. Without a place for them, they are kept in memory.
 fn past_prompts(workspace: &str) -> PastPrompts {
+    // The id becomes the name of a file.
     let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     let home = Home::from_process_env_blocking().ok();
     let dir = home.and_then(|home| home.prepare_prompts_blocking().ok());
@@ -172,8 +163,8 @@ fn document(attached: &AttachData, is_running: bool) -> Value {
         "session": attached.session,
         "isRunning": is_running,
     });
-    if let (Some(note), Some(fields)) = (&attached.note, document.as_object_mut()) {
-        fields.insert("note".to_owned(), Value::from(note.as_str()));
+    if let Some(note) = &attached.note {
+        document["note"] = Value::from(note.as_str());
     }
     document
 }

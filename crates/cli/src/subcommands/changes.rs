@@ -1,6 +1,6 @@
 //! `quack changes`: lists the changes that tools made in files, and those of commands where states are recorded.
 
-use super::isolated::{ISOLATED_TIMEOUT, letter};
+use super::isolated::{ISOLATED_TIMEOUT, letter, only};
 use super::undo::selected;
 use crate::args::search::ToolCallArgs;
 use crate::args::undo::ChangesArgs;
@@ -10,8 +10,7 @@ use crate::output::{CliOutput, DIM, RED, StdoutProperties};
 use crate::render::search::diff::render_patch;
 use crate::render::search::{PATH, fit, push};
 use crate::session_ref::{self, Missing};
-use crate::workspace_scope::{self, ScopedClient};
-use anyhow::Context as _;
+use crate::workspace_scope::{self, ScopedClient, read};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{IsolatedAction, IsolatedParams};
@@ -59,19 +58,16 @@ pub(crate) async fn run(args: ChangesArgs, output: CliOutput) -> anyhow::Result<
         selected(&args.group).list(true).diff(args.diff.then_some(true)).undo_id(args.id.clone());
 
     let call = ToolCallArgs { which: args.which.into_which(), timeout: None, force: false };
-    let scope = ScopedClient::begin_in(&call, Missing::Refuse, output).await?;
-    session_ref::tell(&scope.found, output);
+    let scope = ScopedClient::begin(&call, Missing::Refuse, output).await?;
+    session_ref::tell(&scope.session, output);
     let result = scope.call(list, false).await?;
-    let Some(data) = result.data.as_ref().filter(|_| !result.info.is_error) else {
-        return Err(workspace_scope::failure(&result, CliError::failed).into());
-    };
-
+    let data = workspace_scope::data(&result, CliError::failed)?;
     if output.is_json() {
         output.document(data)?;
         return Ok(ExitCode::Ok);
     }
 
-    let list = ChangeList::deserialize(data).context("unexpected reply of the worker")?;
+    let list: ChangeList = read(data)?;
     let is_all = args.id.is_none() && args.group.call.is_none() && args.group.turn.is_none();
     let states = if is_all { states_after_commands(&scope).await } else { Vec::new() };
     if list.entries.is_empty() && states.is_empty() {
@@ -79,12 +75,12 @@ pub(crate) async fn run(args: ChangesArgs, output: CliOutput) -> anyhow::Result<
         return Ok(ExitCode::Ok);
     }
 
-    let format = Format { zone: TimeZone::system(), now: Timestamp::now() };
-    let audience = output.audience();
+    let zone = TimeZone::system();
+    let format = Format { zone, now: Timestamp::now(), audience: output.audience() };
 
     // Both lists have times, so the rows are merged.
-    let changes = list.entries.iter().map(|entry| (entry.at_ms, format.entry(entry, audience)));
-    let states = states.iter().map(|state| (state.at_ms, format.state(state, audience)));
+    let changes = list.entries.iter().map(|entry| (entry.at_ms, format.entry(entry)));
+    let states = states.iter().map(|state| (state.at_ms, format.state(state)));
     let mut all: Vec<(i64, String)> = changes.chain(states).collect();
     all.sort_by_key(|(at_ms, _)| std::cmp::Reverse(*at_ms));
     let text: String = all.into_iter().map(|(_, text)| text).collect();
@@ -94,12 +90,8 @@ pub(crate) async fn run(args: ChangesArgs, output: CliOutput) -> anyhow::Result<
 
 /// Returns the recorded states of the session's files after commands and jobs. None if no states are recorded.
 async fn states_after_commands(scope: &ScopedClient) -> Vec<Checkpoint> {
-    let params = IsolatedParams {
-        session_id: Some(scope.found.session_id.0.clone()),
-        action: Some(IsolatedAction::Checkpoints),
-        ..IsolatedParams::default()
-    };
-
+    let session_id = Some(scope.session.session_id.0.clone());
+    let params = IsolatedParams { session_id, ..only(IsolatedAction::Checkpoints) };
     let data = scope.client().call_within(params, ISOLATED_TIMEOUT).await;
     let mut states = data.map(|data| data.checkpoints).unwrap_or_default();
     // The tools list their changes themselves.
@@ -111,10 +103,12 @@ async fn states_after_commands(scope: &ScopedClient) -> Vec<Checkpoint> {
 struct Format {
     zone: TimeZone,
     now: Timestamp,
+    audience: StdoutProperties,
 }
 
 impl Format {
-    fn entry(&self, entry: &Entry, audience: StdoutProperties) -> String {
+    fn entry(&self, entry: &Entry) -> String {
+        let audience = self.audience;
         let mut text = String::new();
         push(&mut text, &time(entry.at_ms, &self.zone, self.now), DIM, audience);
         if let Some(turn) = entry.turn {
@@ -123,7 +117,7 @@ impl Format {
         text.push_str(&format!("  {}  ", name_cell(&entry.tool)));
 
         match entry.changes.as_slice() {
-            [file] => self.file(file, &mut text, audience),
+            [file] => self.file(file, &mut text),
             _ => text.push_str(&count(entry.files, "file")),
         }
 
@@ -145,7 +139,7 @@ impl Format {
         for file in &entry.changes {
             if 1 < entry.changes.len() {
                 text.push_str("    ");
-                self.file(file, &mut text, audience);
+                self.file(file, &mut text);
                 text.push('\n');
             }
             if let Some(patch) = &file.diff {
@@ -162,30 +156,41 @@ impl Format {
         text
     }
 
-    fn state(&self, state: &Checkpoint, audience: StdoutProperties) -> String {
+    fn state(&self, state: &Checkpoint) -> String {
+        let audience = self.audience;
         let mut text = String::new();
         push(&mut text, &time(state.at_ms, &self.zone, self.now), DIM, audience);
         let calls = state.calls.iter().map(|call| plain(call)).collect::<Vec<_>>().join("; ");
-        let n_files = usize::try_from(state.files).unwrap_or(usize::MAX);
-        text.push_str(&format!("  {}  {}", fit(&calls, audience), count(n_files, "file")));
+        text.push_str(&format!("  {}  {}", fit(&calls, audience), count(state.files, "file")));
         push(&mut text, &format!("  checkpoint {}\n", state.number), DIM, audience);
-
-        for CheckpointFile { path, change } in &state.changes {
-            text.push_str(&format!("    {}  ", letter(*change)));
-            push(&mut text, &fit(path, audience), PATH, audience);
-            text.push('\n');
-        }
-
-        if state.changes.len() < n_files {
-            text.push_str(&format!("    and {} more\n", n_files - state.changes.len()));
-        }
+        push_files(state, "    ", &mut text, audience);
         text
     }
 
-    fn file(&self, file: &ChangedFile, text: &mut String, audience: StdoutProperties) {
+    fn file(&self, file: &ChangedFile, text: &mut String) {
         text.push_str(&plain(&file.change));
         text.push(' ');
-        push(text, &fit(&file.path, audience), PATH, audience);
+        push(text, &fit(&file.path, self.audience), PATH, self.audience);
+    }
+}
+
+/// Appends the first changed files of a state, and the number of the others.
+pub(super) fn push_files(
+    state: &Checkpoint,
+    indent: &str,
+    text: &mut String,
+    audience: StdoutProperties,
+) {
+    for CheckpointFile { path, change } in &state.changes {
+        text.push_str(&format!("{indent}{}  ", letter(*change)));
+        push(text, &fit(path, audience), PATH, audience);
+        text.push('\n');
+    }
+
+    let n_files = usize::try_from(state.files).unwrap_or(usize::MAX);
+    let more = n_files.saturating_sub(state.changes.len());
+    if more != 0 {
+        text.push_str(&format!("{indent}and {more} more\n"));
     }
 }
 
@@ -213,9 +218,9 @@ mod tests {
         ]});
         let list = ChangeList::deserialize(&data).unwrap();
         let now = Timestamp::from_second(0).unwrap();
-        let format = Format { zone: TimeZone::UTC, now };
         let audience = StdoutProperties { is_terminal: true, is_colored: false };
-        let text: String = list.entries.iter().map(|it| format.entry(it, audience)).collect();
+        let format = Format { zone: TimeZone::UTC, now, audience };
+        let text: String = list.entries.iter().map(|it| format.entry(it)).collect();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "00:00:01  turn 2  edit_file  changed src/a.rs  3-0a");
         assert_eq!(lines[1], "--- a/x");

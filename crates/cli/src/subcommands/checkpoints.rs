@@ -1,7 +1,7 @@
 //! `quack checkpoints` and `quack restore`: recorded states of a session's files.
 
-use super::changes::time;
-use super::isolated::{Side, has, letter, list as list_of, relative, request, tell_notes};
+use super::changes::{push_files, time};
+use super::isolated::{Side, has, list as list_of, n_written, only, relative, request, tell_notes};
 use crate::args::isolated::{CheckpointsArgs, RestoreArgs};
 use crate::display::{count, name, plain};
 use crate::exit::ExitCode;
@@ -14,11 +14,7 @@ use quackd_protocol::isolate::{ApplyOutcome, Checkpoint};
 
 /// Runs `quack checkpoints`: prints one line for each recorded state.
 pub(crate) async fn list(args: CheckpointsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let params = |_: &FoundInfo| IsolatedParams {
-        action: Some(IsolatedAction::Checkpoints),
-        ..IsolatedParams::default()
-    };
-
+    let params = |_: &FoundInfo| only(IsolatedAction::Checkpoints);
     let data = request(&args.which.into_which(), params, output).await?;
     if output.is_json() {
         output.document(&data)?;
@@ -33,7 +29,7 @@ pub(crate) async fn list(args: CheckpointsArgs, output: CliOutput) -> anyhow::Re
     Ok(ExitCode::Ok)
 }
 
-fn line(checkpoint: &Checkpoint, lists: bool, text: &mut String, audience: StdoutProperties) {
+fn line(checkpoint: &Checkpoint, lists_files: bool, text: &mut String, audience: StdoutProperties) {
     push(text, &format!("{:>4}", checkpoint.number), PATH, audience);
     if checkpoint.at_ms == 0 {
         text.push_str("  the state before\n");
@@ -42,8 +38,7 @@ fn line(checkpoint: &Checkpoint, lists: bool, text: &mut String, audience: Stdou
 
     text.push_str("  ");
     push(text, &time(checkpoint.at_ms, &TimeZone::system(), Timestamp::now()), DIM, audience);
-    let n_files = usize::try_from(checkpoint.files).unwrap_or(usize::MAX);
-    text.push_str(&format!("  {}  ", count(n_files, "file")));
+    text.push_str(&format!("  {}  ", count(checkpoint.files, "file")));
 
     let calls = checkpoint.calls.iter().map(|call| plain(call));
     let calls = calls.collect::<Vec<_>>().join("; ");
@@ -58,25 +53,18 @@ fn line(checkpoint: &Checkpoint, lists: bool, text: &mut String, audience: Stdou
     }
     text.push('\n');
 
-    for file in checkpoint.changes.iter().filter(|_| lists) {
-        text.push_str(&format!("      {}  ", letter(file.change)));
-        push(text, &fit(&file.path, audience), PATH, audience);
-        text.push('\n');
-    }
-
-    let more = n_files.saturating_sub(checkpoint.changes.len());
-    if lists && 0 < more {
-        text.push_str(&format!("      and {more} more\n"));
+    if lists_files {
+        push_files(checkpoint, "      ", text, audience);
     }
 }
 
 /// Runs `quack restore`.
 pub(crate) async fn restore(args: RestoreArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let params = |found: &FoundInfo| IsolatedParams {
+    let params = |session: &FoundInfo| IsolatedParams {
         action: Some(IsolatedAction::Restore),
         number: Some(args.number),
-        paths: relative(&args.paths, found),
-        protected: relative(&args.protected, found),
+        paths: relative(&args.paths, session),
+        protected: relative(&args.protected, session),
         dry_run: args.dry_run.then_some(true),
         force: args.force.then_some(true),
         ..IsolatedParams::default()
@@ -90,10 +78,7 @@ pub(crate) async fn restore(args: RestoreArgs, output: CliOutput) -> anyhow::Res
         output.document(&data)?;
     } else {
         let mut text = list_of(report, Side::Session, output.audience());
-        let n = report.files.iter().filter(|file| file.outcome == ApplyOutcome::Taken).count();
-        let more = usize::try_from(report.more).unwrap_or(usize::MAX);
-        let n = count(n.saturating_add(more), "file");
-        let session = name(&data.label);
+        let (n, session) = (n_written(report), name(&data.label));
         text.push_str(&match (report.written, args.dry_run) {
             (true, _) => format!(
                 "Restored {n}. The state before is in: quack checkpoints --session {session}\n"

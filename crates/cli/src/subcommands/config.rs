@@ -5,14 +5,14 @@ mod change;
 
 use self::change::ConfigFile;
 use crate::args::program::{ConfigArgs, ConfigShowArgs, ConfigVerb};
-use crate::display::plain;
+use crate::display::{full_path, plain};
 use crate::exit::ExitCode;
 use crate::output::{CliOutput, DIM};
 use quackd_config::{Entry, locate};
 use quackd_home::Home;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::Path;
 
 /// Maximum line width, in columns, for which origins are aligned.
 const MAX_COLUMN: usize = 56;
@@ -23,14 +23,14 @@ pub(crate) fn run(args: &ConfigArgs, output: CliOutput) -> anyhow::Result<ExitCo
     let (path, is_named) = locate(home.config_blocking(), &variable)?;
 
     match &args.verb {
-        ConfigVerb::Path(_) => show_path(path, is_named, output),
+        ConfigVerb::Path(_) => show_path(&path, is_named, output),
         ConfigVerb::Set(args) => ConfigFile { path, home }.set(&args.key, &args.value, output),
         ConfigVerb::Unset(args) => ConfigFile { path, home }.unset(&args.key, output),
         ConfigVerb::Edit(_) => ConfigFile { path, home }.edit(output),
         ConfigVerb::Show(args) => {
             let (config, file) = quackd_supervisor::read_config(&home)?;
             if let Some(held) = &file.held {
-                let path = plain(&path.display().to_string());
+                let path = full_path(&path);
                 output.note(&format!("{path} {held}: its keys that allow more are not in force"));
             }
             show(&config.entries(), args, output)
@@ -43,15 +43,10 @@ fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-fn show_path(path: PathBuf, is_named: bool, output: CliOutput) -> anyhow::Result<ExitCode> {
+fn show_path(path: &Path, is_named: bool, output: CliOutput) -> anyhow::Result<ExitCode> {
     let exists = path.exists();
-
-    if output.is_json() {
-        output.document(&json!({"path": path, "exists": exists, "named": is_named}))?;
-        return Ok(ExitCode::Ok);
-    }
-
-    output.text(&format!("{}\n", path.display()))?;
+    let document = json!({"path": path, "exists": exists, "named": is_named});
+    output.show(&document, || format!("{}\n", path.display()))?;
     if !exists {
         output.note("the file does not exist");
     }
@@ -59,17 +54,11 @@ fn show_path(path: PathBuf, is_named: bool, output: CliOutput) -> anyhow::Result
 }
 
 fn show(entries: &[Entry], args: &ConfigShowArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    if output.is_json() {
-        let document: Map<String, Value> = entries
-            .iter()
-            .map(|entry| {
-                (entry.key.to_string(), json!({"value": entry.value, "origin": entry.origin}))
-            })
-            .collect();
-        output.document(&document)?;
-    } else {
-        output.text(&render(entries, args.origin))?;
-    }
+    let row = |entry: &Entry| {
+        (entry.key.to_string(), json!({"value": entry.value, "origin": entry.origin}))
+    };
+    let document: Map<String, Value> = entries.iter().map(row).collect();
+    output.show(&document, || render(entries, args.origin))?;
     Ok(ExitCode::Ok)
 }
 
@@ -81,12 +70,13 @@ fn render(entries: &[Entry], with_origin: bool) -> String {
 
     let mut text = String::new();
     for (line, entry) in lines.iter().zip(entries) {
-        // Writing to a String cannot fail.
-        let _never = if with_origin {
+        let written = if with_origin {
             writeln!(text, "{line:<column$}  {DIM}# {}{DIM:#}", plain(&entry.origin))
         } else {
             writeln!(text, "{line}")
         };
+        // Writing to a String cannot fail.
+        written.ok();
     }
     text
 }

@@ -4,12 +4,12 @@
 use crate::args::daemon::DaemonArgs;
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
+use crate::subcommands::stop::lock_holder::pid_blocking;
 use quackd_home::Home;
 use quackd_service::exit;
 use quackd_supervisor::{DaemonOptions, Ended};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
 use std::path::Path;
 
 /// Name of the program or link that acts as the Rubber Duck daemon.
@@ -17,8 +17,7 @@ const UPSTREAM_NAME: &str = "duck-daemon";
 
 /// Runs the daemon until it exits. Blocks the main thread.
 pub(crate) fn run(args: &DaemonArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let service = args.service;
-    let (background, verbose) = (args.background, args.verbose);
+    let &DaemonArgs { background, verbose, service } = args;
     let options = DaemonOptions { background, verbose, service, as_rubber_duck: false };
 
     match quackd_supervisor::run(options) {
@@ -105,14 +104,8 @@ impl UpstreamInvocation {
 /// Returns ` (pid N)` from the pid file that every daemon writes, or nothing.
 fn of_pid() -> String {
     let home = Home::of_rubber_duck_blocking().ok();
-    let path = home.map(|home| home.pid_file()).filter(|path| path.is_file());
-    let mut text = String::new();
-    let read = path
-        .and_then(|path| std::fs::File::open(path).ok()?.take(32).read_to_string(&mut text).ok());
-    match text.trim().parse::<u32>() {
-        Ok(pid) if read.is_some() => format!(" (pid {pid})"),
-        _ => String::new(),
-    }
+    let pid = home.and_then(|home| pid_blocking(&home));
+    pid.map_or_else(String::new, |pid| format!(" (pid {pid})"))
 }
 
 #[cfg(test)]

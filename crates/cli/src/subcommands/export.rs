@@ -2,12 +2,11 @@
 
 use crate::args::AnySessionArgs;
 use crate::args::sessions::ExportArgs;
-use crate::connect::start_and_connect;
 use crate::display;
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::session_file;
-use crate::session_ref::{Missing, Wanted};
+use crate::session_ref;
 use crate::user_file;
 use anyhow::Context as _;
 use quackd_agent::export::{html, markdown};
@@ -58,14 +57,11 @@ pub(super) async fn conversation(
     which: AnySessionArgs,
     output: CliOutput,
 ) -> anyhow::Result<(FoundInfo, Transcript)> {
-    let reference = Wanted::of(&which.into_which())?;
-    let daemon = start_and_connect(output).await?;
-    let found = reference.one(&daemon.client, Missing::Refuse).await?;
-
-    let id = found.session_id.0.clone();
+    let (_, session) = session_ref::existing(&which.into_which(), output).await?;
+    let id = session.session_id.0.clone();
     let transcript = tokio::task::spawn_blocking(move || read_transcript_blocking(&id)).await??;
     let Some((_, transcript)) = transcript else {
-        let label = display::name(&found.label);
+        let label = display::name(&session.label);
         let text = format!("session {label} has no conversation yet; `quack say` starts one");
         return Err(CliError::failed(text).into());
     };
@@ -73,7 +69,7 @@ pub(super) async fn conversation(
     if let Some(damage) = damage(transcript.problems()) {
         output.warning(&format!("the session file is damaged: {damage}"));
     }
-    Ok((found, transcript))
+    Ok((session, transcript))
 }
 
 /// Describes the defects of a file. `None` without any.
@@ -84,9 +80,9 @@ fn damage(problems: Problems) -> Option<String> {
         (bridged_links, "gap", " (messages are missing)"),
         (broken_links, "broken link", " (earlier messages are missing)"),
     ];
-    let found = counted.into_iter().filter(|(number, ..)| *number != 0);
-    let found = found.map(|(number, noun, after)| display::count(number, noun) + after);
-    Some(found.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty())
+    let defects = counted.into_iter().filter(|(number, ..)| *number != 0);
+    let defects = defects.map(|(number, noun, after)| display::count(number, noun) + after);
+    Some(defects.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty())
 }
 
 /// Reads the session file that the daemon's state names, and returns its path. `None` if there is none, or it is empty.

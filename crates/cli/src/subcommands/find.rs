@@ -7,6 +7,7 @@ use crate::exit::{CliError, ExitCode};
 use crate::output::{CYAN, CliOutput, DIM, StdoutProperties, StdoutState};
 use crate::render::search::data::{entry_json, push_json};
 use crate::render::search::{fit, push};
+use crate::session_ref::Missing;
 use crate::workspace_scope::{ScopedClient, WorkspaceScope};
 use anstyle::Style;
 use jiff::Timestamp;
@@ -20,11 +21,11 @@ pub(crate) async fn run(args: &FindArgs, output: CliOutput) -> anyhow::Result<Ex
         return Err(CliError::usage("--fuzzy needs a pattern").into());
     }
 
-    let asking = ScopedClient::begin(&args.call, output).await?;
+    let scope = ScopedClient::begin(&args.call, Missing::Create, output).await?;
     // Paths that do not exist are reported; the others are searched.
-    let (paths, missing) = asking.place.present(&args.paths);
+    let (paths, missing) = scope.place.present(&args.paths);
     not_all_missing(&paths, &missing)?;
-    let call = arguments(args, &paths, &asking.place)?.limit(args.limit.unwrap_or(0));
+    let call = arguments(args, &paths, &scope.place)?.limit(args.limit.unwrap_or(0));
 
     let audience = output.audience();
     let zone = TimeZone::system();
@@ -35,14 +36,14 @@ pub(crate) async fn run(args: &FindArgs, output: CliOutput) -> anyhow::Result<Ex
         }
     };
 
-    let reader = result.run(&asking, call, output, render).await?;
+    let reader = result.run(&scope, call, output, render).await?;
     if reader == StdoutState::There {
         if result.n_shown() == 0
             && let Some(hint) = hint(args)
         {
             output.note(&hint);
         }
-        result.tell(&asking.place.directory(), output).await?;
+        result.tell(&scope.place.directory(), output).await?;
     }
     Ok(result.exit(ExitCode::Ok))
 }

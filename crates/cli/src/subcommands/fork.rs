@@ -1,11 +1,10 @@
 //! `quack fork`: continues a conversation in another session.
 
 use crate::args::sessions::ForkArgs;
-use crate::connect::start_and_connect;
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
-use crate::session_ref::{self, Missing, Wanted};
+use crate::session_ref;
 use quackd_protocol::client::{AgentParams, ForkParams};
 use quackd_protocol::denial::of_session;
 use serde_json::{Value, json};
@@ -15,11 +14,8 @@ const MAX_SHOWN: usize = 100;
 
 /// Creates the session with the messages before the chosen one, or lists the messages.
 pub(crate) async fn run(args: ForkArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let reference = Wanted::of(&args.which)?;
-    let client = start_and_connect(output).await?.client;
-    let found = reference.one(&client, Missing::Refuse).await?;
-
-    let session_id = Value::from(found.session_id.0);
+    let (client, session) = session_ref::existing(&args.which, output).await?;
+    let session_id = Value::from(session.session_id.0);
     if args.list {
         let command = json!({ "type": "get_fork_messages" });
         let params = AgentParams { session_id, command };
@@ -54,15 +50,13 @@ pub(crate) async fn run(args: ForkArgs, output: CliOutput) -> anyhow::Result<Exi
 }
 
 fn list(listed: &Value, output: CliOutput) -> anyhow::Result<ExitCode> {
-    if output.is_json() {
-        output.document(listed)?;
-        return Ok(ExitCode::Ok);
-    }
-
-    for message in listed["messages"].as_array().into_iter().flatten() {
+    let row = |message: &Value| {
         let text = |name: &str| display::plain(message[name].as_str().unwrap_or_default());
-        let shown: String = text("text").replace('\n', " ").chars().take(MAX_SHOWN).collect();
-        output.text(&format!("{BOLD}{}{BOLD:#}  {shown}\n", text("entryId")))?;
-    }
+        let line: String = text("text").replace('\n', " ").chars().take(MAX_SHOWN).collect();
+        format!("{BOLD}{}{BOLD:#}  {line}\n", text("entryId"))
+    };
+
+    let messages = listed["messages"].as_array().into_iter().flatten();
+    output.show(listed, || messages.map(row).collect())?;
     Ok(ExitCode::Ok)
 }

@@ -3,9 +3,9 @@
 
 use crate::args::gc::GcArgs;
 use crate::args::sessions::PruneArgs;
-use crate::connect::{connect_only, start_and_connect};
+use crate::connect::{call, connect_only};
 use crate::display;
-use crate::exit::{CliError, ExitCode};
+use crate::exit::ExitCode;
 use crate::output::{CliOutput, DIM};
 use crate::time_format::span;
 use anyhow::{Context as _, bail};
@@ -38,8 +38,12 @@ const MAX_SHOWN: usize = 20;
 /// Asks the daemon to delete the files, or deletes them without a daemon. Deleting histories needs
 /// a confirmation.
 pub(crate) async fn run(args: GcArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    if args.histories && !args.dry_run && !args.yes && !confirmed(output).await? {
-        bail!("nothing was deleted");
+    if args.histories && !args.dry_run && !args.yes {
+        CliOutput::require_terminal()?;
+        let question = "Delete the histories of deleted sessions? This cannot be undone.";
+        if !output.ask(question.to_owned()).await? {
+            bail!("nothing was deleted");
+        }
     }
 
     let params = GcParams {
@@ -52,28 +56,13 @@ pub(crate) async fn run(args: GcArgs, output: CliOutput) -> anyhow::Result<ExitC
     let data: GcData = match connect_only(output).await {
         Ok(daemon) => daemon.client.call(params).await?,
         Err(error) if is_not_running(&error) => {
-            let (dry_run, older, histories) = (args.dry_run, args.older_than, args.histories);
-            tokio::task::spawn_blocking(move || alone_blocking(dry_run, older, histories)).await??
+            tokio::task::spawn_blocking(move || alone_blocking(&args)).await??
         }
         Err(error) => return Err(error),
     };
 
-    if output.is_json() {
-        output.document(&data)?;
-    } else {
-        output.text(&text(&data))?;
-    }
+    output.show(&data, || text(&data))?;
     Ok(if data.failed == 0 { ExitCode::Ok } else { ExitCode::Failed })
-}
-
-async fn confirmed(output: CliOutput) -> anyhow::Result<bool> {
-    if !CliOutput::can_ask() {
-        return Err(
-            CliError::usage("cannot ask for confirmation without a terminal: use --yes").into()
-        );
-    }
-    let question = "Delete the histories of deleted sessions? This cannot be undone.";
-    Ok(tokio::task::spawn_blocking(move || output.ask_blocking(question)).await??)
 }
 
 fn is_not_running(error: &anyhow::Error) -> bool {
@@ -81,11 +70,8 @@ fn is_not_running(error: &anyhow::Error) -> bool {
 }
 
 /// Deletes expired and orphaned files without a daemon, under the instance lock.
-fn alone_blocking(
-    dry_run: bool,
-    older: Option<Duration>,
-    histories: bool,
-) -> anyhow::Result<GcData> {
+fn alone_blocking(args: &GcArgs) -> anyhow::Result<GcData> {
+    let (dry_run, older, histories) = (args.dry_run, args.older_than, args.histories);
     let home = Home::from_process_env_blocking()?;
     if !home.dir().exists() {
         return Ok(GcData { dry_run, ..GcData::default() });
@@ -113,10 +99,10 @@ fn alone_blocking(
         histories: histories.then(|| older.unwrap_or(GC_KEPT_ASIDE)),
     };
 
-    let found = find_blocking(&home, &rules, known.as_ref().ok())?;
+    let findings = find_blocking(&home, &rules, known.as_ref().ok())?;
     let tally =
-        if dry_run { Tally::of(&found.items) } else { remove_blocking(&home, &found.items) };
-    Ok(GcData { kept_sessions: lost, ..answer(dry_run, tally, &found) })
+        if dry_run { Tally::of(&findings.items) } else { remove_blocking(&home, &findings.items) };
+    Ok(GcData { kept_sessions: lost, ..answer(dry_run, tally, &findings) })
 }
 
 fn mebibytes(n: usize) -> u64 {
@@ -153,9 +139,8 @@ fn metadata_blocking(home: &Home) -> anyhow::Result<Metadata> {
 
     let known: HashSet<_> = metadata.sessions.iter().map(|session| session.id.clone()).collect();
     // metadata.json has the newer state of a session that both files have.
-    metadata
-        .sessions
-        .extend(own.sessions.into_iter().filter(|session| !known.contains(&session.id)));
+    let missing = own.sessions.into_iter().filter(|session| !known.contains(&session.id));
+    metadata.sessions.extend(missing);
     metadata.workspaces.extend(own.workspaces);
     Ok(metadata)
 }
@@ -203,17 +188,15 @@ fn lost_blocking(metadata: &Metadata) -> Vec<PrunedSession> {
 }
 
 fn known(metadata: &Metadata) -> Known {
-    let pi_file =
-        |file: &str| Path::new(file).file_name().map(|name| name.to_string_lossy().into_owned());
-    let workspaces: HashSet<_> =
-        metadata.workspaces.iter().map(|workspace| workspace.path.clone()).collect();
+    let (workspaces, sessions) = (metadata.workspaces.iter(), metadata.sessions.iter());
+    let workspaces: HashSet<_> = workspaces.map(|workspace| workspace.path.clone()).collect();
+    let pi_file = |session: &Shared<Session>| {
+        let name = Path::new(&session.pi_session_file).file_name()?;
+        Some(name.to_string_lossy().into_owned())
+    };
     Known {
-        sessions: metadata.sessions.iter().map(|session| session.id.0.clone()).collect(),
-        pi_files: metadata
-            .sessions
-            .iter()
-            .filter_map(|session| pi_file(&session.pi_session_file))
-            .collect(),
+        sessions: sessions.clone().map(|session| session.id.0.clone()).collect(),
+        pi_files: sessions.filter_map(pi_file).collect(),
         // Keep workspaces without a session too, because their use is unknown.
         workspaces: workspaces.clone(),
         all_workspaces: workspaces,
@@ -221,7 +204,7 @@ fn known(metadata: &Metadata) -> Known {
     }
 }
 
-fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {
+fn answer(dry_run: bool, tally: Tally, findings: &Found) -> GcData {
     let named = |item: &Item| GcItem {
         kind: item.kind.name().to_owned(),
         path: item.path.clone(),
@@ -240,8 +223,8 @@ fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {
         items: tally.items(),
         bytes: tally.bytes(),
         failed: tally.failed,
-        more: found.is_cut,
-        found: found.items.iter().filter(|_| dry_run).take(MAX_GC_NAMED).map(named).collect(),
+        more: findings.is_cut,
+        found: findings.items.iter().filter(|_| dry_run).take(MAX_GC_NAMED).map(named).collect(),
         why: tally.why,
         kinds: tally.kinds.into_iter().map(of_kind).collect(),
         ..GcData::default()
@@ -288,17 +271,16 @@ fn text(data: &GcData) -> String {
 /// Formats the sessions whose directory does not exist.
 fn sessions(data: &GcData) -> String {
     let line = |session: &PrunedSession| {
-        let (name, path) = (
-            display::name(display::label(&session.label, &session.name)),
-            display::plain(&session.workspace_path),
-        );
-        let reason =
-            session.why.as_deref().map(|reason| format!("  stays: {}", display::plain(reason)));
+        let name = display::name(display::label(&session.label, &session.name));
+        let path = display::plain(&session.workspace_path);
+        let reason = session.why.as_deref().map(display::plain);
+        let reason = reason.map(|reason| format!("  stays: {reason}"));
         format!("  {DIM}{name}  {path}{}{DIM:#}\n", reason.unwrap_or_default())
     };
 
-    let mut text: String = data.sessions.iter().take(MAX_SHOWN).map(line).collect();
-    text.extend(data.kept_sessions.iter().take(MAX_SHOWN).map(line));
+    let (forgotten, kept) = (data.sessions.iter(), data.kept_sessions.iter());
+    let mut text: String =
+        forgotten.take(MAX_SHOWN).chain(kept.take(MAX_SHOWN)).map(line).collect();
     if data.kept_sessions.iter().any(|session| session.pinned) {
         text.push_str("`quack sessions prune --force` forgets pinned sessions too.\n");
     }
@@ -307,7 +289,6 @@ fn sessions(data: &GcData) -> String {
 
 /// `quack sessions prune`: forgets the sessions whose directory does not exist.
 pub(crate) async fn prune(args: &PruneArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let daemon = start_and_connect(output).await?;
     let params = GcParams {
         dry_run: args.dry_run.then_some(true),
         only_sessions: Some(true),
@@ -315,12 +296,8 @@ pub(crate) async fn prune(args: &PruneArgs, output: CliOutput) -> anyhow::Result
         ..GcParams::default()
     };
 
-    let data = daemon.client.call(params).await?;
-    if output.is_json() {
-        output.document(&data)?;
-    } else {
-        output.text(&text(&data))?;
-    }
+    let data = call(params, output).await?;
+    output.show(&data, || text(&data))?;
     Ok(ExitCode::Ok)
 }
 

@@ -7,6 +7,7 @@ use crate::output::{CliOutput, StdoutProperties, StdoutState};
 use crate::render::search::data::{Hit, push_json};
 use crate::render::search::fit;
 use crate::render::search::hits::{Layout, Printer, name_line};
+use crate::session_ref::Missing;
 use crate::workspace_scope::{ScopedClient, WorkspaceScope};
 use quackd_protocol::limits::MAX_SEARCH_OUTPUT_BYTES;
 use quackd_protocol::search::{FileRow, RowsLine};
@@ -25,26 +26,26 @@ pub(crate) async fn run(args: &GrepArgs, output: CliOutput) -> anyhow::Result<Ex
     context_is_no_directory(args)?;
 
     // The patterns are read before the daemon is started, so that a wrong one costs nothing.
-    let asking = ScopedClient::begin(&args.call, output).await?;
-    let (paths, missing) = asking.place.present(paths);
+    let scope = ScopedClient::begin(&args.call, Missing::Create, output).await?;
+    let (paths, missing) = scope.place.present(paths);
     not_all_missing(&paths, &missing)?;
-    let files = named_files(&paths, &asking.place);
+    let files = named_files(&paths, &scope.place);
     let is_one_file = missing.is_empty() && matches!((&*paths, &*files), ([_], [_]));
 
     // With depth 0, no file in a directory matches.
     let only_files = args.files.max_depth == Some(0);
     let is_empty_search = args.max_count == Some(0) || only_files && files.is_empty();
     let starts = if only_files && !files.is_empty() { &files } else { &paths };
-    let call = arguments(args, &patterns, starts, &asking.place)?;
+    let call = arguments(args, &patterns, starts, &scope.place)?;
 
     let limit = if args.shape.quiet { Some(1) } else { args.limit };
-    let place = &asking.place;
+    let place = &scope.place;
     let mut printer = HitPrinter::new(args, is_one_file, output);
 
     let mut result = ResultStream::new(missing);
     if !is_empty_search {
         let render = |line: RowsLine<'_>, text: &mut String| printer.line(line, text);
-        let reader = result.run(&asking, call.limit(limit.unwrap_or(0)), output, render).await?;
+        let reader = result.run(&scope, call.limit(limit.unwrap_or(0)), output, render).await?;
         if reader == StdoutState::Gone {
             return Ok(result.exit(ExitCode::Failed));
         }
@@ -59,12 +60,12 @@ pub(crate) async fn run(args: &GrepArgs, output: CliOutput) -> anyhow::Result<Ex
         let render = |line: RowsLine<'_>, text: &mut String| {
             n_shown += printer.binary(line, text);
         };
-        ResultStream::new(Vec::new()).run(&asking, call, output, render).await?;
+        ResultStream::new(Vec::new()).run(&scope, call, output, render).await?;
         result.add(n_shown);
     }
 
     if !args.shape.quiet {
-        result.tell(&asking.place.directory(), output).await?;
+        result.tell(&scope.place.directory(), output).await?;
     } else if result.n_shown() != 0 {
         // Nothing else was requested.
         return Ok(ExitCode::Ok);

@@ -19,10 +19,10 @@ const MAX_TEXT: usize = 100;
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: HistoryArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let (found, transcript) = conversation(args.which, output).await?;
+    let (session, transcript) = conversation(args.which, output).await?;
     let zone = TimeZone::system();
     if output.is_json() {
-        output.document(&document(found.session_id.as_str(), &transcript))?;
+        output.document(&document(session.session_id.as_str(), &transcript))?;
     } else if can_move(output) {
         let _reader = output.piece(rendered(&transcript, &zone, screen_size().0)).await?;
     } else {
@@ -61,8 +61,7 @@ fn text(transcript: &Transcript, zone: &TimeZone) -> String {
 /// Returns the number of messages, and what they cost.
 fn last_line(transcript: &Transcript) -> String {
     let stats = transcript.stats();
-    let messages =
-        display::count(usize::try_from(stats.total_messages).unwrap_or(usize::MAX), "message");
+    let messages = display::count(stats.total_messages, "message");
     let cost = display::cost(stats.cost, stats.cost_unknown);
     format!("{messages}, {} tokens, {cost}\n", stats.tokens.total)
 }
@@ -71,13 +70,13 @@ fn last_line(transcript: &Transcript) -> String {
 fn rendered(transcript: &Transcript, zone: &TimeZone, columns: usize) -> String {
     let mut renderer = Renderer::new(DisplayOptions::default());
     renderer.set_columns(columns);
-    let mut shown = Rendered { renderer, zone, text: String::new(), calls: Vec::new() };
-    transcript.path().into_iter().for_each(|entry| shown.entry(entry));
-    shown.end_calls();
-    if shown.text.is_empty() {
+    let mut conversation = Rendered { renderer, zone, text: String::new(), calls: Vec::new() };
+    transcript.path().into_iter().for_each(|entry| conversation.entry(entry));
+    conversation.end_calls();
+    if conversation.text.is_empty() {
         return "No messages yet.\n".to_owned();
     }
-    shown.text + "\n" + &last_line(transcript)
+    conversation.text + "\n" + &last_line(transcript)
 }
 
 /// A conversation as the events that the agent has sent about it.
@@ -131,15 +130,18 @@ impl<'a> Rendered<'a> {
     }
 
     fn event(&mut self, name: &str, data: &Value) {
-        let text = self.renderer.render(name, data);
-        self.text.push_str(&text);
-        let text = self.renderer.close();
-        self.text.push_str(&text);
+        self.text.push_str(&self.renderer.render(name, data));
+        self.text.push_str(&self.renderer.close());
+    }
+
+    /// Shows a call with its end.
+    fn call(&mut self, start: &Value, end: &Value) {
+        self.event("tool_execution_start", start);
+        self.event("tool_execution_end", end);
     }
 
     fn remark(&mut self, text: &str) {
-        let text = self.renderer.remark(&format!("-- {} --", display::plain(text)));
-        self.text.push_str(&text);
+        self.text.push_str(&self.renderer.remark(&format!("-- {} --", display::plain(text))));
     }
 
     /// Shows when a prompt was sent, below an empty line.
@@ -160,10 +162,9 @@ impl<'a> Rendered<'a> {
         let (id, args) =
             ("command", BashArguments::builder().command(run.command.as_str()).build());
         let start = json!({ "toolCallId": id, "toolName": BASH.name, "args": args });
-        self.event("tool_execution_start", &start);
         let result = json!({ "content": run.output });
         let end = json!({ "toolCallId": id, "result": result, "exitCode": run.exit_code });
-        self.event("tool_execution_end", &end);
+        self.call(&start, &end);
     }
 
     fn result(&mut self, result: &ToolResultMessage) {
@@ -173,21 +174,19 @@ impl<'a> Rendered<'a> {
             None => json!({ "toolCallId": result.tool_call_id, "toolName": result.tool_name }),
         };
 
-        self.event("tool_execution_start", &start);
         let end = json!({
             "toolCallId": result.tool_call_id, "isError": result.is_error,
             "result": { "content": result.content, "details": result.details },
         });
-        self.event("tool_execution_end", &end);
+        self.call(&start, &end);
     }
 
     /// Shows the calls that have no result.
     fn end_calls(&mut self) {
         for call in std::mem::take(&mut self.calls) {
-            self.event("tool_execution_start", &start(call));
             let result = json!({ "content": "no result" });
             let end = json!({ "toolCallId": call.id, "isError": true, "result": result });
-            self.event("tool_execution_end", &end);
+            self.call(&start(call), &end);
         }
     }
 }

@@ -2,18 +2,18 @@
 
 use crate::args::SessionArgs;
 use crate::args::isolated::{ApplyArgs, DiffArgs, DiscardArgs, RefreshArgs};
-use crate::connect::start_and_connect;
 use crate::display::{count, name, plain};
-use crate::exit::{CliError, ExitCode};
+use crate::exit::ExitCode;
 use crate::output::{CliOutput, DIM, RED, StdoutProperties};
 use crate::render::search::diff::render_patch;
 use crate::render::search::{PATH, fit, push};
-use crate::session_ref::{self, Missing, Wanted};
+use crate::session_ref;
+use crate::workspace_scope::normal;
 use quackd_protocol::client::{FoundInfo, IsolatedAction, IsolatedData, IsolatedParams};
 use quackd_protocol::isolate::{
     ApplyOutcome, FileChange, IsolatedCommit, IsolatedCommits, IsolatedFile, IsolatedReport,
 };
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Timeout of a reply. The process has 120 s, and may wait 30 s for its turn.
@@ -24,9 +24,9 @@ const SHORT_ID: usize = 8;
 
 /// Runs `quack diff`: the changes of the copy, as a list and as patches.
 pub(crate) async fn diff(args: DiffArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let params = |found: &FoundInfo| IsolatedParams {
+    let params = |session: &FoundInfo| IsolatedParams {
         action: Some(IsolatedAction::Diff),
-        paths: relative(&args.paths, found),
+        paths: relative(&args.paths, session),
         text: Some(!args.stat),
         commits: args.commits.then_some(true),
         ..IsolatedParams::default()
@@ -72,10 +72,10 @@ pub(crate) async fn diff(args: DiffArgs, output: CliOutput) -> anyhow::Result<Ex
 /// Runs `quack apply`: writes the changes into the workspace, or takes the last apply back.
 pub(crate) async fn apply(args: ApplyArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let action = if args.undo { IsolatedAction::Undo } else { IsolatedAction::Apply };
-    let params = |found: &FoundInfo| IsolatedParams {
+    let params = |session: &FoundInfo| IsolatedParams {
         action: Some(action),
-        paths: relative(&args.paths, found),
-        protected: relative(&args.protected, found),
+        paths: relative(&args.paths, session),
+        protected: relative(&args.protected, session),
         merge: args.merge.map(Into::into),
         dry_run: args.dry_run.then_some(true),
         expect: args.expect.clone(),
@@ -103,9 +103,9 @@ pub(crate) async fn apply(args: ApplyArgs, output: CliOutput) -> anyhow::Result<
 
 /// Runs `quack refresh`: brings changes of the workspace into the copy.
 pub(crate) async fn refresh(args: RefreshArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let params = |found: &FoundInfo| IsolatedParams {
+    let params = |session: &FoundInfo| IsolatedParams {
         action: Some(IsolatedAction::Refresh),
-        paths: relative(&args.paths, found),
+        paths: relative(&args.paths, session),
         merge: args.merge.map(Into::into),
         dry_run: args.dry_run.then_some(true),
         force: args.force.then_some(true),
@@ -170,48 +170,32 @@ fn commit_list(
 /// Runs `quack discard`: replaces the copy by a new one, after a confirmation.
 pub(crate) async fn discard(args: DiscardArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let choice = args.which.into_which();
-    if !args.yes && !CliOutput::can_ask() {
-        return Err(
-            CliError::usage("cannot ask for confirmation without a terminal: use --yes").into()
-        );
-    }
-
     if !args.yes {
-        let params = |_: &FoundInfo| IsolatedParams {
-            action: Some(IsolatedAction::Diff),
-            ..IsolatedParams::default()
-        };
+        CliOutput::require_terminal()?;
         // A copy that cannot be compared can be discarded.
-        let n = match request(&choice, params, output).await {
+        let n = match request(&choice, |_| only(IsolatedAction::Diff), output).await {
             Ok(data) => count(data.report.files.len(), "change"),
             Err(_) => "the changes".to_owned(),
         };
 
-        let question = format!("Throw away {n} and make a new copy?");
-        let confirmed = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
-        if !confirmed.await?? {
+        if !output.ask(format!("Throw away {n} and make a new copy?")).await? {
             anyhow::bail!("nothing was discarded");
         }
     }
 
-    let params = |_: &FoundInfo| IsolatedParams {
-        action: Some(IsolatedAction::Discard),
-        ..IsolatedParams::default()
-    };
-
-    let data = request(&choice, params, output).await?;
-    if output.is_json() {
-        output.document(&data)?;
-        return Ok(ExitCode::Ok);
-    }
-
-    let copied = data.copied.unwrap_or_default();
-    for note in &copied.notes {
-        output.note(&plain(note));
-    }
-    let files = count(usize::try_from(copied.files).unwrap_or(usize::MAX), "file");
-    output.text(&format!("{} has a new copy of {files}.\n", name(&data.label)))?;
+    let data = request(&choice, |_| only(IsolatedAction::Discard), output).await?;
+    let notes = data.copied.iter().flat_map(|copied| &copied.notes);
+    notes.for_each(|note| output.note(&plain(note)));
+    output.show(&data, || {
+        let files = count(data.copied.as_ref().map_or(0, |copied| copied.files), "file");
+        format!("{} has a new copy of {files}.\n", name(&data.label))
+    })?;
     Ok(ExitCode::Ok)
+}
+
+/// Returns the parameters of an action without options.
+pub(super) fn only(action: IsolatedAction) -> IsolatedParams {
+    IsolatedParams { action: Some(action), ..IsolatedParams::default() }
 }
 
 /// Sends one request about the chosen session.
@@ -220,32 +204,23 @@ pub(super) async fn request(
     params: impl FnOnce(&FoundInfo) -> IsolatedParams,
     output: CliOutput,
 ) -> anyhow::Result<IsolatedData> {
-    let reference = Wanted::of(choice)?;
-    let daemon = start_and_connect(output).await?;
-    let found = reference.one(&daemon.client, Missing::Refuse).await?;
-
-    session_ref::tell(&found, output);
-    let params = IsolatedParams { session_id: Some(found.session_id.0.clone()), ..params(&found) };
-    Ok(daemon.client.call_within(params, ISOLATED_TIMEOUT).await?)
+    let (client, session) = session_ref::existing(choice, output).await?;
+    session_ref::tell(&session, output);
+    let params =
+        IsolatedParams { session_id: Some(session.session_id.0.clone()), ..params(&session) };
+    Ok(client.call_within(params, ISOLATED_TIMEOUT).await?)
 }
 
 /// Converts paths of the user: relative to the current directory if it is in the workspace, otherwise to the workspace.
-pub(super) fn relative(paths: &[PathBuf], found: &FoundInfo) -> Vec<String> {
-    let workspace = Path::new(&found.workspace_path);
+pub(super) fn relative(paths: &[PathBuf], session: &FoundInfo) -> Vec<String> {
+    let workspace = Path::new(&session.workspace_path);
     let here = std::env::current_dir().ok().filter(|here| here.starts_with(workspace));
     let from = here.unwrap_or_else(|| workspace.to_owned());
 
     let path = |path: &PathBuf| {
         // Without the file system: the file may exist only in the copy.
-        let mut clean = PathBuf::new();
-        for part in from.join(path).components() {
-            match part {
-                Component::ParentDir => drop(clean.pop()),
-                Component::CurDir => {}
-                other => clean.push(other),
-            }
-        }
-        clean.strip_prefix(workspace).unwrap_or(&clean).to_string_lossy().into_owned()
+        let path = normal(&from.join(path));
+        path.strip_prefix(workspace).unwrap_or(&path).to_string_lossy().into_owned()
     };
     paths.iter().map(path).collect()
 }
@@ -291,8 +266,11 @@ fn line(file: &IsolatedFile, of: Side, text: &mut String, audience: StdoutProper
     };
 
     let reason = file.reason.as_deref().map(|reason| fit(reason, audience).into_owned());
-    let words = [Some(words.to_owned()).filter(|words| !words.is_empty()), reason];
-    let words = words.into_iter().flatten().collect::<Vec<_>>().join(": ");
+    let words = match (words, reason) {
+        (words, None) => words.to_owned(),
+        ("", Some(reason)) => reason,
+        (words, Some(reason)) => format!("{words}: {reason}"),
+    };
 
     if !words.is_empty() {
         text.push_str("  ");
@@ -333,25 +311,22 @@ fn last_line(args: &ApplyArgs, data: &IsolatedData) -> String {
 }
 
 /// Number of files that were or would be written, in words.
-fn n_written(report: &IsolatedReport) -> String {
-    let is_written = |outcome: ApplyOutcome| {
-        matches!(outcome, ApplyOutcome::Taken | ApplyOutcome::Merged | ApplyOutcome::Marked)
+pub(super) fn n_written(report: &IsolatedReport) -> String {
+    let is_written = |file: &&IsolatedFile| {
+        matches!(file.outcome, ApplyOutcome::Taken | ApplyOutcome::Merged | ApplyOutcome::Marked)
     };
-    let n = report.files.iter().filter(|file| is_written(file.outcome)).count();
+    let n = report.files.iter().filter(is_written).count();
     let more = usize::try_from(report.more).unwrap_or(usize::MAX);
     count(n.saturating_add(more), "file")
 }
 
 fn conflicts(report: &IsolatedReport) -> String {
-    let n = usize::try_from(report.conflicts).unwrap_or(usize::MAX);
-    let n = count(n, "conflict");
+    let n = count(report.conflicts, "conflict");
     format!(
         "Nothing was written: {n}. Resolve with --merge markers, ours, theirs or skip, or name single paths.\n"
     )
 }
 
 pub(super) fn tell_notes(report: &IsolatedReport, output: CliOutput) {
-    for note in &report.notes {
-        output.note(&plain(note));
-    }
+    report.notes.iter().for_each(|note| output.note(&plain(note)));
 }

@@ -2,12 +2,12 @@
 
 use crate::args::SessionArgs;
 use crate::args::jobs::{JobsAction, JobsArgs};
-use crate::connect::{patience, start_and_connect};
+use crate::connect::patience;
 use crate::display::plain;
 use crate::exit::{self, CliError, ExitCode};
 use crate::interrupts::Interrupts;
 use crate::output::{CliOutput, StdoutState};
-use crate::session_ref::{Missing, Wanted};
+use crate::session_ref;
 use crate::subcommands::log::records::{CallFilter, CallReader, SessionFilter};
 use crate::subcommands::log::row::{arguments, main_argument};
 use crate::subcommands::tool::print::Printer;
@@ -44,7 +44,7 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
     match (args.action, args.follow) {
         (Some(JobsAction::Kill { job, which: choice }), _) => {
             let jobs = Jobs::of(&choice, output).await?;
-            shown(&jobs.call(JobKillArguments::builder().job(job)).await?, output)
+            print(&jobs.call(JobKillArguments::builder().job(job)).await?, output)
         }
         (None, Some(job)) => {
             let mut interrupts = Interrupts::catch()?;
@@ -70,7 +70,7 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
                 data.insert("lost".to_owned(), lost.iter().map(lost_facts).collect());
             }
 
-            let ended = shown(&listed, output)?;
+            let ended = print(&listed, output)?;
             if !output.is_json() {
                 output.text(&lost.iter().map(lost_line).collect::<String>())?;
             }
@@ -80,7 +80,7 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
 }
 
 /// Prints a result. With `--json` only its data.
-fn shown(result: &ToolResult, output: CliOutput) -> anyhow::Result<ExitCode> {
+fn print(result: &ToolResult, output: CliOutput) -> anyhow::Result<ExitCode> {
     if result.info.is_error {
         let text = result.text.strip_prefix("Error: ").unwrap_or(&result.text);
         return Err(CliError::failed(text).into());
@@ -98,10 +98,8 @@ fn shown(result: &ToolResult, output: CliOutput) -> anyhow::Result<ExitCode> {
 
 impl Jobs {
     async fn of(choice: &SessionArgs, output: CliOutput) -> anyhow::Result<Self> {
-        let reference = Wanted::of(choice)?;
-        let client = start_and_connect(output).await?.client;
-        let found = reference.one(&client, Missing::Refuse).await?;
-        Ok(Self { client, session: found.session_id.0 })
+        let (client, session) = session_ref::existing(choice, output).await?;
+        Ok(Self { client, session: session.session_id.0 })
     }
 
     async fn call(&self, call: impl Into<ToolParams>) -> anyhow::Result<ToolResult> {
@@ -134,7 +132,7 @@ impl Jobs {
             let read = JobOutputArguments::builder().job(job).cursor(cursor).wait_ms(WAIT_MS);
             let result = self.call(read).await?;
             let Some(data) = result.data.as_ref().filter(|_| !result.info.is_error) else {
-                return shown(&result, output);
+                return print(&result, output);
             };
 
             let number = |name: &str| data.get(name).and_then(Value::as_u64);

@@ -56,13 +56,9 @@ pub(crate) async fn run(args: LoginArgs, output: CliOutput) -> anyhow::Result<Ex
     apply(&home, output).await;
 
     let path = home.provider_keys().display().to_string();
-    if output.is_json() {
-        output.document(&json!({ "provider": provider, "path": path }))?;
-    } else {
-        output.text(&format!(
-            "Stored the key of {provider} in {path}; `quack models --test` tries it\n"
-        ))?;
-    }
+    output.show(&json!({ "provider": provider, "path": path }), || {
+        format!("Stored the key of {provider} in {path}; `quack models --test` tries it\n")
+    })?;
 
     if let Some(variable) = variables.iter().find(|name| is_set(name)) {
         output.warning(&format!("{variable} of this shell is stronger than the stored key"));
@@ -75,19 +71,17 @@ pub(crate) async fn logout(args: &LogoutArgs, output: CliOutput) -> anyhow::Resu
     let home = Home::from_process_env_blocking()?;
     let mut keys = read_blocking(&home)?;
     if keys.0.remove(&args.provider).is_none() {
-        let shown = name(&args.provider);
-        let text = format!("no key of {shown} is stored; `quack login` lists them");
+        let provider = name(&args.provider);
+        let text = format!("no key of {provider} is stored; `quack login` lists them");
         return Err(CliError::failed(text).into());
     }
 
     write_blocking(&home, &keys)?;
     apply(&home, output).await;
 
-    if output.is_json() {
-        output.document(&json!({ "provider": args.provider }))?;
-    } else {
-        output.text(&format!("Deleted the key of {}\n", name(&args.provider)))?;
-    }
+    output.show(&json!({ "provider": args.provider }), || {
+        format!("Deleted the key of {}\n", name(&args.provider))
+    })?;
     Ok(ExitCode::Ok)
 }
 
@@ -105,9 +99,8 @@ async fn daemon_keys(home: &Home, reload: bool) -> Result<Option<KeysData>, Clie
 /// Makes a running daemon use the new file now. Otherwise it would notice the change with the next prompt.
 async fn apply(home: &Home, output: CliOutput) {
     if let Err(error) = daemon_keys(home, true).await {
-        let why = plain(&error.to_string());
-        output
-            .warning(&format!("the daemon may use the earlier keys until `quack restart`: {why}"));
+        let text = format!("the daemon may use the earlier keys until `quack restart`: {error}");
+        output.warning(&plain(&text));
     }
 }
 
@@ -116,14 +109,15 @@ fn is_set(variable: &str) -> bool {
 }
 
 /// Returns the provider and its variables.
-fn known(given: &str) -> anyhow::Result<(&'static str, Vec<&'static str>)> {
-    let found = provider_names().zip(provider_variables()).find(|(name, _)| *name == given);
-    found.ok_or_else(|| {
-        let near = nearest(given, provider_names());
+fn known(provider: &str) -> anyhow::Result<(&'static str, Vec<&'static str>)> {
+    let mut all = provider_names().zip(provider_variables());
+    all.find(|(name, _)| *name == provider).ok_or_else(|| {
+        let near = nearest(provider, provider_names());
         let near =
             near.first().map_or_else(|| ".".to_owned(), |near| format!("; did you mean {near}?"));
         let all = provider_names().collect::<Vec<_>>().join(", ");
-        CliError::usage(format!("{} is no known provider{near} Known: {all}", name(given))).into()
+        let provider = name(provider);
+        CliError::usage(format!("{provider} is no known provider{near} Known: {all}")).into()
     })
 }
 
@@ -132,10 +126,8 @@ fn list(keys: &Keys, of_daemon: &[String], output: CliOutput) -> anyhow::Result<
         .zip(provider_variables())
         .map(|(name, variables)| {
             let find = |is_known: &dyn Fn(&str) -> bool| {
-                variables
-                    .iter()
-                    .copied()
-                    .find(|variable| variable.ends_with("_KEY") && is_known(variable))
+                let mut keys = variables.iter().copied().filter(|name| name.ends_with("_KEY"));
+                keys.find(|name| is_known(name))
             };
             let of_shell = find(&is_set);
             // The daemon keeps the key of another shell, or of the shell that started it.
@@ -155,8 +147,8 @@ fn list(keys: &Keys, of_daemon: &[String], output: CliOutput) -> anyhow::Result<
     }
 
     let mut text = String::new();
-    for (name, is_stored, found, variables) in rows {
-        let source = match (found, is_stored) {
+    for (name, is_stored, sources, variables) in rows {
+        let source = match (sources, is_stored) {
             ((Some(variable), _), _) => format!("{variable} of this shell"),
             ((None, Some(variable)), _) => {
                 let stored = if is_stored { ", stronger than the stored key" } else { "" };
@@ -224,7 +216,9 @@ impl HiddenInput {
         let before = tcgetattr(io::stdin())?;
         let mut hidden = before.clone();
         hidden.local_modes.remove(LocalModes::ECHO);
+        // Flush drops what was typed before the prompt.
         tcsetattr(io::stdin(), OptionalActions::Flush, &hidden)?;
+        // Made before the prompt is written: a failed write restores the terminal.
         let hidden = Self(before);
         write!(io::stderr(), "Key of {provider} (not shown): ")?;
         Ok(hidden)
@@ -235,7 +229,8 @@ impl Drop for HiddenInput {
     fn drop(&mut self) {
         // A terminal that is gone needs no restoring.
         tcsetattr(io::stdin(), OptionalActions::Flush, &self.0).ok();
-        drop(writeln!(io::stderr()));
+        // The user's Return was not echoed.
+        writeln!(io::stderr()).ok();
     }
 }
 

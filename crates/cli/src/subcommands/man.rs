@@ -2,7 +2,7 @@
 
 use crate::args::Cli;
 use crate::args::program::ManArgs;
-use crate::display::{count, plain};
+use crate::display::{count, full_path};
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
 use crate::reference;
@@ -52,7 +52,7 @@ fn write_blocking(dir: &Path, output: CliOutput) -> anyhow::Result<ExitCode> {
         output.document(&json!({"directory": dir, "pages": pages}))?;
     } else {
         let pages = count(pages.len(), "page");
-        output.text(&format!("Wrote {pages} to {}.\n", plain(&dir.display().to_string())))?;
+        output.text(&format!("Wrote {pages} to {}.\n", full_path(dir)))?;
     }
     Ok(ExitCode::Ok)
 }

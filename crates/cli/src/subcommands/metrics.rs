@@ -9,10 +9,6 @@ use quackd_protocol::client::MetricsParams;
 pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
     let daemon = connect_only(output).await?;
     let data = daemon.client.call(MetricsParams {}).await?;
-    if output.is_json() {
-        output.document(&data)?;
-    } else {
-        output.text(&data.text)?;
-    }
+    output.show(&data, || data.text.clone())?;
     Ok(ExitCode::Ok)
 }

@@ -72,20 +72,22 @@ fn stale(output: CliOutput) -> anyhow::Result<ExitCode> {
     });
     let old: Vec<_> = old.collect();
 
-    if output.is_json() {
-        let row = |(family, age): &(&KnownFamily, Option<i32>)| json!({"prefix": family.prefix, "maker": family.maker, "checked": family.checked, "days": age});
-        output.document(&json!({ "stale": old.iter().map(row).collect::<Vec<_>>() }))?;
-    } else if old.is_empty() {
-        output.text(&format!("No fact about a model is older than {STALE_DAYS} days.\n"))?;
-    } else {
-        let row = |(family, age): &(&KnownFamily, Option<i32>)| {
-            let days = age.map_or_else(|| "?".to_owned(), |age| age.to_string());
-            [format!("{}*", family.prefix), family.maker.clone(), family.checked.clone(), days]
-        };
-        let rows: Vec<_> = old.iter().map(row).collect();
-        output.text(&table(["MODELS", "OF", "CHECKED", "DAYS"], [0; 4], &rows))?;
-    }
+    let row = |(family, age): &(&KnownFamily, Option<i32>)| json!({"prefix": family.prefix, "maker": family.maker, "checked": family.checked, "days": age});
+    let document = json!({ "stale": old.iter().map(row).collect::<Vec<_>>() });
+    output.show(&document, || stale_table(&old))?;
     Ok(ExitCode::Ok)
+}
+
+fn stale_table(old: &[(&KnownFamily, Option<i32>)]) -> String {
+    if old.is_empty() {
+        return format!("No fact about a model is older than {STALE_DAYS} days.\n");
+    }
+    let row = |(family, age): &(&KnownFamily, Option<i32>)| {
+        let days = age.map_or_else(|| "?".to_owned(), |age| age.to_string());
+        [format!("{}*", family.prefix), family.maker.clone(), family.checked.clone(), days]
+    };
+    let rows: Vec<_> = old.iter().map(row).collect();
+    table(["MODELS", "OF", "CHECKED", "DAYS"], [0; 4], &rows)
 }
 
 /// Switches a running or future agent of a session to another model, and notes the choice for later
@@ -110,46 +112,40 @@ async fn switch(
 
     let no_change =
         SessionSetParams { session_id: reference.clone(), ..SessionSetParams::default() };
-    let set = client.call(no_change).await?;
+    let set = client.call(no_change.clone()).await?;
     // The choice of `quack new --model` would come back with the next process of the agent, which also gets a model that
     // is in no list.
     if set.model.is_some() || !is_known {
-        let choice = SessionSetParams {
-            session_id: reference.clone(),
-            model: Some(format!("{}/{}", model.provider, model.id)),
-            ..SessionSetParams::default()
-        };
-        client.call(choice).await?;
+        let choice = Some(format!("{}/{}", model.provider, model.id));
+        client.call(SessionSetParams { model: choice, ..no_change }).await?;
     }
 
     let command = json!({"type": "set_model", "provider": model.provider, "modelId": model.id});
     let params = AgentParams { session_id: reference, command };
     client.call_within(params, SWITCH_TIMEOUT).await?;
 
-    if output.is_json() {
-        output.document(&json!({ "sessionId": session.session_id, "model": model }))?;
-    } else {
+    output.show(&json!({ "sessionId": session.session_id, "model": model }), || {
         let label = name(&session.label);
-        output.text(&format!("{BOLD}{label}{BOLD:#} uses {} from now on.\n", full(&model)))?;
-    }
+        format!("{BOLD}{label}{BOLD:#} uses {} from now on.\n", full(&model))
+    })?;
     Ok(ExitCode::Ok)
 }
 
 /// Describes the running agent of the directory's session. `None` without one: the agent is chosen when it starts.
 async fn running_agent(client: &Client) -> Option<String> {
-    let found = Wanted::reference(None).one(client, Missing::Refuse).await.ok()?;
+    let session = Wanted::reference(None).one(client, Missing::Refuse).await.ok()?;
 
-    if found.by != FindBy::Directory {
+    if session.by != FindBy::Directory {
         return None;
     }
 
-    let state = client.call(StateParams::of(found.session_id.0)).await.ok()?;
+    let state = client.call(StateParams::of(session.session_id.0)).await.ok()?;
     let model =
         |part: &str| Some(plain(state.pi_state.as_ref()?.get("model")?.get(part)?.as_str()?));
     let model: Option<[String; 2]> = model("provider").zip(model("id")).map(Into::into);
     let model = model.map_or_else(String::new, |names| format!(" with {}", names.join("/")));
     let agent = if state.engine? == "native" { "quackd's own agent" } else { "Pi" };
-    Some(format!("\nThe session {} uses {agent}{model}.\n", name(&found.label)))
+    Some(format!("\nThe session {} uses {agent}{model}.\n", name(&session.label)))
 }
 
 /// Formats the reply as text: the chosen model, the test, the problems and the other models.

@@ -32,9 +32,8 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
         safe_mode: args.safe.then_some(true),
         engine: args.engine,
         model: args.model,
-        restrictions_of: None,
-        conversation_id: None,
         isolated: args.isolated.then_some(true),
+        ..SessionNewParams::default()
     };
 
     let made = daemon.client.call_within(params, timeout).await?;
@@ -45,14 +44,11 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
         None => {}
     }
 
-    if output.is_json() {
-        output.document(&made)?;
-    } else {
-        let home_dir = std::env::var("HOME").ok();
+    output.show(&made, || {
         let name = display::name(display::label(&made.label, &made.session.name));
-        let path = display::path(&made.workspace.path, home_dir.as_deref());
+        let path = display::user_path(&made.workspace.path);
         let id = display::plain(made.session.id.as_str());
-        output.text(&format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}{id}{DIM:#}\n"))?;
-    }
+        format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}{id}{DIM:#}\n")
+    })?;
     Ok(ExitCode::Ok)
 }

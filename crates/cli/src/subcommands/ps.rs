@@ -168,10 +168,7 @@ fn clients(data: &PsData, now: Timestamp, zone: &TimeZone) -> String {
 
 fn supervisor_line(supervisor: &SupervisorInfo) -> String {
     let uptime = span(Duration::from_millis(supervisor.uptime));
-    let memory = supervisor
-        .rss_kb
-        .map(|kb| format!("  {}", display::bytes(kb.saturating_mul(1024))))
-        .unwrap_or_default();
+    let memory = display::memory(supervisor.rss_kb);
 
     let clients = display::count(supervisor.clients, "client");
     let sessions = display::count(supervisor.sessions, "session");
@@ -233,9 +230,7 @@ fn process_line(worker: &WorkerInfo) -> String {
         (None, None) => "no process".to_owned(),
     };
 
-    if let Some(kb) = worker.rss_kb {
-        line.push_str(&format!("  {}", display::bytes(kb.saturating_mul(1024))));
-    }
+    line.push_str(&display::memory(worker.rss_kb));
     line.push_str(&crashes(worker.restarts));
     if !worker.why.is_empty() {
         line.push_str(&format!("  {}", display::first_line(&worker.why, 100)));
@@ -276,10 +271,7 @@ fn pi_line(pi: &PiInfo) -> String {
         line.push_str(&format!("  {}", chain.join(" → ")));
     }
 
-    if let Some(kb) = pi.rss_kb {
-        line.push_str(&format!("  {}", display::bytes(kb.saturating_mul(1024))));
-    }
-    line + &crashes(pi.restarts)
+    line + &display::memory(pi.rss_kb) + &crashes(pi.restarts)
 }
 
 fn call_line(call: &CallInfo) -> String {

@@ -3,7 +3,7 @@
 use crate::args::remote::{
     RemoteArgs, RemoteEnableArgs, RemotePairArgs, RemoteTokenArgs, RemoteVerb,
 };
-use crate::connect::start_and_connect;
+use crate::connect::call;
 use crate::display::plain;
 use crate::exit::{CliError, ExitCode};
 use crate::output::{BOLD, CliOutput, DIM, GREEN, YELLOW};
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: RemoteArgs, output: CliOutput) -> anyhow::Result<E
         Some(RemoteVerb::Enable(args)) => enable(args, output).await,
         Some(RemoteVerb::Disable(_)) => {
             let off = RemoteConfigureParams { enabled: Some(false), ..Default::default() };
-            show(configure(off, output).await?, output)
+            show(&call(off, output).await?, output)
         }
         Some(RemoteVerb::Pair(args)) => pair(args, output).await,
         Some(RemoteVerb::Token(args)) => token(args, output).await,
@@ -53,10 +53,14 @@ struct RemoteOutput<'a> {
     pair_link: Option<&'a str>,
 }
 
+impl<'a> RemoteOutput<'a> {
+    fn of(data: &'a RemoteData) -> Self {
+        Self { data, public_url: None, pair_link: None }
+    }
+}
+
 async fn status(output: CliOutput) -> anyhow::Result<ExitCode> {
-    let daemon = start_and_connect(output).await?;
-    let params = RemoteStatusParams::default();
-    let data = daemon.client.call(params).await?;
+    let data = call(RemoteStatusParams::default(), output).await?;
     if output.is_json() {
         output.document(&data.status)?;
         return Ok(ExitCode::Ok);
@@ -73,21 +77,17 @@ async fn enable(args: RemoteEnableArgs, output: CliOutput) -> anyhow::Result<Exi
         port: args.port,
         tls_cert_path: absolute(args.tls_cert)?,
         tls_key_path: absolute(args.tls_key)?,
-        auth_token: given(args.token)?,
+        auth_token: checked(args.token)?,
         rotate_token: Some(args.rotate_token),
         include_token: Some(true),
     };
-    show(configure(params, output).await?, output)
+    show(&call(params, output).await?, output)
 }
 
 async fn token(args: RemoteTokenArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let data = set_token(given(args.value)?, args.rotate, output).await?;
+    let data = set_token(checked(args.value)?, args.rotate, output).await?;
     let token = known(&data)?;
-    if output.is_json() {
-        output.document(&RemoteOutput { data: &data, public_url: None, pair_link: None })?;
-    } else {
-        output.text(&format!("{token}\n"))?;
-    }
+    output.show(&RemoteOutput::of(&data), || format!("{token}\n"))?;
     Ok(ExitCode::Ok)
 }
 
@@ -98,7 +98,7 @@ async fn set_token(
     output: CliOutput,
 ) -> anyhow::Result<RemoteData> {
     if value.is_none() && !rotate {
-        return with_token(output).await;
+        return call(RemoteStatusParams { include_token: true }, output).await;
     }
 
     let params = RemoteConfigureParams {
@@ -107,7 +107,7 @@ async fn set_token(
         include_token: Some(true),
         ..Default::default()
     };
-    configure(params, output).await
+    call(params, output).await
 }
 
 async fn pair(args: RemotePairArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -143,17 +143,6 @@ async fn pair(args: RemotePairArgs, output: CliOutput) -> anyhow::Result<ExitCod
     Ok(if url.is_some() { ExitCode::Ok } else { ExitCode::Failed })
 }
 
-async fn configure(params: RemoteConfigureParams, output: CliOutput) -> anyhow::Result<RemoteData> {
-    let daemon = start_and_connect(output).await?;
-    Ok(daemon.client.call(params).await?)
-}
-
-async fn with_token(output: CliOutput) -> anyhow::Result<RemoteData> {
-    let daemon = start_and_connect(output).await?;
-    let params = RemoteStatusParams { include_token: true };
-    Ok(daemon.client.call(params).await?)
-}
-
 fn known(data: &RemoteData) -> anyhow::Result<&str> {
     match (&data.auth_token, data.status.token_configured) {
         (Some(token), _) => Ok(token),
@@ -164,16 +153,14 @@ fn known(data: &RemoteData) -> anyhow::Result<&str> {
     }
 }
 
-fn show(data: RemoteData, output: CliOutput) -> anyhow::Result<ExitCode> {
-    if output.is_json() {
-        output.document(&RemoteOutput { data: &data, public_url: None, pair_link: None })?;
-    } else {
+fn show(data: &RemoteData, output: CliOutput) -> anyhow::Result<ExitCode> {
+    output.show(&RemoteOutput::of(data), || {
         let mut text = render(&data.status);
         if let Some(token) = &data.auth_token {
             line(&mut text, "Token", &plain(token));
         }
-        output.text(&text)?;
-    }
+        text
+    })?;
     warn_of(&data.status, output);
     Ok(ExitCode::Ok)
 }
@@ -231,8 +218,8 @@ fn line(text: &mut String, label: &str, value: &str) {
     writeln!(text, "{BOLD}{label:<15}{BOLD:#}{value}").ok();
 }
 
-/// Returns the given token, or the token on stdin. Rejects a blank token.
-fn given(token: Option<String>) -> anyhow::Result<Option<String>> {
+/// Returns the token of an option, or for `-` the token on stdin. Rejects a blank or short token.
+fn checked(token: Option<String>) -> anyhow::Result<Option<String>> {
     let Some(mut token) = token else { return Ok(None) };
     if token == "-" {
         token.clear();
@@ -282,11 +269,13 @@ fn public_url(text: &str) -> anyhow::Result<String> {
     }
 
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    Ok(match host.ends_with(".ts.net") {
+    Ok(if host.ends_with(".ts.net") {
         // Tailscale serves this host over HTTPS with its own certificate.
-        true => format!("https://{host}"),
-        false if has_port => format!("http://{host}"),
-        false => format!("http://{host}:{USUAL_PORT}"),
+        format!("https://{host}")
+    } else if has_port {
+        format!("http://{host}")
+    } else {
+        format!("http://{host}:{USUAL_PORT}")
     })
 }
 
@@ -332,14 +321,10 @@ fn code(link: &str) -> String {
     if link.is_empty() {
         return String::new();
     }
-    QrCode::new(link).map_or_else(
-        |_too_long| String::new(),
-        |code| {
-            let (dark, light) = (Dense1x2::Light, Dense1x2::Dark);
-            let picture = code.render::<Dense1x2>().dark_color(dark).light_color(light).build();
-            format!("{picture}\n\n")
-        },
-    )
+    let Ok(code) = QrCode::new(link) else { return String::new() };
+    let (dark, light) = (Dense1x2::Light, Dense1x2::Dark);
+    let picture = code.render::<Dense1x2>().dark_color(dark).light_color(light).build();
+    format!("{picture}\n\n")
 }
 
 /// Percent-encodes the characters with a meaning in URLs.

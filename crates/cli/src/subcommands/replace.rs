@@ -12,8 +12,8 @@ use crate::render::search::replace_data::{
     Changes, FileChange, InterruptedReplace, Skipped, Totals,
 };
 use crate::render::search::{LINE, PATH, fit, push};
-use crate::session_ref;
-use crate::workspace_scope::{self, ScopedClient, WorkspaceScope};
+use crate::session_ref::{self, Missing};
+use crate::workspace_scope::{self, ScopedClient, WorkspaceScope, read};
 use quackd_protocol::limits::MAX_SEARCH_OUTPUT_BYTES;
 use quackd_protocol::tools::{ArgumentsBuilder, Counts, ReplaceArguments};
 use serde_json::{Map, Value};
@@ -28,21 +28,16 @@ const MAX_SKIPPED: usize = 20;
 pub(crate) async fn run(args: &ReplaceArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let words = words(args)?;
 
-    let asking = ScopedClient::begin(&args.call, output).await?;
-    session_ref::tell(&asking.found, output);
+    let scope = ScopedClient::begin(&args.call, Missing::Create, output).await?;
+    session_ref::tell(&scope.session, output);
     if let Some(words) = &words {
-        all_there(words.paths, &asking.place)?;
+        all_there(words.paths, &scope.place)?;
     }
 
-    let result = asking.call(arguments(args, words, &asking.place)?, true).await?;
-    let data = result.data.as_ref().filter(|_| !result.info.is_error);
-    let Some(data) = data else {
-        let is_usage = is_usage(&result.text);
-        let otherwise = if is_usage { CliError::usage } else { CliError::failed };
-        return Err(workspace_scope::failure(&result, otherwise).into());
-    };
-
-    let changes = Changes::read(data)?;
+    let result = scope.call(arguments(args, words, &scope.place)?, true).await?;
+    let otherwise = if is_usage(&result.text) { CliError::usage } else { CliError::failed };
+    let data = workspace_scope::data(&result, otherwise)?;
+    let changes: Changes = read(data)?;
     if output.is_json() {
         output.document(data)?;
     } else {
@@ -166,17 +161,16 @@ fn tell(changes: &Changes, args: &ReplaceArgs, output: CliOutput) {
     }
 
     for InterruptedReplace { undo_id } in changes.interrupted.iter().take(MAX_SKIPPED) {
-        let again = again(choice);
+        let (id, again) = (plain(undo_id), again(choice));
         output.warning(&format!(
-            "an earlier replacement was interrupted; undo it with: quack undo {}{again}",
-            plain(undo_id)
+            "an earlier replacement was interrupted; undo it with: quack undo {id}{again}"
         ));
     }
 
     if let Some(reason) = &changes.stopped {
         let reason = plain(reason);
-        output
-            .warning(&format!("stopped before the end: {reason}; the written files are complete"));
+        let text = format!("stopped before the end: {reason}; the written files are complete");
+        output.warning(&text);
     }
 
     // Scripts also need the warning that other names keep the old content.
@@ -225,16 +219,13 @@ fn line(change: &FileChange, audience: StdoutProperties) -> String {
     push(&mut line, &fit(&change.path, audience), PATH, audience);
     line.push_str(": ");
 
-    match &change.reason {
-        _ if change.written => {
-            push(&mut line, &change.replacements.to_string(), LINE, audience);
-            line.push_str(&format!(" in {}\n", count(change.lines_changed, "line")));
-        }
-        reason => {
-            let reason = reason.as_deref().unwrap_or("not written");
-            push(&mut line, &format!("not changed: {}", fit(reason, audience)), RED, audience);
-            line.push('\n');
-        }
+    if change.written {
+        push(&mut line, &change.replacements.to_string(), LINE, audience);
+        line.push_str(&format!(" in {}\n", count(change.lines_changed, "line")));
+    } else {
+        let reason = change.reason.as_deref().unwrap_or("not written");
+        push(&mut line, &format!("not changed: {}", fit(reason, audience)), RED, audience);
+        line.push('\n');
     }
     line
 }
@@ -389,7 +380,7 @@ mod tests {
 
     #[test]
     fn what_was_done_is_told_with_the_way_back() {
-        let changes = Changes::read(&json!({
+        let changes: Changes = read(&json!({
             "files": [
                 {"path": "x", "linesChanged": 1, "replacements": 2, "written": true},
                 {"path": "../y", "linesChanged": 3, "replacements": 3, "written": false, "reason": "changed since"},

@@ -1,7 +1,7 @@
 //! `quack restart`: stops the daemon when it is idle, and verifies that the next one answers.
 
 use crate::args::service::RestartArgs;
-use crate::connect::{CONNECT_TIMEOUT, connect};
+use crate::connect::connect;
 use crate::display::{self, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
@@ -156,25 +156,33 @@ pub(crate) fn list(work: &[UnfinishedWork], with_times: bool) -> String {
     text
 }
 
-/// Waits for the daemon's exit, starts the next one if no service manager does, and requests its description.
-async fn next_one(home: &Home, before: &DaemonData) -> anyhow::Result<DaemonData> {
-    let process = DaemonProcess::find(u64::from(before.pid));
-    let mut until = Instant::now() + STOP_DEADLINE;
+/// Waits until the daemon's process has exited.
+///
+/// # Errors
+/// If it still runs after `limit`.
+pub(crate) async fn wait_for_exit(pid: u32, limit: Duration) -> anyhow::Result<()> {
+    let process = DaemonProcess::find(u64::from(pid));
+    let until = Instant::now() + limit;
     while !process.as_ref().is_none_or(DaemonProcess::has_ended) {
         if until <= Instant::now() {
-            anyhow::bail!("the daemon (pid {}) still runs after {STOP_DEADLINE:?}", before.pid);
+            anyhow::bail!("the daemon (pid {pid}) still runs after {limit:?}");
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
+    Ok(())
+}
 
+/// Waits for the daemon's exit, starts the next one if no service manager does, and requests its description.
+async fn next_one(home: &Home, before: &DaemonData) -> anyhow::Result<DaemonData> {
+    wait_for_exit(before.pid, STOP_DEADLINE).await?;
     if before.managed_by.is_none() {
         let exe = SelfExe::open().context("cannot open this program's own file")?;
         ensure_daemon(home, &exe).await?;
     }
 
-    until = Instant::now() + MANAGED_DEADLINE;
+    let until = Instant::now() + MANAGED_DEADLINE;
     loop {
-        match found(home, before.pid).await {
+        match successor(home, before.pid).await {
             Ok(Some(data)) => return Ok(data),
             last if until <= Instant::now() => {
                 let why = last.err().map_or_else(String::new, |error| format!(": {error}"));
@@ -195,9 +203,8 @@ async fn next_one(home: &Home, before: &DaemonData) -> anyhow::Result<DaemonData
 }
 
 /// Returns the description of the daemon that answers, if it is a new one.
-async fn found(home: &Home, old: u32) -> anyhow::Result<Option<DaemonData>> {
-    let client = Client::connect(&home.socket().path, CONNECT_TIMEOUT).await?;
-    let data = look(&client).await?;
+async fn successor(home: &Home, old: u32) -> anyhow::Result<Option<DaemonData>> {
+    let data = look(&connect(home).await?).await?;
     Ok((data.pid != old).then_some(data))
 }
 
@@ -208,43 +215,31 @@ fn report(
     cut: &[UnfinishedWork],
     took: Duration,
 ) -> anyhow::Result<ExitCode> {
-    if output.is_json() {
-        let identity = |daemon: &DaemonData| json!({"version": daemon.version, "pid": daemon.pid});
-        output.document(&json!({
-            "tookMs": took.as_secs_f64() * 1000.0,
-            "managedBy": after.managed_by,
-            "before": identity(before),
-            "after": identity(after),
-            "interrupted": after.interrupted,
-        }))?;
-        return Ok(ExitCode::Ok);
-    }
+    let identity = |daemon: &DaemonData| json!({"version": daemon.version, "pid": daemon.pid});
+    let document = json!({
+        "tookMs": took.as_secs_f64() * 1000.0,
+        "managedBy": after.managed_by,
+        "before": identity(before),
+        "after": identity(after),
+        "interrupted": after.interrupted,
+    });
 
-    let version = if before.version == after.version {
-        after.version.clone()
-    } else {
-        format!("{}, it was {}", after.version, before.version)
-    };
-
-    let mut text = format!(
-        "Restarted the daemon in {}: version {}, process {}.\n",
-        span(took),
-        plain(&version),
-        after.pid
-    );
-
-    if !cut.is_empty() {
-        text.push_str(&interrupted(&after.interrupted));
-    }
-    output.text(&text)?;
+    output.show(&document, || {
+        let mut version = plain(&after.version);
+        if before.version != after.version {
+            version.push_str(&format!(", it was {}", plain(&before.version)));
+        }
+        let (took, pid) = (span(took), after.pid);
+        let cut = if cut.is_empty() { String::new() } else { interrupted(&after.interrupted) };
+        format!("Restarted the daemon in {took}: version {version}, process {pid}.\n{cut}")
+    })?;
     Ok(ExitCode::Ok)
 }
 
 /// Formats the interrupted work.
 pub(crate) fn interrupted(sessions: &[InterruptedSession]) -> String {
     let line = |session: &InterruptedSession| {
-        let work = session.interruption.work.iter().map(|work| plain(work));
-        let work: Vec<String> = work.collect();
+        let work: Vec<_> = session.interruption.work.iter().map(|work| plain(work)).collect();
         format!(
             "Interrupted in {}: {}.\n",
             display::name(display::label(&session.label, &session.session_name)),

@@ -3,16 +3,15 @@
 use crate::display::{count, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{CliOutput, StdoutState};
-use crate::workspace_scope::{self, ScopedClient};
+use crate::workspace_scope::{self, ScopedClient, read};
 use anyhow::Context;
 use quackd_protocol::client::ToolParams;
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use quackd_protocol::search::{RowsLine, SearchPage, Warning};
 use quackd_protocol::tools::{ArgumentsBuilder, FileArguments};
-use serde::Deserialize;
 use serde_json::{Deserializer, Value, json};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Message for a named path that does not exist.
 pub(super) const NOT_FOUND: &str = "No such file or directory";
@@ -96,8 +95,8 @@ impl ResultStream {
     }
 
     /// Counts rows from other requests.
-    pub(super) fn add(&mut self, shown: u64) {
-        self.n_shown = self.n_shown.saturating_add(shown);
+    pub(super) fn add(&mut self, n: u64) {
+        self.n_shown = self.n_shown.saturating_add(n);
     }
 
     /// Requests the rows, and prints what `render` makes of them.
@@ -106,7 +105,7 @@ impl ResultStream {
     /// Those of the request and of printing. A refusal by the tool is a usage error.
     pub(super) async fn run(
         &mut self,
-        asking: &ScopedClient,
+        scope: &ScopedClient,
         call: impl Into<ToolParams>,
         output: CliOutput,
         mut render: impl FnMut(RowsLine<'_>, &mut String),
@@ -122,16 +121,11 @@ impl ResultStream {
             Ok(output.raw(text).await?)
         };
 
-        let Some(result) = asking.stream(call, print).await? else {
+        let Some(result) = scope.stream(call, print).await? else {
             return Ok(StdoutState::Gone);
         };
 
-        let data = result.data.as_ref().filter(|_| !result.info.is_error);
-        let Some(data) = data else {
-            return Err(workspace_scope::failure(&result, CliError::usage).into());
-        };
-
-        self.ended(SearchPage::deserialize(data).map_err(unexpected)?);
+        self.ended(read(workspace_scope::data(&result, CliError::usage)?)?);
         Ok(StdoutState::There)
     }
 
@@ -193,7 +187,7 @@ impl ResultStream {
             let n = self.skipped(name);
             // The first files were named.
             if n != 0 && self.end.unfinished.len() != 1 {
-                output.warning(&format!("{} {reason}", count(usize::try_from(n)?, "file")));
+                output.warning(&format!("{} {reason}", count(n, "file")));
             }
         }
 
@@ -223,9 +217,10 @@ impl ResultStream {
 
     fn summary(&self, directory: &Path) -> Value {
         let missing = self.missing.iter().map(|path| json!({"path": path, "message": NOT_FOUND}));
-        let found = self.end.warnings.iter().chain(&self.end.unfinished);
-        let found = found.map(|warning| json!({"path": warning.path, "message": warning.message}));
-        let warnings: Vec<Value> = missing.chain(found).collect();
+        let others = self.end.warnings.iter().chain(&self.end.unfinished);
+        let others =
+            others.map(|warning| json!({"path": warning.path, "message": warning.message}));
+        let warnings: Vec<Value> = missing.chain(others).collect();
 
         let mut summary = json!({
             "type": "summary",
@@ -236,7 +231,7 @@ impl ResultStream {
             "skipped": self.end.skipped,
             "warnings": warnings,
             "notes": self.end.notes,
-            "elapsedMs": millis(self.began.elapsed()),
+            "elapsedMs": u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
         });
 
         if let (Some(n), Some(summary)) = (self.end.files_searched, summary.as_object_mut()) {
@@ -254,10 +249,6 @@ impl ResultStream {
             (false, _) => ExitCode::Ok,
         }
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Splits bytes into lines and reads them.
@@ -281,6 +272,7 @@ impl RowLines {
             self.rest.clear();
         }
 
+        // A line without an end must not fill the memory.
         if MAX_LINE_BYTES < self.rest.len() {
             anyhow::bail!(
                 "unexpected reply of the worker: a line of more than {MAX_LINE_BYTES} bytes"

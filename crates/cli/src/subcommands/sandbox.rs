@@ -9,7 +9,7 @@ use crate::args::sandbox::{
     SandboxVerb,
 };
 use crate::connect::start_and_connect;
-use crate::display::{self, count, plain};
+use crate::display::{self, count, full_path, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{BOLD, CliOutput, DIM};
 use crate::session_ref::{self, Missing, Wanted};
@@ -32,11 +32,10 @@ use std::path::{Path, PathBuf};
 pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     match args.verb {
         SandboxVerb::Show(args) => {
-            let choice = Wanted::of(&args.which.into_which())?;
-            show_policy(&shown(choice, output).await?, output)
+            show_policy(&policy(&args.which.into_which(), output).await?, output)
         }
-        SandboxVerb::Denials(args) => denials(args.which.into_which(), output).await,
-        SandboxVerb::Audit(args) => audit(args.which.into_which(), output).await,
+        SandboxVerb::Denials(args) => denials(&args.which.into_which(), output).await,
+        SandboxVerb::Audit(args) => audit(&args.which.into_which(), output).await,
         SandboxVerb::Explain(args) => explain(args, output).await,
         SandboxVerb::Network(args) => network::network(args, output).await,
         SandboxVerb::Presets(args) => network::presets(args, output).await,
@@ -58,15 +57,15 @@ async fn change<M: Method<Reply = SandboxData>>(
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let daemon = start_and_connect(output).await?;
-    let found = choice.one(&daemon.client, Missing::Create).await?;
-    session_ref::tell(&found, output);
+    let session = choice.one(&daemon.client, Missing::Create).await?;
+    session_ref::tell(&session, output);
     // A rule with a preset may ask the user's tools.
-    let params = params(SandboxSession::of(found.session_id.0));
+    let params = params(SandboxSession::of(session.session_id.0));
     show_policy(&daemon.client.call_within(params, WORKER_TIMEOUT).await?, output)
 }
 
 /// Returns the policy of an existing session.
-async fn shown(choice: Wanted, output: CliOutput) -> anyhow::Result<SandboxData> {
+async fn policy(choice: &SessionArgs, output: CliOutput) -> anyhow::Result<SandboxData> {
     ask(choice, Missing::Refuse, |session| SandboxShow { session }, REPLY_TIMEOUT, output).await
 }
 
@@ -74,57 +73,46 @@ fn show_policy(data: &SandboxData, output: CliOutput) -> anyhow::Result<ExitCode
     for note in &data.notes {
         output.warning(&plain(note));
     }
-    if output.is_json() {
-        output.document(data)?;
-    } else {
-        output.text(&lines(data))?;
-    }
+    output.show(data, || lines(data))?;
     Ok(ExitCode::Ok)
 }
 
 /// Removes grants: the given ones, or with `--all` every grant that is in force for the session.
 async fn revoke(args: SandboxRevokeArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let choice = Wanted::of(&args.which)?;
     let revoke =
         |rules| move |session| SandboxRevoke { session, rules: Some(rules), end_jobs: None };
     if !args.all {
-        return change(choice, revoke(args.rules), output).await;
+        return change(Wanted::of(&args.which)?, revoke(args.rules), output).await;
     }
 
-    let shown = shown(choice, output).await?;
-    let ids: Vec<String> = shown.grants.iter().map(|scoped| scoped.grant.id.clone()).collect();
+    let data = policy(&args.which, output).await?;
+    let ids: Vec<String> = data.grants.iter().map(|scoped| scoped.grant.id.clone()).collect();
     if ids.is_empty() {
         output.note("nothing was granted");
-        return show_policy(&shown, output);
+        return show_policy(&data, output);
     }
 
-    // The session of the ids, also if another one is active by now.
-    let reference = SessionArgs { session: Some(shown.session_id.0), dir: None };
-    change(Wanted::of(&reference)?, revoke(ids), output).await
+    // The session of the ids, also if the directory has another one by now.
+    change(Wanted::reference(Some(data.session_id.0)), revoke(ids), output).await
 }
 
-async fn denials(reference: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let choice = Wanted::of(&reference)?;
+async fn denials(choice: &SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let params = |session| SandboxDenials { session };
     let data = ask(choice, Missing::Refuse, params, REPLY_TIMEOUT, output).await?;
 
-    if output.is_json() {
-        output.document(&data)?;
-    } else if data.denials.is_empty() {
+    if data.denials.is_empty() {
         output.note("no denials since the daemon started");
-    } else {
-        let line = |TimedDenial { at, tool, denial }: &TimedDenial| {
-            let likely = if denial.likely { "  (probably)" } else { "" };
-            let description = plain(&denial.to_string());
-            format!("{DIM}{}{DIM:#}  {}  {description}{likely}\n", plain(at), plain(tool))
-        };
-        output.text(&data.denials.iter().map(line).collect::<String>())?;
     }
+    let line = |TimedDenial { at, tool, denial }: &TimedDenial| {
+        let likely = if denial.likely { "  (probably)" } else { "" };
+        let description = plain(&denial.to_string());
+        format!("{DIM}{}{DIM:#}  {}  {description}{likely}\n", plain(at), plain(tool))
+    };
+    output.show(&data, || data.denials.iter().map(line).collect())?;
     Ok(ExitCode::Ok)
 }
 
-async fn audit(reference: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let choice = Wanted::of(&reference)?;
+async fn audit(choice: &SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let params = |session| SandboxAudit { session };
     let reply = ask(choice, Missing::Create, params, WORKER_TIMEOUT, output).await?;
     let is_clean = reply.report.as_ref().is_some_and(|report| report.found == 0 && report.complete);
@@ -136,16 +124,15 @@ async fn audit(reference: SessionArgs, output: CliOutput) -> anyhow::Result<Exit
 async fn explain(args: SandboxExplainArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let host = args.path.as_deref().and_then(Path::to_str).filter(|text| network::is_host(text));
     if let Some(host) = host {
-        return network::explain_host(host.to_owned(), Wanted::of(&args.which)?, output).await;
+        return network::explain_host(host.to_owned(), &args.which, output).await;
     }
 
     // Do not follow links: the worker resolves them.
     let absolute = |path| std::path::absolute(path).map(|path| path.to_string_lossy().into_owned());
     let target = args.path.map(absolute).transpose()?;
 
-    let choice = Wanted::of(&args.which)?;
     let params = |session| SandboxExplain { session, target };
-    let reply = ask(choice, Missing::Create, params, WORKER_TIMEOUT, output).await?;
+    let reply = ask(&args.which, Missing::Create, params, WORKER_TIMEOUT, output).await?;
     show(&reply, output)?;
     Ok(if reply.report.is_some() { ExitCode::Ok } else { ExitCode::Failed })
 }
@@ -158,7 +145,7 @@ fn show<T: Serialize>(reply: &WorkerSaid<T>, output: CliOutput) -> anyhow::Resul
     } else if reply.report.is_some() {
         output.text(&text)?;
     } else {
-        output.failure(plain(reply.text.strip_prefix("Error: ").unwrap_or(&reply.text)).as_str());
+        output.failure(&plain(reply.text.strip_prefix("Error: ").unwrap_or(&reply.text)));
     }
     Ok(())
 }
@@ -197,8 +184,7 @@ fn settings(args: SandboxSetArgs) -> anyhow::Result<SandboxSet> {
         network: args.network.or_else(|| (!args.hosts.is_empty()).then_some(NetworkMode::Hosts)),
         web_search: args.web_search,
         hosts: (!args.hosts.is_empty()).then_some(args.hosts),
-        writable_roots: None,
-        hidden: None,
+        ..PolicyPatch::default()
     };
 
     Ok(SandboxSet {
@@ -223,18 +209,18 @@ async fn set_paths(args: SandboxSetArgs, output: CliOutput) -> anyhow::Result<Ex
     let mut params = settings(args)?;
 
     let daemon = start_and_connect(output).await?;
-    let found = choice.one(&daemon.client, Missing::Create).await?;
-    session_ref::tell(&found, output);
-    params.session = SandboxSession::of(found.session_id.0);
+    let session = choice.one(&daemon.client, Missing::Create).await?;
+    session_ref::tell(&session, output);
+    params.session = SandboxSession::of(session.session_id.0);
 
     let show = SandboxShow { session: params.session.clone() };
     // The lists are replaced as a whole, so the present ones are needed.
-    let shown = daemon.client.call(show).await?;
+    let layers = daemon.client.call(show).await?.layers;
     for path in &unhidden {
-        check_unhidden(path, &shown.layers, params.scope)?;
+        check_unhidden(path, &layers, params.scope)?;
     }
 
-    let PolicyLayers { configuration, workspace, session, .. } = shown.layers;
+    let PolicyLayers { configuration, workspace, session, .. } = layers;
     let is_reset = params.reset == Some(true);
     // A list of writable directories replaces those of weaker layers.
     let (own, weaker) = match params.scope {
@@ -265,9 +251,9 @@ fn check_unhidden(
     let around =
         around.filter(|hidden| path != hidden.as_path()).find(|hidden| path.starts_with(hidden));
 
-    let path = plain(&path.to_string_lossy());
+    let path = full_path(path);
     if let Some(around) = around {
-        let around = plain(&around.to_string_lossy());
+        let around = full_path(around);
         return Err(CliError::failed(format!(
             "{path} is in {around}, which is hidden: --unhide {around}"
         )));
@@ -321,27 +307,24 @@ fn maybe_absent(path: &Path) -> anyhow::Result<PathBuf> {
 
 /// Resolves all links of a path, because the worker does not see links outside of its directories.
 fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
-    let found = std::fs::canonicalize(path);
-    found.map_err(|error| CliError::usage(format!("{}: {error}", path.display())).into())
+    let real = std::fs::canonicalize(path);
+    real.map_err(|error| CliError::usage(format!("{}: {error}", path.display())).into())
 }
 
 fn lines(data: &SandboxData) -> String {
-    let home = std::env::var("HOME").ok();
     let name = display::name(display::label(&data.label, &data.session_name));
-    let path = display::path(&data.workspace_path, home.as_deref());
+    let path = display::user_path(&data.workspace_path);
     let id = plain(data.session_id.as_str());
 
     let mut text = format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}{id}{DIM:#}\n");
     let mut row = |name: &str, value: &str| text.push_str(&format!("{name:<15}{value}\n"));
 
     let layers = &data.layers;
-    let origin = |has: fn(&PolicyPatch) -> bool| match () {
-        () if has(&layers.session) => "set for the session",
-        () if has(&layers.workspace) => "set for the workspace",
-        () => "configuration",
+    let of_profile = if layers.safe_mode {
+        "safe mode"
+    } else {
+        origin(layers, |patch| patch.profile.is_some())
     };
-    let of_profile =
-        if layers.safe_mode { "safe mode" } else { origin(|patch| patch.profile.is_some()) };
 
     let policy = &data.policy;
     let Policy { profile, web_search, writable_roots, hidden, .. } = policy;
@@ -349,26 +332,31 @@ fn lines(data: &SandboxData) -> String {
 
     // Full access confines nothing: the network is on and no path is hidden.
     let has_all = *profile == Profile::FullAccess;
-    let of_network = if has_all { "full-access" } else { origin(|patch| patch.network.is_some()) };
+    let of_network =
+        if has_all { "full-access" } else { origin(layers, |patch| patch.network.is_some()) };
     let network = if has_all { NetworkMode::On } else { policy.network_mode() };
     row("network", &format!("{network}  {DIM}{of_network}{DIM:#}"));
     for (name, value) in host_rows(data) {
         row(name, &value);
     }
 
-    let of_web = match origin(|patch| patch.web_search.is_some()) {
-        _ if layers.safe_mode && !is_web_said(layers) => "safe mode",
-        origin => origin,
+    // A layer's rule about searches holds in safe mode too.
+    let patches = [&layers.configuration, &layers.workspace, &layers.session];
+    let has_rule = patches.iter().any(|patch| patch.web_search.is_some());
+    let of_web = if layers.safe_mode && !has_rule {
+        "safe mode"
+    } else {
+        origin(layers, |patch| patch.web_search.is_some())
     };
     row("web search", &format!("{web_search}  {DIM}{of_web}{DIM:#}"));
 
+    let of_roots = origin(layers, |patch| patch.writable_roots.is_some());
     for path in writable_roots {
-        let origin = origin(|patch| patch.writable_roots.is_some());
-        row("writable", &format!("{}  {DIM}{origin}{DIM:#}", plain(&path.to_string_lossy())));
+        row("writable", &format!("{}  {DIM}{of_roots}{DIM:#}", full_path(path)));
     }
     for path in hidden {
         let not = if has_all { "  not hidden by full-access" } else { "" };
-        row("hidden", &format!("{}{DIM}{not}{DIM:#}", plain(&path.to_string_lossy())));
+        row("hidden", &format!("{}{DIM}{not}{DIM:#}", full_path(path)));
     }
 
     for (name, value) in in_force_rows(data) {
@@ -396,19 +384,24 @@ fn lines(data: &SandboxData) -> String {
     text
 }
 
+/// Returns the origin of a setting: the strongest layer that has it.
+fn origin(layers: &PolicyLayers, has: impl Fn(&PolicyPatch) -> bool) -> &'static str {
+    if has(&layers.session) {
+        "set for the session"
+    } else if has(&layers.workspace) {
+        "set for the workspace"
+    } else {
+        "configuration"
+    }
+}
+
 /// Returns the rows of the rules for hosts and of the grants.
 fn host_rows(data: &SandboxData) -> Vec<(&'static str, String)> {
     let SandboxData { policy, layers, grants, .. } = data;
     let mut rows = Vec::new();
     for rule in policy.hosts.iter().flatten() {
         let has = |patch: &PolicyPatch| patch.hosts.as_ref().is_some_and(|all| all.contains(rule));
-        // The strongest layer that has the rule is its origin.
-        let origin = match () {
-            () if has(&layers.session) => "set for the session",
-            () if has(&layers.workspace) => "set for the workspace",
-            () => "configuration",
-        };
-        rows.push(("host", format!("{}  {DIM}{origin}{DIM:#}", plain(rule))));
+        rows.push(("host", format!("{}  {DIM}{}{DIM:#}", plain(rule), origin(layers, has))));
     }
 
     for ScopedGrant { scope, grant } in grants {
@@ -443,11 +436,6 @@ fn in_force_rows(data: &SandboxData) -> Vec<(&'static str, String)> {
     rows.extend(report.git.map(|git| ("git", git.in_words().to_owned())));
     rows.extend(report.notes.iter().map(|note| ("note", plain(note))));
     rows
-}
-
-fn is_web_said(layers: &PolicyLayers) -> bool {
-    let patches = [&layers.configuration, &layers.workspace, &layers.session];
-    patches.iter().any(|patch| patch.web_search.is_some())
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use quackd_protocol::limits::MAX_LINE_BYTES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::{IsTerminal, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -100,16 +100,16 @@ async fn begin(
     warn_if_config_changed(&daemon.daemon, output);
     let client = Arc::new(daemon.client);
     shell_keys::pass_on(&client, output).await;
-    let found = choice.one(&client, Missing::Create).await?;
+    let session = choice.one(&client, Missing::Create).await?;
 
-    session_ref::tell(&found, output);
-    check(&client, found.session_id.0.clone(), &prompt).await?;
-    let directory = choice.directory_in(&found.workspace_path);
+    session_ref::tell(&session, output);
+    check(&client, session.session_id.0.clone(), &prompt).await?;
+    let directory = choice.directory_in(&session.workspace_path);
     // Followed before the prompt is sent, so that no event of its turn is missed.
     let mut watch =
-        FollowConnection::begin(client, found.session_id.0, None, is_person(output)).await?;
+        FollowConnection::begin(client, session.session_id.0, None, is_person(output)).await?;
     watch.directory = directory;
-    watch.label = found.label;
+    watch.label = session.label;
 
     let files = match args.result {
         Some(_) => {
@@ -194,22 +194,23 @@ fn schema_blocking(path: &Path) -> anyhow::Result<Value> {
 
 /// Reads a regular file of at most `most` bytes. `what` names it in the error.
 fn file_blocking(path: &Path, most: u64, what: &str) -> anyhow::Result<Vec<u8>> {
-    let shown = path.display();
-    let wrong = |text: String| anyhow::Error::from(CliError::usage(text));
-    let found = path.metadata().map_err(|error| wrong(format!("cannot read {shown}: {error}")))?;
-    if !found.is_file() {
-        return Err(wrong(format!("{shown} is not a file")));
+    let name = path.display();
+    let unreadable = |error: io::Error| CliError::usage(format!("cannot read {name}: {error}"));
+    // Before the open, which would block on a named pipe.
+    if !path.metadata().map_err(unreadable)?.is_file() {
+        return Err(CliError::usage(format!("{name} is not a file")).into());
     }
 
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| wrong(format!("cannot read {shown}: {error}")))?;
+    let file = File::open(path).map_err(unreadable)?;
     // One byte more than the limit shows that the file is larger.
-    let read = file.take(most.saturating_add(1)).read_to_end(&mut bytes);
-    read.map_err(|error| wrong(format!("cannot read {shown}: {error}")))?;
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
 
     if most < u64::try_from(bytes.len())? {
+        // The limit of all images: `most` is what earlier ones have left of it.
         let limit = if what == "a schema" { MAX_SCHEMA_BYTES } else { MAX_IMAGE_BYTES };
-        return Err(wrong(format!("{shown} is too large: {what} may have {limit} bytes")));
+        let text = format!("{name} is too large: {what} may have {limit} bytes");
+        return Err(CliError::usage(text).into());
     }
     Ok(bytes)
 }
@@ -218,12 +219,12 @@ fn file_blocking(path: &Path, most: u64, what: &str) -> anyhow::Result<Vec<u8>> 
 async fn message(words: &[String], output: CliOutput) -> anyhow::Result<String> {
     let is_dash = matches!(words, [word] if word == "-");
     let typed = if is_dash { String::new() } else { words.join(" ") };
-    if typed.is_empty() && std::io::stdin().is_terminal() {
+    if typed.is_empty() && io::stdin().is_terminal() {
         return Err(CliError::usage("say what? see --help").into());
     }
 
     let has_words = !typed.trim().is_empty();
-    let reads_stdin = !has_words || is_input(&std::io::stdin()) && has_data(output).await?;
+    let reads_stdin = !has_words || is_input(&io::stdin()) && has_data(output).await?;
     let piped = if reads_stdin {
         tokio::task::spawn_blocking(read_blocking).await??
     } else {
@@ -242,7 +243,7 @@ async fn message(words: &[String], output: CliOutput) -> anyhow::Result<String> 
 /// [`STDIN_LIMIT`] without data the prompt is sent without it.
 async fn has_data(output: CliOutput) -> anyhow::Result<bool> {
     let polled = tokio::task::spawn_blocking(|| {
-        let stdin = std::io::stdin();
+        let stdin = io::stdin();
         let limit = Timespec::try_from(STDIN_LIMIT).ok();
         poll(&mut [PollFd::new(&stdin, PollFlags::IN)], limit.as_ref())
     });
@@ -257,7 +258,7 @@ async fn has_data(output: CliOutput) -> anyhow::Result<bool> {
 fn read_blocking() -> anyhow::Result<String> {
     let most = u64::try_from(MAX_LINE_BYTES)?;
     let mut bytes = Vec::new();
-    std::io::stdin().lock().take(most).read_to_end(&mut bytes)?;
+    io::stdin().lock().take(most).read_to_end(&mut bytes)?;
     if MAX_LINE_BYTES <= bytes.len() {
         return Err(CliError::usage(format!("stdin has {MAX_LINE_BYTES} bytes or more")).into());
     }

@@ -20,7 +20,7 @@ use context::ServiceFile;
 use quackd_service::commands::Step;
 use quackd_service::{Manager, file, launchd as agent, place};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Size of the read tail of a manager's log, in bytes.
 const MAX_LOG: u64 = 1024 * 1024;
@@ -59,21 +59,14 @@ async fn uninstall(
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     if args.dry_run {
-        let paths = present(here);
-        if output.is_json() {
-            output.document(&json!({"removed": paths, "dryRun": true}))?;
-        } else {
-            output.text(&path_lines("Would remove", &paths, "There is no service to remove.\n"))?;
-        }
+        let (paths, none) = (present(here), "There is no service to remove.\n");
+        let document = json!({"removed": paths, "dryRun": true});
+        output.show(&document, || path_lines("Would remove", &paths, none))?;
         return Ok(ExitCode::Ok);
     }
 
-    let removed = remove(here, output).await?;
-    if output.is_json() {
-        output.document(&json!({"removed": removed}))?;
-    } else {
-        output.text(&path_lines("Removed", &removed, "There was no service to remove.\n"))?;
-    }
+    let (removed, none) = (remove(here, output).await?, "There was no service to remove.\n");
+    output.show(&json!({"removed": removed}), || path_lines("Removed", &removed, none))?;
     Ok(ExitCode::Ok)
 }
 
@@ -110,21 +103,20 @@ pub(crate) async fn remove(
         }
     }
 
+    let cannot = |path: &Path| format!("cannot remove {}", path.display());
     for link in place::links(here.manager, &here.directory) {
-        file::remove_link_blocking(&link)
-            .with_context(|| format!("cannot remove {}", link.display()))?;
+        file::remove_link_blocking(&link).with_context(|| cannot(&link))?;
     }
 
     // After the links, which would lead to missing files.
     for path in &installed {
-        file::remove_blocking(path).with_context(|| format!("cannot remove {}", path.display()))?;
+        file::remove_blocking(path).with_context(|| cannot(path))?;
     }
+
     if here.manager == Manager::Systemd {
         // systemd may still list the units as failed. An unreachable manager forgets them by itself.
-        for line in [&["daemon-reload"][..], &["reset-failed", place::UNIT, place::SOCKET_UNIT]] {
-            let words = ["systemctl", "--user"].iter().chain(line);
-            drop(ask(&words.map(|word| (*word).to_owned()).collect::<Vec<_>>()).await);
-        }
+        ask(&["systemctl", "--user", "daemon-reload"]).await.ok();
+        ask(&["systemctl", "--user", "reset-failed", place::UNIT, place::SOCKET_UNIT]).await.ok();
     }
     Ok(installed)
 }
@@ -148,17 +140,15 @@ async fn restart(
 
     if here.manager == Manager::Launchd && launchd::state().await?.is_none() {
         launchd::load(here).await?;
-        output.text("Started the service.\n")?;
-        return Ok(ExitCode::Ok);
+    } else {
+        let mut before = here.commands(Step::Restart);
+        let last = before.pop().unwrap_or_default();
+        // Ignore the failure to reset a unit that has not failed.
+        for words in before {
+            drop(ask(&words).await?);
+        }
+        must(&last).await?;
     }
-
-    let mut before = here.commands(Step::Restart);
-    let last = before.pop().unwrap_or_default();
-    // Ignore the failure to reset a unit that has not failed.
-    for words in before {
-        drop(ask(&words).await?);
-    }
-    must(&last).await?;
     output.text("Started the service.\n")?;
     Ok(ExitCode::Ok)
 }
@@ -199,8 +189,7 @@ async fn kept(here: &ServiceContext, args: &ServiceLogsArgs) -> anyhow::Result<S
     }
     let lines = args.lines.to_string();
     let unit = ["--unit", place::UNIT, "--lines", &lines];
-    let words = ["journalctl", "--user", "--quiet", "--no-pager"].into_iter().chain(unit);
-    let words: Vec<String> = words.map(str::to_owned).collect();
+    let words = [&["journalctl", "--user", "--quiet", "--no-pager"][..], &unit].concat();
     let answer = ask(&words).await.context("see `quack logs`")?;
     if !answer.succeeded {
         anyhow::bail!("{}; see `quack logs`", answer.complaint());
@@ -209,7 +198,7 @@ async fn kept(here: &ServiceContext, args: &ServiceLogsArgs) -> anyhow::Result<S
 }
 
 /// Returns the last lines of a file, or nothing if it does not exist.
-fn tail_blocking(path: &std::path::Path, lines: usize) -> anyhow::Result<String> {
+fn tail_blocking(path: &Path, lines: usize) -> anyhow::Result<String> {
     use std::io::{Read, Seek, SeekFrom};
     let mut file = match std::fs::File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),

@@ -1,7 +1,7 @@
 //! `quack sessions`: lists the daemon's sessions.
 
 use crate::args::sessions::{SessionsArgs, SessionsVerb};
-use crate::connect::start_and_connect;
+use crate::connect::call;
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
@@ -17,11 +17,8 @@ pub(crate) async fn run(args: &SessionsArgs, output: CliOutput) -> anyhow::Resul
         return crate::subcommands::gc::prune(args, output).await;
     }
 
-    let daemon = start_and_connect(output).await?;
     let params = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
-    let data = daemon.client.call(params).await?;
-    let mut sessions = data.sessions;
-
+    let mut sessions = call(params, output).await?.sessions;
     let zone = TimeZone::system();
     if output.is_json() {
         for session in &mut sessions {

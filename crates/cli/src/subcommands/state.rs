@@ -1,11 +1,10 @@
 //! `quack state`: shows one session and its worker.
 
 use crate::args::sessions::StateArgs;
-use crate::connect::start_and_connect;
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
-use crate::session_ref::{Missing, Wanted};
+use crate::session_ref;
 use crate::time_format::local;
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{Interruption, StateData, StateParams};
@@ -18,16 +17,9 @@ const MAX_WORK: usize = 10;
 
 /// Prints one session: its status, its worker and its agent.
 pub(crate) async fn run(args: StateArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let reference = Wanted::of(&args.which.into_which())?;
-    let daemon = start_and_connect(output).await?;
-    let found = reference.one(&daemon.client, Missing::Refuse).await?;
-    let data = daemon.client.call(StateParams::of(found.session_id.as_str())).await?;
-
-    if output.is_json() {
-        output.document(&data)?;
-    } else {
-        output.text(&lines(&data, &found.label))?;
-    }
+    let (client, session) = session_ref::existing(&args.which.into_which(), output).await?;
+    let data = client.call(StateParams::of(session.session_id.as_str())).await?;
+    output.show(&data, || lines(&data, &session.label))?;
     Ok(ExitCode::Ok)
 }
 
@@ -83,10 +75,8 @@ fn lines(data: &StateData, label: &str) -> String {
         row("files", &format!("a private copy of the workspace{size}; see quack diff"));
     }
 
-    let confinement = worker.tier.map(Tier::in_words);
-    for (name, value) in [("sandbox", confinement), ("policy", worker.policy.map(Profile::name))] {
-        row(name, value.unwrap_or("-"));
-    }
+    row("sandbox", worker.tier.map_or("-", Tier::in_words));
+    row("policy", worker.policy.map_or("-", Profile::name));
     if let Some(network) = worker.network {
         row("network", display::network(network, worker.hosts));
     }
@@ -118,8 +108,8 @@ fn lines(data: &StateData, label: &str) -> String {
 
 /// Formats the work that a stop of the daemon interrupted, on one line.
 fn interrupted(cut: &Interruption, zone: &TimeZone) -> String {
-    let shown = cut.work.iter().take(MAX_WORK).map(|work| display::name(work));
-    let mut work = shown.collect::<Vec<_>>().join(", ");
+    let first = cut.work.iter().take(MAX_WORK).map(|work| display::name(work));
+    let mut work = first.collect::<Vec<_>>().join(", ");
     if let Some(more) = cut.work.len().checked_sub(MAX_WORK).filter(|more| 0 < *more) {
         work.push_str(&format!(", and {more} more"));
     }

@@ -71,8 +71,11 @@ async fn confirm(home: &Home, output: CliOutput) -> anyhow::Result<()> {
     if !CliOutput::can_ask() {
         return Ok(());
     }
-    let asking = tokio::task::spawn_blocking(move || output.ask_blocking("Stop the daemon?"));
-    if asking.await?? { Ok(()) } else { Err(CliError::failed("the daemon was not stopped").into()) }
+    if output.ask("Stop the daemon?".to_owned()).await? {
+        Ok(())
+    } else {
+        Err(CliError::failed("the daemon was not stopped").into())
+    }
 }
 
 /// Requests a shutdown and waits until the daemon has exited. `None` if no daemon is running.
@@ -107,7 +110,7 @@ pub(crate) async fn end(home: &Home) -> anyhow::Result<Option<StoppedDaemon>> {
             return Err(CliError::busy(format!(
                 "the daemon (pid {}) still runs after {STOP_DEADLINE:?}; {}",
                 pid.unwrap_or(0),
-                lock_holder::way_out(lock_holder::find_blocking(home), &socket)
+                lock_holder::remedy_blocking(home)
             ))
             .into());
         }
@@ -126,10 +129,10 @@ async fn reach(home: &Home) -> anyhow::Result<Option<Client>> {
                 return Ok(None);
             }
             Err(ClientError::NotRunning { path }) if SOCKET_PATIENCE < begun.elapsed() => {
-                let way_out = lock_holder::way_out(lock_holder::find_blocking(home), &path);
                 return Err(CliError::wrong_daemon(format!(
-                    "a daemon lives and does not listen on {}; {way_out}",
-                    path.display()
+                    "a daemon lives and does not listen on {}; {}",
+                    path.display(),
+                    lock_holder::remedy_blocking(home)
                 ))
                 .into());
             }
@@ -147,8 +150,8 @@ fn trouble(home: &Home, error: ClientError) -> anyhow::Error {
         _ => return error.into(),
     };
 
-    let way_out = lock_holder::way_out(lock_holder::find_blocking(home), &home.socket().path);
-    anyhow::Error::new(error).context(format!("{problem} ({way_out})"))
+    let remedy = lock_holder::remedy_blocking(home);
+    anyhow::Error::new(error).context(format!("{problem} ({remedy})"))
 }
 
 /// Returns the service manager that owns the socket, if any. A daemon without this request has its own socket.
@@ -172,16 +175,14 @@ async fn is_gone(socket: &Path, pid: Option<u64>) -> anyhow::Result<bool> {
 }
 
 async fn pid_of(client: &Client) -> Result<Option<u64>, ClientError> {
+    // Raw, because the reply of another version may have another shape.
     let answer = client.call_raw(PingParams {}).await?;
     Ok(answer.get("pid").and_then(Value::as_u64))
 }
 
 fn report(output: CliOutput, took: Option<Duration>, text: &str) -> anyhow::Result<ExitCode> {
-    if output.is_json() {
-        let took_ms = took.map(|took| took.as_secs_f64() * 1000.0);
-        output.document(&json!({"wasRunning": took.is_some(), "tookMs": took_ms}))?;
-    } else {
-        output.text(text)?;
-    }
+    let took_ms = took.map(|took| took.as_secs_f64() * 1000.0);
+    let document = json!({"wasRunning": took.is_some(), "tookMs": took_ms});
+    output.show(&document, || text.to_owned())?;
     Ok(ExitCode::Ok)
 }

@@ -7,7 +7,7 @@ pub(crate) mod print;
 use self::call::Ended;
 use self::print::Printer;
 use crate::args::tool::ToolArgs;
-use crate::connect::{self, patience, start_and_connect};
+use crate::connect::{patience, start_and_connect};
 use crate::display;
 use crate::exit::{self, CliError, ExitCode};
 use crate::output::CliOutput;
@@ -48,8 +48,7 @@ const BINARY: &str = "this is a binary file, which is no text; `quack tool bash 
 pub(crate) async fn run(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     match call_tool(args, output).await {
         Err(error) if args.raw => {
-            let error = connect::explained(session_hint::explained(error).await).await;
-            output.failure(&exit::explain(&error));
+            output.failure(&exit::explain(&session_hint::explained(error).await));
             Ok(ExitCode::OfCommand(exit::raw::FAILED))
         }
         ended => ended,
@@ -158,18 +157,17 @@ async fn prepare(
     let ms = |time: Duration| u64::try_from(time.as_millis());
 
     let daemon = start_and_connect(output).await?;
-    let found = reference.one(&daemon.client, Missing::Create).await?;
+    let session = reference.one(&daemon.client, Missing::Create).await?;
     if !args.raw {
-        session_ref::tell(&found, output);
+        session_ref::tell(&session, output);
     }
 
-    let cwd = reference.directory_in(&found.workspace_path);
-    let label = found.label;
+    let cwd = reference.directory_in(&session.workspace_path);
+    let label = session.label;
     let params = ToolParams {
         tool: args.name.clone(),
         arguments,
-        session_id: Some(found.session_id.0),
-        path: None,
+        session_id: Some(session.session_id.0),
         cwd,
         safe_mode: args.safe.then_some(true),
         timeout_ms: args.timeout.filter(|_| !args.detach).map(ms).transpose()?,
@@ -177,9 +175,8 @@ async fn prepare(
         no_deadline: (is_command && is_watched(output)).then_some(true),
         call_id: Some(call_id()),
         stream: (is_command && !output.is_json()).then_some(true),
-        answers: None,
         stdin: has_stdin.then_some(true),
-        stream_rows: None,
+        ..ToolParams::default()
     };
     Ok((daemon.client, params, label))
 }

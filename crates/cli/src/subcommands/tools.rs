@@ -8,14 +8,14 @@ use serde_json::json;
 
 /// Runs the subcommand. Needs no daemon.
 pub(crate) fn run(_: ToolsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    if output.is_json() {
-        let all = tools::all().map(|tool| {
-            json!({ "name": tool.name, "about": tool.about, "main": tool.main, "readsOnly": tool.reads_only })
-        });
-        output.document(&json!({ "tools": all.collect::<Vec<_>>() }))?;
-        return Ok(ExitCode::Ok);
-    }
+    let all = tools::all().map(|tool| {
+        json!({ "name": tool.name, "about": tool.about, "main": tool.main, "readsOnly": tool.reads_only })
+    });
+    output.show(&json!({ "tools": all.collect::<Vec<_>>() }), text)?;
+    Ok(ExitCode::Ok)
+}
 
+fn text() -> String {
     let width = tools::all().map(|tool| tool.name.len()).max().unwrap_or_default();
     let mut text = String::new();
     for tool in tools::all().filter(|tool| tool.offer != Offer::Ask) {
@@ -29,6 +29,5 @@ pub(crate) fn run(_: ToolsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
         "\n{DIM}Other spellings and tools of agents: {}{DIM:#}\n`quack tool NAME --help` shows the arguments of one\n",
         others.join(", ")
     ));
-    output.text(&text)?;
-    Ok(ExitCode::Ok)
+    text
 }

@@ -7,31 +7,27 @@ use crate::exit::{CliError, ExitCode};
 use crate::output::{CliOutput, DIM, RED, StdoutProperties};
 use crate::render::search::undo_data::{File, Undone};
 use crate::render::search::{PATH, fit, push};
-use crate::session_ref;
-use crate::workspace_scope::{self, ScopedClient};
+use crate::session_ref::{self, Missing};
+use crate::workspace_scope::{self, ScopedClient, read};
 use quackd_protocol::tools::{ArgumentsBuilder, UndoArguments};
 
 /// Takes changes back, or lists them.
 pub(crate) async fn run(args: &UndoArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let asking = ScopedClient::begin(&args.call, output).await?;
-    session_ref::tell(&asking.found, output);
-    let result = asking.call(arguments(args), false).await?;
-    let Some(data) = result.data.as_ref().filter(|_| !result.info.is_error) else {
-        return Err(workspace_scope::failure(&result, CliError::failed).into());
-    };
+    let scope = ScopedClient::begin(&args.call, Missing::Create, output).await?;
+    session_ref::tell(&scope.session, output);
+    let result = scope.call(arguments(args), false).await?;
+    let data = workspace_scope::data(&result, CliError::failed)?;
 
     if output.is_json() {
         output.document(data)?;
+    } else if args.list {
+        output.answer(&format!("{}\n", result.text.trim_end()))?;
     }
-
     if args.list {
-        if !output.is_json() {
-            output.answer(&format!("{}\n", result.text.trim_end()))?;
-        }
         return Ok(ExitCode::Ok);
     }
 
-    let undone = Undone::read(data)?;
+    let undone: Undone = read(data)?;
     if !output.is_json() {
         let text = text(&undone, args, output.audience());
         let _reader = output.raw(text).await?;
@@ -41,9 +37,7 @@ pub(crate) async fn run(args: &UndoArgs, output: CliOutput) -> anyhow::Result<Ex
                 "stopped before the end: {reason}; the restored files are complete"
             ));
         }
-        for note in &undone.notes {
-            output.warning(&plain(note));
-        }
+        undone.notes.iter().for_each(|note| output.warning(&plain(note)));
         if !undone.older_undo_ids.is_empty() {
             let ids = plain(&undone.older_undo_ids.join(", "));
             output.note(&format!("older ones can be undone by id: {ids}; see quack undo --list"));
@@ -133,7 +127,7 @@ mod tests {
             {"path": "../y", "restored": false, "reason": "changed since"},
             {"path": "z", "restored": true, "deleted": true},
         ]});
-        let undone = Undone::read(&data).unwrap();
+        let undone: Undone = read(&data).unwrap();
         let audience = StdoutProperties { is_terminal: false, is_colored: false };
         assert_eq!(
             text(&undone, &parse(&["--session", "s"]), audience),

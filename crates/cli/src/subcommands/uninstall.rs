@@ -5,7 +5,7 @@ mod plan;
 
 use crate::args::service::UninstallArgs;
 use crate::connect::connect;
-use crate::display::{path_lines, plain};
+use crate::display::{full_path, path_lines, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::subcommands::mcp::AgentRemoval;
@@ -18,7 +18,7 @@ use quackd_home::Home;
 use quackd_protocol::client::DaemonData;
 use quackd_service::Manager;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -36,16 +36,9 @@ pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Resu
     }
 
     if !args.yes {
-        if !CliOutput::can_ask() {
-            return Err(CliError::usage(
-                "cannot ask for confirmation without a terminal: use --yes",
-            )
-            .into());
-        }
+        CliOutput::require_terminal()?;
         let changes = Report { is_dry: true, ..report }.text(&plan, &plan.all());
-        let question = format!("{changes}Remove that?");
-        let confirmed = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
-        if !confirmed.await?? {
+        if !output.ask(format!("{changes}Remove that?")).await? {
             anyhow::bail!("nothing was removed");
         }
     }
@@ -59,16 +52,16 @@ pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Resu
     // Stop the daemon, whether or not the service started it.
     end(&here.home).await?;
     for path in &plan.programs {
-        std::fs::remove_file(path).with_context(|| format!("cannot remove {}", shown(path)))?;
+        std::fs::remove_file(path).with_context(|| format!("cannot remove {}", full_path(path)))?;
         removed.push(path.clone());
     }
 
-    if args.purge {
-        // Plan again, because the daemon wrote files at its exit.
-        let plan = UninstallPlan::make_blocking(&here, true)?;
-        purge_blocking(&here.home, &plan, &mut removed)?;
+    if !args.purge {
         return report.print(&plan, &removed, output);
     }
+    // Plan again, because the daemon wrote files at its exit.
+    let plan = UninstallPlan::make_blocking(&here, true)?;
+    purge_blocking(&here.home, &plan, &mut removed)?;
     report.print(&plan, &removed, output)
 }
 
@@ -118,18 +111,14 @@ fn purge_blocking(
 ) -> anyhow::Result<()> {
     // Without a state directory, at most the configuration was made.
     let has_state = home.dir().is_dir();
-    let lock = if has_state {
-        Some(
-            quackd_home::lock_blocking(home)?
-                .ok_or_else(|| CliError::busy("a daemon has started; the state was not removed"))?,
-        )
-    } else {
-        None
-    };
+    let lock = if has_state { quackd_home::lock_blocking(home)? } else { None };
+    if has_state && lock.is_none() {
+        return Err(CliError::busy("a daemon has started; the state was not removed").into());
+    }
 
     let is_lock = |path: &&PathBuf| **path == home.lock_file();
     for path in plan.state.iter().filter(|path| !is_lock(path)) {
-        let cannot = || format!("cannot remove {}", shown(path));
+        let cannot = || format!("cannot remove {}", full_path(path));
         quackd_home::keep::remove_tree(path).with_context(cannot)?;
         removed.push(path.clone());
     }
@@ -162,10 +151,6 @@ fn remove_empty_above(removed: &[PathBuf]) {
     }
 }
 
-fn shown(path: &Path) -> String {
-    plain(&path.display().to_string())
-}
-
 /// What a removal does or would do, besides the removed paths.
 #[derive(Clone, Copy)]
 struct Report<'a> {
@@ -177,17 +162,17 @@ struct Report<'a> {
 impl Report<'_> {
     fn text(&self, plan: &UninstallPlan, removed: &[PathBuf]) -> String {
         let verb = if self.is_dry { "Would remove" } else { "Removed" };
-        let none = "There is nothing to remove.\n";
-        let mut text = path_lines(verb, removed, none);
+        let mut text = path_lines(verb, removed, "There is nothing to remove.\n");
 
         for agent in self.agents {
             for path in &agent.paths {
-                let file = shown(path);
+                let file = full_path(path);
                 text.push_str(&format!("{verb} quackd from {}: {file}\n", agent.label));
             }
-            let changes = agent.patch.lines().filter(|line| line.starts_with(['-', '+']));
-            let changes =
-                changes.filter(|line| !line.starts_with("---") && !line.starts_with("+++"));
+            let is_change = |line: &&str| {
+                line.starts_with(['-', '+']) && !line.starts_with("---") && !line.starts_with("+++")
+            };
+            let changes = agent.patch.lines().filter(is_change);
             text.extend(changes.map(|line| format!("    {}\n", plain(line))));
         }
 
@@ -195,7 +180,7 @@ impl Report<'_> {
         text.extend(self.daemon.map(|daemon| daemon.text(stop)));
 
         for KeptPath { path, why } in &plan.kept {
-            text.push_str(&format!("Stays: {} ({why})\n", shown(path)));
+            text.push_str(&format!("Stays: {} ({why})\n", full_path(path)));
         }
         text
     }
@@ -207,28 +192,22 @@ impl Report<'_> {
         output: CliOutput,
     ) -> anyhow::Result<ExitCode> {
         let program = std::env::current_exe().unwrap_or_default();
+        let kept = plan.kept.iter().map(|kept| json!({"path": kept.path, "why": kept.why}));
+        let agents =
+            self.agents.iter().map(|agent| json!({"agent": agent.label, "files": agent.paths}));
+        let document = json!({
+            "removed": removed, "kept": kept.collect::<Vec<_>>(),
+            "agents": agents.collect::<Vec<_>>(), "program": program,
+            "daemon": self.daemon.map(RunningDaemon::json), "dryRun": self.is_dry
+        });
 
-        if output.is_json() {
-            let kept: Vec<_> =
-                plan.kept.iter().map(|kept| json!({"path": kept.path, "why": kept.why})).collect();
-            let agents: Vec<_> = self
-                .agents
-                .iter()
-                .map(|agent| json!({"agent": agent.label, "files": agent.paths}))
-                .collect();
-            output.document(&json!({
-                "removed": removed, "kept": kept, "agents": agents, "program": program,
-                "daemon": self.daemon.map(RunningDaemon::json), "dryRun": self.is_dry
-            }))?;
-            return Ok(ExitCode::Ok);
-        }
-
-        let mut text = self.text(plan, removed);
-        text.push_str(&format!(
-            "The program itself stays: {}; remove it the way it was installed (`cargo uninstall quackd`, a package manager).\n",
-            shown(&program)
-        ));
-        output.text(&text)?;
+        output.show(&document, || {
+            format!(
+                "{}The program itself stays: {}; remove it the way it was installed (`cargo uninstall quackd`, a package manager).\n",
+                self.text(plan, removed),
+                full_path(&program)
+            )
+        })?;
         Ok(ExitCode::Ok)
     }
 }

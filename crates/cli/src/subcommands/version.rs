@@ -14,17 +14,14 @@ use serde_json::{Value, json};
 /// Runs the subcommand. An unreachable daemon is not a failure.
 pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
     let (daemon, executable) = ask_daemon().await.unwrap_or_default();
-    if output.is_json() {
-        output.document(&json!({
-            "version": VERSION,
-            "protocol": CLIENT_PROTOCOL,
-            "os": std::env::consts::OS,
-            "arch": std::env::consts::ARCH,
-            "daemon": daemon,
-            "executable": executable,
-        }))?;
-        return Ok(ExitCode::Ok);
-    }
+    let document = json!({
+        "version": VERSION,
+        "protocol": CLIENT_PROTOCOL,
+        "os": std::env::consts::OS,
+        "arch": std::env::consts::ARCH,
+        "daemon": daemon,
+        "executable": executable,
+    });
 
     let running = match daemon.get("version").and_then(Value::as_str) {
         Some(version) => {
@@ -35,7 +32,7 @@ pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
         None => String::new(),
     };
 
-    output.text(&format!("quack {VERSION}\n{running}"))?;
+    output.show(&document, || format!("quack {VERSION}\n{running}"))?;
     Ok(ExitCode::Ok)
 }
 

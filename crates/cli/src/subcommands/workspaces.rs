@@ -1,7 +1,7 @@
 //! `quack workspaces`: lists the directories that have sessions.
 
 use crate::args::sessions::WorkspacesArgs;
-use crate::connect::start_and_connect;
+use crate::connect::call;
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
@@ -13,9 +13,7 @@ use std::path::Path;
 
 /// Runs the subcommand.
 pub(crate) async fn run(_args: WorkspacesArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let daemon = start_and_connect(output).await?;
-    let data = daemon.client.call(WorkspacesParams {}).await?;
-    let mut workspaces = data.workspaces;
+    let mut workspaces = call(WorkspacesParams {}, output).await?.workspaces;
     let zone = TimeZone::system();
     if output.is_json() {
         for session in workspaces.iter_mut().flat_map(|workspace| &mut workspace.sessions) {

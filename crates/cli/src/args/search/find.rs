@@ -145,11 +145,11 @@ fn moment_at(text: &str, now: &jiff::Zoned) -> Result<String, String> {
     let ago = |span: jiff::Span| now.checked_sub(span.abs()).ok().map(|time| time.timestamp());
 
     let exact = text.parse::<jiff::Timestamp>().ok();
-    let found = exact
+    let time = exact
         .or_else(|| text.parse::<DateTime>().ok().and_then(local))
         .or_else(|| text.parse::<Date>().ok().and_then(|day| local(day.at(0, 0, 0, 0))))
         .or_else(|| text.parse::<jiff::Span>().ok().and_then(ago));
-    found.map(|time| time.to_string()).ok_or_else(|| {
+    time.map(|time| time.to_string()).ok_or_else(|| {
         "give a date such as 2026-03-10, or a time that has passed, such as 2h or 3d".to_owned()
     })
 }

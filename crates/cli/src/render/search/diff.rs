@@ -44,10 +44,10 @@ pub(crate) fn render_patch(patch: &str, audience: StdoutProperties) -> String {
             }
         };
 
-        let shown =
+        let line_text =
             // A terminal would move to the start of the line.
             if audience.is_terminal { text.strip_suffix('\r').unwrap_or(text) } else { text };
-        push(&mut out, &fit(shown, audience), style, audience);
+        push(&mut out, &fit(line_text, audience), style, audience);
         out.push_str(end);
     }
     out

@@ -124,20 +124,20 @@ impl Printer {
     fn text(&self, hit: &Hit<'_>, begin: usize, text: &str, out: &mut String) {
         let audience = self.layout.audience;
         // Drop the CR of a CR LF, which a terminal does not show.
-        let shown =
+        let line =
             if audience.is_terminal { text.strip_suffix('\r').unwrap_or(text) } else { text };
 
         if !audience.is_colored {
-            out.push_str(&fit(shown, audience));
+            out.push_str(&fit(line, audience));
             return;
         }
 
         let mut at = 0;
         for span in hit.spans() {
-            let within = |byte: usize| byte.saturating_sub(begin).clamp(at, shown.len());
+            let within = |byte: usize| byte.saturating_sub(begin).clamp(at, line.len());
             let (from, to) = (within(span.start), within(span.end));
             // Invalid spans must not split a character. They get no color.
-            let (Some(plain), Some(matched)) = (shown.get(at..from), shown.get(from..to)) else {
+            let (Some(plain), Some(matched)) = (line.get(at..from), line.get(from..to)) else {
                 continue;
             };
 
@@ -146,7 +146,7 @@ impl Printer {
             at = to;
         }
 
-        out.push_str(&fit(shown.get(at..).unwrap_or_default(), audience));
+        out.push_str(&fit(line.get(at..).unwrap_or_default(), audience));
     }
 }
 

@@ -1,7 +1,6 @@
 //! Typed reader for the data of `replace`. The data comes from a worker and may be faulty: missing fields get defaults.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 /// Changes of a replacement or a dry run.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
@@ -75,14 +74,6 @@ pub(crate) struct InterruptedReplace {
 }
 
 impl Changes {
-    /// Reads the data of `replace`.
-    ///
-    /// # Errors
-    /// If the data has another shape.
-    pub(crate) fn read(data: &Value) -> anyhow::Result<Self> {
-        Self::deserialize(data)
-            .map_err(|error| anyhow::anyhow!("unexpected reply of the worker: {error}"))
-    }
     /// Returns the planned changes of a dry run, else the written ones.
     pub(crate) fn totals(&self, is_dry_run: bool) -> Totals {
         if is_dry_run { self.planned } else { self.totals }
@@ -90,8 +81,8 @@ impl Changes {
 
     /// Whether the patches are complete.
     pub(crate) fn is_whole_patch(&self) -> bool {
-        let shown = self.files.iter().filter(|change| change.diff.is_some()).count();
-        !self.diffs_cut && shown == self.planned.files
+        let n_patches = self.files.iter().filter(|change| change.diff.is_some()).count();
+        !self.diffs_cut && n_patches == self.planned.files
     }
 
     /// Returns the files whose patch cannot represent all bytes and so cannot be applied.
@@ -128,9 +119,9 @@ mod tests {
                 false,
             ),
         ] {
-            let changes = Changes::read(&data).unwrap();
+            let changes = Changes::deserialize(&data).unwrap();
             assert_eq!((changes.is_whole_patch(), changes.is_whole()), (patch, whole), "{data}");
         }
-        assert!(Changes::read(&json!({"files": 3})).is_err());
+        assert!(Changes::deserialize(&json!({"files": 3})).is_err());
     }
 }

@@ -1,7 +1,6 @@
 //! Typed reader for the data of `undo`. The data comes from a worker and may be faulty: missing fields get defaults.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 /// Result of an undo.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
@@ -39,15 +38,6 @@ pub(crate) struct File {
 }
 
 impl Undone {
-    /// Reads the data of `undo`.
-    ///
-    /// # Errors
-    /// If the data has another shape.
-    pub(crate) fn read(data: &Value) -> anyhow::Result<Self> {
-        Self::deserialize(data)
-            .map_err(|error| anyhow::anyhow!("unexpected reply of the worker: {error}"))
-    }
-
     /// Whether every file has its old content.
     pub(crate) fn is_whole(&self) -> bool {
         self.stopped.is_none() && self.files.iter().all(|file| file.restored)

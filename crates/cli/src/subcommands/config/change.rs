@@ -11,7 +11,7 @@ use quackd_config::{MAX_CONFIG_BYTES, keys};
 use quackd_home::Home;
 use rustix::process::Signal;
 use serde_json::json;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -104,9 +104,8 @@ impl ConfigFile {
                     return self.tell("the configuration is saved", "", output);
                 }
                 Err(error) => {
-                    let may_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
                     output.failure(&format!("{error:#}"));
-                    if !may_ask || !output.ask_blocking("Edit it again?")? {
+                    if !CliOutput::can_ask() || !output.ask_blocking("Edit it again?")? {
                         let (_, kept) = copy.keep()?;
                         return Err(CliError::failed(format!(
                             "the configuration was not changed; your text is in {}",
@@ -121,7 +120,7 @@ impl ConfigFile {
 
     fn read_blocking(&self) -> anyhow::Result<String> {
         match std::fs::metadata(&self.path) {
-            Ok(found) if MAX_CONFIG_BYTES < found.len() || !found.is_file() => {
+            Ok(item) if MAX_CONFIG_BYTES < item.len() || !item.is_file() => {
                 anyhow::bail!("{} is no file of a usual size", self.path.display())
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
@@ -141,9 +140,7 @@ impl ConfigFile {
 
     /// Checks a new content. Returns it as a file in the same directory.
     fn check_blocking(&self, text: &str) -> anyhow::Result<NamedTempFile> {
-        // A link stays: it may lead to the user's collection of such files.
-        let target = self.path.canonicalize().unwrap_or_else(|_missing| self.path.clone());
-
+        let target = self.target();
         let directory = target.parent().unwrap_or_else(|| Path::new("/"));
         let above = directory.ancestors();
         let created: Vec<_> =
@@ -167,20 +164,25 @@ impl ConfigFile {
         let checked = quackd_supervisor::check_new_config_blocking(&self.home, new.path());
         let Err(error) = checked else { return Ok(new) };
 
-        let (shown, own) = (new.path().display().to_string(), self.path.display().to_string());
+        // The user knows the file by its own name.
+        let (new_path, path) = (new.path().display().to_string(), self.path.display().to_string());
         drop(new);
         // Only directories that this check has made are removed.
         for directory in created {
             // Another program may have put something in it since.
-            let _kept = std::fs::remove_dir(directory);
+            std::fs::remove_dir(directory).ok();
         }
-        Err(CliError::usage(error.to_string().replace(&shown, &own)).into())
+        Err(CliError::usage(error.to_string().replace(&new_path, &path)).into())
     }
 
     fn replace_blocking(&self, new: NamedTempFile) -> anyhow::Result<()> {
-        let target = self.path.canonicalize().unwrap_or_else(|_missing| self.path.clone());
-        new.persist(&target).map_err(|error| error.error)?;
+        new.persist(self.target()).map_err(|error| error.error)?;
         Ok(())
+    }
+
+    /// Returns the path without links. A link stays: it may lead to the user's collection of such files.
+    fn target(&self) -> PathBuf {
+        self.path.canonicalize().unwrap_or_else(|_missing| self.path.clone())
     }
 
     /// Reports a change, and how it comes into force.
@@ -188,14 +190,12 @@ impl ConfigFile {
         let path = self.path.display().to_string();
 
         let is_running = is_held_blocking(&self.home);
-        if output.is_json() {
-            output.document(&json!({ "path": path, "key": key, "restart": is_running }))?;
-            return Ok(ExitCode::Ok);
-        }
+        let document = json!({ "path": path, "key": key, "restart": is_running });
+        output.show(&document, || format!("{done}  ({})\n", plain(&path)))?;
 
-        output.text(&format!("{done}  ({})\n", plain(&path)))?;
         // With a variable, this file may not be the daemon's.
-        if std::env::var_os("QUACKD_CONFIG").is_none() && is_running {
+        let is_of_daemon = is_running && std::env::var_os("QUACKD_CONFIG").is_none();
+        if is_of_daemon && !output.is_json() {
             output.warning("the running daemon has the earlier configuration; `quack restart` puts this one in force");
         }
         Ok(ExitCode::Ok)
@@ -223,8 +223,8 @@ fn put(document: &mut DocumentMut, path: &[String], mut value: Value) -> anyhow:
     let mut table = document.as_table_mut();
 
     for part in tables {
-        let found = table.entry(part).or_insert_with(|| Item::Table(Table::new()));
-        table = found.as_table_mut().with_context(|| {
+        let item = table.entry(part).or_insert_with(|| Item::Table(Table::new()));
+        table = item.as_table_mut().with_context(|| {
             format!("{part} is not written as a table; `quack config edit` opens the file")
         })?;
     }
@@ -243,7 +243,7 @@ fn take(document: &mut DocumentMut, path: &[String]) -> bool {
     let mut table = document.as_table_mut();
     for part in tables {
         match table.get_mut(part).and_then(Item::as_table_mut) {
-            Some(found) => table = found,
+            Some(item) => table = item,
             None => return false,
         }
     }

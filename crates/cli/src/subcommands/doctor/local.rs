@@ -38,24 +38,22 @@ pub(super) fn look_blocking(home: &Home, env: &dyn Fn(&str) -> Option<String>) -
 
 fn socket(home: &Home) -> Check {
     let socket = home.socket();
-    let path = shown(&socket.path);
+    let path = at_home(&socket.path);
     let place = if socket.fallback {
         format!("{path} (the state directory's own path is too long for a socket)")
     } else {
         path
     };
+    let us = rustix::process::geteuid().as_raw();
     // Another user may have created it.
-    let is_foreign = |at: &PathBuf| {
-        at.symlink_metadata()
-            .is_ok_and(|status| status.uid() != rustix::process::geteuid().as_raw())
-    };
+    let is_foreign = |at: &PathBuf| at.symlink_metadata().is_ok_and(|status| status.uid() != us);
 
     match socket.path.symlink_metadata() {
         Ok(status) if status.file_type().is_socket() => match socket.alias.filter(is_foreign) {
             None => ok("socket", place),
             Some(alias) => warn(
                 "socket",
-                format!("{place}; another user has created {}", shown(&alias)),
+                format!("{place}; another user has created {}", at_home(&alias)),
                 "programs of Rubber Duck look there; give them RUBBER_DUCK_APP_SUPPORT with a shorter path",
             ),
         },
@@ -76,26 +74,26 @@ fn socket(home: &Home) -> Check {
 }
 
 fn config(home: &Home, env: &dyn Fn(&str) -> Option<String>) -> Check {
-    let found = locate(home.config_blocking(), env).and_then(|(path, is_named)| {
+    let loaded = locate(home.config_blocking(), env).and_then(|(path, is_named)| {
         load_blocking(&path, is_named, env)?;
         Ok(path)
     });
 
-    match found {
+    match loaded {
         Ok(path) if path != home.config_in_state() && home.config_in_state().exists() => warn(
             "config",
-            format!("{} is used; {} is not read", shown(&path), shown(&home.config_in_state())),
+            format!("{} is used; {} is not read", at_home(&path), at_home(&home.config_in_state())),
             "delete the second file, or move its settings",
         ),
         Ok(path) if path.exists() => match held_config_blocking(home, &path, Vec::new()) {
-            None => ok("config", shown(&path)),
+            None => ok("config", at_home(&path)),
             Some(held) => warn(
                 "config",
-                format!("{} {held}; its keys that allow more are not in force", shown(&path)),
+                format!("{} {held}; its keys that allow more are not in force", at_home(&path)),
                 "replace it by a copy that no session can write; `quack config show --origin` lists the keys",
             ),
         },
-        Ok(path) => ok("config", format!("{} does not exist; the defaults apply", shown(&path))),
+        Ok(path) => ok("config", format!("{} does not exist; the defaults apply", at_home(&path))),
         Err(error) => {
             let hint = match &error {
                 ConfigError::Environment { variable, .. } => format!("change or unset {variable}"),
@@ -107,51 +105,40 @@ fn config(home: &Home, env: &dyn Fn(&str) -> Option<String>) -> Check {
 }
 
 fn log(home: &Home) -> Check {
-    let path = home.log_file();
-
-    let place = shown(&path);
-    match path.metadata() {
-        Ok(status) if status.is_file() => {
-            ok("log", format!("{place} ({})", display::bytes(status.len())))
-        }
-        Ok(_) => fail("log", format!("{place} is not a file"), "move it away"),
-        Err(error) if is_missing(&error) => warn(
-            "log",
-            "Log file not created yet",
-            format!("the daemon's first start creates {place}"),
-        ),
-        Err(error) => fail("log", format!("{place}: {error}"), "check its permissions"),
-    }
+    file("log", &home.log_file(), u64::MAX, |place| {
+        let hint = format!("the daemon's first start creates {place}");
+        warn("log", "Log file not created yet", hint)
+    })
 }
 
 fn metadata(home: &Home) -> Check {
-    let path = home.metadata();
+    file("metadata", &home.metadata(), MAX_METADATA_BYTES, |place| {
+        ok("metadata", format!("{place} does not exist; the first session creates it"))
+    })
+}
 
-    let place = shown(&path);
+/// Checks a file that has at most `max_bytes`. `absent` makes the check of a file that does not exist.
+fn file(name: &str, path: &Path, max_bytes: u64, absent: impl FnOnce(&str) -> Check) -> Check {
+    let place = at_home(path);
     match path.metadata() {
-        Ok(status) if status.is_file() && status.len() <= MAX_METADATA_BYTES => {
-            ok("metadata", format!("{place} ({})", display::bytes(status.len())))
+        Ok(status) if status.is_file() && status.len() <= max_bytes => {
+            ok(name, format!("{place} ({})", display::bytes(status.len())))
         }
         Ok(status) if status.is_file() => {
             let message =
                 format!("{place} has {}, which is too large", display::bytes(status.len()));
-            fail(
-                "metadata",
-                message,
-                "another program wrote it: move it away; metadata.json.bak may be valid",
-            )
+            let hint = "another program wrote it: move it away; metadata.json.bak may be valid";
+            fail(name, message, hint)
         }
-        Ok(_) => fail("metadata", format!("{place} is not a file"), "move it away"),
-        Err(error) if is_missing(&error) => {
-            ok("metadata", format!("{place} does not exist; the first session creates it"))
-        }
-        Err(error) => fail("metadata", format!("{place}: {error}"), "check its permissions"),
+        Ok(_) => fail(name, format!("{place} is not a file"), "move it away"),
+        Err(error) if is_missing(&error) => absent(&place),
+        Err(error) => fail(name, format!("{place}: {error}"), "check its permissions"),
     }
 }
 
 fn state(home: &Home) -> Check {
     let (path, us) = (home.dir(), rustix::process::geteuid().as_raw());
-    let place = shown(path);
+    let place = at_home(path);
     let status = match path.metadata() {
         Ok(status) => status,
         Err(error) if is_missing(&error) => return absent_state(path, &place),
@@ -178,12 +165,14 @@ fn state(home: &Home) -> Check {
             fail("state", format!("{place} {problem}"), hint)
         }
         (Ok(Some(mode)), _) => {
-            let hint =
-                format!("the daemon's next start closes it, or: chmod 700 '{}'", in_full(path));
+            let hint = format!(
+                "the daemon's next start closes it, or: chmod 700 '{}'",
+                display::full_path(path)
+            );
             warn("state", format!("{place} can be entered by others (mode {mode:04o})"), hint)
         }
         (Ok(None), Some(rival)) => {
-            let message = format!("{place} is used; {} holds sessions too", shown(rival));
+            let message = format!("{place} is used; {} holds sessions too", at_home(rival));
             warn("state", message, "RUBBER_DUCK_APP_SUPPORT selects one; move the other one away")
         }
         (Ok(None), None) => ok("state", place),
@@ -196,7 +185,7 @@ fn absent_state(path: &Path, place: &str) -> Check {
     let above = path.ancestors().skip(1).find(|above| above.symlink_metadata().is_ok());
     let Some(above) = above else { return ok("state", format!("{place} does not exist")) };
 
-    let message = format!("{place} does not exist and cannot be created in {}", shown(above));
+    let message = format!("{place} does not exist and cannot be created in {}", at_home(above));
     let hint = "name another one in RUBBER_DUCK_APP_SUPPORT";
     if !above.is_dir() {
         return fail("state", format!("{message}, which is not a directory"), hint);
@@ -221,11 +210,11 @@ fn may_change(directory: &Path) -> Result<(), Errno> {
 
 /// Returns the fix for a directory that is not writable.
 fn way_to_write(error: Errno, path: &Path) -> String {
-    let place = in_full(path);
+    let place = display::full_path(path);
     match error {
-        Errno::ROFS => "its file system is read-only: name another place in \
-                        RUBBER_DUCK_APP_SUPPORT"
-            .to_owned(),
+        Errno::ROFS => {
+            "its file system is read-only: name another place in RUBBER_DUCK_APP_SUPPORT".to_owned()
+        }
         _ => format!(
             "chmod u+rwx '{place}' if it is yours, or name another place in RUBBER_DUCK_APP_SUPPORT"
         ),
@@ -248,13 +237,8 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Returns a path without `~`, which shells do not expand in quotes.
-fn in_full(path: &Path) -> String {
-    display::plain(&path.to_string_lossy())
-}
-
-fn shown(path: &Path) -> String {
-    display::path(&path.to_string_lossy(), std::env::var("HOME").ok().as_deref())
+fn at_home(path: &Path) -> String {
+    display::user_path(&path.to_string_lossy())
 }
 
 #[cfg(test)]

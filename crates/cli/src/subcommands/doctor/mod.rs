@@ -67,12 +67,7 @@ pub(crate) async fn run(args: DoctorArgs, output: CliOutput) -> anyhow::Result<E
     }
 
     let data = DoctorData { checks };
-    if output.is_json() {
-        output.document(&data)?;
-    } else {
-        output.text(&render(&data.checks))?;
-    }
-
+    output.show(&data, || render(&data.checks))?;
     let has_failed = data.checks.iter().any(|check| check.status == CheckStatus::Fail);
     Ok(if has_failed { ExitCode::Failed } else { ExitCode::Ok })
 }
@@ -98,23 +93,22 @@ async fn ask(home: &Home, args: DoctorArgs, output: CliOutput) -> Vec<Check> {
 }
 
 fn without_daemon(home: &Home, error: &anyhow::Error) -> Check {
-    let socket = home.socket().path;
-    let way_out = || lock_holder::way_out(lock_holder::find_blocking(home), &socket);
+    let remedy = || lock_holder::remedy_blocking(home);
 
     match error.downcast_ref() {
         Some(ClientError::NotRunning { .. }) if lock_holder::is_held_blocking(home) => {
-            unheard(lock_holder::find_blocking(home), &socket)
+            unheard(lock_holder::find_blocking(home), &home.socket().path)
         }
         Some(ClientError::NotRunning { .. }) => {
             let hint = "`quack logs` shows how the last one ended; `quack daemon` runs one here";
             local::warn("daemon", "Not running. Run `quack` to start.", hint)
         }
         Some(ClientError::Timeout { .. }) => {
-            local::fail("daemon", format!("Does not answer: {error:#}"), way_out())
+            local::fail("daemon", format!("Does not answer: {error:#}"), remedy())
         }
         _ => {
             let hint =
-                format!("`quack stop` stops a daemon of another version; if not, {}", way_out());
+                format!("`quack stop` stops a daemon of another version; if not, {}", remedy());
             local::fail("daemon", format!("Cannot be asked: {error:#}"), hint)
         }
     }
@@ -126,12 +120,12 @@ fn unheard(holder: Option<LockHolder>, socket: &Path) -> Check {
         Some(LockHolder { pid, .. }) => format!(" (pid {pid})"),
         None => String::new(),
     };
-    let place = display::plain(&socket.display().to_string());
+    let place = display::full_path(socket);
     let way_out = lock_holder::way_out(holder, socket);
 
     let (problem, first) = match socket.symlink_metadata() {
         Err(_) => ("does not exist", "it creates its socket again within 5 s"),
-        Ok(found) if found.file_type().is_socket() => {
+        Ok(status) if status.file_type().is_socket() => {
             ("has no listener", "it may be starting or stopping: try again in a few seconds")
         }
         Ok(_) => ("is something else", "move that away, and it creates its socket again"),

@@ -22,11 +22,7 @@ const MAX_CAUSE: usize = 120;
 pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
     let daemon = connect_only(output).await?;
     let data = daemon.client.call(TreeParams {}).await?;
-    if output.is_json() {
-        output.document(&data)?;
-    } else {
-        output.text(&render(&data, &TimeZone::system()))?;
-    }
+    output.show(&data, || render(&data, &TimeZone::system()))?;
     Ok(ExitCode::Ok)
 }
 
@@ -36,7 +32,7 @@ fn render(data: &TreeData, zone: &TimeZone) -> String {
         "{BOLD}supervisor{BOLD:#} {}  up {}{}  timers late: 99 % within {}, at most {}\n",
         data.pid,
         time(data.uptime),
-        memory(data.rss_kb),
+        display::memory(data.rss_kb),
         span(Duration::from_micros(lag.p99_us)),
         span(Duration::from_micros(lag.max_us)),
     );
@@ -96,12 +92,9 @@ fn errand_words(errand: &ErrandInfo) -> String {
         None => format!("ran {} times", errand.runs),
     };
 
-    if let Some(ms) = errand.took_ms {
-        words.push_str(&format!(", the last took {}", time(ms)));
-    }
-    if let Some(cause) = &errand.last_cause {
-        words.push_str(&format!(", {}", display::first_line(cause, MAX_CAUSE)));
-    }
+    let cause = errand.last_cause.as_ref().map(|cause| display::first_line(cause, MAX_CAUSE));
+    words.extend(errand.took_ms.map(|ms| format!(", the last took {}", time(ms))));
+    words.extend(cause.map(|cause| format!(", {cause}")));
     words
 }
 
@@ -148,31 +141,18 @@ fn worker_line(worker: &TreeWorker, spec: &SpecInfo) -> String {
         life.state.name()
     );
 
-    if let Some(ms) = life.state_ms {
-        line.push_str(&format!(" for {}", time(ms)));
-    }
-    if let Some(pid) = worker.pid.or(worker.monitor_pid) {
-        line.push_str(&format!("  pid {pid}"));
-    }
-
-    line.push_str(&memory(worker.rss_kb));
-    if let Some(ms) = life.heartbeat_age_ms {
-        line.push_str(&format!("  heard {} ago", time(ms)));
-    }
-
-    if life.restarts_in_window != 0 {
-        line.push_str(&format!("  {} of {} restarts", life.restarts_in_window, spec.intensity));
-    }
-    if let Some(ms) = life.backoff_ms {
-        line.push_str(&format!("  next start in {}", time(ms)));
-    }
-    if let Some(ms) = life.forgiven_ms {
-        line.push_str(&format!("  forgiven in {}", time(ms)));
-    }
-
-    if !worker.why.is_empty() {
-        line.push_str(&format!("  {}", display::first_line(&worker.why, MAX_CAUSE)));
-    }
+    let (restarts, reason) = (life.restarts_in_window, &worker.why);
+    let facts = [
+        life.state_ms.map(|ms| format!(" for {}", time(ms))),
+        worker.pid.or(worker.monitor_pid).map(|pid| format!("  pid {pid}")),
+        Some(display::memory(worker.rss_kb)),
+        life.heartbeat_age_ms.map(|ms| format!("  heard {} ago", time(ms))),
+        (restarts != 0).then(|| format!("  {restarts} of {} restarts", spec.intensity)),
+        life.backoff_ms.map(|ms| format!("  next start in {}", time(ms))),
+        life.forgiven_ms.map(|ms| format!("  forgiven in {}", time(ms))),
+        (!reason.is_empty()).then(|| format!("  {}", display::first_line(reason, MAX_CAUSE))),
+    ];
+    line.extend(facts.into_iter().flatten());
     line
 }
 
@@ -204,10 +184,6 @@ fn death_line(death: &DeathInfo, zone: &TimeZone) -> String {
 
 fn time(ms: u64) -> String {
     span(Duration::from_millis(ms))
-}
-
-fn memory(kb: Option<u64>) -> String {
-    kb.map(|kb| format!("  {}", display::bytes(kb.saturating_mul(1024)))).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ mod toml;
 mod yaml;
 
 use crate::args::mcp::{McpHost, McpInstallArgs, McpServeArgs, McpUninstallArgs};
-use crate::display::{self, plain};
+use crate::display::{self, full_path, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::render::search::diff::render_patch;
@@ -54,10 +54,8 @@ struct Edit {
 
 pub(super) fn install(args: &McpInstallArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     if args.serve.http.is_some() {
-        return Err(CliError::usage(
-            "--http cannot be installed: clients start `quack mcp` over stdin",
-        )
-        .into());
+        let text = "--http cannot be installed: clients start `quack mcp` over stdin";
+        return Err(CliError::usage(text).into());
     }
 
     let client = McpClient::of(args.host);
@@ -108,11 +106,12 @@ pub(super) fn uninstall(args: &McpUninstallArgs, output: CliOutput) -> anyhow::R
     removal_blocking(args.host, project.as_deref())?.finish(args.print, false, output)
 }
 
-fn project_blocking(given: &Path) -> anyhow::Result<PathBuf> {
-    let project = std::fs::canonicalize(given)
-        .with_context(|| format!("cannot find the project {}", given.display()))?;
+fn project_blocking(directory: &Path) -> anyhow::Result<PathBuf> {
+    let name = directory.display();
+    let project = std::fs::canonicalize(directory)
+        .with_context(|| format!("cannot find the project {name}"))?;
     if !project.is_dir() {
-        return Err(CliError::usage(format!("{} is not a directory", given.display())).into());
+        return Err(CliError::usage(format!("{name} is not a directory")).into());
     }
     Ok(project)
 }
@@ -152,7 +151,7 @@ impl AgentRemoval {
     /// # Errors
     /// A file with quackd's entry or settings cannot be edited.
     pub(crate) fn all_blocking() -> anyhow::Result<Vec<Self>> {
-        let mut found = Vec::new();
+        let mut removals = Vec::new();
         for host in McpHost::value_variants() {
             let of_user = [None].into_iter().filter(|_| {
                 // A broken file in which quackd never was is not quackd's concern.
@@ -164,11 +163,11 @@ impl AgentRemoval {
                 let paths: Vec<_> = edit.changed().map(|(file, _)| file.path.clone()).collect();
                 if !paths.is_empty() {
                     let (label, patch) = (edit.client.label, edit.patch());
-                    found.push(Self { label, paths, patch, host: *host, project });
+                    removals.push(Self { label, paths, patch, host: *host, project });
                 }
             }
         }
-        Ok(found)
+        Ok(removals)
     }
 
     /// Changes the files.
@@ -184,16 +183,13 @@ impl AgentRemoval {
 /// Whether the files of an agent mention quackd, or were changed by `install`.
 fn is_involved_blocking(host: McpHost) -> bool {
     let client = McpClient::of(host);
-    let receipts =
-        Home::from_process_env_blocking().ok().map(|home| Receipts::read_blocking(&home));
+    let home = Home::from_process_env_blocking().ok();
+    let receipts = home.and_then(|home| Receipts::read_blocking(&home).ok());
 
     let Ok((file, settings)) = client.files_blocking(None) else { return false };
     [file].into_iter().chain(settings).any(|path| {
-        let has_receipt = match &receipts {
-            Some(Ok(receipts)) => receipts.of(&path).is_some(),
-            // When the receipts cannot be read, a change cannot be ruled out.
-            _ => true,
-        };
+        // When the receipts cannot be read, a change cannot be ruled out.
+        let has_receipt = receipts.as_ref().is_none_or(|receipts| receipts.of(&path).is_some());
         let file = ConfigFile::read_blocking(path);
         has_receipt || file.is_ok_and(|file| file.text.is_some_and(|text| text.contains(NAME)))
     })
@@ -260,7 +256,7 @@ fn entry_path(client: &McpClient) -> Vec<&'static str> {
 }
 
 fn unusable(file: &ConfigFile) -> String {
-    format!("cannot edit {}, which stays as it is", plain(&file.path.display().to_string()))
+    format!("cannot edit {}, which stays as it is", full_path(&file.path))
 }
 
 /// Returns the arguments of the entry.
@@ -276,12 +272,11 @@ fn words(
         || client.is_projectless && args.workspace.is_none() && args.session.is_none();
 
     if let Some(workspace) = &args.workspace {
+        // Absolute, because the client starts the server in its own directory.
         let path = std::fs::canonicalize(workspace)
-            // Absolute, because the client starts the server in its own directory.
             .with_context(|| format!("cannot find the workspace {}", workspace.display()))?;
-        let path = path
-            .to_str()
-            .ok_or_else(|| CliError::usage("the path of the workspace is not UTF-8"))?;
+        let path = path.to_str();
+        let path = path.ok_or_else(|| CliError::usage("the path of the workspace is not UTF-8"))?;
         words.extend(["--workspace".to_owned(), path.to_owned()]);
     } else if is_anywhere {
         words.push("--any-workspace".to_owned());
@@ -297,18 +292,11 @@ fn words(
 
     words.extend(args.session.iter().map(|session| format!("--session={session}")));
 
-    if args.safe {
-        words.push("--safe".to_owned());
-    }
-    if args.tools != ["core"] {
-        words.push(format!("--tools={}", args.tools.join(",")));
-    }
-    if args.keep {
-        words.push("--keep".to_owned());
-    }
-    if args.isolated {
-        words.push("--isolated".to_owned());
-    }
+    let tools = (args.tools != ["core"]).then(|| format!("--tools={}", args.tools.join(",")));
+    words.extend(args.safe.then(|| "--safe".to_owned()));
+    words.extend(tools);
+    words.extend(args.keep.then(|| "--keep".to_owned()));
+    words.extend(args.isolated.then(|| "--isolated".to_owned()));
     Ok(words)
 }
 
@@ -329,19 +317,16 @@ impl Edit {
         }
 
         let path = self.files.first().map(|(file, _)| file.path.clone()).unwrap_or_default();
-        if output.is_json() {
-            output.document(&json!({
-                "client": self.client.id, "file": path, "changed": is_changed, "diff": patch,
-                "entry": self.entry, "notes": self.notes,
-            }))?;
-            return Ok(ExitCode::Ok);
-        }
+        let document = json!({
+            "client": self.client.id, "file": path, "changed": is_changed, "diff": patch,
+            "entry": self.entry, "notes": self.notes,
+        });
 
-        let shown = display::path(&path.to_string_lossy(), std::env::var("HOME").ok().as_deref());
+        let file = display::user_path(&path.to_string_lossy());
         let label = self.client.label;
         let done = match (is_changed, is_install, is_dry) {
-            (false, true, _) => format!("{NAME} is already in {shown}.\n"),
-            (false, false, _) => format!("{NAME} is not in {shown}.\n"),
+            (false, true, _) => format!("{NAME} is already in {file}.\n"),
+            (false, false, _) => format!("{NAME} is not in {file}.\n"),
             (true, _, true) => "Nothing was changed (--print).\n".to_owned(),
             (true, true, false) => {
                 format!("Added {NAME} to {was_changed}. Restart {label} to use it.\n")
@@ -351,12 +336,9 @@ impl Edit {
             }
         };
 
-        let mut text = render_patch(&patch, output.audience());
-        text.push_str(&done);
-        for note in &self.notes {
-            text.push_str(&format!("note: {}\n", plain(note)));
-        }
-        output.text(&text)?;
+        let mut text = render_patch(&patch, output.audience()) + &done;
+        text.extend(self.notes.iter().map(|note| format!("note: {}\n", plain(note))));
+        output.show(&document, || text)?;
         Ok(ExitCode::Ok)
     }
 
@@ -367,11 +349,9 @@ impl Edit {
 
     /// Names the files whose content changes.
     fn changed_paths(&self) -> String {
-        let home_dir = std::env::var("HOME").ok();
-        let shown = |(file, _): &(ConfigFile, Planned)| {
-            display::path(&file.path.to_string_lossy(), home_dir.as_deref())
-        };
-        self.changed().map(shown).collect::<Vec<_>>().join(" and ")
+        let paths =
+            self.changed().map(|(file, _)| display::user_path(&file.path.to_string_lossy()));
+        paths.collect::<Vec<_>>().join(" and ")
     }
 
     fn patch(&self) -> String {
@@ -382,12 +362,12 @@ impl Edit {
     fn apply_blocking(&mut self) -> anyhow::Result<()> {
         let mut created = Vec::new();
         for (file, planned) in &self.files {
-            let is_same = file.text == planned.text;
             if planned.text.is_none() {
                 created.extend(self.receipts.take_directories(&file.path));
             }
+
             // Without a change, an entry that the user wrote gets no receipt.
-            if !is_same || planned.receipt.is_none() {
+            if file.text != planned.text || planned.receipt.is_none() {
                 let mut receipt = planned.receipt.clone();
                 if let Some(receipt) = receipt.as_mut() {
                     receipt.directories.extend(file.missing_directories_blocking());
@@ -405,7 +385,7 @@ impl Edit {
         }
         for directory in created {
             // Fails if another program put something in it, which keeps the directory.
-            let _kept = std::fs::remove_dir(directory);
+            std::fs::remove_dir(directory).ok();
         }
         Ok(())
     }
@@ -431,12 +411,10 @@ fn unified(file: &ConfigFile, new: Option<&str>) -> String {
 
 /// Cuts a line of a diff. A file may be one long line, which contains everything.
 fn cut(line: &str) -> Cow<'_, str> {
-    match line.char_indices().nth(MAX_SHOWN_CHARS) {
-        None => line.into(),
-        Some(_) => {
-            let rest = line.chars().count();
-            let sign = line.chars().next().unwrap_or_default();
-            format!("{sign}… (a line of {rest} characters is not shown)\n").into()
-        }
+    let n_chars = line.chars().count();
+    if n_chars <= MAX_SHOWN_CHARS {
+        return line.into();
     }
+    let sign = line.chars().next().unwrap_or_default();
+    format!("{sign}… (a line of {n_chars} characters is not shown)\n").into()
 }

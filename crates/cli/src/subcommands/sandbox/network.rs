@@ -2,12 +2,13 @@
 //! about one host.
 
 use super::request::{WORKER_TIMEOUT, ask};
+use crate::args::SessionArgs;
 use crate::args::sandbox::{SandboxNetworkArgs, SandboxPresetsArgs};
 use crate::connect::start_and_connect;
 use crate::display::{bytes, plain, table};
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
-use crate::session_ref::{Missing, Wanted};
+use crate::session_ref::Missing;
 use crate::time_format::local;
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{
@@ -30,9 +31,9 @@ pub(super) async fn network(
     args: SandboxNetworkArgs,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let choice = Wanted::of(&args.which.into_which())?;
+    let choice = args.which.into_which();
     let params = |session| SandboxNetwork { session, after: None };
-    let mut data = ask(choice, Missing::Refuse, params, REPLY_TIMEOUT, output).await?;
+    let mut data = ask(&choice, Missing::Refuse, params, REPLY_TIMEOUT, output).await?;
 
     if args.denied {
         data.requests.retain(is_denied);
@@ -40,10 +41,8 @@ pub(super) async fn network(
     }
 
     let zone = TimeZone::system();
-    if output.is_json() && !args.follow {
-        output.document(&data)?;
-    } else if !args.follow {
-        output.text(&totals(&data, &zone))?;
+    if !args.follow {
+        output.show(&data, || totals(&data, &zone))?;
     }
 
     if args.follow || args.requests {
@@ -61,12 +60,10 @@ pub(super) async fn network(
         let params = SandboxNetwork { session, after: Some(data.last) };
         let next = daemon.client.call(params).await?;
 
-        let shown: Vec<_> = next
-            .requests
-            .into_iter()
-            .filter(|request| !args.denied || is_denied(request))
-            .collect();
-        print(&shown, &zone, output, true)?;
+        let requests = next.requests.into_iter();
+        let requests: Vec<_> =
+            requests.filter(|request| !args.denied || is_denied(request)).collect();
+        print(&requests, &zone, output, true)?;
         data.last = next.last;
     }
 }
@@ -77,12 +74,12 @@ fn print(
     output: CliOutput,
     is_stream: bool,
 ) -> anyhow::Result<()> {
+    // One document has the requests already.
+    if output.is_json() && !is_stream {
+        return Ok(());
+    }
     for request in requests {
-        match output.is_json() {
-            true if is_stream => output.document(request)?,
-            true => {}
-            false => output.text(&line(request, zone))?,
-        }
+        output.show(request, || line(request, zone))?;
     }
     Ok(())
 }
@@ -163,20 +160,14 @@ pub(super) async fn presets(
     // A preset may ask the user's tools.
     let data = daemon.client.call_within(params, WORKER_TIMEOUT).await?;
 
-    if output.is_json() {
-        output.document(&data)?;
-    } else {
-        output.text(&data.presets.iter().map(preset).collect::<String>())?;
-    }
+    output.show(&data, || data.presets.iter().map(preset).collect())?;
     Ok(ExitCode::Ok)
 }
 
 fn preset(preset: &PresetInfo) -> String {
-    let tested = match &preset.tested {
-        _ if preset.derived => String::new(),
-        Some(date) => format!("  {DIM}tested {}{DIM:#}", plain(date)),
-        None => String::new(),
-    };
+    let tested = preset.tested.as_deref().filter(|_| !preset.derived);
+    let tested = tested.map(|date| format!("  {DIM}tested {}{DIM:#}", plain(date)));
+    let tested = tested.unwrap_or_default();
 
     let (name, about) = (plain(&preset.name), plain(&preset.about));
     let mut text = format!("{BOLD}@{name}{BOLD:#}  {about}{tested}\n");
@@ -202,22 +193,20 @@ fn preset(preset: &PresetInfo) -> String {
 /// Prints the verdict about a connection to `host`, and the command that changes it.
 pub(super) async fn explain_host(
     host: String,
-    choice: Wanted,
+    choice: &SessionArgs,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let params = |session| SandboxExplainHost { session, host: Some(host) };
     let data = ask(choice, Missing::Create, params, REPLY_TIMEOUT, output).await?;
 
-    if output.is_json() {
-        output.document(&data)?;
-    } else {
+    output.show(&data, || {
         let change = data.change.as_deref().map(|change| {
             let to = if data.verdict == HostVerdict::Allowed { "restrict" } else { "allow" };
             format!("  to {to} it: {}\n", plain(change))
         });
-        let text: String = data.text.lines().map(|line| format!("{}\n", plain(line))).collect();
-        output.text(&format!("{text}{}", change.unwrap_or_default()))?;
-    }
+        let text: String = data.text.lines().map(|line| plain(line) + "\n").collect();
+        text + &change.unwrap_or_default()
+    })?;
     Ok(ExitCode::Ok)
 }
 

@@ -1,5 +1,6 @@
 //! Requests of `quack sandbox` about the selected session. Called by the subcommand and by `network`.
 
+use crate::args::SessionArgs;
 use crate::connect::start_and_connect;
 use crate::output::CliOutput;
 use crate::session_ref::{Missing, Wanted};
@@ -13,13 +14,15 @@ pub(super) const WORKER_TIMEOUT: Duration = Duration::from_secs(40);
 /// Sends a request about the selected session. A request to the worker creates the session of a
 /// directory, so that a workspace is audited before anything runs.
 pub(super) async fn ask<M: Method>(
-    choice: Wanted,
+    choice: &SessionArgs,
     missing: Missing,
     params: impl FnOnce(SandboxSession) -> M,
     limit: Duration,
     output: CliOutput,
 ) -> anyhow::Result<M::Reply> {
+    // Before the connection, so that wrong arguments start no daemon.
+    let choice = Wanted::of(choice)?;
     let daemon = start_and_connect(output).await?;
-    let found = choice.one(&daemon.client, missing).await?;
-    Ok(daemon.client.call_within(params(SandboxSession::of(found.session_id.0)), limit).await?)
+    let session = choice.one(&daemon.client, missing).await?;
+    Ok(daemon.client.call_within(params(SandboxSession::of(session.session_id.0)), limit).await?)
 }

@@ -39,18 +39,16 @@ pub(crate) async fn check() -> Option<Check> {
 
 async fn enabled(here: &ServiceContext) -> Enabled {
     let uid = rustix::process::getuid().as_raw();
-    let words = match here.manager {
+    let answer = match here.manager {
         Manager::Systemd => {
-            ["systemctl", "--user", "show", place::UNIT, "--property=UnitFileState"]
-                .map(str::to_owned)
-                .into()
+            ask(&["systemctl", "--user", "show", place::UNIT, "--property=UnitFileState"]).await
         }
         Manager::Launchd => {
-            vec!["launchctl".to_owned(), "print".to_owned(), format!("gui/{uid}/{}", place::LABEL)]
+            ask(&["launchctl", "print", &format!("gui/{uid}/{}", place::LABEL)]).await
         }
     };
 
-    match (here.manager, ask(&words).await) {
+    match (here.manager, answer) {
         (_, Err(_not_there)) => Enabled::Unknown,
         (Manager::Launchd, Ok(answer)) if answer.succeeded => Enabled::Yes,
         (Manager::Launchd, Ok(_)) => Enabled::No,

@@ -1,10 +1,13 @@
 //! The service of this user: its manager, paths and program, and the content of its files.
 
+use crate::connect::connect;
 use crate::display::plain;
 use crate::exit::CliError;
 use crate::run_program::ask;
+use crate::subcommands::restart::look;
 use anyhow::Context;
 use quackd_home::Home;
+use quackd_protocol::client::DaemonData;
 use quackd_service::commands::{Step, commands};
 use quackd_service::{Manager, Service, launchd, place, systemd};
 use std::ffi::OsString;
@@ -60,6 +63,19 @@ impl ServiceContext {
         Ok(paths.into_iter().zip(texts).map(|(path, text)| ServiceFile { path, text }).collect())
     }
 
+    /// Returns the description of the daemon that answers. It may be another one than the service's.
+    ///
+    /// # Errors
+    /// Those of connecting and of the request.
+    pub(crate) async fn daemon(&self) -> anyhow::Result<DaemonData> {
+        look(&connect(&self.home).await?).await
+    }
+
+    /// Whether the daemon was started by the service manager.
+    pub(crate) fn owns(&self, daemon: &DaemonData) -> bool {
+        daemon.managed_by.as_deref() == Some(self.manager.name())
+    }
+
     /// Returns the commands of a step.
     pub(crate) fn commands(&self, step: Step) -> Vec<Vec<String>> {
         let uid = rustix::process::getuid().as_raw();
@@ -70,14 +86,12 @@ impl ServiceContext {
     /// Returns the reason why the manager cannot be reached. `None` if it can.
     pub(crate) async fn unreachable(&self) -> Option<String> {
         let uid = rustix::process::getuid().as_raw();
-        let question: Vec<String> = match self.manager {
-            Manager::Systemd => {
-                ["systemctl", "--user", "show", "--property=Version"].map(str::to_owned).into()
-            }
-            Manager::Launchd => vec!["launchctl".into(), "print".into(), format!("gui/{uid}")],
+        let answer = match self.manager {
+            Manager::Systemd => ask(&["systemctl", "--user", "show", "--property=Version"]).await,
+            Manager::Launchd => ask(&["launchctl", "print", &format!("gui/{uid}")]).await,
         };
 
-        let reason = match ask(&question).await {
+        let reason = match answer {
             Ok(answer) if answer.succeeded => return None,
             Ok(answer) => answer.complaint(),
             Err(error) => format!("{error:#}"),
@@ -100,7 +114,8 @@ impl ServiceContext {
 pub(crate) fn program() -> std::io::Result<PathBuf> {
     let running = std::env::current_exe()?;
     let real = std::fs::canonicalize(&running)?;
-    let is_it = |path: &PathBuf| std::fs::canonicalize(path).is_ok_and(|found| found == real);
+    let is_it = |path: &PathBuf| std::fs::canonicalize(path).is_ok_and(|target| target == real);
+
     let called = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
     if called.is_absolute() && is_it(&called) {
         return Ok(called);

@@ -4,12 +4,11 @@ use super::context::{ServiceContext, ServiceFile};
 use super::launchd;
 use crate::args::service::ServiceInstallArgs;
 use crate::connect::connect;
-use crate::display::{path_lines, plain};
+use crate::display::{count, full_path, path_lines, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
-use crate::platform::DaemonProcess;
 use crate::run_program::{ask, must};
-use crate::subcommands::restart::look;
+use crate::subcommands::restart::{look, wait_for_exit};
 use anyhow::Context;
 use quackd_client::{Client, ClientError};
 use quackd_protocol::client::{DaemonData, ExecutableState, RestartParams};
@@ -66,12 +65,8 @@ pub(super) async fn run(
 /// Makes the manager read the files and start the service.
 async fn load(here: &ServiceContext, is_unchanged: bool) -> anyhow::Result<()> {
     if here.manager == Manager::Launchd {
-        let is_served = async {
-            let daemon = look(&connect(&here.home).await.ok()?).await.ok()?;
-            (daemon.managed_by.as_deref() == Some(here.manager.name())).then_some(())
-        };
         // A loaded agent cannot be loaded again.
-        if is_unchanged && is_served.await.is_some() {
+        if is_unchanged && here.daemon().await.is_ok_and(|daemon| here.owns(&daemon)) {
             return Ok(());
         }
         return launchd::load(here).await;
@@ -88,7 +83,7 @@ fn changes(expected: &[ServiceFile], force: bool) -> anyhow::Result<Vec<PathBuf>
     let mut changes = Vec::new();
 
     for file in expected {
-        let path = plain(&file.path.display().to_string());
+        let path = full_path(&file.path);
         let standing = look_blocking(&file.path, &file.text);
         match standing.with_context(|| format!("cannot look at {path}"))? {
             Standing::Same => continue,
@@ -128,15 +123,14 @@ async fn make_room(
     };
 
     let daemon = look(&client).await?;
-    let is_managed = daemon.managed_by.as_deref() == Some(here.manager.name());
+    let is_managed = here.owns(&daemon);
     if is_managed && is_unchanged && daemon.executable.state == ExecutableState::Current {
         return Ok(());
     }
 
     if !args.yes && !args.force && CliOutput::can_ask() {
         let question = format!("Restart the running daemon (process {})?", daemon.pid);
-        let confirmed = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
-        if !confirmed.await?? {
+        if !output.ask(question).await? {
             anyhow::bail!("nothing was changed");
         }
     }
@@ -148,29 +142,23 @@ async fn make_room(
     refuse_busy(&daemon, args.force)?;
     drop(client);
     if here.manager == Manager::Systemd {
-        let words = ["systemctl", "--user", "stop", place::SOCKET_UNIT, place::UNIT];
-        return must(&words.map(str::to_owned)).await;
+        return must(&["systemctl", "--user", "stop", place::SOCKET_UNIT, place::UNIT]).await;
     }
     launchd::unload(here).await
 }
 
 fn refuse_busy(daemon: &DaemonData, force: bool) -> anyhow::Result<()> {
-    match daemon.waits_for.len() {
-        0 => Ok(()),
-        _ if force => Ok(()),
-        n => Err(CliError::busy(format!(
-            "the daemon is busy ({} running: {}); `quack restart` lists the work, --force interrupts it",
-            crate::display::count(n, "thing"),
-            daemon
-                .waits_for
-                .iter()
-                .take(3)
-                .map(|work| plain(&work.what))
-                .collect::<Vec<_>>()
-                .join(", "),
-        ))
-        .into()),
+    if force || daemon.waits_for.is_empty() {
+        return Ok(());
     }
+
+    let n = count(daemon.waits_for.len(), "thing");
+    let first: Vec<_> = daemon.waits_for.iter().take(3).map(|work| plain(&work.what)).collect();
+    Err(CliError::busy(format!(
+        "the daemon is busy ({n} running: {}); `quack restart` lists the work, --force interrupts it",
+        first.join(", ")
+    ))
+    .into())
 }
 
 /// Stops a daemon that no manager supervises.
@@ -178,29 +166,18 @@ async fn end(client: &Client, daemon: &DaemonData, force: bool) -> anyhow::Resul
     let params = RestartParams { force: force.then_some(true), config_checked: None };
     let reply = client.call(params).await?;
     if !reply.restarting {
+        // It has more work than a moment ago.
         refuse_busy(&DaemonData { waits_for: reply.waits_for, ..daemon.clone() }, false)?;
     }
-
-    let process = DaemonProcess::find(u64::from(daemon.pid));
-    let until = Instant::now() + LIMIT;
-    while !process.as_ref().is_none_or(DaemonProcess::has_ended) {
-        if until <= Instant::now() {
-            anyhow::bail!("the daemon (pid {}) still runs after {LIMIT:?}", daemon.pid);
-        }
-        tokio::time::sleep(POLL_INTERVAL).await;
-    }
-    Ok(())
+    wait_for_exit(daemon.pid, LIMIT).await
 }
 
 /// Waits until the service's daemon answers. Another daemon may answer first.
 async fn served(here: &ServiceContext) -> anyhow::Result<DaemonData> {
     let until = Instant::now() + LIMIT;
     loop {
-        let looked = async { look(&connect(&here.home).await?).await }.await;
-        match looked {
-            Ok(daemon) if daemon.managed_by.as_deref() == Some(here.manager.name()) => {
-                return Ok(daemon);
-            }
+        match here.daemon().await {
+            Ok(daemon) if here.owns(&daemon) => return Ok(daemon),
             Ok(daemon) if until <= Instant::now() => anyhow::bail!(
                 "a daemon answers that is not the service's (process {}): `quack stop`, then again",
                 daemon.pid
@@ -258,16 +235,13 @@ async fn report(
 ) -> anyhow::Result<ExitCode> {
     let lingers = lingers(here, daemon.is_some()).await;
 
-    if output.is_json() {
-        output.document(&json!({
-            "manager": here.manager.name(),
-            "written": changes,
-            "pid": daemon.map(|daemon| daemon.pid),
-            "version": daemon.map(|daemon| daemon.version.clone()),
-            "lingers": lingers,
-        }))?;
-        return Ok(ExitCode::Ok);
-    }
+    let document = json!({
+        "manager": here.manager.name(),
+        "written": changes,
+        "pid": daemon.map(|daemon| daemon.pid),
+        "version": daemon.map(|daemon| &daemon.version),
+        "lingers": lingers,
+    });
 
     let mut text = path_lines("Wrote", changes, "The files are up to date.\n");
     match daemon {
@@ -286,7 +260,7 @@ async fn report(
     }
 
     text.push_str(logout(here.manager, lingers));
-    output.text(&text)?;
+    output.show(&document, || text)?;
     Ok(ExitCode::Ok)
 }
 
@@ -297,7 +271,7 @@ pub(super) async fn lingers(here: &ServiceContext, may_ask: bool) -> Option<bool
     }
     let uid = rustix::process::getuid().as_raw().to_string();
     let words = ["loginctl", "show-user", &uid, "--property=Linger", "--value"];
-    let answer = ask(&words.map(str::to_owned)).await.ok()?;
+    let answer = ask(&words).await.ok()?;
     match answer.stdout.trim() {
         "yes" => Some(true),
         "no" => Some(false),

@@ -21,7 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Returns the state of the agent. `None` if it is not loaded.
 pub(super) async fn state() -> anyhow::Result<Option<AgentState>> {
     let target = format!("gui/{}/{LABEL}", rustix::process::getuid().as_raw());
-    let answer = ask(&["launchctl", "print", &target].map(str::to_owned)).await?;
+    let answer = ask(&["launchctl", "print", &target]).await?;
     Ok(answer.succeeded.then(|| AgentState::parse(&answer.stdout)))
 }
 

@@ -2,17 +2,16 @@
 
 use super::context::ServiceContext;
 use super::{install, launchd};
-use crate::connect::connect;
-use crate::display::plain;
+use crate::display::{full_path, plain};
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput};
 use crate::run_program::ask;
-use crate::subcommands::restart::look;
 use quackd_protocol::client::{DaemonData, ExecutableState};
 use quackd_service::file::{Standing, look_blocking};
 use quackd_service::launchd::AgentState;
 use quackd_service::{Manager, place};
 use serde_json::{Map, Value, json};
+use std::path::PathBuf;
 
 /// Properties requested from systemd.
 const PROPERTIES: &str = "--property=ActiveState,SubState,UnitFileState,MainPID,NRestarts,Result,\
@@ -28,45 +27,38 @@ pub(super) async fn run(here: &ServiceContext, output: CliOutput) -> anyhow::Res
 
     let is_installed = files.iter().all(|(_, standing)| *standing != Standing::Absent);
     let unreachable = here.unreachable().await;
-    let told = if unreachable.is_none() { properties(here).await } else { Map::new() };
+    let unit = if unreachable.is_none() { properties(here).await } else { Map::new() };
 
     // Ask only a running daemon: a connection to systemd's socket would start one.
-    let is_active = told.get("ActiveState").and_then(Value::as_str) == Some("active");
+    let is_active = unit.get("ActiveState").and_then(Value::as_str) == Some("active");
     let may_ask = is_active || here.manager == Manager::Launchd || unreachable.is_some();
-    let daemon = if may_ask { asked(here).await } else { None };
-    let is_of_service =
-        daemon.as_ref().is_some_and(|d| d.managed_by.as_deref() == Some(here.manager.name()));
+    let daemon = if may_ask { here.daemon().await.ok() } else { None };
+    let is_of_service = daemon.as_ref().is_some_and(|daemon| here.owns(daemon));
     let exit = if is_installed && is_of_service { ExitCode::Ok } else { ExitCode::Failed };
 
     let lingers = install::lingers(here, unreachable.is_none()).await;
 
-    if output.is_json() {
-        let files: Vec<_> = files
-            .iter()
-            .map(|(path, standing)| json!({"path": path, "standing": name(*standing)}))
-            .collect();
-        output.document(&json!({
-            "manager": here.manager.name(),
-            "installed": is_installed,
-            "files": files,
-            "unreachable": unreachable,
-            "unit": told,
-            "daemon": daemon,
-            "lingers": lingers,
-        }))?;
-        return Ok(exit);
-    }
+    let row =
+        |(path, standing): &(PathBuf, Standing)| json!({"path": path, "standing": name(*standing)});
+    let document = json!({
+        "manager": here.manager.name(),
+        "installed": is_installed,
+        "files": files.iter().map(row).collect::<Vec<_>>(),
+        "unreachable": unreachable,
+        "unit": unit,
+        "daemon": daemon,
+        "lingers": lingers,
+    });
 
     let mut text = format!("{BOLD}service{BOLD:#}  of {}\n", here.manager.name());
     for (path, standing) in &files {
-        let path = plain(&path.display().to_string());
-        text.push_str(&format!("  {path}: {}\n", name(*standing)));
+        text.push_str(&format!("  {}: {}\n", full_path(path), name(*standing)));
     }
 
     match &unreachable {
         Some(reason) => text.push_str(&format!("  {reason}\n")),
-        None if here.manager == Manager::Systemd => text.push_str(&unit_line(&told)),
-        None => text.push_str(&agent_line(&told)),
+        None if here.manager == Manager::Systemd => text.push_str(&unit_line(&unit)),
+        None => text.push_str(&agent_line(&unit)),
     }
 
     text.push_str(&daemon_line(here.manager, daemon.as_ref()));
@@ -76,7 +68,7 @@ pub(super) async fn run(here: &ServiceContext, output: CliOutput) -> anyhow::Res
         text.push_str("  `quack service install` installs it\n");
     }
 
-    output.text(&text)?;
+    output.show(&document, || text)?;
     Ok(exit)
 }
 
@@ -97,20 +89,13 @@ async fn properties(here: &ServiceContext) -> Map<String, Value> {
         let AgentState { state, pid, runs, last_exit_code } = state;
         let fields =
             [("state", state), ("pid", pid), ("runs", runs), ("lastExitCode", last_exit_code)];
-        return fields
-            .map(|(name, value)| (name.to_owned(), Value::from(value)))
-            .into_iter()
-            .collect();
+        return fields.map(|(name, value)| (name.to_owned(), value.into())).into_iter().collect();
     }
 
-    let words = ["systemctl", "--user", "show", place::UNIT, PROPERTIES].map(str::to_owned);
+    let words = ["systemctl", "--user", "show", place::UNIT, PROPERTIES];
     let Ok(answer) = ask(&words).await else { return Map::new() };
     let pairs = answer.stdout.lines().filter_map(|line| line.split_once('='));
     pairs.map(|(name, value)| (name.to_owned(), Value::from(value))).collect()
-}
-
-async fn asked(here: &ServiceContext) -> Option<DaemonData> {
-    look(&connect(&here.home).await.ok()?).await.ok()
 }
 
 fn unit_line(properties: &Map<String, Value>) -> String {

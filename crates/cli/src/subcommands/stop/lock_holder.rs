@@ -27,17 +27,22 @@ pub(crate) struct LockHolder {
 /// briefly, shared with other checks. A daemon that starts during this time fails and is started again.
 pub(crate) fn is_held_blocking(home: &Home) -> bool {
     let path = home.lock_file();
-    if !path.symlink_metadata().is_ok_and(|found| found.is_file()) {
+    if !path.symlink_metadata().is_ok_and(|status| status.is_file()) {
         return false;
     }
     let tried = File::open(path).map(|file| file.try_lock_shared());
     matches!(tried, Ok(Err(std::fs::TryLockError::WouldBlock)))
 }
 
+/// Returns the number in the pid file. `None` without one, and for a file that is not this user's.
+pub(crate) fn pid_blocking(home: &Home) -> Option<i32> {
+    let bytes = own_file::read_blocking(&home.pid_file(), MAX_PID_FILE).ok()?;
+    String::from_utf8(bytes).ok()?.trim().parse().ok()
+}
+
 /// Returns the daemon's process. `None` if it cannot be identified.
 pub(crate) fn find_blocking(home: &Home) -> Option<LockHolder> {
-    let bytes = own_file::read_blocking(&home.pid_file(), MAX_PID_FILE).ok()?;
-    let pid: i32 = String::from_utf8(bytes).ok()?.trim().parse().ok()?;
+    let pid = pid_blocking(home)?;
     // Process ids 0 and 1 are no daemon. A process that may not be signaled belongs to another user.
     let process = Pid::from_raw(Some(pid).filter(|pid| 1 < *pid)?)?;
     test_kill_process(process).ok()?;
@@ -67,9 +72,14 @@ pub(crate) fn way_out(holder: Option<LockHolder>, socket: &Path) -> String {
         }
         None => format!(
             "its process is unknown: find it with `lsof '{}'`, and end it with `kill`",
-            crate::display::plain(&socket.display().to_string())
+            crate::display::full_path(socket)
         ),
     }
+}
+
+/// Returns the commands that kill the daemon of a state directory, as a part of a sentence.
+pub(crate) fn remedy_blocking(home: &Home) -> String {
+    way_out(find_blocking(home), &home.socket().path)
 }
 
 /// Returns the state letter from `/proc/PID/stat`. The process name precedes it and may contain any character.

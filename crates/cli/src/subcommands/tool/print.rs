@@ -46,25 +46,25 @@ impl Printer {
             return Ok(CliOutput::bytes(bytes, is_stderr).await?);
         }
         let text = if is_stderr { self.stderr.feed(&bytes) } else { self.stdout.feed(&bytes) };
-        let shown = self.shown(text);
-        self.print(shown).await
+        let text = self.sanitized(text);
+        self.print(text).await
     }
 
     /// Prints the bytes of an incomplete character.
     pub(crate) async fn finish(&mut self) -> anyhow::Result<StdoutState> {
         let text = self.stdout.finish() + &self.stderr.finish();
-        let mut shown = self.shown(text);
+        let mut text = self.sanitized(text);
         if let Some(cleaner) = &mut self.cleaner {
-            cleaner.finish(&mut shown);
+            cleaner.finish(&mut text);
         }
-        self.print(shown).await
+        self.print(text).await
     }
 
-    fn shown(&mut self, text: String) -> String {
+    fn sanitized(&mut self, text: String) -> String {
         let Some(cleaner) = &mut self.cleaner else { return text };
-        let mut shown = String::with_capacity(text.len());
-        cleaner.feed(&text, &mut shown);
-        shown
+        let mut clean = String::with_capacity(text.len());
+        cleaner.feed(&text, &mut clean);
+        clean
     }
 
     async fn print(&mut self, text: String) -> anyhow::Result<StdoutState> {

@@ -198,10 +198,10 @@ impl Model {
         // Every key ends the prompt, whatever it was.
         match std::mem::take(&mut self.prompt) {
             Prompt::None => self.command(key.code),
-            Prompt::Help | Prompt::Sure(..) => KeyAction::Nothing,
             Prompt::Sure(_, action) if matches!(key.code, KeyCode::Char('y' | 'Y')) => {
                 KeyAction::Do(action)
             }
+            Prompt::Help | Prompt::Sure(..) => KeyAction::Nothing,
             Prompt::Filter => {
                 self.type_filter(key.code);
                 KeyAction::Nothing

@@ -127,7 +127,7 @@ impl UninstallPlan {
     /// belongs to the usual state directory, and stays if another one is removed.
     fn find_config(&mut self, home: &Home) {
         let Some(path) = home.config_of_user() else { return };
-        if !path.symlink_metadata().is_ok_and(|found| found.is_file()) {
+        if !path.symlink_metadata().is_ok_and(|status| status.is_file()) {
             return;
         }
 
@@ -140,23 +140,23 @@ impl UninstallPlan {
         let directory = path.parent().unwrap_or(&path);
         let mut entries = fs::read_dir(directory).into_iter().flatten().flatten();
         let is_alone = entries.all(|entry| entry.path() == path);
-        let is_own = directory.symlink_metadata().is_ok_and(|found| found.is_dir());
+        let is_own = directory.symlink_metadata().is_ok_and(|status| status.is_dir());
         self.state.push(if is_alone && is_own { directory.to_owned() } else { path });
     }
 
     fn find_state(&mut self, home: &Home) -> anyhow::Result<()> {
         let dir = home.dir();
-        let Ok(found) = dir.symlink_metadata() else { return Ok(()) };
+        let Ok(status) = dir.symlink_metadata() else { return Ok(()) };
         let us = rustix::process::geteuid().as_raw();
         let home_dir = std::env::var_os("HOME").map(PathBuf::from);
-        if !found.is_dir() || found.uid() != us {
+        if !status.is_dir() || status.uid() != us {
             anyhow::bail!("{} is not your directory; its content is not removed", dir.display());
         }
 
         // Compare inodes, because the same directory may have several paths.
         let is_here = |other: &Path| {
             other.metadata().is_ok_and(|metadata| {
-                (metadata.dev(), metadata.ino()) == (found.dev(), found.ino())
+                (metadata.dev(), metadata.ino()) == (status.dev(), status.ino())
             })
         };
         let is_another = is_here(Path::new("/")) || home_dir.is_some_and(|home| is_here(&home));

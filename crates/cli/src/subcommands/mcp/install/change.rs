@@ -93,18 +93,14 @@ impl Change {
                     Some((existing, What::Setting { value: value.to_json(), before }))
                 }
                 Self::Items(path, items) => {
-                    let is_there = |item: &str| {
-                        before
-                            .as_ref()
-                            .and_then(Value::as_array)
-                            .is_some_and(|all| all.iter().any(|it| it == item))
-                    };
-                    let added: Vec<&str> =
-                        items.iter().copied().filter(|item| !is_there(item)).collect();
-                    let existing = existing(document, self.path());
+                    let old = before.as_ref().and_then(Value::as_array);
+                    let is_new =
+                        |item: &&str| old.is_none_or(|all| all.iter().all(|it| it != item));
+                    let added: Vec<&str> = items.iter().copied().filter(is_new).collect();
                     if added.is_empty() {
                         None
                     } else {
+                        let existing = existing(document, self.path());
                         document.append(path, &added)?;
                         let added = added.into_iter().map(str::to_owned).collect();
                         Some((existing, What::Items { added }))
@@ -114,7 +110,7 @@ impl Change {
             };
 
             let path = self.path().iter().map(|key| (*key).to_owned()).collect();
-            made = action.map(|(existing, action)| Made { path, existing, what: action });
+            made = action.map(|(existing, what)| Made { path, existing, what });
             Ok(())
         })?;
 
@@ -180,24 +176,13 @@ impl Made {
 }
 
 impl Step {
+    /// Returns the shortest step from one text to the other.
     fn between(before: &str, after: &str) -> Self {
-        let (mut begin, mut end) = (0, 0);
-        for (a, b) in before.chars().zip(after.chars()) {
-            if a != b {
-                break;
-            }
-            begin += a.len_utf8();
-        }
-
+        let begin = common(before.chars(), after.chars());
         let rest = |text: &str| text.get(begin..).unwrap_or_default().to_owned();
         let (old, new) = (rest(before), rest(after));
-        for (a, b) in old.chars().rev().zip(new.chars().rev()) {
-            if a != b {
-                break;
-            }
-            end += a.len_utf8();
-        }
 
+        let end = common(old.chars().rev(), new.chars().rev());
         let cut = |text: &str| text.get(..text.len() - end).unwrap_or_default().to_owned();
         Self { at: begin, old: cut(&old), new: cut(&new) }
     }
@@ -207,6 +192,11 @@ impl Step {
         let (head, tail) = (text.get(..self.at)?, text.get(self.at..)?);
         Some(format!("{head}{}{}", self.old, tail.strip_prefix(self.new.as_str())?))
     }
+}
+
+/// Returns the number of bytes of the characters with which both texts begin.
+fn common(left: impl Iterator<Item = char>, right: impl Iterator<Item = char>) -> usize {
+    left.zip(right).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum()
 }
 
 /// Returns the number of leading keys of `path` that exist.

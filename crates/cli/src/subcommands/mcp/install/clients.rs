@@ -244,10 +244,9 @@ impl McpClient {
 
         let mut files = self.project.iter().map(|name| in_project_blocking(project, name));
         let Some(file) = files.next() else {
-            let text = format!(
-                "{} has no configuration of a project: run it without --project",
-                self.label
-            );
+            let label = self.label;
+            let text =
+                format!("{label} has no configuration of a project: run it without --project");
             return Err(CliError::usage(text).into());
         };
         Ok((file?, files.next().transpose()?))
@@ -289,14 +288,14 @@ impl McpClient {
                 ("args", list),
                 ("env", Setting::table([])),
             ]),
-            Shape::Opencode => Setting::table([
-                ("type", Setting::text("local")),
-                (
-                    "command",
-                    Setting::list([program].into_iter().chain(args.iter().map(String::as_str))),
-                ),
-                ("enabled", Setting::Bool(true)),
-            ]),
+            Shape::Opencode => {
+                let words = [program].into_iter().chain(args.iter().map(String::as_str));
+                Setting::table([
+                    ("type", Setting::text("local")),
+                    ("command", Setting::list(words)),
+                    ("enabled", Setting::Bool(true)),
+                ])
+            }
             Shape::Goose => Setting::table([
                 ("enabled", Setting::Bool(true)),
                 ("type", Setting::text("stdio")),
@@ -312,8 +311,9 @@ impl McpClient {
 /// Returns the path of a file of a project. A link must not lead out of the project, in which others can write.
 fn in_project_blocking(project: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let path = project.join(name);
-    let found = [path.as_path(), path.parent().unwrap_or(project)];
-    match found.iter().find_map(|found| found.canonicalize().ok()) {
+    // A new file leads where its directory does.
+    let places = [path.as_path(), path.parent().unwrap_or(project)];
+    match places.iter().find_map(|place| place.canonicalize().ok()) {
         Some(real) if !real.starts_with(project) => {
             let text =
                 format!("{} leads out of the project, to {}", path.display(), real.display());

@@ -3,7 +3,7 @@
 //! The replacement is atomic: a new file in the same directory, synced, with the old mode and group, is renamed over the
 //! old one. A symbolic link is followed, so that it stays a link.
 
-use crate::display::plain;
+use crate::display::full_path;
 use crate::exit::CliError;
 use anyhow::Context;
 use std::fs::{self, File, Metadata, Permissions};
@@ -32,22 +32,22 @@ impl ConfigFile {
     /// # Errors
     /// The file is not a regular file of this user, is larger than [`MAX_BYTES`], is not UTF-8, or cannot be read.
     pub(super) fn read_blocking(path: PathBuf) -> anyhow::Result<Self> {
-        let shown = plain(&path.display().to_string());
+        let name = full_path(&path);
         match path.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Self { real: path.clone(), path, text: None });
             }
-            Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {name}")),
             // The owner of a link chooses the file.
-            Ok(found) if ![0, rustix::process::geteuid().as_raw()].contains(&found.uid()) => {
-                let text = format!("cannot use {shown}: it belongs to another user");
+            Ok(status) if ![0, rustix::process::geteuid().as_raw()].contains(&status.uid()) => {
+                let text = format!("cannot use {name}: it belongs to another user");
                 return Err(CliError::failed(text).into());
             }
             Ok(_) => {}
         }
 
-        let real = fs::canonicalize(&path).with_context(|| format!("cannot follow {shown}"))?;
-        let text = read_blocking(&real).with_context(|| format!("cannot use {shown}"))?;
+        let real = fs::canonicalize(&path).with_context(|| format!("cannot follow {name}"))?;
+        let text = read_blocking(&real).with_context(|| format!("cannot use {name}"))?;
         Ok(Self { path, real, text: Some(text) })
     }
 
@@ -62,34 +62,34 @@ impl ConfigFile {
     /// # Errors
     /// The file changed since it was read, or the error of the system call. The old file is intact.
     pub(super) fn write_blocking(&self, text: Option<&str>) -> anyhow::Result<()> {
-        let shown = plain(&self.path.display().to_string());
+        let name = full_path(&self.path);
         let now = match self.real.symlink_metadata() {
-            Ok(found) => Some((read_blocking(&self.real)?, found)),
+            Ok(status) => Some((read_blocking(&self.real)?, status)),
             Err(_) => None,
         };
 
         // An editor may have saved it since the plan was made.
         if now.as_ref().map(|(text, _)| text) != self.text.as_ref() {
-            let text = format!("another program just changed {shown}; run the command again");
+            let text = format!("another program just changed {name}; run the command again");
             return Err(CliError::failed(text).into());
         }
 
-        let old = now.map(|(_, found)| found);
+        let old = now.map(|(_, status)| status);
         let done = match text {
             Some(text) => replace_blocking(&self.real, text.as_bytes(), old.as_ref()),
             None => remove_blocking(&self.real),
         };
-        done.with_context(|| format!("cannot write {shown}"))
+        done.with_context(|| format!("cannot write {name}"))
     }
 }
 
 fn read_blocking(path: &Path) -> anyhow::Result<String> {
     // Before the open, which would block on a named pipe.
-    let found = path.metadata()?;
-    if !found.is_file() {
+    let status = path.metadata()?;
+    if !status.is_file() {
         return Err(CliError::failed("not a regular file").into());
     }
-    if found.uid() != rustix::process::geteuid().as_raw() {
+    if status.uid() != rustix::process::geteuid().as_raw() {
         return Err(CliError::failed("the file belongs to another user").into());
     }
 
@@ -121,7 +121,8 @@ fn replace_blocking(path: &Path, bytes: &[u8], old: Option<&Metadata>) -> io::Re
     file.as_file().set_permissions(Permissions::from_mode(mode))?;
     file.as_file().sync_all()?;
 
-    file.persist(path).map_err(|refused| refused.error)?;
+    file.persist(path).map_err(|failure| failure.error)?;
+    // A name is on the disk when its directory is.
     File::open(directory)?.sync_all()
 }
 

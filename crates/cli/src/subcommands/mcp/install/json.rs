@@ -4,7 +4,7 @@ use super::document::{Document, wrong_kind};
 use super::setting::Setting;
 use crate::exit::CliError;
 use jsonc_parser::ParseOptions;
-use jsonc_parser::cst::{CstArray, CstInputValue, CstObject, CstObjectProp, CstRootNode};
+use jsonc_parser::cst::{CstInputValue, CstObject, CstObjectProp, CstRootNode};
 use serde_json::Value;
 
 pub(super) struct JsonDocument(CstRootNode);
@@ -24,10 +24,8 @@ impl JsonDocument {
             allow_extended_string_escapes: false,
         };
 
-        match CstRootNode::parse(text, &options) {
-            Ok(root) => Ok(Self(root)),
-            Err(error) => Err(CliError::failed(error.to_string()).into()),
-        }
+        let root = CstRootNode::parse(text, &options);
+        Ok(Self(root.map_err(|error| CliError::failed(error.to_string()))?))
     }
 
     fn property(&self, path: &[&str]) -> Option<CstObjectProp> {
@@ -53,10 +51,6 @@ impl JsonDocument {
                 .ok_or_else(|| wrong_kind(tables, "an object"))?;
         }
         Ok(object)
-    }
-
-    fn array(&self, path: &[&str]) -> Option<CstArray> {
-        self.property(path)?.array_value()
     }
 }
 
@@ -96,8 +90,8 @@ impl Document for JsonDocument {
     }
 
     fn remove_items(&mut self, path: &[&str], items: &[String]) -> anyhow::Result<()> {
-        let elements = self.array(path).map(|list| list.elements()).unwrap_or_default();
-        for element in elements {
+        let list = self.property(path).and_then(|property| property.array_value());
+        for element in list.map(|list| list.elements()).unwrap_or_default() {
             let text = element.as_string_lit().and_then(|text| text.decoded_value().ok());
             if text.is_some_and(|text| items.contains(&text)) {
                 element.remove();

@@ -65,7 +65,7 @@ impl Receipts {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Self { files: Vec::new(), at });
             }
-            found => found.with_context(|| format!("cannot read {}", at.display()))?,
+            bytes => bytes.with_context(|| format!("cannot read {}", at.display()))?,
         };
         let read: Self = serde_json::from_slice(&bytes)
             .with_context(|| format!("cannot parse {}", at.display()))?;
@@ -116,7 +116,7 @@ impl Receipts {
 pub(super) fn digest(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut out, byte| {
         // Writing to a String cannot fail.
-        let _never = write!(out, "{byte:02x}");
+        write!(out, "{byte:02x}").ok();
         out
     })
 }

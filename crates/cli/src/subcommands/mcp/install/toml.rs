@@ -10,13 +10,8 @@ pub(super) struct TomlDocument(DocumentMut);
 
 impl TomlDocument {
     pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
-        match text.parse() {
-            Ok(document) => Ok(Self(document)),
-            Err(error) => {
-                let error: toml_edit::TomlError = error;
-                Err(CliError::failed(error.to_string().trim_end().to_owned()).into())
-            }
-        }
+        let document = text.parse::<DocumentMut>();
+        Ok(Self(document.map_err(|error| CliError::failed(error.to_string().trim_end()))?))
     }
 
     fn item(&self, path: &[&str]) -> Option<&Item> {

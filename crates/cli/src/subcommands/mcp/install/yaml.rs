@@ -11,10 +11,8 @@ pub(super) struct YamlDocument(YamlFile);
 
 impl YamlDocument {
     pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
-        match YamlFile::from_str(text) {
-            Ok(file) => Ok(Self(file)),
-            Err(error) => Err(CliError::failed(error.to_string()).into()),
-        }
+        let file = YamlFile::from_str(text);
+        Ok(Self(file.map_err(|error| CliError::failed(error.to_string()))?))
     }
 
     fn parent(&self, path: &[&str]) -> Option<Mapping> {
