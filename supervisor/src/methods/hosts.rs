@@ -23,7 +23,7 @@ const USUAL_PORT: u16 = 443;
 /// Most unreadable rules in one answer.
 const MAX_UNREADABLE: usize = 8;
 
-/// Requests of a session's commands with a higher number than `after`.
+/// Returns the requests of a session's commands with a higher number than `after`.
 pub(super) async fn requests(
     after: u64,
     session: FoundSession,
@@ -31,6 +31,7 @@ pub(super) async fn requests(
     caller: &Caller,
 ) -> Result<NetworkData, MethodError> {
     let label = label(caller, &session.session_id).await?;
+
     let network = caller.services.sessions.pool.networks.get(&session.session_id);
     let report = network.map(|network| network.report(after));
     let (requests, hosts, last, dropped) = report.unwrap_or_default();
@@ -59,6 +60,7 @@ pub(super) fn explain(
     let (name, port) = split_port(host).ok_or_else(not_a_host)?;
     let name = if name == "machine" { MACHINE_HOST } else { name };
     let host = Host::read(name).map_err(|_error| not_a_host())?;
+
     let target = format!("{}:{port}", display(&host));
     let is_machine = matches!(&host, Host::Name(name) if name == MACHINE_HOST);
     let rule = match (port, is_machine) {
@@ -67,6 +69,7 @@ pub(super) fn explain(
         _ => target.clone(),
     };
     let allow = may_be_suggested(&display(&host)).then(|| format!("quack sandbox allow {rule}"));
+
     let mode = found.policy.network_mode();
     let explained =
         |verdict, text: String, change: Option<String>, by: Option<&OriginRule>| HostExplained {
@@ -81,6 +84,7 @@ pub(super) fn explain(
             text,
             change: change.map(|change| change + &of_session(label)),
         };
+
     Ok(match mode {
         NetworkMode::Off | NetworkMode::Hosts if is_own_loopback(&host) => {
             let text = format!(
@@ -126,7 +130,7 @@ pub(super) fn explain(
     })
 }
 
-/// Whether commands without the machine's network reach their own session by this host.
+/// Returns whether commands without the machine's network reach their own session by this host.
 fn is_own_loopback(host: &Host) -> bool {
     match host {
         Host::Name(name) => name == "localhost" || name.ends_with(".localhost"),
@@ -134,7 +138,7 @@ fn is_own_loopback(host: &Host) -> bool {
     }
 }
 
-/// The derived preset that allows a host.
+/// Returns the derived preset that allows a host.
 fn preset_of(
     host: &Host,
     port: u16,
@@ -150,7 +154,7 @@ fn preset_of(
     derived.into_iter().find(allows).map(|preset| preset.name)
 }
 
-/// The end of the text for a name that the proxy of the user's network resolves, or should.
+/// Returns the end of the text for a name that the proxy of the user's network resolves, or should.
 fn upstream(host: &Host, port: u16, daemon: &DaemonInfo) -> Option<String> {
     let Host::Name(name) = host else { return None };
     if name == MACHINE_HOST {
@@ -166,7 +170,7 @@ fn upstream(host: &Host, port: u16, daemon: &DaemonInfo) -> Option<String> {
     ))
 }
 
-/// The end of the text for a name: it does not lead everywhere.
+/// Returns the end of the text for a name: it does not lead everywhere.
 fn but_private(host: &Host) -> String {
     match host {
         Host::Name(name) if name == MACHINE_HOST => ", and leads to this machine".to_owned(),

@@ -9,6 +9,7 @@ use super::forward::forwards_line;
 use super::permission::{self, After, EndedCall};
 use super::streaming::NamedCall;
 use super::tool_parameters::unknown_parameter;
+use crate::clock::ms;
 use crate::errors::CallError;
 use crate::events::SessionCall;
 use crate::session::FoundSession;
@@ -66,11 +67,13 @@ pub(super) async fn run_counted(
 ) -> ToolData {
     let client = &caller.client;
     let Some(hello) = client.hello() else { return run(session, request, caller, named).await };
+
     let (id, tool) = (session.session_id.clone(), request.call.shown_tool());
     let call = client.calls.get() + 1;
     client.calls.set(call);
     client.calls_running.set(client.calls_running.get() + 1);
     let data = run(session, request, caller, named).await;
+
     client.calls_running.set(client.calls_running.get() - 1);
     let (client, outcome) = (&hello.client.name, outcome(&data.info));
     let duration_ms = data.info.duration_ms;
@@ -124,6 +127,7 @@ pub(super) async fn run(
         None => run.make_limited(call).await,
         Some(refusal) => Err(refusal),
     };
+
     let closing = match (&mut done, &named) {
         (Ok(CallDone { finished, .. }), Some(named)) => {
             named.send_all(std::mem::take(&mut finished.output), &session).await;
@@ -178,9 +182,11 @@ impl CallRun<'_> {
     async fn make_and_ask(&self, call: CallTool) -> CallResult {
         let started = Instant::now();
         let approvals = &self.caller.services.sessions.approvals;
+        // A caller that gives up soon would not be there for the answer.
         if self.gives_up.is_some() || !approvals.may_ask(&self.session.session_id) {
             return self.make(call).await;
         }
+
         let mut done = self.make(call.clone()).await?;
         let deadline = call.call.spec.deadline();
         let ended = self.ended(&call, deadline.saturating_sub(started.elapsed()));
@@ -192,6 +198,7 @@ impl CallRun<'_> {
             }
             After::RunAgain => {
                 let mut again = call;
+                // What is left of the deadline of the first run; the question used up a part of it.
                 let left = deadline.saturating_sub(started.elapsed());
                 again.call.spec.set_deadline(left.max(MIN_TOOL_DEADLINE));
                 again.call.spec.approved = true;
@@ -205,6 +212,7 @@ impl CallRun<'_> {
         let (stream, printed) = self.named.and_then(NamedCall::channel).unzip();
         call.call.spec.stream_rows &= stream.is_some();
         call.stream = stream;
+
         let calling = worker::call(&self.session.handle, call);
         match (self.gives_up, self.named, printed) {
             (Some(_), ..) => in_time(calling).await,
@@ -220,10 +228,11 @@ impl CallRun<'_> {
         let started = Instant::now();
         let ended = self.ended(call, call.call.spec.deadline());
         let (text, is_allowed) = permission::request(ended, self.caller).await;
+
         let info = ToolInfo {
             session_id: self.session.session_id.0.clone(),
             is_error: !is_allowed,
-            duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            duration_ms: ms(started.elapsed()),
             ..ToolInfo::default()
         };
         ToolData { text: json_text(&text), info, data: None, closing: None }

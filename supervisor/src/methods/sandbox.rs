@@ -1,22 +1,16 @@
 //! `quack.sandbox`: shows and changes the policy of a session, and shows its sources and the policy in force. Also
 //! returns the worker's report on its sandbox and workspace.
 
-use super::attach::{SAVE_LIMIT, named};
+use super::attach::named;
 use super::directories::{RESOLVE_LIMIT, held, note_held};
 use super::find::label;
-use super::hosts;
-use super::presets;
-use super::{Caller, Serve};
+use super::{Caller, Serve, hosts, presets};
 use crate::approvals::words::for_display;
 use crate::errors::MethodError;
 use crate::events::SessionCall;
 use crate::obeyed::HeldFile;
-use crate::registry::{
-    ChangeSession, FindSession, FoundPolicy, GrantChange, PolicyChange, Purpose, SessionChange,
-    TakeSnapshot,
-};
+use crate::registry::{FoundPolicy, GrantChange, PolicyChange, Purpose, SessionChange};
 use crate::session::FoundSession;
-use crate::session::actor::NoLook;
 use crate::session::describe::jobs;
 use crate::session::messages::TellSession;
 use crate::session::worker::{self, CallTool};
@@ -128,7 +122,7 @@ impl Serve<SandboxExplainHost> for Caller {
     async fn serve(&self, params: SandboxExplainHost) -> Result<HostExplained, MethodError> {
         let (session, found) = session_and_policy(&params.session, self).await?;
         let host = params.host.as_deref().unwrap_or_default();
-        let snapshot = self.registry.send(TakeSnapshot).await?;
+        let snapshot = self.snapshot().await?;
         let label = label(self, &session.session_id).await?;
         let (known, daemon) = (snapshot.presets(), &self.services.daemon);
         hosts::explain(host, session, found, &label, known, daemon)
@@ -140,12 +134,13 @@ impl Serve<SandboxAudit> for Caller {
     /// could change.
     async fn serve(&self, params: SandboxAudit) -> Result<WorkerSays, MethodError> {
         let session = find(&params.session, self).await?;
-        let said = ask_worker(AUDIT, String::from("{}"), session).await;
-        let FoundPolicy { policy, .. } = policy(self, &said.session_id).await?;
-        let workspace = PathBuf::from(&said.workspace_path);
+        let answer = ask_worker(AUDIT, String::from("{}"), session).await;
+
+        let FoundPolicy { policy, .. } = policy(self, &answer.session_id).await?;
+        let workspace = PathBuf::from(&answer.workspace_path);
         let writable = policy.writable_roots.into_iter().chain([workspace]).collect();
         let held = held(self, writable).await;
-        Ok(with_held(said, &held))
+        Ok(with_held(answer, &held))
     }
 }
 
@@ -157,12 +152,13 @@ impl Serve<SandboxExplain> for Caller {
         }
         let arguments = target.map_or_else(|| json!({}), |path| json!({ "path": path }));
         let session = find(&params.session, self).await?;
-        let said = ask_worker(EXPLAIN, arguments.to_string(), session).await;
+        let answer = ask_worker(EXPLAIN, arguments.to_string(), session).await;
         if target.is_some() {
-            return Ok(said);
+            return Ok(answer);
         }
-        let FoundPolicy { policy, .. } = policy(self, &said.session_id).await?;
-        Ok(with_web_search(said, policy.web_search))
+
+        let FoundPolicy { policy, .. } = policy(self, &answer.session_id).await?;
+        Ok(with_web_search(answer, policy.web_search))
     }
 }
 
@@ -177,8 +173,7 @@ async fn changed(
     // Rules that cannot be used are refused before any tool is asked.
     quackd_policy::validate_hosts(rules).map_err(MethodError::Policy)?;
     let notes = presets::resolve(rules, caller).await?;
-    let change = ChangeSession { session: session.session_id.clone(), change };
-    let found = caller.registry.send(change).timeout(SAVE_LIMIT).await??;
+    let found = caller.change(&session.session_id, change).await?;
     if end_jobs == Some(true) {
         session.handle.send(TellSession::EndJobs).await?;
     }
@@ -197,7 +192,7 @@ fn checked_rules(rules: Option<Vec<String>>) -> Result<Vec<String>, MethodError>
     Ok(rules)
 }
 
-/// The policy of the next worker, and that of the running one.
+/// Returns the policy of the next worker, and that of the running one.
 async fn in_force(
     session: FoundSession,
     FoundPolicy { policy, layers, rules, grants }: FoundPolicy,
@@ -207,6 +202,7 @@ async fn in_force(
     let label = label(caller, &session.session_id).await?;
     let snapshot = caller.services.sessions.table.snapshot(&session.session_id);
     let worker = &snapshot.worker;
+
     // The running worker keeps its policy until these calls and jobs end.
     let is_outdated = worker.is_outdated(&policy, &rules);
     // The proxy gets rules before the status of the worker is published.
@@ -215,9 +211,12 @@ async fn in_force(
     } else {
         worker.has_sockets() && policy.network_mode() == NetworkMode::Hosts
     };
+
     let calls = worker.calls.iter().filter(|call| is_outdated && call.is_sent).count();
     let keeps = is_outdated && worker.state() != ProcessState::Draining;
     let jobs = if keeps { jobs(&worker.jobs, Instant::now()) } else { Vec::new() };
+
+    let hello = worker.hello.as_ref();
     Ok(SandboxData {
         label,
         session_id: session.session_id,
@@ -225,10 +224,7 @@ async fn in_force(
         workspace_path: session.workspace_path,
         layers,
         grants,
-        in_force: worker
-            .hello
-            .as_ref()
-            .map(|hello| SandboxReport { hosts, ..hello.sandbox.clone() }),
+        in_force: hello.map(|hello| SandboxReport { hosts, ..hello.sandbox.clone() }),
         policy,
         hosts_denied_unasked: rules.is_off(),
         outdated: is_outdated,
@@ -250,7 +246,7 @@ async fn session_and_policy(
 
 async fn policy(caller: &Caller, session: &SessionId) -> Result<FoundPolicy, MethodError> {
     let settings = &caller.services.daemon.config.sandbox;
-    caller.registry.send(TakeSnapshot).await?.policy(settings, session)
+    caller.snapshot().await?.policy(settings, session)
 }
 
 /// Refuses system directories as writable directories. Runs on the blocking pool with a time limit, because a path on
@@ -261,11 +257,8 @@ async fn check_roots(roots: &[PathBuf], caller: &Caller) -> Result<(), MethodErr
     let roots: Vec<PathBuf> = roots.iter().take(MAX_ROOTS).filter(is_path).cloned().collect();
     let places = caller.services.daemon.places();
     let look = move || roots.iter().try_for_each(|root| places.check_blocking(root));
-    match caller.services.sessions.look(RESOLVE_LIMIT, look).await {
-        Ok(checked) => checked.map_err(MethodError::NotWritable),
-        Err(NoLook::Ended) => Err(MethodError::ShuttingDown),
-        Err(NoLook::TimedOut) => Err(MethodError::Overloaded),
-    }
+    let checked = caller.services.sessions.look(RESOLVE_LIMIT, look).await?;
+    checked.map_err(MethodError::NotWritable)
 }
 
 /// Forwards the request to the session's worker, which sees the user's files. The supervisor does not read them.
@@ -293,53 +286,58 @@ async fn ask_worker(tool: &str, arguments: String, session: FoundSession) -> Wor
 
 /// Adds the files outside of the workspace that the daemon obeys and that the session could change, to the worker's report
 /// of an audit.
-fn with_held(mut said: WorkerSays, held: &[HeldFile]) -> WorkerSays {
+fn with_held(mut answer: WorkerSays, held: &[HeldFile]) -> WorkerSays {
     let texts: Vec<String> =
         held.iter().take(MAX_HELD).map(|file| for_display(&file.to_string())).collect();
-    let text: Option<String> = serde_json::from_str(said.text.get()).ok();
-    let Some(text) = text.filter(|_| !texts.is_empty()) else { return said };
+    let text: Option<String> = serde_json::from_str(answer.text.get()).ok();
+    let Some(text) = text.filter(|_| !texts.is_empty()) else { return answer };
+
     let text = format!(
         "Files that quackd obeys and that this session could change:\n  {}\n{text}",
         texts.join("\n  ")
     );
-    let report = said.report.as_ref().and_then(|report| serde_json::from_str(report.get()).ok());
+    let report = answer.report.as_ref().and_then(|report| serde_json::from_str(report.get()).ok());
     let report = report.map(|report: AuditReport| AuditReport {
         found: report.found.saturating_add(texts.len()),
         obeyed: texts,
         ..report
     });
+
+    // A report that cannot be read stays as it is: the text has the files in any case.
     if let Ok(text) = to_raw_value(&text) {
-        said.text = text;
-        said.report = report.and_then(|report| to_raw_value(&report).ok()).or(said.report);
+        answer.text = text;
+        answer.report = report.and_then(|report| to_raw_value(&report).ok()).or(answer.report);
     }
-    said
+    answer
 }
 
 /// Adds the rule for web searches, which the supervisor enforces, to the worker's report.
-fn with_web_search(mut said: WorkerSays, rule: WebSearchRule) -> WorkerSays {
+fn with_web_search(mut answer: WorkerSays, rule: WebSearchRule) -> WorkerSays {
     let (holds, other) = match rule {
         WebSearchRule::On => ("on: web_search sends queries, whatever the network is", "off"),
         WebSearchRule::Ask => ("ask: web_search is refused, since quackd cannot ask yet", "on"),
         WebSearchRule::Off => ("off: web_search sends nothing", "on"),
     };
     let change = format!("quack sandbox set --web-search {other}");
-    let text: Option<String> = serde_json::from_str(said.text.get()).ok();
-    let report = said.report.as_ref().and_then(|report| serde_json::from_str(report.get()).ok());
-    let (Some(text), Some(report)) = (text, report) else { return said };
-    let mut report: ExplainReport = report;
+
+    let text: Option<String> = serde_json::from_str(answer.text.get()).ok();
+    let report = answer.report.as_ref();
+    let report: Option<ExplainReport> =
+        report.and_then(|report| serde_json::from_str(report.get()).ok());
+    let (Some(text), Some(mut report)) = (text, report) else { return answer };
+
     let text = format!("{text}\nweb search: {holds}\n  to change it: {change}");
     let (name, holds) = ("web search".to_owned(), holds.to_owned());
     report.layers.push(ExplainLayer { name, holds, change: Some(change) });
     if let (Ok(text), Ok(report)) = (to_raw_value(&text), to_raw_value(&report)) {
-        said.text = text;
-        said.report = Some(report);
+        answer.text = text;
+        answer.report = Some(report);
     }
-    said
+    answer
 }
 
 async fn find(session: &SandboxSession, caller: &Caller) -> Result<FoundSession, MethodError> {
     let SandboxSession { session_id, path } = session;
     let reference = named(session_id.as_deref(), path.as_deref(), caller).await?;
-    let find = FindSession { reference, purpose: Purpose::Look };
-    caller.registry.send(find).await??.ok_or(MethodError::NoSession)
+    caller.session(reference, Purpose::Look).await
 }

@@ -64,21 +64,24 @@ pub(super) async fn add_servers(
     if namespaces.iter().all(Option::is_none) {
         return;
     }
+
     let until = Instant::now() + READ_LIMIT;
     let read = move || {
         let in_time = |_: &&Namespace| Instant::now() < until;
         let ports = namespaces.iter().map(|it| it.as_ref().filter(in_time));
         ports.map(|it| it.map(Namespace::ports_blocking).unwrap_or_default()).collect::<Vec<_>>()
     };
+    // Twice the limit: `read` stops by itself between two sessions, and its last one may take long.
     let ports = tokio::time::timeout(2 * READ_LIMIT, actix_rt::task::spawn_blocking(read)).await;
     let ports = ports.ok().and_then(Result::ok).unwrap_or_default();
+
     let links = services.links.builder(registry).await;
     for (worker, ports) in workers.iter_mut().zip(ports) {
         worker.servers = infos(&worker.session_id, ports, links.as_ref());
     }
 }
 
-/// The servers of one session.
+/// Returns the servers of one session.
 pub(super) async fn servers(
     session: &SessionId,
     services: &Services,
@@ -91,6 +94,7 @@ pub(super) async fn servers(
     let Some(namespace) = Namespace::of(session, pid, monitor, sessions) else {
         return Vec::new();
     };
+
     let reading = actix_rt::task::spawn_blocking(move || namespace.ports_blocking());
     let ports = tokio::time::timeout(READ_LIMIT, reading).await;
     let ports = ports.ok().and_then(Result::ok).unwrap_or_default();

@@ -4,7 +4,7 @@ use super::servers::servers;
 use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::pool::snapshot::{AgentSnapshot, SessionSnapshot, WorkerSnapshot};
-use crate::registry::{FindSession, Purpose};
+use crate::registry::Purpose;
 use crate::session::messages::TellSession;
 use crate::wire::reference;
 use quackd_protocol::SessionId;
@@ -16,14 +16,16 @@ use serde_json::value::RawValue;
 use std::time::Instant;
 
 impl Serve<StateParams> for Caller {
-    async fn serve(&self, asked: AnySession) -> Result<StateDataOf<Box<RawValue>>, MethodError> {
-        let AnySession { session_id } = asked;
-        let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
-        let found = self.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    async fn serve(&self, params: AnySession) -> Result<StateDataOf<Box<RawValue>>, MethodError> {
+        let AnySession { session_id } = params;
+        let found = self.session(reference(&session_id), Purpose::Describe).await?;
+
+        // The snapshot comes after both waits, so that it is new.
         ask_agent(self, &found.session_id).await;
         let servers = servers(&found.session_id, &self.services, &self.registry).await;
         let table = &self.services.sessions.table;
         let session = table.snapshot(&found.session_id);
+
         let interrupted = self.services.interrupted.of(&found.session_id);
         let copies = &self.services.sessions.pool.copies;
         let copy_bytes = found.isolated.as_ref().and_then(|_| copies.bytes(&found.session_id));
