@@ -104,11 +104,10 @@ impl Watched {
 
     /// Returns the client's share of [`Answerers::count`].
     pub(crate) fn count_for(&self, session: &SessionId) -> usize {
-        let is_for = |answerer: &&Answerer| answerer.is_for(session);
-        let of_calls = self.of_calls.borrow();
-        let of_calls =
-            of_calls.iter().filter_map(Weak::upgrade).filter(|answerer| answerer.is_for(session));
-        self.kept.borrow().iter().filter(is_for).count() + of_calls.count()
+        let (kept, of_calls) = (self.kept.borrow(), self.of_calls.borrow());
+        let kept = kept.iter().filter(|answerer| answerer.is_for(session));
+        let of_calls = of_calls.iter().filter_map(Weak::upgrade);
+        kept.count() + of_calls.filter(|answerer| answerer.is_for(session)).count()
     }
 }
 
@@ -121,6 +120,8 @@ impl Drop for Answerer {
                 counts.remove(&self.session);
             }
         }
+
+        // Before the notification, because a woken task may read the counts.
         drop(counts);
         self.all.version.send_modify(|version| *version += 1);
     }

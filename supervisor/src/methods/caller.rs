@@ -42,11 +42,6 @@ impl Caller {
         self.client.transport == Transport::Socket
     }
 
-    /// Returns the name that the client gave itself. `None` before its first `quack.hello`.
-    pub(super) fn client_name(&self) -> Option<String> {
-        self.client.hello().map(|hello| hello.client.name.clone())
-    }
-
     /// Returns the restrictions of a session that this client creates.
     pub(super) fn restrictions(&self) -> Restrictions {
         if self.is_local() { Restrictions::default() } else { Restrictions::remote() }

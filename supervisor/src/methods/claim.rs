@@ -49,7 +49,7 @@ impl Serve<ClaimParams> for Caller {
         let open = OpenSession {
             safe_mode,
             restrictions: Restrictions::default(),
-            client: self.client_name(),
+            client: self.client.own_name(),
             // Without its copy, which comes next, an isolated session runs nothing.
             isolated: is_isolated.then(CopiedTree::default),
             ..opening(self, path, kind)?

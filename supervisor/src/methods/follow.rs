@@ -45,9 +45,9 @@ impl Serve<FollowParams> for Caller {
         // The follower does not get these questions as events, and the user has to answer them.
         let mut open = session.agent.dialogs_before(following.next());
         open.extend(approvals.announced_before(&found.session_id, following.next()));
-        following.send_first(open);
+        following.first = open;
         if answers == Some(true) && methods::may_answer(self) {
-            following.answers(events.answerers.add(Some(found.session_id.clone())));
+            following.answerer = Some(events.answerers.add(Some(found.session_id.clone())));
         }
         self.client.set_following(turn, Some(following));
 

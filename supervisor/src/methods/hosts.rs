@@ -48,18 +48,19 @@ pub(super) async fn requests(
 }
 
 /// Explains the rules for one host.
-pub(super) fn explain(
+pub(super) async fn explain(
     host: &str,
     session: FoundSession,
     found: FoundPolicy,
-    label: &str,
-    known: &BTreeMap<String, FoundPreset>,
-    daemon: &DaemonInfo,
+    caller: &Caller,
 ) -> Result<HostExplained, MethodError> {
     let not_a_host = || MethodError::NotAHost(host.chars().take(100).collect());
     let (name, port) = split_port(host).ok_or_else(not_a_host)?;
     let name = if name == "machine" { MACHINE_HOST } else { name };
     let host = Host::read(name).map_err(|_error| not_a_host())?;
+
+    let snapshot = caller.snapshot().await?;
+    let label = snapshot.label(&session.session_id);
 
     let target = format!("{}:{port}", display(&host));
     let is_machine = matches!(&host, Host::Name(name) if name == MACHINE_HOST);
@@ -82,14 +83,14 @@ pub(super) fn explain(
             rule: by.map(|by| by.rule.to_string()),
             origin: by.map(|by| by.origin.clone()),
             text,
-            change: change.map(|change| change + &of_session(label)),
+            change: change.map(|change| change + &of_session(&label)),
         };
 
     Ok(match mode {
         NetworkMode::Off | NetworkMode::Hosts if is_own_loopback(&host) => {
             let text = format!(
                 "{target} needs no rule: it leads to servers of the session itself\n  for a server of this machine: quack sandbox allow machine:{port}{}",
-                of_session(label)
+                of_session(&label)
             );
             explained(HostVerdict::Allowed, text, None, None)
         }
@@ -106,7 +107,8 @@ pub(super) fn explain(
             let rules = found.rules.hosts();
             match rules.decide(&host, port) {
                 Decision::Allowed(by) => {
-                    let path = upstream(&host, port, daemon).unwrap_or_else(|| but_private(&host));
+                    let path = upstream(&host, port, &caller.services.daemon)
+                        .unwrap_or_else(|| but_private(&host));
                     let text = format!("{target} is allowed by {by}{path}");
                     explained(HostVerdict::Allowed, text, None, Some(by))
                 }
@@ -116,7 +118,7 @@ pub(super) fn explain(
                     explained(HostVerdict::Denied, text, change, Some(by))
                 }
                 Decision::NotListed => {
-                    let preset = preset_of(&host, port, known);
+                    let preset = preset_of(&host, port, snapshot.presets());
                     let preset = preset.map(|name| format!("; it is a host of @{name}"));
                     let preset = preset.unwrap_or_default();
                     let mut text = format!("{target} is denied: no rule names it{preset}");

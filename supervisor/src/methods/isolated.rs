@@ -323,7 +323,9 @@ pub(super) async fn make_copy(
     let task = IsolateTask::Copy { hidden, max_files, max_bytes };
     let failure = match run(services, session, workspace, task).await {
         Ok(FromIsolate::Copied(mut copied)) => {
-            remove_replaced(services, session).await;
+            let remove = Home::remove_replaced_isolated_dir_blocking;
+            let failure = "replaced copy of a session not removed";
+            change_files(services, session, remove, failure).await;
             services.pool.copies.notify_write(session);
             // The process is not trusted with the paths of mounts.
             copied.outputs.truncate(MAX_OUTPUTS);
@@ -348,12 +350,6 @@ async fn change_files(
     if let Ok(Err(error)) = changed {
         tracing::warn!(%session, %error, "{failure}");
     }
-}
-
-/// Deletes the copy that a new one replaced.
-async fn remove_replaced(services: &SessionServices, session: &SessionId) {
-    let remove = Home::remove_replaced_isolated_dir_blocking;
-    change_files(services, session, remove, "replaced copy of a session not removed").await;
 }
 
 /// Removes a copy that could not be made, and puts back the one that it replaced.

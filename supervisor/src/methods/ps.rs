@@ -26,7 +26,7 @@ const USAGE_LIMIT: Duration = Duration::from_secs(1);
 impl Serve<PsParams> for Caller {
     async fn serve(&self, _: PsParams) -> Result<PsData, MethodError> {
         let mut data = processes(&self.services, &self.registry).await?;
-        add_servers(&mut data.workers, &self.services, &self.registry).await;
+        add_servers(&mut data.workers, self).await;
         Ok(data)
     }
 }

@@ -114,8 +114,9 @@ pub(super) async fn run(
         call.spec.safe_mode && permission::is_allowed_command(&session, &call, caller).await;
     call.caller = caller.client.hello();
 
-    let input = named.as_ref().and_then(NamedCall::input).filter(|_| call.runs_commands());
-    let cancel = cancel.or_else(|| named.as_ref().map(NamedCall::token));
+    let input = named.as_ref().and_then(|named| named.input.clone());
+    let input = input.filter(|_| call.runs_commands());
+    let cancel = cancel.or_else(|| named.as_ref().map(|named| named.cancel.clone()));
     let (tool, row, is_job) = (call.shown_tool(), call.row, call.facts.background);
     let call = CallTool { call, stream: None, input, cancel };
     let (gives_up, named_call) = (time.gives_up, named.as_ref());
@@ -130,7 +131,9 @@ pub(super) async fn run(
 
     let closing = match (&mut done, &named) {
         (Ok(CallDone { finished, .. }), Some(named)) => {
-            named.send_all(std::mem::take(&mut finished.output), &session).await;
+            for piece in std::mem::take(&mut finished.output) {
+                named.send(piece, &session).await;
+            }
             finished.closing.take()
         }
         _ => None,

@@ -121,11 +121,7 @@ impl Serve<SandboxPresets> for Caller {
 impl Serve<SandboxExplainHost> for Caller {
     async fn serve(&self, params: SandboxExplainHost) -> Result<HostExplained, MethodError> {
         let (session, found) = session_and_policy(&params.session, self).await?;
-        let host = params.host.as_deref().unwrap_or_default();
-        let snapshot = self.snapshot().await?;
-        let label = label(self, &session.session_id).await?;
-        let (known, daemon) = (snapshot.presets(), &self.services.daemon);
-        hosts::explain(host, session, found, &label, known, daemon)
+        hosts::explain(&params.host.unwrap_or_default(), session, found, self).await
     }
 }
 

@@ -55,43 +55,32 @@ impl Serve<ActivateParams> for Caller {
 
 impl Serve<SessionNewParams> for Caller {
     async fn serve(&self, params: SessionNewParams) -> Result<AttachData, MethodError> {
-        let SessionNewParams {
-            path,
-            name,
-            activate,
-            safe_mode,
-            engine,
-            model,
-            restrictions_of,
-            conversation_id,
-            isolated,
-        } = params;
-        let engine = engine.map(known_engine).transpose()?;
-        let model = model.map(known_model).transpose()?;
+        let engine = params.engine.map(known_engine).transpose()?;
+        let model = params.model.map(known_model).transpose()?;
         // A model costs money, and an engine runs with other rights.
         if (engine.is_some() || model.is_some()) && !self.is_local() {
             return Err(MethodError::LocalOnly(LOCAL_AGENT_CHOICE));
         }
-        let is_isolated = isolated == Some(true);
+        let is_isolated = params.isolated == Some(true);
         if is_isolated && !self.is_local() {
             return Err(MethodError::LocalIsolated);
         }
 
-        let path =
-            own_path(path.as_deref())?.unwrap_or_else(|| self.services.daemon.started_in.clone());
+        let path = own_path(params.path.as_deref())?;
+        let path = path.unwrap_or_else(|| self.services.daemon.started_in.clone());
         let (path, note) = look_up_noted(self, path).await?;
-        let file = match conversation_id {
+        let file = match params.conversation_id {
             Some(id) => Some(new_conversation(self, path.clone(), id).await?),
             None => None,
         };
-        let activate = activate.unwrap_or(false);
+        let activate = params.activate.unwrap_or(false);
         let mut new = OpenSession {
             activate,
-            safe_mode,
+            safe_mode: params.safe_mode,
             agent: AgentChange { engine, model, file: file.clone() },
-            restrictions: new_restrictions(restrictions_of, self).await?,
-            client: self.client_name(),
-            ..opening(self, path, Open::New(name))?
+            restrictions: new_restrictions(params.restrictions_of, self).await?,
+            client: self.client.own_name(),
+            ..opening(self, path, Open::New(params.name))?
         };
 
         // First the copy, then the session: a session that is listed has one.
@@ -314,7 +303,7 @@ impl Serve<ForkParams> for Caller {
                 file: Some(forked.path.clone()),
             },
             restrictions: Restrictions { of_session, ..self.restrictions() },
-            client: self.client_name(),
+            client: self.client.own_name(),
             ..opening(self, found.workspace_path, Open::New(name))?
         };
         let opened = self.registry.send(new).timeout(SAVE_LIMIT).await;

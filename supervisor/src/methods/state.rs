@@ -22,7 +22,7 @@ impl Serve<StateParams> for Caller {
 
         // The snapshot comes after both waits, so that it is new.
         ask_agent(self, &found.session_id).await;
-        let servers = servers(&found.session_id, &self.services, &self.registry).await;
+        let servers = servers(&found.session_id, self).await;
         let table = &self.services.sessions.table;
         let session = table.snapshot(&found.session_id);
 

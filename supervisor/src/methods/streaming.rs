@@ -26,9 +26,11 @@ pub(super) const MAX_CALL_ID_BYTES: usize = 200;
 pub(super) struct NamedCall<'a> {
     caller: &'a Caller,
     id: String,
-    cancel: CancellationToken,
+    /// Cancels the call.
+    pub(super) cancel: CancellationToken,
     is_streamed: bool,
-    input: Option<CallInput>,
+    /// The input that the client sends.
+    pub(super) input: Option<CallInput>,
 }
 
 impl<'a> NamedCall<'a> {
@@ -59,16 +61,6 @@ impl<'a> NamedCall<'a> {
         let cancel = caller.client.named_calls.add(&id, is_streamed, sender);
         let cancel = cancel.ok_or(MethodError::CallIdTaken)?;
         Ok(Some(Self { caller, id, cancel, is_streamed, input }))
-    }
-
-    /// Returns the input that the client sends.
-    pub(super) fn input(&self) -> Option<CallInput> {
-        self.input.clone()
-    }
-
-    /// Returns the token that cancels the call.
-    pub(super) fn token(&self) -> CancellationToken {
-        self.cancel.clone()
     }
 
     /// Returns the channel for the call's output, if it is streamed.
@@ -104,14 +96,8 @@ impl<'a> NamedCall<'a> {
         answer
     }
 
-    /// Sends several pieces to the client.
-    pub(super) async fn send_all(&self, pieces: Vec<OutputPiece>, session: &FoundSession) {
-        for piece in pieces {
-            self.send(piece, session).await;
-        }
-    }
-
-    async fn send(&self, piece: OutputPiece, session: &FoundSession) {
+    /// Sends a piece of output to the client, and waits until its connection has space for the next one.
+    pub(super) async fn send(&self, piece: OutputPiece, session: &FoundSession) {
         let Some(outbox) = &self.caller.client.outbox else { return };
         let kind = ToolOutput::NAME.to_owned();
         let line = ToldLine {

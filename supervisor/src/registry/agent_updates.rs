@@ -1,6 +1,7 @@
 //! Reports of child processes: crashes, the agent's own state that the metadata keeps, and hosts of the user's tools.
 
 use super::Registry;
+use super::catalog;
 use crate::session::owner::{AgentReport, OwnerReply, TellOwner};
 use actix::prelude::*;
 use quackd_protocol::state::{HeldConfig, MAX_HELD};
@@ -14,24 +15,18 @@ impl Handler<TellOwner> for Registry {
 
     fn handle(&mut self, msg: TellOwner, ctx: &mut Self::Context) -> OwnerReply {
         match msg {
-            TellOwner::Crashed(session) => {
-                self.crashed(&session, ctx);
-                OwnerReply::Done
-            }
-            TellOwner::AgentReport(report) => OwnerReply::Name(self.agent_report(report, ctx)),
-            TellOwner::KeepHosts(found) => {
-                self.keep_hosts(found, ctx);
-                OwnerReply::Done
-            }
-            TellOwner::ConfigHeld(record) => {
-                self.keep_held(record, ctx);
-                OwnerReply::Done
+            TellOwner::Crashed(session) => self.crashed(&session, ctx),
+            TellOwner::KeepHosts(found) => self.keep_hosts(found, ctx),
+            TellOwner::ConfigHeld(record) => self.keep_held(record, ctx),
+            TellOwner::AgentReport(report) => {
+                return OwnerReply::Name(self.agent_report(report, ctx));
             }
             TellOwner::ListWritable => {
                 let settings = &self.services.daemon.config.sandbox;
-                OwnerReply::Writable(self.snapshot().writable(settings))
+                return OwnerReply::Writable(self.snapshot().writable(settings));
             }
         }
+        OwnerReply::Done
     }
 }
 
@@ -55,26 +50,26 @@ impl Registry {
     /// disk.
     fn agent_report(&mut self, report: AgentReport, ctx: &mut Context<Self>) -> Option<String> {
         let AgentReport { session, session_file, session_name } = report;
-        let found = self.metadata.sessions.iter().position(|known| known.id == session)?;
-        let known = self.metadata.sessions.get(found)?;
+        let known = catalog::by_id(&self.metadata, &session)?;
         let file = session_file.filter(|file| *file != known.pi_session_file);
         let name =
             session_name.filter(|name| known.name.starts_with(UNNAMED) && *name != known.name);
-        let shown = name.clone().unwrap_or_else(|| known.name.clone());
+        let final_name = name.clone().unwrap_or_else(|| known.name.clone());
         if file.is_none() && name.is_none() || self.draining {
-            return Some(shown);
+            return Some(final_name);
         }
 
-        let session = Arc::make_mut(&mut self.metadata).sessions.get_mut(found)?;
+        let known = catalog::by_id_mut(Arc::make_mut(&mut self.metadata), &session)?;
         if let Some(file) = file {
-            session.pi_session_file = file;
+            known.pi_session_file = file;
         }
         if let Some(name) = name {
-            session.name = name;
+            known.name = name;
         }
+
         // The log reports a failed save, which reverts the change. The agent reports its state again after the next
         // turn.
         drop(self.save(ctx));
-        Some(shown)
+        Some(final_name)
     }
 }

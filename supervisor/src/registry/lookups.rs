@@ -1,7 +1,7 @@
 //! Finds the session of a reference, and starts its actor on first use.
 
 use super::Registry;
-use super::labels::{self, Labels};
+use super::labels;
 use super::policies::FoundPolicy;
 use crate::clock::now_text;
 use crate::errors::MethodError;
@@ -78,10 +78,7 @@ impl Registry {
         let policy = (policy, Arc::new(rules));
         let (services, owner) = (Rc::clone(&self.services), Owner::new(&ctx.address()));
 
-        let known = self.metadata.sessions.iter().find(|known| known.id == session.id);
-        let label = known
-            .map(|known| Labels::new(&self.metadata, &self.state).of(known))
-            .unwrap_or_default();
+        let label = self.snapshot().label(&session.id);
         let (workspace, isolated) = (workspace.to_owned(), self.state_of(&session.id).isolated);
 
         let entry =
@@ -133,21 +130,23 @@ impl Registry {
         msg: &FindSession,
         ctx: &Context<Self>,
     ) -> Result<Option<FoundSession>, MethodError> {
-        let found = match &msg.reference {
+        let session = match &msg.reference {
             Some(reference) => Some(
                 labels::find(&self.metadata, &self.state, reference)
                     .ok_or_else(|| MethodError::SessionNotFound(reference.clone()))?,
             ),
             None => catalog::active(&self.metadata),
         };
-
-        let Some(session) = found.cloned() else { return Ok(None) };
+        let Some(session) = session.cloned() else { return Ok(None) };
 
         if msg.purpose == Purpose::Use {
             let now = now_text();
             // The time has whole seconds, so calls in quick succession change nothing.
-            if session.last_active_at != now {
-                catalog::touch(Arc::make_mut(&mut self.metadata), &session.id, now);
+            if session.last_active_at != now
+                && let Some(known) =
+                    catalog::by_id_mut(Arc::make_mut(&mut self.metadata), &session.id)
+            {
+                known.last_active_at = now;
             }
         }
         self.found(&session, msg.purpose, ctx).map(Some)

@@ -23,7 +23,6 @@ mod link_names;
 mod lookups;
 mod mutations;
 mod persistence;
-mod pins;
 mod policies;
 mod presets;
 mod restrictions;
@@ -136,6 +135,12 @@ impl Registry {
             sessions.insert(session.clone(), after);
         }
         true
+    }
+
+    /// Publishes the pinned sessions to the eviction.
+    fn tell_pins(&self) {
+        let pinned = self.state.sessions.iter().filter(|(_, state)| state.pinned);
+        self.services.table.set_pinned(pinned.map(|(id, _)| id.clone()));
     }
 }
 

@@ -5,7 +5,7 @@ use super::snapshot::{RegistrySnapshot, TakeSnapshot};
 use crate::children::tool_registries::AskError;
 use crate::clock::now_text;
 use crate::errors::MethodError;
-use crate::session::actor::{NoLook, SessionServices};
+use crate::session::actor::SessionServices;
 use crate::session::agent::pi::outside::clean_blocking;
 use crate::session::owner::TellOwner;
 use actix::prelude::*;
@@ -56,12 +56,7 @@ pub(crate) async fn ask_tools(
         env
     };
 
-    let env = match services.look(CLEAN_LIMIT, clean).await {
-        Ok(env) => env,
-        Err(NoLook::Ended) => return Err(MethodError::ShuttingDown),
-        Err(NoLook::TimedOut) => return Err(MethodError::Overloaded),
-    };
-
+    let env = services.look(CLEAN_LIMIT, clean).await?;
     let tools = names.keys().copied().collect();
     // A dropped future would not reap the process.
     let asking = actix::spawn(async move { registries.ask(tools, env, untrusted).await });
@@ -139,7 +134,7 @@ impl Registry {
 }
 
 impl RegistrySnapshot {
-    /// Hosts of derived presets.
+    /// Returns the hosts of derived presets.
     pub(crate) fn presets(&self) -> &BTreeMap<String, FoundPreset> {
         &self.state.presets
     }

@@ -103,18 +103,17 @@ impl Interrupted {
             if MAX_SESSIONS <= sessions.len() && !sessions.contains_key(&piece.session_id) {
                 continue;
             }
-            let noted = sessions.entry(piece.session_id.clone()).or_insert_with(|| {
-                let (session_id, session_name) =
-                    (piece.session_id.clone(), piece.session_name.clone());
-                let interruption =
-                    Interruption { at: at.clone(), by: by.to_owned(), work: Vec::new() };
-                let label = piece.label.clone();
-                InterruptedSession { session_id, session_name, label, interruption }
+            let id = piece.session_id.clone();
+            let noted = sessions.entry(id.clone()).or_insert_with(|| InterruptedSession {
+                session_id: id,
+                session_name: piece.session_name.clone(),
+                label: piece.label.clone(),
+                interruption: Interruption { at: at.clone(), by: by.to_owned(), work: Vec::new() },
             });
 
             let work = &mut noted.interruption.work;
             if work.len() < MAX_WORK {
-                work.push(shown(piece));
+                work.push(description(piece));
             }
         }
     }
@@ -149,7 +148,7 @@ fn save_blocking(path: &Path, sessions: Vec<InterruptedSession>) -> io::Result<(
     replace_file_blocking(path, &text)
 }
 
-fn shown(piece: &UnfinishedWork) -> String {
+fn description(piece: &UnfinishedWork) -> String {
     match piece.kind {
         WorkKind::Call => piece.what.clone(),
         WorkKind::Job => format!("background job {}", piece.what),
