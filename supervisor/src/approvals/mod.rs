@@ -11,7 +11,7 @@ mod outcome;
 mod table;
 pub(crate) mod words;
 
-pub(crate) use outcome::{CloseReason, Outcome};
+pub(crate) use outcome::{CloseReason, NoAnswer, Outcome};
 pub(crate) use table::Subject;
 
 use crate::clock::{ms, now_text};
@@ -21,6 +21,7 @@ use crate::log::journal::Journal;
 use crate::metrics::Metrics;
 use crate::wire;
 use bytes::Bytes;
+use outcome::Answer;
 use quackd_protocol::SessionId;
 use quackd_protocol::approval::{
     AnswerScope, ApprovalClosed, ApprovalKind, ApprovalRequest, DENY_OPTION, Decision, Permission,
@@ -120,23 +121,6 @@ impl Drop for PendingOutcome {
     }
 }
 
-/// An answer of the user.
-#[derive(Debug)]
-struct Answer {
-    decision: Decision,
-    scope: AnswerScope,
-    by: String,
-}
-
-/// Reason why an answer does not count.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum NoAnswer {
-    /// No such question.
-    Unknown,
-    /// The question is closed.
-    Closed(Box<RecentApproval>),
-}
-
 /// Receives the number of a session's open questions.
 type Publish = Box<dyn Fn(&SessionId, usize)>;
 
@@ -171,6 +155,7 @@ impl Approvals {
         journal: Journal,
         metrics: Arc<Metrics>,
     ) -> Rc<Self> {
+        // Without random numbers, the process id tells the runs apart.
         let id = quackd_home::new_id().unwrap_or_else(|_| std::process::id().to_string());
         let epoch = id.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
         let (on_change, table) = (OnChange::default(), RefCell::default());
@@ -223,6 +208,7 @@ impl Approvals {
             return outcome;
         }
 
+        // The user has answered an earlier question about this operation after its time.
         if self.table.borrow_mut().take_late_answer(&question.subject, now) {
             reply(waiter, Outcome::Allowed(AnswerScope::Once));
             return outcome;
@@ -248,8 +234,7 @@ impl Approvals {
         now: Instant,
         wait: Duration,
     ) {
-        let Question { subject, title, message, preset, tool_call_id, likely, is_possible } =
-            question;
+        let Question { subject, preset, tool_call_id, likely, is_possible, .. } = question;
         let number = self.table.borrow_mut().next_number();
         let id = format!("{REQUEST_PREFIX}{}-{number}", self.epoch);
         // Without a scope, the only option denies.
@@ -259,8 +244,8 @@ impl Approvals {
             kind: ApprovalRequest::NAME.to_owned(),
             id: id.clone(),
             method: "select".to_owned(),
-            title: title.to_owned(),
-            message,
+            title: question.title.to_owned(),
+            message: question.message,
             options: std::iter::once(DENY_OPTION.to_owned()).chain(allow).collect(),
             timeout: ms(wait),
             permission: Permission {
@@ -274,19 +259,19 @@ impl Approvals {
         };
 
         let session = subject.session.clone();
-        let seq = self.events.publish(&session, ApprovalRequest::NAME, || &request);
-        let (data, turn) = (&request, None);
-        let line =
-            EventLine { event: ApprovalRequest::NAME, session_id: &session, data, seq, turn };
+        let event = ApprovalRequest::NAME;
+        let seq = self.events.publish(&session, event, || &request);
+        let line = EventLine { event, session_id: &session, data: &request, seq, turn: None };
         let line = wire::event(&line);
-        self.tell_watchers(&session, ApprovalRequest::NAME, &request);
+        self.tell_watchers(&session, event, &request);
 
         let with = Waiting { request, at: now_text(), seq, line, waiters: vec![waiter] };
-        let (asked, until) = (now, now + wait);
-        self.table.borrow_mut().open(Open { id: id.clone(), subject, asked, until, with });
+        let open = Open { id: id.clone(), subject, opened: now, until: now + wait, with };
+        self.table.borrow_mut().open(open);
         self.metrics.approvals_asked.add(1);
         self.changed(&session);
 
+        // Not canceled when the question is closed: `close` then finds nothing.
         let approvals = Rc::clone(self);
         actix::spawn(async move {
             tokio::time::sleep(wait).await;
@@ -298,6 +283,7 @@ impl Approvals {
     /// call was cancelled.
     fn abandoned(&self, subject: &Subject) {
         let mut table = self.table.borrow_mut();
+        // A question that is closed or being answered needs no waiter.
         let Some(open) = table.same(subject) else { return };
         open.with.waiters.retain(|waiter| !waiter.is_closed());
         if !open.with.waiters.is_empty() {
@@ -305,8 +291,8 @@ impl Approvals {
         }
 
         // The waiter's own timer may fire before the one of the question.
-        let is_over = open.until <= Instant::now();
-        let reason = if is_over { CloseReason::TimedOut } else { CloseReason::Ended };
+        let is_late = open.until <= Instant::now();
+        let reason = if is_late { CloseReason::TimedOut } else { CloseReason::Ended };
         let id = open.id.clone();
         drop(table);
         self.close(&id, reason);
@@ -314,6 +300,7 @@ impl Approvals {
 
     /// Closes a question without an answer.
     fn close(&self, id: &str, reason: CloseReason) {
+        // A question that is being answered is not in the table: the answer closes it.
         let Some(open) = self.table.borrow_mut().take(id) else { return };
         let outcome = match reason {
             CloseReason::TimedOut => Outcome::TimedOut,
@@ -341,6 +328,7 @@ impl Approvals {
     ) -> Result<SessionId, NoAnswer> {
         let mut answering = self.take(id)?;
         let session = answering.subject.session.clone();
+
         let has_others = own(&session) < self.events.answerers.count(&session);
         // Otherwise the drop opens it again.
         if !has_others && let Some(open) = answering.open.take() {
@@ -351,6 +339,7 @@ impl Approvals {
 
     /// Closes all questions, because the daemon stops.
     pub(crate) fn end_all(&self) {
+        // Collected first, because `close` borrows the table.
         let ids: Vec<_> =
             self.table.borrow().pending().iter().map(|open| open.id.clone()).collect();
         ids.iter().for_each(|id| self.close(id, CloseReason::Ended));
@@ -382,9 +371,10 @@ impl Approvals {
     }
 
     fn reopen(&self, open: OpenQuestion) {
-        let (id, is_over) = (open.id.clone(), open.until <= Instant::now());
+        let (id, is_late) = (open.id.clone(), open.until <= Instant::now());
         self.table.borrow_mut().reopen(open);
-        if is_over {
+        // Its timer has fired while it was being answered, and found nothing.
+        if is_late {
             self.close(&id, CloseReason::TimedOut);
         }
     }
@@ -432,8 +422,8 @@ impl Approvals {
         answer: Option<Answer>,
         outcome: Outcome,
     ) {
-        let Open { subject, asked, with: Waiting { request, waiters, .. }, .. } = open;
-        let record = record(&subject, &request, reason, answer, asked.elapsed());
+        let Open { subject, opened, with: Waiting { request, waiters, .. }, .. } = open;
+        let record = record(&subject, &request, reason, answer, opened.elapsed());
         let closed = ApprovalClosed {
             kind: ApprovalClosed::NAME.to_owned(),
             id: record.id.clone(),
@@ -471,9 +461,9 @@ impl Approvals {
         earlier.map(|open| open.with.line.clone()).collect()
     }
 
-    /// Calls `show` with the open questions, oldest first.
-    pub(crate) fn with_pending<T>(&self, show: impl FnOnce(&[OpenQuestion]) -> T) -> T {
-        show(self.table.borrow().pending())
+    /// Calls `read` with the open questions, oldest first.
+    pub(crate) fn with_pending<T>(&self, read: impl FnOnce(&[OpenQuestion]) -> T) -> T {
+        read(self.table.borrow().pending())
     }
 
     /// Returns the last closed questions, oldest first.

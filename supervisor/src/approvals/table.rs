@@ -37,7 +37,7 @@ pub(crate) struct Subject {
 pub(crate) struct Open<Q> {
     pub(crate) id: String,
     pub(crate) subject: Subject,
-    pub(crate) asked: Instant,
+    pub(crate) opened: Instant,
     pub(crate) until: Instant,
     pub(crate) with: Q,
 }
@@ -66,9 +66,9 @@ pub(crate) struct Table<Q, L> {
     last: u64,
     open: Vec<Open<Q>>,
     closed: VecDeque<Closed<L>>,
-    /// Times of the last questions of each session.
-    asked: HashMap<SessionId, VecDeque<Instant>>,
-    /// Times of the last requests of each session's agents.
+    /// Times of each session's questions in the last minute.
+    opened: HashMap<SessionId, VecDeque<Instant>>,
+    /// Times of the requests of each session's agents in the last minute.
     requested: HashMap<SessionId, VecDeque<Instant>>,
     denied: HashMap<SessionId, VecDeque<Denied>>,
     /// Operations that the user allowed once after their question had expired.
@@ -97,7 +97,7 @@ impl<Q, L> Default for Table<Q, L> {
             last: 0,
             open: Vec::new(),
             closed: VecDeque::new(),
-            asked: HashMap::new(),
+            opened: HashMap::new(),
             requested: HashMap::new(),
             denied: HashMap::new(),
             late: Vec::new(),
@@ -118,11 +118,11 @@ impl<Q, L: Clone> Table<Q, L> {
         }
 
         let of_session = self.of_session(&subject.session).count();
-        let asked = self.asked.entry(subject.session.clone()).or_default();
-        forget_older(asked, now);
+        let opened = self.opened.entry(subject.session.clone()).or_default();
+        forget_older(opened, now);
         let is_full = MAX_APPROVALS <= self.open.len()
             || MAX_APPROVALS_PER_SESSION <= of_session
-            || MAX_APPROVALS_PER_MINUTE <= asked.len();
+            || MAX_APPROVALS_PER_MINUTE <= opened.len();
         if is_full { Err(NotAsked::TooMany) } else { Ok(()) }
     }
 
@@ -130,7 +130,9 @@ impl<Q, L: Clone> Table<Q, L> {
     pub(crate) fn count_request(&mut self, session: &SessionId, now: Instant) -> bool {
         let requested = self.requested.entry(session.clone()).or_default();
         forget_older(requested, now);
+
         let is_within = requested.len() < MAX_APPROVALS_PER_MINUTE;
+        // A request beyond the limit does not count, so that a minute of waiting is enough.
         if is_within {
             requested.push_back(now);
         }
@@ -165,13 +167,13 @@ impl<Q, L: Clone> Table<Q, L> {
 
     /// Opens a question after [`Self::admit`].
     pub(crate) fn open(&mut self, open: Open<Q>) {
-        self.asked.entry(open.subject.session.clone()).or_default().push_back(open.asked);
+        self.opened.entry(open.subject.session.clone()).or_default().push_back(open.opened);
         self.open.push(open);
     }
 
     /// Opens a question again that was taken.
     pub(crate) fn reopen(&mut self, open: Open<Q>) {
-        let at = self.open.partition_point(|other| other.asked <= open.asked);
+        let at = self.open.partition_point(|other| other.opened <= open.opened);
         self.open.insert(at, open);
     }
 
@@ -217,7 +219,7 @@ impl<Q, L: Clone> Table<Q, L> {
 
     /// Forgets the denials and limits of a session.
     pub(crate) fn forget(&mut self, session: &SessionId) {
-        self.asked.remove(session);
+        self.opened.remove(session);
         self.requested.remove(session);
         self.denied.remove(session);
         self.late.retain(|(subject, _)| subject.session != *session);
@@ -286,7 +288,7 @@ mod tests {
         table.admit(subject, now)?;
         let id = format!("quack-{}", table.next_number());
         let until = now + Duration::from_secs(30);
-        table.open(Open { id: id.clone(), subject: subject.clone(), asked: now, until, with: () });
+        table.open(Open { id: id.clone(), subject: subject.clone(), opened: now, until, with: () });
         Ok(id)
     }
 

@@ -91,7 +91,9 @@ impl Watched {
     /// Adds a session until the result is dropped.
     pub(crate) fn during_call(&self, answerer: Answerer) -> Rc<Answerer> {
         let answerer = Rc::new(answerer);
+
         let mut of_calls = self.of_calls.borrow_mut();
+        // Calls that have ended leave their references behind.
         of_calls.retain(|other| other.strong_count() != 0);
         of_calls.push(Rc::downgrade(&answerer));
         answerer

@@ -123,6 +123,7 @@ fn command_of(
 /// Runs the tool calls of agents. Has a separate client, which follows nothing.
 #[derive(Debug)]
 pub(crate) struct AgentTools {
+    /// Weak, because the services own the runner.
     services: Weak<Services>,
     registry: Addr<Registry>,
     client: Rc<Client>,

@@ -68,6 +68,7 @@ impl Serve<AnswerParams> for Caller {
         let AnswerParams { id, decision, scope } = params;
         // Before the question is looked up: a remote client that may not answer learns nothing about it.
         remote_limit(self)?;
+
         let answering = take(&id, self)?;
         let scope = scope.unwrap_or_else(|| narrowest(&answering, decision));
         finish(answering, decision, scope, self).await

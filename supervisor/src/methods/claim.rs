@@ -18,6 +18,7 @@ impl Serve<HelloParams> for Caller {
         let HelloParams { client, door } = &mut hello;
         client.version.take_if(|version| version.is_empty());
         door.take_if(|door| door.is_empty());
+
         for (what, text, max) in [
             ("name", Some(&client.name), MAX_CLIENT_NAME_CHARS),
             ("version", client.version.as_ref(), MAX_CLIENT_NAME_CHARS),
@@ -26,6 +27,7 @@ impl Serve<HelloParams> for Caller {
             let checked = text.map_or(Ok(()), |text| check_name(text, max));
             checked.map_err(|error| MethodError::HelloText(what, error))?;
         }
+
         self.client.set_hello(hello);
         Ok(NoData)
     }

@@ -54,13 +54,16 @@ pub(super) async fn look_up_noted(
 /// Returns a note about the files that the daemon obeys and that commands could change through one of these directories.
 pub(super) async fn note_held(caller: &Caller, directories: Vec<PathBuf>) -> Option<String> {
     let held = held(caller, directories).await;
+
     for file in held.iter().filter(|file| file.used_as == Use::Configuration) {
         let (path, held) = (file.path.clone(), file.held.clone());
         let look = move || record_blocking(&path, &held);
         if let Ok(record) = caller.services.sessions.look(RESOLVE_LIMIT, look).await {
+            // The note below reaches the user also during a shutdown, when nothing can be recorded.
             caller.registry.send(TellOwner::ConfigHeld(record)).await.ok();
         }
     }
+
     let note = in_words(&held)?;
     tracing::warn!(note, "sessions may write files that the daemon obeys");
     Some(note)

@@ -1,6 +1,6 @@
 //! `follow` and `unfollow`: the events of a session, from now on or from a given number on.
 
-use super::state::{ask_agent, is_running, shown, worker_state};
+use super::state::{agent_state, ask_agent, is_running, worker_state};
 use super::{Caller, Serve, approvals as methods};
 use crate::errors::MethodError;
 use crate::events::FollowStarted;
@@ -55,7 +55,7 @@ impl Serve<FollowParams> for Caller {
             session_name: found.session_name,
             workspace_path: found.workspace_path,
             is_running: is_running(&session),
-            session_state: shown(&session.agent),
+            session_state: agent_state(&session.agent),
             app_history_file: history,
             app_history_exists: size.is_some(),
             app_history_size_bytes: size.unwrap_or(0),

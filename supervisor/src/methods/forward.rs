@@ -55,6 +55,7 @@ async fn open(
     let (reply, opened) = oneshot::channel();
     let local = local.unwrap_or(port);
     network.send(TellNetwork::Forward { port, local, reply }).await?;
+
     let opened = opened.await.map_err(|_gone| no_worker(found))?;
     let local = opened.map_err(|refusal| MethodError::Forward { port, local, refusal })?;
     tracing::info!(session = %found.session_id, port, local, client = ?caller.client.id, "forwarding a port");
@@ -65,6 +66,7 @@ async fn open(
 async fn link_to(found: &FoundSession, port: u16, caller: &Caller) -> Result<String, MethodError> {
     let links = &caller.services.links;
     links.open(&caller.registry)?;
+
     let builder = links.builder(&caller.registry).await;
     let link = builder.and_then(|links| links.link(&found.session_id, port));
     link.ok_or_else(|| MethodError::NoLinkName(found.session_name.clone()))
@@ -96,6 +98,7 @@ async fn list(
     caller: &Caller,
 ) -> Result<Vec<SessionForward>, MethodError> {
     let snapshot = caller.snapshot().await?;
+
     let all = caller.services.sessions.pool.networks.forwards();
     let of = all.into_iter().filter(|(id, _)| session.is_none_or(|session| session == id));
     let rows = of.map(|(session_id, forward)| {

@@ -55,9 +55,7 @@ pub(super) async fn explain(
     caller: &Caller,
 ) -> Result<HostExplained, MethodError> {
     let not_a_host = || MethodError::NotAHost(host.chars().take(100).collect());
-    let (name, port) = split_port(host).ok_or_else(not_a_host)?;
-    let name = if name == "machine" { MACHINE_HOST } else { name };
-    let host = Host::read(name).map_err(|_error| not_a_host())?;
+    let (host, port) = parse(host).ok_or_else(not_a_host)?;
 
     let snapshot = caller.snapshot().await?;
     let label = snapshot.label(&session.session_id);
@@ -162,6 +160,7 @@ fn upstream(host: &Host, port: u16, daemon: &DaemonInfo) -> Option<String> {
     if name == MACHINE_HOST {
         return None;
     }
+
     let variables = match &daemon.upstream {
         Ok(variables) => variables.as_ref()?,
         Err(error) => return Some(format!("{}\nnot used: {error}", but_private(host))),
@@ -189,6 +188,13 @@ fn display(host: &Host) -> String {
         Host::Address(address) if address.is_ipv6() => format!("[{address}]"),
         host => host.to_string(),
     }
+}
+
+/// Reads a host with an optional port. `machine` means this machine.
+fn parse(text: &str) -> Option<(Host, u16)> {
+    let (name, port) = split_port(text)?;
+    let name = if name == "machine" { MACHINE_HOST } else { name };
+    Some((Host::read(name).ok()?, port))
 }
 
 /// Splits `host`, `host:port`, `[v6]` and `[v6]:port`.

@@ -222,6 +222,7 @@ async fn states(
 async fn find(params: &IsolatedParams, caller: &Caller) -> Result<FoundSession, MethodError> {
     let reference = named(params.session_id.as_deref(), None, caller).await?;
     let found = caller.session(reference, Purpose::Look).await?;
+
     let is_of_any =
         matches!(params.action, Some(IsolatedAction::Checkpoints | IsolatedAction::Restore));
     if found.isolated.is_none() && !is_of_any {
@@ -261,6 +262,7 @@ fn choice(params: IsolatedParams, workspace: &Path) -> Result<IsolatedChoice, Me
 fn relative(path: &str, workspace: &Path) -> Result<PathBuf, MethodError> {
     let path = Path::new(path);
     let path = path.strip_prefix(workspace).unwrap_or(path);
+
     let mut clean = PathBuf::new();
     for part in path.components() {
         match part {
@@ -369,6 +371,7 @@ pub(super) async fn check_applied(
 ) -> Result<(), MethodError> {
     let found = caller.find(Some(session.to_owned()), Purpose::Describe).await?;
     let Some(found) = found.filter(|found| found.isolated.is_some()) else { return Ok(()) };
+    // Also with `force`, because the comparison takes back what an interrupted command wrote.
     match n_changes(&found, caller).await {
         n if n == 0 || force => Ok(()),
         n => Err(MethodError::Unapplied { label: label.to_owned(), n }),
@@ -417,6 +420,7 @@ pub(crate) async fn run(
         home: services.daemon.user_home.clone(),
         task,
     };
+
     let answer = Rc::clone(&services.children.isolation).run(request).await;
     match answer.map_err(|error| MethodError::Isolated(error.to_string()))? {
         FromIsolate::Failed { text } => Err(MethodError::Isolated(message_line(&text, MAX_REASON))),
@@ -426,10 +430,13 @@ pub(crate) async fn run(
 
 /// Throws the copy of an idle session away and makes a new one.
 async fn discard(found: &FoundSession, caller: &Caller) -> Result<CopiedTree, MethodError> {
+    // Takes back what an interrupted command wrote. The number does not matter: the copy goes in any case.
     n_changes(found, caller).await;
+
     // An idle worker still shows the old copy. Calls from now on wait for the next worker.
     let evict = Request::Evict(EvictionReason::Discarded);
     found.handle.send(Manage(ProcessKind::Worker, evict)).await?;
+
     forget_read_files(&caller.services.sessions, &found.session_id).await;
     renew_copy(caller, &found.session_id, &found.workspace_path).await
 }

@@ -13,6 +13,7 @@ impl Serve<KeysParams> for Caller {
         let is_good = |value: &str| value.len() <= MAX_VALUE_BYTES && !value.contains('\0');
         for (name, value) in &variables {
             if !is_known(name) || !is_good(value) {
+                // The error repeats the name, which may be any text.
                 let name = name.chars().filter(|c| c.is_ascii_graphic()).take(64).collect();
                 return Err(MethodError::BadKey(name, MAX_VALUE_BYTES));
             }

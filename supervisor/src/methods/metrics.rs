@@ -34,6 +34,7 @@ pub(crate) async fn metrics_text(
 ) -> Result<String, MethodError> {
     let data = super::ps::processes(services, registry).await?;
     let counted = &services.sessions.metrics;
+
     let mut text = PrometheusText::default();
     daemon(&mut text, &data);
     sessions(&mut text, &data);
@@ -126,6 +127,7 @@ fn queues(text: &mut PrometheusText, services: &Services) {
     let bytes = Some(services.sessions.metrics.queued_bytes.get());
     let help = "Replies and events that clients have not read yet.";
     text.one("quackd_client_queue_bytes", MetricType::Gauge, help, bytes);
+
     let bytes = Some(services.sessions.events.buffered_bytes());
     let help = "Events that are kept for followers.";
     text.one("quackd_event_ring_bytes", MetricType::Gauge, help, bytes);
@@ -177,6 +179,7 @@ fn totals(text: &mut PrometheusText, data: &PsData, counted: &Metrics) {
     let Metrics { refused_clients: refused, bad_lines: bad, unread_answers: unread, .. } = counted;
     let (killed, survivors) = (supervisor.strays_killed, supervisor.survivors);
     let (deleted, dropped) = (supervisor.spills_deleted, supervisor.log_lines_dropped);
+
     for (name, help, n) in [
         ("quackd_events_total", "Events of all sessions.", supervisor.events),
         ("quackd_child_deaths_total", "Workers and Pis that died.", supervisor.deaths_total),

@@ -320,7 +320,9 @@ fn line(kind: ApprovalKind, target: &str, outcome: Outcome, wait: Duration) -> S
 /// Adds a line to a text, before its last line with the exit code. Both are JSON strings.
 pub(super) fn with_line(text: &RawValue, line: &str) -> Box<RawValue> {
     const EXIT: &str = "\n[Exit code: ";
+
     let Ok(mut plain) = serde_json::from_str::<String>(text.get()) else { return text.to_owned() };
+    // Only in the last line: a command may print the same text.
     let end =
         plain.rfind(EXIT).filter(|at| !plain.get(at + 1..).unwrap_or_default().contains('\n'));
     plain.insert_str(end.unwrap_or(plain.len()), &format!("\n{line}"));
@@ -331,6 +333,7 @@ pub(super) fn with_line(text: &RawValue, line: &str) -> Box<RawValue> {
 /// arguments, the policy and the user, and never on the files outside of the sandbox.
 pub(super) async fn request(call: EndedCall<'_>, caller: &Caller) -> (String, bool) {
     let approvals = &caller.services.sessions.approvals;
+    // First, so that refused requests count too.
     if !approvals.count_request(&call.session.session_id) {
         let text =
             format!("Error: too many requests: at most {MAX_APPROVALS_PER_MINUTE} in a minute");
@@ -356,6 +359,7 @@ pub(super) async fn request(call: EndedCall<'_>, caller: &Caller) -> (String, bo
     let outcome = outcome.unwrap_or(Outcome::Ended);
     let line = line(kind, &given, outcome, waited(&call, caller));
     match outcome {
+        // The agent has asked before its first attempt, so there is no call to repeat.
         Outcome::Allowed(_) => (line.replace("; call again]", "]"), true),
         Outcome::NoAnswerer if kind == ApprovalKind::Network || is_plain(&given) => {
             let option = if kind == ApprovalKind::Write { "set --writable" } else { "allow" };

@@ -41,6 +41,7 @@ fn describe(
     let derived = parts.iter().any(|part| matches!(part.hosts, PresetHosts::Derived(_)));
     let found: Vec<_> = parts.iter().filter_map(|part| known.get(part.name)).collect();
     let texts = parts.iter().filter_map(|part| problems.texts.get(part.name)).flatten();
+
     PresetInfo {
         name: preset.name.to_owned(),
         about: preset.about.to_owned(),

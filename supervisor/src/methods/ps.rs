@@ -115,6 +115,7 @@ fn clients(services: &Services, snapshot: &RegistrySnapshot) -> (Vec<ClientInfo>
     let claimed = services.clients.claimed();
     // A label takes time in proportion to all sessions, and most daemons have no claims.
     let labels = if claimed.is_empty() { HashMap::new() } else { snapshot.labels(&claimed) };
+
     let info = |(hello, client): &(Arc<HelloParams>, Rc<Client>)| {
         let sessions = client.claims.all().into_iter().filter_map(|id| labels.get(&id).cloned());
         let mut sessions: Vec<String> = sessions.collect();
@@ -128,5 +129,6 @@ fn clients(services: &Services, snapshot: &RegistrySnapshot) -> (Vec<ClientInfo>
             calls: client.calls.get(),
         }
     };
+
     (named.iter().take(MAX_SHOWN_CLIENTS).map(info).collect(), named.len())
 }

@@ -48,6 +48,7 @@ impl ToolRequest {
             Some(Callers::Agent) => agents.is_some(),
             Some(Callers::Supervisor) => false,
         };
+
         if !may_call || MAX_TOOL_NAME_BYTES < spec.tool.len() {
             return Some(CallError::UnknownTool);
         }
@@ -176,6 +177,7 @@ impl CallRun<'_> {
         let copies = &self.caller.services.sessions.pool.copies;
         let permit = permit(self.session, &call.call, copies).await?;
         let mut done = self.make_and_ask(call).await?;
+
         let lines = [permit.line(copies).await, done.about_policy.take()];
         lines.iter().flatten().for_each(|line| add_line(&mut done.finished, line));
         Ok(done)
@@ -213,6 +215,7 @@ impl CallRun<'_> {
     /// Makes a call, and sends its output to the client while it runs.
     async fn make(&self, mut call: CallTool) -> CallResult {
         let (stream, printed) = self.named.and_then(NamedCall::channel).unzip();
+        // Without a stream, there is no receiver for rows.
         call.call.spec.stream_rows &= stream.is_some();
         call.stream = stream;
 

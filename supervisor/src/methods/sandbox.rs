@@ -83,6 +83,7 @@ impl Serve<SandboxRevoke> for Caller {
         let SandboxRevoke { session, rules, end_jobs } = params;
         let change = GrantChange::Revoke { ids_or_rules: checked_rules(rules)? };
         let session = find(&session, self).await?;
+
         let change = SessionChange::Grants(change);
         let (found, notes) = changed(&session, change, &[], end_jobs, self).await?;
         in_force(session, found, notes, self).await
@@ -93,6 +94,7 @@ impl Serve<SandboxDenials> for Caller {
     async fn serve(&self, params: SandboxDenials) -> Result<DenialsData, MethodError> {
         let found = find(&params.session, self).await?;
         let label = label(self, &found.session_id).await?;
+
         let session = self.services.sessions.table.snapshot(&found.session_id);
         let denials = &session.worker.denials;
         Ok(DenialsData {
@@ -169,6 +171,7 @@ async fn changed(
     // Rules that cannot be used are refused before any tool is asked.
     quackd_policy::validate_hosts(rules).map_err(MethodError::Policy)?;
     let notes = presets::resolve(rules, caller).await?;
+
     let found = caller.change(&session.session_id, change).await?;
     if end_jobs == Some(true) {
         session.handle.send(TellSession::EndJobs).await?;
@@ -251,6 +254,7 @@ async fn check_roots(roots: &[PathBuf], caller: &Caller) -> Result<(), MethodErr
     // `quackd_policy::validate` refuses unusable paths and too many of them.
     let is_path = |root: &&PathBuf| path_problem(root).is_none();
     let roots: Vec<PathBuf> = roots.iter().take(MAX_ROOTS).filter(is_path).cloned().collect();
+
     let places = caller.services.daemon.places();
     let look = move || roots.iter().try_for_each(|root| places.check_blocking(root));
     let checked = caller.services.sessions.look(RESOLVE_LIMIT, look).await?;
@@ -263,6 +267,7 @@ async fn ask_worker(tool: &str, arguments: String, session: FoundSession) -> Wor
     let mut spec = CallSpec { tool: tool_name, arguments, safe_mode, ..CallSpec::default() };
     spec.set_deadline(DEFAULT_TOOL_DEADLINE);
     let call = CallTool { call: SessionCall::new(spec), stream: None, input: None, cancel: None };
+
     let (text, report) = match worker::call(&session.handle, call).await {
         Ok(done) => (done.finished.text, done.finished.data),
         // In the format of a tool's text, so that clients show both in the same way.
@@ -271,6 +276,7 @@ async fn ask_worker(tool: &str, arguments: String, session: FoundSession) -> Wor
             (text.unwrap_or_else(|_| RawValue::NULL.to_owned()), None)
         }
     };
+
     WorkerSays {
         session_id: session.session_id,
         session_name: session.session_name,

@@ -129,6 +129,7 @@ async fn new_copy(
 fn copied_in_words(copied: &CopiedTree) -> String {
     let mebibytes = copied.bytes.div_ceil(1024 * 1024);
     let mut text = format!("a private copy of {} files ({mebibytes} MiB)", copied.files);
+
     if !copied.outputs.is_empty() {
         let n = copied.outputs.len();
         text.push_str(&format!(
@@ -136,6 +137,7 @@ fn copied_in_words(copied: &CopiedTree) -> String {
             if n == 1 { "y" } else { "ies" }
         ));
     }
+
     for note in &copied.notes {
         text.push_str("; ");
         text.push_str(note);
@@ -152,6 +154,7 @@ async fn new_conversation(
     if !is_conversation_id(&id) {
         return Err(MethodError::ConversationId);
     }
+
     let services = &caller.services.sessions;
     let home = services.daemon.home.clone();
     let make = move || create_blocking(&home, &workspace, &id);
@@ -337,6 +340,7 @@ async fn copy_options(
     source.send(TellSession::GetAgentOptions(reply)).await?;
     // Without a reply, the source was deleted: the new session keeps the defaults.
     let Ok(options) = options.await else { return Ok(()) };
+
     let found = caller.session(Some(session.0.clone()), Purpose::Describe).await?;
     found.handle.send(TellSession::SetAgentOptions(options)).await?;
     Ok(())

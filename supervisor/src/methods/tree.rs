@@ -60,6 +60,7 @@ fn one_shot(spec: &ChildSpec, services: &Services) -> Option<ErrandInfo> {
         children.tool_registries.one_shot(),
         children.repo_cleanup.process(),
     ];
+
     let mut one_shots = one_shots.into_iter();
     one_shots.find(|process| process.spec().name == spec.name).map(OneShot::describe)
 }
@@ -104,7 +105,9 @@ fn pi_worker(worker: &WorkerInfo) -> Option<TreeWorker> {
 
 fn describe(spec: &ChildSpec) -> SpecInfo {
     let restarts = matches!(spec.restart, Restart::Permanent | Restart::Transient);
+    // Without restarts, their limits and delays have no effect.
     let only = |time| if restarts { ms(time) } else { 0 };
+
     SpecInfo {
         name: spec.name.to_owned(),
         about: spec.about.to_owned(),

@@ -133,6 +133,7 @@ pub(crate) fn preferred<'a>(
 ) -> Option<&'a Shared<Session>> {
     let is_here = |s: &&Shared<Session>| s.workspace_id == workspace.id && is_wanted(&s.id);
     let mut sessions = metadata.sessions.iter().filter(is_here);
+
     let last = workspace.last_active_session_id.as_ref();
     let first = sessions.clone().next();
     sessions.find(|s| Some(&s.id) == last).or(first)
@@ -238,6 +239,7 @@ fn set_active(metadata: &mut Arc<Metadata>, id: &SessionId) -> bool {
     if metadata.active_voice_session_id.as_ref() == Some(id) && last == Some(id) {
         return false;
     }
+
     set_active_in(Arc::make_mut(metadata), id);
     true
 }

@@ -166,6 +166,7 @@ impl Handler<Drain> for Registry {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, Drain { until }: Drain, ctx: &mut Self::Context) -> Self::Result {
+        // Requests that would change something are refused from here on.
         self.draining = true;
 
         let saved = if self.is_unsaved() { Some(self.save(ctx)) } else { self.join_save() };

@@ -126,6 +126,7 @@ impl Handler<Activate> for Registry {
         if self.draining {
             return Box::pin(actix::fut::ready(Err(MethodError::ShuttingDown)));
         }
+
         let is_known = labels::find(&self.metadata, &self.state, &msg.reference).is_some();
         // Another program may have just created it.
         let looking = if is_known { None } else { self.look_for_more(ctx) };
@@ -148,6 +149,7 @@ impl Registry {
         let id = session.map(|session| session.id.0.clone());
         // The catalog knows no labels, so it gets the id.
         let reference = id.as_deref().unwrap_or(reference);
+
         let activated = catalog::activate(&mut self.metadata, reference)
             .map(|(data, changed)| (data, self.keep(changed, ctx)));
         after_save(activated)

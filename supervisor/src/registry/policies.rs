@@ -287,6 +287,7 @@ pub(super) fn grants_of(state: &DaemonState, session: &Session) -> Vec<ScopedGra
         (Scope::Workspace, of_workspace),
         (Scope::Always, Some(&state.grants)),
     ];
+
     let scoped = all.into_iter().flat_map(|(scope, grants)| {
         let grants = grants.into_iter().flatten().cloned();
         grants.map(move |grant| ScopedGrant { scope, grant })

@@ -52,6 +52,7 @@ pub(crate) fn load_blocking(path: &Path) -> Vec<InterruptedSession> {
             tracing::warn!(path = %path.display(), %error, "ignoring what the last stop cut short");
             Vec::new()
         }
+        // The usual case: there is no file, because nothing was interrupted.
         _ => Vec::new(),
     }
 }
