@@ -179,8 +179,8 @@ impl Approvals {
         self.events.answerers.has(session)
     }
 
-    /// Returns whether a request about the session can have another outcome than [`Outcome::NoAnswerer`]: a client can answer, or
-    /// the user has answered an expired question lately.
+    /// Returns false if a request about the session can only have the outcome [`Outcome::NoAnswerer`]: no client can
+    /// answer, and the user has not answered an expired question lately.
     pub(crate) fn may_ask(&self, session: &SessionId) -> bool {
         self.can_answer(session) || self.table.borrow().has_late_answers(session)
     }
@@ -454,7 +454,7 @@ impl Approvals {
         self.clients.push_to_watchers(session, &line);
     }
 
-    /// Returns the announcements of open questions that a follower of the session does not get if it starts with event `next`.
+    /// Returns the announcements of open questions that a follower does not get if it starts with event `next`.
     pub(crate) fn announced_before(&self, session: &SessionId, next: u64) -> Vec<Bytes> {
         let table = self.table.borrow();
         let earlier = table.of_session(session).filter(|open| open.with.seq < next);

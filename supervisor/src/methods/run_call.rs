@@ -203,7 +203,7 @@ impl CallRun<'_> {
             }
             After::RunAgain => {
                 let mut again = call;
-                // What is left of the deadline of the first run; the question used up a part of it.
+                // The question has used up a part of the deadline.
                 let left = deadline.saturating_sub(started.elapsed());
                 again.call.spec.set_deadline(left.max(MIN_TOOL_DEADLINE));
                 again.call.spec.approved = true;
