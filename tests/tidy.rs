@@ -3,11 +3,11 @@
 //! have no complaints.
 //!
 //! - [`manifests`]: allowed dependencies between crates, and the place of versions.
-//! - [`modules`]: import cycles and the size of actors.
+//! - [`modules`]: import cycles, and the replies of messages to actors.
 //! - [`sources`]: headers, sizes, parameters and words of source files.
 //! - [`platforms`]: files that differ between operating systems.
 //! - [`documents`]: promises, decisions and paths.
-//! - [`recipes`]: the files that a new tool, method, key or subcommand changes, and methods that are named as text.
+//! - [`recipes`]: the files that an addition changes, settings that nothing uses, and methods that are named as text.
 //! - [`exemptions`]: black-box tests that are left out in tier M.
 //! - [`texts`]: printed texts that documents quote, and subcommands that they name.
 //!

@@ -10,7 +10,8 @@
 //!    configuration of remote control.
 //! 4. [`pool`] has the published state of all sessions, and limits live processes, running commands and disk space.
 //!    [`voice`] tracks voice clients. [`approvals`] asks the user about denied operations.
-//! 5. [`session`] runs one session in one actor: its worker, its pending calls and its agent.
+//! 5. [`session`] has the actors of sessions: one for the worker with the pending calls, one for its network, one for
+//!    the agent.
 //! 6. [`registry`] owns workspaces and sessions, and saves them.
 //! 7. [`retention`] deletes expired files and sessions without a directory. [`links`] leads requests by name to sessions.
 //! 8. [`services`] bundles all of this for [`methods`], which answer requests.

@@ -11,7 +11,8 @@ use crate::metrics::endpoint::MetricsEndpoint;
 use crate::registry::shutdown_record::Interrupted;
 use crate::remote::RemoteControl;
 use crate::retention::Retention;
-use crate::session::actor::SessionServices;
+use crate::session::actors::ActorTable;
+use crate::session::services::SessionServices;
 use crate::voice::Voice;
 use quackd_ipc::alias::Alias;
 use quackd_ipc::listener::SocketFile;
@@ -28,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Services {
     pub(crate) daemon: Rc<DaemonInfo>,
     pub(crate) sessions: Rc<SessionServices>,
+    pub(crate) actors: Rc<ActorTable>,
     pub(crate) clients: Rc<Clients>,
     pub(crate) memory: ClientMemory,
     pub(crate) voice: Rc<Voice>,

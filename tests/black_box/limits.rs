@@ -81,6 +81,30 @@ fn a_command_without_a_place_says_so_in_time_and_does_not_run() {
 }
 
 #[test]
+fn safe_mode_holds_for_a_command_that_waited_before() {
+    // The profile is the same in safe mode: the running worker gets the command.
+    let config = "[limits]\ncommands = 16\n[sandbox]\nprofile = \"read-only\"\n";
+    let daemon = Daemon::start_with(config);
+    let (wire, other) = (daemon.wire(), daemon.wire());
+    let repo = daemon.repo("a");
+    let session = wire.attach(repo.path());
+    let slots = || other.request("quack.ps", json!({}))["supervisor"]["places"].clone();
+
+    let command = json!({"command": daemon.gated("go", "echo done")});
+    let many: Vec<_> = (0..12).map(|_| session.begin("bash", command.clone())).collect();
+    wait_for("twelve of them to run", || (slots()["running"] == 12).then_some(()));
+    let waiting = session.begin("bash", json!({"command": "echo unrestricted"}));
+    wait_for("the last one to wait", || (slots()["waiting"] == 1).then_some(()));
+
+    other.request("attach", json!({"path": repo.path(), "safeMode": true}));
+    daemon.open_gate("go");
+    assert_eq!(waiting.text(), "Error: Command not allowed in safe mode");
+    for call in many {
+        assert_eq!(call.text(), "done\n\n[Exit code: 0]");
+    }
+}
+
+#[test]
 fn background_jobs_are_counted_over_all_sessions() {
     let daemon = Daemon::start_with("[limits]\njobs = 2\n");
     let wire = daemon.wire();

@@ -92,7 +92,7 @@ fn a_script_must_say_that_it_means_it_and_running_calls_need_force() {
     let call = session.begin("bash", json!({"command": "sleep 60"}));
     wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
     let refused = daemon.quack(&["delete", "duck-1", "--yes"]);
-    assert_eq!(refused.code(), Some(1), "{refused:?}");
+    assert_eq!(refused.code(), Some(4), "{refused:?}");
     let deleted = daemon.quack(&["delete", "duck-1", "--force", "--json"]).json();
     assert_eq!(
         (&deleted["session"]["name"], &deleted["callsEnded"]),

@@ -1,10 +1,7 @@
-//! Modules of a crate form no import cycles, nor do files. An actor handles few kinds of messages.
+//! Modules of a crate form no import cycles, nor do files. Each type of message to an actor has its own reply.
 
 use crate::Tree;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Maximum number of message kinds that one actor handles.
-const MAX_MESSAGES: usize = 8;
 
 /// Top-level modules of a crate, each with the top-level modules that it imports.
 type Graph = BTreeMap<String, BTreeSet<String>>;
@@ -285,23 +282,32 @@ fn circles(tree: &Tree, root: &str) -> Vec<(String, usize)> {
     circles.into_iter().collect()
 }
 
-/// Actors with more than [`MAX_MESSAGES`] kinds of messages.
-fn large_actors(tree: &Tree) -> Vec<String> {
-    let mut actors: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+/// Enums of requests that share one `bool`, or one enum of replies, and messages that bring a channel for their reply.
+fn shared_replies(tree: &Tree) -> Vec<String> {
+    let mut complaints = Vec::new();
     for (path, text) in tree.iter().filter(|(path, _)| path.ends_with(".rs")) {
-        for line in code(text).lines() {
-            let Some(rest) = line.strip_prefix("impl Handler<") else { continue };
-            let Some((message, actor)) = rest.split_once("> for ") else { continue };
-            let root = path.split("/src/").next().unwrap_or_default();
-            let actor = format!("{root}: {}", actor.trim_end_matches(" {"));
-            actors.entry(actor).or_default().insert(message.to_owned());
+        let code = code(text);
+        let lines: Vec<&str> = code.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let is_message = line.starts_with("#[rtype(");
+            let is_reply = line.starts_with("#[derive(") && line.contains("MessageResponse");
+            if !is_message && !is_reply {
+                continue;
+            }
+
+            let mut item = lines.iter().skip(at + 1).skip_while(|line| line.starts_with("#["));
+            let head = item.next().copied().unwrap_or_default();
+            let is_shared = head.contains("enum ") && (is_reply || line.contains("\"bool\""));
+            let mut fields = item.take_while(|line| head.ends_with('{') && !line.starts_with('}'));
+            let has_channel = fields.any(|line| line.contains("oneshot::Sender<"))
+                || head.contains("oneshot::Sender<");
+
+            if is_shared || has_channel {
+                complaints.push(format!("{path}: each message has its own reply: {head}"));
+            }
         }
     }
-    let complaint = |(actor, messages): (String, BTreeSet<String>)| {
-        let n = messages.len();
-        (MAX_MESSAGES < n).then(|| format!("{actor} handles {n} messages: {messages:?}"))
-    };
-    actors.into_iter().filter_map(complaint).collect()
+    complaints
 }
 
 #[cfg(test)]
@@ -347,13 +353,14 @@ mod tests {
     }
 
     #[test]
-    fn actors_handle_few_messages() {
-        let handler = |n: usize| format!("impl Handler<M{n}> for A {{\n");
-        let eight: String = (0..8).map(handler).collect();
-        let broken = tree_of(&[("a/src/x.rs", &eight), ("a/src/y.rs", &handler(8))]);
-        assert_eq!(large_actors(&broken).len(), 1);
-        let allowed = tree_of(&[("a/src/x.rs", &eight), ("b/src/y.rs", &handler(8))]);
-        assert_eq!(large_actors(&allowed), NOTHING);
-        assert_eq!(large_actors(&read_tree().unwrap()), NOTHING);
+    fn each_message_has_its_own_reply() {
+        let of = |text: &str| shared_replies(&tree_of(&[("a/src/x.rs", text)])).len();
+        assert_eq!(of("#[rtype(result = \"bool\")]\nenum Tell {\n    A,\n}\n"), 1);
+        assert_eq!(of("#[derive(MessageResponse)]\npub(crate) enum Reply {\n    A,\n}\n"), 1);
+        let channel = "struct Ask {\n    reply: oneshot::Sender<u8>,\n}\n";
+        assert_eq!(of(&format!("#[rtype(result = \"()\")]\n{channel}")), 1);
+        assert_eq!(of(&format!("#[rtype(result = \"bool\")]\nstruct Evict;\n{channel}")), 0);
+        assert_eq!(of("#[derive(MessageResponse)]\nstruct Reply {\n    a: bool,\n}\n"), 0);
+        assert_eq!(shared_replies(&read_tree().unwrap()), NOTHING);
     }
 }

@@ -12,8 +12,8 @@ const UNSAFE_ROOMS: &[&str] = &["crates/process/", "crates/sandbox/"];
 /// Least limit of a time, in seconds, that an assertion may set.
 const MIN_LIMIT: u64 = 20;
 
-/// Parameters with a tuple pattern in product code. A change that removes one lowers this number.
-const MAX_TUPLES: usize = 1;
+/// Parameters with a tuple pattern in product code.
+const MAX_TUPLES: usize = 0;
 
 /// Returns true if a line asserts that something took less than a few seconds, which a busy machine disproves. A
 /// limit with a name is a hang detector, and a lower limit is no limit.

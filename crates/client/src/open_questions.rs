@@ -64,6 +64,13 @@ impl<T> OpenQuestions<T> {
         self.list.iter_mut().find(|open| open.question.id == *id)
     }
 
+    /// Removes this question, and no other one that has taken its id since. Returns false if it is not open.
+    pub fn close_exactly(&mut self, question: &Arc<Question>) -> bool {
+        let before = self.list.len();
+        self.list.retain(|open| !Arc::ptr_eq(&open.question, question));
+        self.list.len() < before
+    }
+
     /// Removes the question with this id. Returns false if it is not open.
     pub fn close(&mut self, id: &Value) -> bool {
         let before = self.list.len();

@@ -70,7 +70,8 @@ impl Question {
         let value = |key: &str| data.get(key).filter(|value| !value.is_null());
         let text = |key: &str| value(key).and_then(Value::as_str).unwrap_or_default().to_owned();
 
-        let id = value("id").filter(|id| id.as_str() != Some(""))?;
+        // The daemon takes answers to texts only, so nobody can answer a question with another id.
+        let id = value("id").filter(|id| id.as_str().is_some_and(|id| !id.is_empty()))?;
         let kind = match text("method").as_str() {
             "confirm" => QuestionKind::Confirm,
             "select" => {
@@ -185,11 +186,12 @@ mod tests {
             json!({"method": "confirm"}),
             json!({"id": "", "method": "confirm"}),
             json!({"id": null, "method": "confirm"}),
+            json!({"id": 5, "method": "confirm"}),
             json!({"id": 1, "method": "notify", "message": "hello"}),
         ] {
             assert_eq!(Question::read("s", &data), None, "{data}");
         }
-        let odd = json!({"id": 1, "method": "select", "title": 5, "options": ["a", 7]});
+        let odd = json!({"id": "1", "method": "select", "title": 5, "options": ["a", 7]});
         let question = Question::read("s", &odd).unwrap();
         assert_eq!(question.kind, QuestionKind::Select(vec!["a".to_owned()]));
         assert_eq!(question.title, "");

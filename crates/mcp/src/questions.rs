@@ -120,7 +120,8 @@ impl Questions {
     pub(crate) fn opened(&self, question: Question) {
         let until = question.timeout.map(|ms| Instant::now() + Duration::from_millis(ms));
         let mut open = lock(&self.open);
-        if OpenQuestions::<Taken>::MAX <= open.list.len() {
+        let is_new = open.get_mut(&question.id).is_none();
+        if is_new && OpenQuestions::<Taken>::MAX <= open.list.len() {
             open.list.pop_front();
         }
         open.open(Arc::new(question), Taken { is_taken: false, until });

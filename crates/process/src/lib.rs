@@ -79,7 +79,7 @@ pub use piped::{Piped, Pipes, launch_piped};
 pub use platform::*;
 pub use run::run;
 pub use spawn::{
-    Launcher, SYSTEM_PATH, SpawnError, SpawnedWorker, become_program, spawn_launched_blocking,
+    Launcher, SYSTEM_PATH, SpawnError, SpawnedChild, become_program, spawn_launched_blocking,
     spawn_worker_blocking, system_first,
 };
 pub use spawn_thread::SpawnThread;

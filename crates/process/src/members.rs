@@ -165,6 +165,8 @@ impl Members {
         for (&pid, process) in &all {
             match self.is_member(process, &mut reads) {
                 Some(true) => members.push(*process),
+                // Also if its parent is a member: a stray command can start a daemon.
+                _ if pid == std::process::id() => (),
                 Some(false) if self.seen.contains_key(&pid) || process.user != self.user => (),
                 is_member => {
                     unknown.insert(pid, (*process, is_member.is_some()));
@@ -352,6 +354,16 @@ mod tests {
         assert!(other.try_wait().unwrap().is_none(), "another worker's");
         other.kill().unwrap();
         other.wait().unwrap();
+    }
+
+    #[test]
+    fn this_process_is_never_a_member_even_if_its_parent_is() {
+        let parent = std::os::unix::process::parent_id();
+        let facts = process_facts(parent).unwrap();
+        let mut members = Members::of_worker(std::process::id(), 5);
+        members.seen.insert(parent, (facts.started, true));
+        let found = pids(&members.look().unwrap());
+        assert!(found.contains(&parent) && !found.contains(&std::process::id()), "{found:?}");
     }
 
     #[test]

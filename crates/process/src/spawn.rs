@@ -11,14 +11,14 @@ use std::process::{Child, Stdio};
 /// Process name in `ps`. The path of the executable is a descriptor's and would be no help.
 pub(crate) const PROGRAM_NAME: &str = "quack";
 
-/// A started worker. The direct child is its monitor, which exits right after the worker and with the same status
-/// ([`crate::split_off_monitor`]).
+/// A started child process, such as a worker or an agent. The direct child is its monitor, which exits right after the
+/// process and with the same status ([`crate::split_off_monitor`]).
 ///
-/// To stop the worker, send TERM: the monitor kills the worker and all descendants at once. KILL also kills the
-/// worker, but leaves the descendants to [`crate::sweep_strays_blocking`].
+/// To stop the process, send TERM: the monitor kills it and all descendants at once. KILL also kills the process, but
+/// leaves the descendants to [`crate::sweep_strays_blocking`].
 #[derive(Debug)]
-pub struct SpawnedWorker {
-    /// The child.
+pub struct SpawnedChild {
+    /// The direct child.
     pub process: ProcessHandle,
     /// Read end of the child's stderr. Non-blocking, close-on-exec.
     pub stderr: OwnedFd,
@@ -92,7 +92,7 @@ pub fn spawn_launched_blocking(
     launcher: &Launcher,
     args: &[&str],
     stdin: OwnedFd,
-) -> Result<SpawnedWorker, SpawnError> {
+) -> Result<SpawnedChild, SpawnError> {
     let exe = std::env::current_exe()?;
     let (first, rest) =
         launcher.words.split_first().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -122,7 +122,7 @@ pub fn spawn_worker_blocking(
     exe: &SelfExe,
     args: &[&str],
     stdin: OwnedFd,
-) -> Result<SpawnedWorker, SpawnError> {
+) -> Result<SpawnedChild, SpawnError> {
     let mut command = program(exe, args)?;
     started(command.env_clear().stdin(stdin).spawn()?)
 }
@@ -138,7 +138,7 @@ pub fn become_program<'a>(
     std::process::Command::new(program).args(arguments).envs(env).exec()
 }
 
-fn started(mut child: Child) -> Result<SpawnedWorker, SpawnError> {
+fn started(mut child: Child) -> Result<SpawnedChild, SpawnError> {
     adopt(&mut child).map_err(|error| {
         discard(&mut child);
         error.into()
@@ -162,11 +162,11 @@ pub(crate) fn program_at(path: &Path, args: &[&str]) -> std::process::Command {
     command
 }
 
-fn adopt(child: &mut Child) -> io::Result<SpawnedWorker> {
+fn adopt(child: &mut Child) -> io::Result<SpawnedChild> {
     let stderr = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
     let stderr = OwnedFd::from(stderr);
     rustix::io::ioctl_fionbio(&stderr, true)?;
-    Ok(SpawnedWorker { process: ProcessHandle::of_child(child.id())?, stderr })
+    Ok(SpawnedChild { process: ProcessHandle::of_child(child.id())?, stderr })
 }
 
 /// Kills and reaps a child that cannot be watched. The wait is short, because the child has just started.

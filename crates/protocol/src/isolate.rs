@@ -83,7 +83,8 @@ pub enum IsolateTask {
     Diff {
         /// The selected changes.
         choice: IsolatedChoice,
-        /// Whether to return the differences as text.
+        /// Whether the report has the content of each change, in [`IsolatedFile::diff`]. Otherwise it only lists the
+        /// files.
         text: bool,
     },
     /// Write the changes of the copy to the workspace: all or none. Answered by [`FromIsolate::Compared`].

@@ -125,7 +125,8 @@ pub const ABORT_GRACE: Duration = Duration::from_millis(100);
 /// draining the pipes and the transfer of the result.
 pub const DEADLINE_SLACK: Duration = Duration::from_secs(4);
 
-/// Calls that one worker runs at the same time; one more is answered as busy.
+/// Calls of one session without a reply, including those that wait for a worker or a command slot. The supervisor
+/// answers one more as busy.
 pub const MAX_CALLS_PER_SESSION: usize = 32;
 
 /// Largest spill file of one bash output, in bytes.

@@ -1,6 +1,6 @@
 //! The supervision tree as a table: start, monitoring, restart and shutdown of each kind of child.
 //!
-//! [`crate::Worker`] interprets the rows of workers, `supervisor/src/children` executes its decisions, and
+//! [`crate::Lifecycle`] interprets the rows of processes, `supervisor/src/children` executes its decisions, and
 //! `quack doctor --tree` prints [`TREE`]. All timeouts and limits of supervision must be in this table.
 
 use crate::{Backoff, CauseKind, HeartbeatSpec};
@@ -221,7 +221,7 @@ const THREAD: ChildSpec = ChildSpec {
     ..ONE_SHOT
 };
 
-/// The thread of the actors: listener, connections, registry and worker handles.
+/// The thread of the actors: listener, connections, registry and the actors of sessions.
 pub const ACTORS_THREAD: ChildSpec = ChildSpec {
     name: "actors",
     about: "serves clients and decides about workers",

@@ -1,4 +1,4 @@
-//! States, events and decisions of the worker state machine, [`crate::Worker`].
+//! States, events and decisions of the state machine of a child process, [`crate::Lifecycle`].
 
 use crate::Cause;
 use std::time::Instant;

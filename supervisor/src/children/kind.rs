@@ -5,8 +5,8 @@ use quackd_ipc::frames::{Decoded, FrameError};
 use serde::Serialize;
 use std::fmt::Debug;
 
-/// Frames and settings of one kind of supervised process. Its values select the process of an actor that has several.
-pub(crate) trait ChildKind: Debug + Copy + Unpin + 'static {
+/// Frames and settings of the process that an actor owns.
+pub(crate) trait ChildKind {
     /// Frames from the process.
     type FromChild: Debug + Send + 'static;
     /// Frames to the process.

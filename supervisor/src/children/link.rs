@@ -1,5 +1,5 @@
-//! The supervisor's end of one child's control channel. One task writes the frames that the handle queued. Another task
-//! reads frames into the handle's mailbox.
+//! The supervisor's end of one child's control channel. One task writes the frames that the child's actor queued. Another
+//! task reads frames into the actor's mailbox.
 //!
 //! A child may be hostile. Its frames are bounded in size and decoded here, and each is handled before the next is
 //! read. Some kinds of children have a frame rate limit: further frames stay in the socket and block the writer.
@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 const UNKNOWN_LOGGED: u32 = 10;
 
 /// Reads a frame of a child; see [`super::Program`].
-type Decode<K> = fn(&BytesMut) -> Result<Decoded<<K as ChildKind>::FromChild>, FrameError>;
+type Decode<A> = fn(&BytesMut) -> Result<Decoded<<A as ChildKind>::FromChild>, FrameError>;
 
 /// Event on the control channel of one child process.
 #[derive(Debug)]
@@ -74,16 +74,15 @@ impl Drop for ChannelTasks {
 impl ChannelTasks {
     /// Starts both tasks. Writes `first`, the body of a frame whose length was written already. `generation`
     /// distinguishes this child's messages from its predecessors'.
-    pub(super) fn start<K, H>(
+    pub(super) fn start<A>(
         channel: UnixStream,
         generation: u64,
         first: Bytes,
-        decode: Decode<K>,
-        handle: Addr<H>,
+        decode: Decode<A>,
+        actor: Addr<A>,
     ) -> std::io::Result<Self>
     where
-        K: ChildKind,
-        H: Actor<Context = Context<H>> + Handler<ChannelEvent<K::FromChild>>,
+        A: ChildKind + Actor<Context = Context<A>> + Handler<ChannelEvent<A::FromChild>>,
     {
         let (reading, mut writing) = halves::split(channel)?;
         let (sender, queue) = mpsc::channel::<Bytes>(WORKER_OUTBOX_FRAMES);
@@ -93,7 +92,7 @@ impl ChannelTasks {
                 frames::write_queued(queue, writing).await;
             }
         });
-        let reading = actix::spawn(read::<K, H>(reading, generation, decode, handle));
+        let reading = actix::spawn(read(reading, generation, decode, actor));
         Ok(Self { frames: sender, tasks: [writing, reading] })
     }
 
@@ -106,14 +105,13 @@ impl ChannelTasks {
     }
 }
 
-async fn read<K, H>(half: ReadingHalf, generation: u64, decode: Decode<K>, handle: Addr<H>)
+async fn read<A>(half: ReadingHalf, generation: u64, decode: Decode<A>, actor: Addr<A>)
 where
-    K: ChildKind,
-    H: Actor<Context = Context<H>> + Handler<ChannelEvent<K::FromChild>>,
+    A: ChildKind + Actor<Context = Context<A>> + Handler<ChannelEvent<A::FromChild>>,
 {
     let mut reader = frames::reader(half);
     let limiter = |(burst, per_second)| FrameRateLimiter::new(burst, per_second, Instant::now());
-    let mut pace = K::WIRE.pace.map(limiter);
+    let mut pace = A::WIRE.pace.map(limiter);
     let event = |input| ChannelEvent { generation, input };
     let mut unknown = 0_u32;
     let violation = loop {
@@ -127,14 +125,14 @@ where
         };
         match decode(&body) {
             Ok(Decoded::Known(frame)) => {
-                // Wait until the handle took the frame, so that further frames stay in the socket.
-                if handle.send(event(ChannelInput::Frame(frame))).await.is_err() {
+                // Wait until the actor took the frame, so that further frames stay in the socket.
+                if actor.send(event(ChannelInput::Frame(frame))).await.is_err() {
                     return;
                 }
             }
             Ok(Decoded::Unknown(tag)) => {
                 unknown = unknown.saturating_add(1);
-                if K::WIRE.max_unknown < unknown {
+                if A::WIRE.max_unknown < unknown {
                     break Some("too many unknown frames".to_owned());
                 }
                 if unknown <= UNKNOWN_LOGGED {
@@ -149,7 +147,7 @@ where
             tokio::time::sleep(wait).await;
         }
     };
-    handle.send(event(ChannelInput::Closed { violation })).await.ok();
+    actor.send(event(ChannelInput::Closed { violation })).await.ok();
 }
 
 /// Token bucket for incoming frames. Does no I/O.

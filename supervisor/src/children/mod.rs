@@ -1,8 +1,7 @@
 //! Supervised child processes: the parts that workers and agents share.
 //!
-//! A session's actor contains a [`Child`] for each of its processes and implements [`ChildActor`] for each
-//! [`ChildKind`]. `quackd-supervision` makes the decisions, from the child's row in its table, and [`LifecycleDriver`]
-//! executes them. [`lifecycle`] starts, kills and reaps; [`heartbeat`] detects hangs; [`manage`] handles requests about
+//! The actor of a process contains a [`Child`] and implements [`ChildKind`] and [`ChildActor`]. `quackd-supervision`
+//! makes the decisions, from the child's row in its table, and [`LifecycleDriver`] executes them. [`lifecycle`] starts, kills and reaps; [`heartbeat`] detects hangs; [`manage`] handles requests about
 //! a child; [`process`] is the process, [`link`] its channel, [`cgroup`] its control group and [`snapshot`] its
 //! published state. [`deaths`] records exits. [`one_shot`] runs children that run once and exit.
 
@@ -35,7 +34,9 @@ pub(crate) use kill_reason::KillReason;
 pub(crate) use kind::{ChannelLimits, ChildKind, Program};
 pub(crate) use lifecycle::LifecycleDriver;
 pub(crate) use link::{ChannelEvent, ChannelInput, SendError};
-pub(crate) use manage::{Manage, ManageDriver, MemoryLimitExceeded, Request};
+pub(crate) use manage::{
+    ChildRequests, Drain, Evict, Kill, ManageDriver, MemoryLimitExceeded, ResetTimers, Settle,
+};
 pub(crate) use one_shot::{OneShot, reap_or_kill};
 pub(crate) use process::ChildProcess;
 pub(crate) use snapshot::ChildSnapshot;
@@ -89,34 +90,34 @@ pub(crate) enum ProcessKind {
     Agent,
 }
 
-/// An actor that owns a process of the kind `K`. Methods with a body are optional hooks.
-pub(crate) trait ChildActor<K: ChildKind>:
-    Actor<Context = Context<Self>> + Handler<ChannelEvent<K::FromChild>>
+/// An actor that owns one process. Methods with a body are optional hooks.
+pub(crate) trait ChildActor:
+    ChildKind + Actor<Context = Context<Self>> + Handler<ChannelEvent<<Self as ChildKind>::FromChild>>
 {
-    fn child(&self, k: K) -> &Child;
-    fn child_mut(&mut self, k: K) -> &mut Child;
-    fn services(&self, k: K) -> &ChildServices;
+    fn child(&self) -> &Child;
+    fn child_mut(&mut self) -> &mut Child;
+    fn services(&self) -> &ChildServices;
 
     /// Prepares the start, and calls [`LifecycleDriver::launch`] or [`LifecycleDriver::spawn_failed`] at the end.
-    fn start(&mut self, k: K, ctx: &mut Context<Self>);
+    fn start(&mut self, ctx: &mut Context<Self>);
     /// Whether a caller waits for the process.
-    fn has_waiters(&self, k: K) -> bool;
+    fn has_waiters(&self) -> bool;
     /// Handles a frame of the current process.
-    fn on_frame(&mut self, k: K, frame: K::FromChild, ctx: &mut Context<Self>);
+    fn on_frame(&mut self, frame: Self::FromChild, ctx: &mut Context<Self>);
     /// Hook: the process already runs.
-    fn on_already_running(&mut self, _: K, _: &mut Context<Self>) {}
+    fn on_already_running(&mut self, _: &mut Context<Self>) {}
     /// Returns an error to the waiting callers, because no process will start.
-    fn fail_waiters(&mut self, k: K, cause: &Cause, ctx: &mut Context<Self>);
+    fn fail_waiters(&mut self, cause: &Cause, ctx: &mut Context<Self>);
     /// Hook: the process will be killed, for the given reason.
-    fn on_kill(&mut self, _: K, _why: KillReason) {}
+    fn on_kill(&mut self, _why: KillReason) {}
     /// Hook: the process was reaped.
-    fn on_exit(&mut self, k: K, exit: Option<ProcessExit>, ctx: &mut Context<Self>);
+    fn on_exit(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>);
     /// Hook: the channel has ended.
-    fn on_channel_closed(&mut self, _: K, _: &mut Context<Self>) {}
+    fn on_channel_closed(&mut self, _: &mut Context<Self>) {}
     /// Hook: the state may have changed.
-    fn publish_status(&mut self, k: K);
+    fn publish_status(&mut self);
     /// Time at which the idle timeout ends the process. `None` if it is busy or exempt.
-    fn idle_deadline(&self, k: K) -> Option<Instant>;
+    fn idle_deadline(&self) -> Option<Instant>;
 }
 
 /// Reason for evicting an idle process.
@@ -196,7 +197,8 @@ pub(crate) struct Child {
     pub(crate) process: Option<ChildProcess>,
     /// Control group of the child's own processes.
     pub(crate) cgroup: Option<SessionPaths>,
-    /// Distinguishes the current process from its predecessors.
+    /// Number of starts so far. Input and timers have the number of their process; those of an earlier process are
+    /// dropped.
     pub(crate) generation: u64,
     heartbeat: Heartbeat,
     /// Sequence number of the pending ping.

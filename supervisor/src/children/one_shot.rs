@@ -76,7 +76,7 @@ pub(crate) async fn reap_or_kill(
     process: ProcessHandle,
     limit: Duration,
 ) -> (Option<Exit>, bool) {
-    let mut ended = std::pin::pin!(spawner.ended(process.clone()));
+    let mut ended = std::pin::pin!(spawner.wait_and_reap(process.clone()));
     if let Ok(exit) = timeout(limit, &mut ended).await {
         return (exit, false);
     }

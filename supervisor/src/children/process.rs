@@ -12,7 +12,7 @@ use actix::{Actor, Addr, Context, Handler};
 use nix::sys::signal::Signal;
 use quackd_ipc::first::write_length_with_descriptors;
 use quackd_ipc::frames;
-use quackd_process::{ProcessHandle, SpawnedWorker};
+use quackd_process::{ProcessHandle, SpawnedChild};
 use serde::Serialize;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -44,22 +44,21 @@ struct RunningProcess {
 impl ChildProcess {
     /// Creates the control channel and writes the first frame into it, with `descriptors` for the process. The process is
     /// started later and gets the other end.
-    pub(super) fn prepare<K, H>(
+    pub(super) fn prepare<A>(
         generation: u64,
-        start: &K::ToChild,
+        start: &A::ToChild,
         descriptors: &[OwnedFd],
-        handle: Addr<H>,
+        actor: Addr<A>,
     ) -> std::io::Result<(Self, OwnedFd)>
     where
-        K: ChildKind,
-        H: Actor<Context = Context<H>> + Handler<ChannelEvent<K::FromChild>>,
+        A: ChildKind + Actor<Context = Context<A>> + Handler<ChannelEvent<A::FromChild>>,
     {
         let (channel, far_end) = quackd_ipc::link::pair()?;
         let first = frames::encode(start).map_err(std::io::Error::other)?;
         let borrowed: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
         write_length_with_descriptors(channel.as_fd(), first.len(), &borrowed)?;
-        let decode = K::program(start).decode;
-        let link = ChannelTasks::start::<K, H>(channel, generation, first, decode, handle)?;
+        let decode = A::program(start).decode;
+        let link = ChannelTasks::start(channel, generation, first, decode, actor)?;
         let process = Self {
             started_at: now_text().into(),
             started: Instant::now(),
@@ -71,9 +70,9 @@ impl ChildProcess {
     }
 
     /// Adds the started process.
-    pub(super) fn spawned(&mut self, worker: SpawnedWorker) {
-        let stderr = actix::spawn(stderr_tail(worker.stderr));
-        self.spawned = Some(RunningProcess { process: worker.process, stderr });
+    pub(super) fn spawned(&mut self, child: SpawnedChild) {
+        let stderr = actix::spawn(stderr_tail(child.stderr));
+        self.spawned = Some(RunningProcess { process: child.process, stderr });
     }
 
     /// Whether frames may still arrive.

@@ -13,7 +13,7 @@ use crate::obeyed::HeldFile;
 use crate::workspaces::NoPlace;
 use quackd_home::HomeError;
 use quackd_process::{
-    Exit, Launcher, ProcessHandle, SelfExe, SpawnError, SpawnedWorker, end_commands_blocking,
+    Exit, Launcher, ProcessHandle, SelfExe, SpawnError, SpawnedChild, end_commands_blocking,
     spawn_launched_blocking, spawn_worker_blocking, sweep_strays_blocking,
 };
 use quackd_protocol::limits::MAX_WORKERS;
@@ -37,7 +37,7 @@ const SWEEP_AGAIN: Duration = Duration::from_secs(1);
 /// needed.
 const RELEASE_PAGES_AFTER: Duration = Duration::from_secs(1);
 
-/// Delay before the supervisor watches a worker again after a failure.
+/// Delay before the supervisor watches a child process again after a failure.
 const WATCH_AGAIN: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ enum SpawnerRequest {
     Spawn {
         verb: &'static str,
         stdin: OwnedFd,
-        answer: oneshot::Sender<Result<SpawnedWorker, SpawnRequestError>>,
+        answer: oneshot::Sender<Result<SpawnedChild, SpawnRequestError>>,
     },
     Reap {
         process: ProcessHandle,
@@ -54,7 +54,7 @@ enum SpawnerRequest {
     Stop,
 }
 
-/// The reason why no worker process was started.
+/// The reason why no child process was started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SpawnRequestError {
     #[error(transparent)]
@@ -125,17 +125,17 @@ impl Spawner {
         &self,
         verb: &'static str,
         stdin: OwnedFd,
-    ) -> Result<SpawnedWorker, SpawnRequestError> {
+    ) -> Result<SpawnedChild, SpawnRequestError> {
         let (answer, answered) = oneshot::channel();
         self.try_send(SpawnerRequest::Spawn { verb, stdin, answer })?;
         answered.await.unwrap_or(Err(SpawnRequestError::Unavailable))
     }
 
     /// Waits for the exit of `process` and reaps it. Returns `None` if the status was lost.
-    pub(crate) async fn ended(&self, process: ProcessHandle) -> Option<Exit> {
-        // Watching needs a file descriptor. If none is available, the worker still runs, so try again later.
+    pub(crate) async fn wait_and_reap(&self, process: ProcessHandle) -> Option<Exit> {
+        // Watching needs a file descriptor. If none is available, the process still runs, so try again later.
         while let Err(error) = process.exited().await {
-            tracing::error!(pid = process.pid(), %error, "cannot watch a worker, trying again");
+            tracing::error!(pid = process.pid(), %error, "cannot watch a child process, trying again");
             tokio::time::sleep(WATCH_AGAIN).await;
         }
         let (answer, answered) = oneshot::channel();
@@ -195,7 +195,7 @@ pub(crate) fn serve_blocking(
                 if matches!(spawned, Err(SpawnRequestError::Refused(SpawnError::Template(_)))) {
                     is_swept = sweep(&live, &workers_from, metrics);
                 }
-                // If the actor is gone, the worker sees its channel close and exits.
+                // If the actor is gone, the process sees its channel close and exits.
                 answer.send(spawned).ok();
                 if verb == WORKER && children.launcher.is_none() {
                     workers_from.prepare(&children.exe);
@@ -203,7 +203,7 @@ pub(crate) fn serve_blocking(
             }
             Ok(SpawnerRequest::Reap { process, answer }) => {
                 let exit = process.try_reap().unwrap_or_else(|error| {
-                    tracing::error!(pid = process.pid(), %error, "cannot reap a worker");
+                    tracing::error!(pid = process.pid(), %error, "cannot reap a child process");
                     None
                 });
                 live.remove(&process.pid());
@@ -273,7 +273,7 @@ impl SpawnSettings {
         stdin: OwnedFd,
         n_workers: usize,
         workers_from: &mut WorkerSource,
-    ) -> Result<SpawnedWorker, SpawnRequestError> {
+    ) -> Result<SpawnedChild, SpawnRequestError> {
         if verb != WORKER {
             return Ok(spawn_worker_blocking(&self.exe, &[verb], stdin)?);
         }

@@ -1,7 +1,7 @@
 //! Starts worker processes for the main thread: as forks of a template, or as starts of the program if there is no
 //! template.
 
-use quackd_process::{SelfExe, SpawnError, SpawnedWorker, Template, spawn_worker_blocking};
+use quackd_process::{SelfExe, SpawnError, SpawnedChild, Template, spawn_worker_blocking};
 use std::os::fd::OwnedFd;
 
 /// The subcommand that runs as a session's worker.
@@ -27,7 +27,7 @@ impl WorkerSource {
         &mut self,
         exe: &SelfExe,
         stdin: OwnedFd,
-    ) -> Result<SpawnedWorker, SpawnError> {
+    ) -> Result<SpawnedChild, SpawnError> {
         use std::os::fd::AsFd;
 
         let Some(template) = &mut self.template else {

@@ -73,7 +73,7 @@ pub(crate) enum MethodError {
     #[error("Workspace not found for session: {0}")]
     WorkspaceNotFound(String),
     #[error("Session is busy: {}; end with force", running(*.0))]
-    SessionBusy(RunningWork),
+    SessionHasWork(RunningWork),
     #[error("Session is busy: {}; wait or end that{}", self::running(*.running), if *.can_force { ", or use --force" } else { "" })]
     FilesInUse { running: RunningWork, can_force: bool },
     #[error("Session name must be {0}")]
@@ -279,6 +279,7 @@ impl MethodError {
             Self::Refused { code, .. } | Self::Say { code, .. } => *code,
             Self::SessionNotFound(_) => Some(ErrorCode::SessionNotFound),
             Self::Agent(AgentError::TooMany | AgentError::TooManyAgents { .. })
+            | Self::SessionHasWork(_)
             | Self::FilesInUse { .. }
             | Self::Overloaded => Some(ErrorCode::Busy),
             Self::NoPlace(_) => Some(ErrorCode::NotAWorkspace),

@@ -73,6 +73,13 @@ impl SessionCall {
     pub(crate) fn may_change_files(&self) -> bool {
         self.row.is_some_and(Tool::may_change_files)
     }
+
+    /// Whether a replacement only shows its changes. Parses the arguments, which can be long.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        let tool = self.row.filter(|tool| tool.parameter("dry_run").is_some());
+        let object = tool.and_then(|tool| Some((tool, parsed(&self.spec.arguments)?)));
+        matches!(object, Some((tool, Value::Object(object))) if is_dry_run(tool, &object))
+    }
 }
 
 /// Arguments that the supervisor reads. Only the worker reads the other arguments.
@@ -84,22 +91,11 @@ pub(crate) struct CallFacts {
     pub(crate) timeout_ms: Option<u64>,
     /// Whether a command becomes a background job.
     pub(crate) background: bool,
-    /// Whether a replacement only shows the changes.
-    pub(crate) is_dry_run: bool,
 }
 
 impl CallFacts {
     fn read(tool: &Tool, arguments: &str) -> Self {
-        if tool.runs_commands() {
-            return Self::of_command(arguments);
-        }
-
-        let may_be_dry_run = tool.parameter("dry_run").is_some();
-        let Some(Value::Object(object)) = may_be_dry_run.then(|| parsed(arguments)).flatten()
-        else {
-            return Self::default();
-        };
-        Self { is_dry_run: is_dry_run(tool, &object), ..Self::default() }
+        if tool.runs_commands() { Self::of_command(arguments) } else { Self::default() }
     }
 
     /// Reads the arguments of `bash` as the worker does. The last one of equal names counts.
@@ -112,7 +108,7 @@ impl CallFacts {
             Some(Value::String(command)) => Self { command: Some(command), ..Self::default() },
             Some(Value::Object(object)) => {
                 let BashArguments { command, timeout_ms, background } = BashArguments::of(&object);
-                Self { command, timeout_ms, background, is_dry_run: false }
+                Self { command, timeout_ms, background }
             }
             _ => Self::default(),
         }
@@ -136,21 +132,20 @@ fn is_dry_run(tool: &Tool, object: &Map<String, Value>) -> bool {
 mod tests {
     use super::*;
 
-    fn facts(tool: &str, arguments: &str) -> CallFacts {
-        let spec =
-            CallSpec { tool: tool.into(), arguments: arguments.into(), ..CallSpec::default() };
-        SessionCall::new(spec).facts
+    fn call(tool: &str, arguments: &str) -> SessionCall {
+        let (tool, arguments) = (tool.to_owned(), arguments.to_owned());
+        SessionCall::new(CallSpec { tool, arguments, ..CallSpec::default() })
     }
 
     #[test]
     fn only_a_replacement_can_be_a_dry_run() {
         let dry = r#"{"pattern":"a","replacement":"b","dry_run":true}"#;
-        assert!(facts("replace", dry).is_dry_run && facts("replace_content", dry).is_dry_run);
-        assert!(facts("replace", r#"{"preview":true}"#).is_dry_run);
+        assert!(call("replace", dry).is_dry_run() && call("replace_content", dry).is_dry_run());
+        assert!(call("replace", r#"{"preview":true}"#).is_dry_run());
         for arguments in ["{}", r#"{"dry_run":true,"dry_run":false}"#, "a"] {
-            assert!(!facts("replace", arguments).is_dry_run, "{arguments}");
+            assert!(!call("replace", arguments).is_dry_run(), "{arguments}");
         }
-        assert!(!facts("write_file", dry).is_dry_run);
+        assert!(!call("write_file", dry).is_dry_run());
     }
 
     #[test]
@@ -163,8 +158,8 @@ mod tests {
             ("{}", None),
             ("{broken", None),
         ] {
-            assert_eq!(facts("bash", arguments).command.as_deref(), command, "{arguments}");
+            assert_eq!(call("bash", arguments).facts.command.as_deref(), command, "{arguments}");
         }
-        assert_eq!(facts("find_files", "ls").command, None);
+        assert_eq!(call("find_files", "ls").facts.command, None);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The wall clock is only used to report steps and to decide whether file ages are reliable
 //! ([`LoopMonitor::ages_reliable_since`], which does not wait for a tick). After a suspend or a stop, all timers of
-//! children restart ([`crate::children::Manage::ResetTimers`]), and the log and `doctor` report it.
+//! children restart ([`crate::children::ResetTimers`]), and the log and `doctor` report it.
 
 use crate::clock::now_text;
 use crate::platform::BOOT_CLOCK;

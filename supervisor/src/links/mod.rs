@@ -9,7 +9,7 @@ mod routing;
 
 use crate::errors::MethodError;
 use crate::registry::{LinkNames, Registry, TakeSnapshot};
-use crate::session::actor::SessionServices;
+use crate::session::actors::ActorTable;
 use actix::Addr;
 use quackd_protocol::SessionId;
 use router::{CloseRouter, Router};
@@ -20,7 +20,7 @@ use std::rc::Rc;
 /// Listener of links. One instance per daemon, on the actors' thread.
 #[derive(Debug)]
 pub(crate) struct Links {
-    sessions: Rc<SessionServices>,
+    actors: Rc<ActorTable>,
     open: RefCell<Option<Open>>,
     /// The daemon is stopping.
     is_closed: Cell<bool>,
@@ -33,8 +33,8 @@ struct Open {
 }
 
 impl Links {
-    pub(crate) fn new(sessions: Rc<SessionServices>) -> Self {
-        Self { sessions, open: RefCell::new(None), is_closed: Cell::new(false) }
+    pub(crate) fn new(actors: Rc<ActorTable>) -> Self {
+        Self { actors, open: RefCell::new(None), is_closed: Cell::new(false) }
     }
 
     /// Opens the listener unless it is open.
@@ -49,7 +49,7 @@ impl Links {
             return Err(MethodError::ShuttingDown);
         }
 
-        let setting = &self.sessions.daemon.config.forward.listen.value;
+        let setting = &self.actors.services.daemon.config.forward.listen.value;
         // `off`. Everything else was checked when the configuration was read.
         let Ok(address) = setting.parse::<SocketAddr>() else { return Err(MethodError::LinksOff) };
 
@@ -61,7 +61,7 @@ impl Links {
         let (address, listener) =
             listening.map_err(|source| MethodError::LinksListen { address, source })?;
 
-        let router = Router::start_for(Rc::clone(&self.sessions), registry.clone(), listener);
+        let router = Router::start_for(Rc::clone(&self.actors), registry.clone(), listener);
         tracing::info!(%address, "opened the listener of links");
         self.open.replace(Some(Open { address, router }));
         Ok(())

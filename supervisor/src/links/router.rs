@@ -10,7 +10,7 @@ use crate::children::{
     HeartbeatDriver, KillReason, LifecycleDriver, Program,
 };
 use crate::registry::Registry;
-use crate::session::actor::SessionServices;
+use crate::session::actors::ActorTable;
 use actix::prelude::*;
 use quackd_ipc::frames;
 use quackd_ipc::sockets::packet_pair;
@@ -26,7 +26,7 @@ use std::time::Instant;
 
 /// Owner of the router process. Ends when the process has failed for good, and closes the listener then.
 pub(crate) struct Router {
-    sessions: Rc<SessionServices>,
+    actors: Rc<ActorTable>,
     registry: Addr<Registry>,
     child: Child,
     listener: TcpListener,
@@ -39,12 +39,12 @@ pub(super) struct CloseRouter;
 
 impl Router {
     pub(super) fn start_for(
-        sessions: Rc<SessionServices>,
+        actors: Rc<ActorTable>,
         registry: Addr<Registry>,
         listener: TcpListener,
     ) -> Addr<Self> {
         let child = Child::new(ROUTER, String::new());
-        Self { sessions, registry, child, listener }.start()
+        Self { actors, registry, child, listener }.start()
     }
 
     /// Creates the pair to the next process and serves it. Returns the descriptors of the process.
@@ -52,12 +52,12 @@ impl Router {
         let (ours, theirs) = packet_pair()?;
         let listener = self.listener.as_fd().try_clone_to_owned()?;
 
-        let (sessions, registry) = (Rc::clone(&self.sessions), self.registry.clone());
+        let (actors, registry) = (Rc::clone(&self.actors), self.registry.clone());
         // The pair of an earlier process may end after the next process was started.
         let generation = self.child.generation;
         let address = self.listener.local_addr()?;
 
-        let serving = serve(RouterPair::watch(ours)?, address, sessions, registry);
+        let serving = serve(RouterPair::watch(ours)?, address, actors, registry);
         ctx.spawn(serving.into_actor(self).map(move |ended, actor, ctx| {
             // The end of the pair is the end of the process, which is handled elsewhere.
             if let Err(error) = ended
@@ -72,7 +72,7 @@ impl Router {
 
     /// Kills a router that violated the protocol.
     fn broke(&mut self, why: &str, ctx: &mut Context<Self>) {
-        self.kill_for(OfRouter, Cause::Protocol(why.to_owned()), KillReason::BrokeProtocol, ctx);
+        self.kill_for(Cause::Protocol(why.to_owned()), KillReason::BrokeProtocol, ctx);
     }
 }
 
@@ -80,7 +80,7 @@ impl Actor for Router {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        self.demand(OfRouter, Demander::Call, ctx);
+        self.demand(Demander::Call, ctx);
     }
 }
 
@@ -90,9 +90,9 @@ impl Handler<CloseRouter> for Router {
     fn handle(&mut self, _: CloseRouter, ctx: &mut Self::Context) -> Self::Result {
         self.child.ending = Some(DrainReason::Shutdown);
         // Requested before the drain, which may end the process at once.
-        let gone = self.gone(OfRouter);
+        let gone = self.gone();
         if gone.is_some() {
-            self.drain(OfRouter, ctx);
+            self.drain(ctx);
         }
         let gone = async move {
             if let Some(gone) = gone {
@@ -103,17 +103,13 @@ impl Handler<CloseRouter> for Router {
     }
 }
 
-/// Selects the process of a [`Router`].
-#[derive(Debug, Clone, Copy)]
-struct OfRouter;
-
 /// Burst size and frames per second. A router sends one hello, then only pongs.
 const PACE: (u32, u32) = (16, 10);
 
 /// Longest text of a router in the log, in characters.
 const MAX_TEXT: usize = 300;
 
-impl ChildKind for OfRouter {
+impl ChildKind for Router {
     type FromChild = FromProxy;
     type ToChild = ToProxy;
     const WIRE: ChannelLimits = ChannelLimits { max_unknown: 0, pace: Some(PACE) };
@@ -133,41 +129,41 @@ impl ChildKind for OfRouter {
     }
 }
 
-impl ChildActor<OfRouter> for Router {
-    fn child(&self, _: OfRouter) -> &Child {
+impl ChildActor for Router {
+    fn child(&self) -> &Child {
         &self.child
     }
 
-    fn child_mut(&mut self, _: OfRouter) -> &mut Child {
+    fn child_mut(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    fn services(&self, _: OfRouter) -> &ChildServices {
-        &self.sessions.children
+    fn services(&self) -> &ChildServices {
+        &self.actors.services.children
     }
 
-    fn start(&mut self, _: OfRouter, ctx: &mut Context<Self>) {
+    fn start(&mut self, ctx: &mut Context<Self>) {
         let frame = ToProxy::Route { proto: PROXY_PROTOCOL };
         match self.descriptors(ctx) {
-            Ok(descriptors) => self.launch(OfRouter, &frame, &descriptors, None, ctx),
-            Err(error) => self.spawn_failed(OfRouter, &SpawnRequestError::Channel(error), ctx),
+            Ok(descriptors) => self.launch(&frame, &descriptors, None, ctx),
+            Err(error) => self.spawn_failed(&SpawnRequestError::Channel(error), ctx),
         }
     }
 
     /// Returns true: connections wait in the listener, so a router is started again.
-    fn has_waiters(&self, _: OfRouter) -> bool {
+    fn has_waiters(&self) -> bool {
         true
     }
 
-    fn on_frame(&mut self, _: OfRouter, frame: FromProxy, ctx: &mut Context<Self>) {
+    fn on_frame(&mut self, frame: FromProxy, ctx: &mut Context<Self>) {
         match frame {
             FromProxy::Hello { proto, notes } => self.hello(proto, &notes, ctx),
             FromProxy::CannotStart { reason } if !self.child.is_ready() => {
                 let cause = Cause::Refused(stripped_line(&reason, MAX_TEXT));
-                self.kill_for(OfRouter, cause, KillReason::Failed, ctx);
+                self.kill_for(cause, KillReason::Failed, ctx);
             }
             FromProxy::Pong { seq } if self.child.is_ready() => {
-                if !self.on_pong(OfRouter, seq, ctx) {
+                if !self.on_pong(seq, ctx) {
                     self.broke("a pong without a ping", ctx);
                 }
             }
@@ -177,12 +173,12 @@ impl ChildActor<OfRouter> for Router {
     }
 
     /// Closes the listener, so that programs see an error and do not wait. The next link opens another one.
-    fn fail_waiters(&mut self, _: OfRouter, cause: &Cause, ctx: &mut Context<Self>) {
+    fn fail_waiters(&mut self, cause: &Cause, ctx: &mut Context<Self>) {
         tracing::error!(%cause, "no router: links are closed until the next `quack forward --link`");
         ctx.stop();
     }
 
-    fn on_exit(&mut self, _: OfRouter, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+    fn on_exit(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
         let exit = match exit {
             Some(ProcessExit::Code(code)) => Exit::Code(code),
             Some(ProcessExit::Signal(signal)) => Exit::Signal(signal),
@@ -190,9 +186,9 @@ impl ChildActor<OfRouter> for Router {
         };
 
         let load = Load { in_flight: true, waiting: true };
-        let (after, process, crash) = self.note_exit(OfRouter, exit, load, ctx);
+        let (after, process, crash) = self.note_exit(exit, load, ctx);
         if let (Some(process), Some(cause), None) = (process, crash, self.child.ending) {
-            let deaths = Rc::clone(&self.sessions.children.deaths);
+            let deaths = Rc::clone(&self.actors.services.children.deaths);
             // Not a future of this actor, which may end now.
             actix::spawn(async move {
                 let (pid, started) = (process.monitor_pid(), process.started);
@@ -210,13 +206,13 @@ impl ChildActor<OfRouter> for Router {
                 });
             });
         }
-        self.after_exit(OfRouter, after, ctx);
+        self.after_exit(after, ctx);
     }
 
-    fn publish_status(&mut self, _: OfRouter) {}
+    fn publish_status(&mut self) {}
 
     /// Returns `None`: the process keeps the listener as long as the daemon runs.
-    fn idle_deadline(&self, _: OfRouter) -> Option<Instant> {
+    fn idle_deadline(&self) -> Option<Instant> {
         None
     }
 }
@@ -225,7 +221,7 @@ impl Router {
     fn hello(&mut self, proto: u32, notes: &[String], ctx: &mut Context<Self>) {
         if proto != PROXY_PROTOCOL {
             let cause = Cause::VersionMismatch { ours: PROXY_PROTOCOL, theirs: proto };
-            return self.kill_for(OfRouter, cause, KillReason::Failed, ctx);
+            return self.kill_for(cause, KillReason::Failed, ctx);
         }
 
         match self.child.lifecycle.on_hello(Instant::now()) {
@@ -237,8 +233,8 @@ impl Router {
         let notes: Vec<String> =
             notes.iter().take(8).map(|note| stripped_line(note, MAX_TEXT)).collect();
         tracing::info!(?notes, "router ready");
-        self.begin_heartbeat(OfRouter, ctx);
-        self.arm_life(OfRouter, ctx);
+        self.begin_heartbeat(ctx);
+        self.arm_life(ctx);
     }
 }
 
@@ -246,6 +242,6 @@ impl Handler<ChannelEvent<FromProxy>> for Router {
     type Result = ();
 
     fn handle(&mut self, msg: ChannelEvent<FromProxy>, ctx: &mut Self::Context) {
-        self.on_channel_event(OfRouter, msg, ctx);
+        self.on_channel_event(msg, ctx);
     }
 }

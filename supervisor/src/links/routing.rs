@@ -1,10 +1,10 @@
 //! Connections that the router passes on: finds the session of each, and its proxy.
 
 use crate::registry::{LinkNames, Named, Registry, RegistrySnapshot, TakeSnapshot};
-use crate::session::actor::SessionServices;
-use crate::session::messages::TellSession;
-use crate::session::network::{ForeignSocket, TellNetwork, close_pair_elsewhere};
-use actix::{Addr, Recipient};
+use crate::session::actors::ActorTable;
+use crate::session::network::{ForeignSocket, NetworkActor, Route, close_pair_elsewhere};
+use crate::session::worker::OpenNetwork;
+use actix::Addr;
 use quackd_ipc::descriptors::{MAX_DESCRIPTORS, receive_with_descriptors, send_with_descriptors};
 use quackd_ipc::sockets::is_tcp_connection;
 use quackd_protocol::network::{MAX_PACKET_BYTES, RouteAnswer, RouteAsk, RouteRefusal};
@@ -14,7 +14,6 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::oneshot;
 
 /// The supervisor's end of the pair to a router.
 pub(super) struct RouterPair(Option<AsyncFd<OwnedFd>>);
@@ -41,7 +40,7 @@ impl Drop for RouterPair {
 pub(super) async fn serve(
     pair: RouterPair,
     listener: SocketAddr,
-    sessions: Rc<SessionServices>,
+    actors: Rc<ActorTable>,
     registry: Addr<Registry>,
 ) -> io::Result<()> {
     let Some(pair) = &pair.0 else { return Ok(()) };
@@ -69,7 +68,7 @@ pub(super) async fn serve(
                     return Err(io::Error::other("a descriptor other than a connection of a link"));
                 }
 
-                let result = pass_on(&name, port, client, &mut names, &sessions, &registry).await;
+                let result = pass_on(&name, port, client, &mut names, &actors, &registry).await;
                 let answer = serde_json::to_vec(&RouteAnswer { id, result })?;
                 match send_with_descriptors(pair.get_ref(), &answer, &[]) {
                     Err(error) if has_ended(&error) => return Ok(()),
@@ -118,34 +117,29 @@ async fn pass_on(
     port: u16,
     client: ForeignSocket,
     names: &mut NameCache,
-    sessions: &SessionServices,
+    actors: &ActorTable,
     registry: &Addr<Registry>,
 ) -> Result<(), RouteRefusal> {
     // Without a registry the daemon is stopping.
     let names = names.names(registry).await.ok_or(RouteRefusal::Busy)?;
 
-    let network = proxy_of(name, names, sessions).await?;
+    let network = proxy_of(name, names, actors).await?;
 
-    let (reply, routed) = oneshot::channel();
     // An actor that has ended drops the connection, which the router still has.
-    network.send(TellNetwork::Route { port, client, reply }).await.ok();
-    routed.await.unwrap_or(Err(RouteRefusal::NoWorker))
+    network.send(Route { port, client }).await.unwrap_or(Err(RouteRefusal::NoWorker))
 }
 
 async fn proxy_of(
     name: &str,
     names: &LinkNames,
-    sessions: &SessionServices,
-) -> Result<Recipient<TellNetwork>, RouteRefusal> {
+    actors: &ActorTable,
+) -> Result<Addr<NetworkActor>, RouteRefusal> {
     let id = match names.find(name) {
         Named::One(id) => id,
         Named::Several => return Err(RouteRefusal::Ambiguous),
         Named::Nothing => return Err(RouteRefusal::NoSession),
     };
 
-    let entry = sessions.table.get(&id).ok_or(RouteRefusal::NoWorker)?;
-
-    let (reply, opened) = oneshot::channel();
-    entry.handle.send(TellSession::OpenNetwork(reply)).await.ok();
-    opened.await.map_err(|_no_worker| RouteRefusal::NoWorker)
+    let actors = actors.get(&id).ok_or(RouteRefusal::NoWorker)?;
+    actors.worker.send(OpenNetwork).await.ok().flatten().ok_or(RouteRefusal::NoWorker)
 }

@@ -54,11 +54,11 @@ impl Serve<AgentParams> for Caller {
         let command = command_of(name, fields, &found.workspace_path)?;
 
         self.services.interrupted.resumed(&found.session_id);
-        let handle = found.handle.clone();
+        let agent = found.actors.agent.clone();
         let (session_id, session_name) = (found.session_id.clone(), found.session_name.clone());
         let is_prompt = command.name() == "prompt";
         self.services.sessions.refresh_models(&session_id).await;
-        let done = handle.send(SendCommand { command, found }).await??;
+        let done = agent.send(SendCommand { command, found }).await??;
         if !done.success {
             let text = done.error.unwrap_or_else(|| "The agent refused the command".to_owned());
             return Err(MethodError::Refused { text, code: done.code });
@@ -130,7 +130,7 @@ pub(crate) struct AgentTools {
 }
 
 impl AgentTools {
-    /// Creates the runner, for [`crate::session::actor::SessionServices::tool_runner`].
+    /// Creates the runner, for [`crate::session::services::SessionServices::tool_runner`].
     ///
     /// # Errors
     /// If the system has no random numbers.

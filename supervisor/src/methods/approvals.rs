@@ -10,7 +10,7 @@ use crate::clock::ms;
 use crate::errors::MethodError;
 use crate::events::answerers::Answerer;
 use crate::registry::{GrantChange, Purpose, SessionChange};
-use crate::session::messages::TellSession;
+use crate::session::network::AllowOnce;
 use quackd_config::RemoteApprovals;
 use quackd_policy::hosts::HostPort;
 use quackd_protocol::SessionId;
@@ -209,7 +209,7 @@ async fn apply(
         (ApprovalKind::Network, Decision::Allow, AnswerScope::Once) => {
             // Also if nothing waits: the question has expired, or an agent asked before it tried.
             if let Some(target) = HostPort::read(target) {
-                found.handle.send(TellSession::AllowOnce(target)).await?;
+                found.actors.worker.send(AllowOnce(target)).await?;
             }
             return Ok(());
         }
@@ -241,6 +241,6 @@ async fn apply(
         note_held(caller, vec![target.into()]).await;
     }
     // The session has handled the change when it answers this.
-    found.handle.send(TellSession::Settle).await?;
+    found.actors.settle().await?;
     Ok(())
 }

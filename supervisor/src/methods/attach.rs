@@ -8,7 +8,8 @@ use crate::clock::now_text;
 use crate::errors::MethodError;
 use crate::registry::catalog::Fresh;
 use crate::registry::{AgentChange, Open, OpenSession, Purpose};
-use crate::session::messages::TellSession;
+use crate::session::agent::StartAgent;
+use crate::session::worker::StartWorker;
 use crate::voice::VoiceSession;
 use quackd_config::PiStart;
 use quackd_protocol::SessionId;
@@ -39,10 +40,9 @@ impl Serve<AttachParams> for Caller {
         // Start the worker and Pi now, so that they are ready for the first call. The reply does not wait for them.
         let reference = Some(data.session.id.0.clone());
         if let Ok(Some(found)) = self.find(reference, Purpose::Look).await {
-            let handle = found.handle.clone();
-            handle.send(TellSession::StartWorker).await.ok();
+            found.actors.worker.send(StartWorker).await.ok();
             if activate && self.services.daemon.config.pi.start.value == PiStart::Attach {
-                handle.send(TellSession::StartAgent(found)).await.ok();
+                found.actors.agent.clone().send(StartAgent(found)).await.ok();
             }
         }
         Ok(data)

@@ -9,7 +9,7 @@ use crate::registry::{
 };
 use crate::services::Services;
 use crate::session::FoundSession;
-use crate::session::messages::TellSession;
+use crate::session::worker::ClientLeft;
 use actix::Addr;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::LOCAL_APP;
@@ -103,8 +103,8 @@ impl Caller {
     )]
     pub(crate) fn end_jobs(&self) {
         let sessions = self.client.claims.ending_jobs().into_iter();
-        for entry in sessions.filter_map(|session| self.services.sessions.table.get(&session)) {
-            entry.handle.do_send(TellSession::ClientLeft);
+        for actors in sessions.filter_map(|session| self.services.actors.get(&session)) {
+            actors.worker.do_send(ClientLeft);
         }
     }
 }

@@ -4,8 +4,8 @@
 use super::Caller;
 use crate::errors::MethodError;
 use crate::obeyed::{HeldFile, Use, in_words, record_blocking};
-use crate::session::actor::NoLook;
-use crate::session::owner::TellOwner;
+use crate::registry::ConfigHeld;
+use crate::session::services::NoLook;
 use quackd_home::Workspace;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -60,7 +60,7 @@ pub(super) async fn note_held(caller: &Caller, directories: Vec<PathBuf>) -> Opt
         let look = move || record_blocking(&path, &held);
         if let Ok(record) = caller.services.sessions.look(RESOLVE_LIMIT, look).await {
             // The note below reaches the user also during a shutdown, when nothing can be recorded.
-            caller.registry.send(TellOwner::ConfigHeld(record)).await.ok();
+            caller.registry.send(ConfigHeld(record)).await.ok();
         }
     }
 

@@ -25,7 +25,7 @@ impl Serve<UiResponseParams> for Caller {
         }
 
         let answer = UiAnswer { id: js_string(&id), value, confirmed, cancelled };
-        found.handle.send(AnswerDialog(answer)).await??;
+        found.actors.agent.send(AnswerDialog(answer)).await??;
         Ok(UiResponseData { session_id: found.session_id })
     }
 }

@@ -27,7 +27,7 @@ impl Serve<FollowParams> for Caller {
         let home = &self.services.daemon.home;
         let history = home.app_history(found.session_id.as_str());
         let history = history.map(|path| path.display().to_string()).unwrap_or_default();
-        let (size, ()) = tokio::join!(size_of(history.clone()), ask_agent(self, &found.session_id));
+        let (size, ()) = tokio::join!(size_of(history.clone()), ask_agent(self, &found));
 
         // The session may have been deleted during the waits.
         self.find(Some(found.session_id.0.clone()), Purpose::Describe).await?;

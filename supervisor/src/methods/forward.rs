@@ -6,13 +6,12 @@ use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::registry::Purpose;
 use crate::session::FoundSession;
-use crate::session::messages::TellSession;
-use crate::session::network::TellNetwork;
-use actix::Recipient;
+use crate::session::network::{CloseForward, Forward, NetworkActor};
+use crate::session::worker::OpenNetwork;
+use actix::Addr;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{ForwardData, ForwardInfo, ForwardParams, SessionForward};
 use quackd_protocol::tools::Tool;
-use tokio::sync::oneshot;
 
 impl Serve<ForwardParams> for Caller {
     async fn serve(&self, params: ForwardParams) -> Result<ForwardData, MethodError> {
@@ -52,11 +51,8 @@ async fn open(
     caller: &Caller,
 ) -> Result<String, MethodError> {
     let network = network(found).await?.ok_or_else(|| no_worker(found))?;
-    let (reply, opened) = oneshot::channel();
     let local = local.unwrap_or(port);
-    network.send(TellNetwork::Forward { port, local, reply }).await?;
-
-    let opened = opened.await.map_err(|_gone| no_worker(found))?;
+    let opened = network.send(Forward { port, local }).await?;
     let local = opened.map_err(|refusal| MethodError::Forward { port, local, refusal })?;
     tracing::info!(session = %found.session_id, port, local, client = ?caller.client.id, "forwarding a port");
     Ok(format!("127.0.0.1:{local}"))
@@ -81,7 +77,7 @@ async fn close(found: &FoundSession, port: u16, caller: &Caller) -> Result<(), M
     };
 
     if let Some(network) = network(found).await? {
-        network.send(TellNetwork::Close { port }).await?;
+        network.send(CloseForward(port)).await?;
     }
 
     let mut forwards = known.forwards.borrow_mut();
@@ -109,10 +105,8 @@ async fn list(
 }
 
 /// Returns the owner of the network of the session's worker. `None` without a worker.
-async fn network(found: &FoundSession) -> Result<Option<Recipient<TellNetwork>>, MethodError> {
-    let (reply, opened) = oneshot::channel();
-    found.handle.send(TellSession::OpenNetwork(reply)).await?;
-    Ok(opened.await.ok())
+async fn network(found: &FoundSession) -> Result<Option<Addr<NetworkActor>>, MethodError> {
+    Ok(found.actors.worker.send(OpenNetwork).await?)
 }
 
 fn no_worker(found: &FoundSession) -> MethodError {

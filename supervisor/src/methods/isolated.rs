@@ -5,13 +5,13 @@ use super::attach::named;
 use super::caller::SAVE_LIMIT;
 use super::find::label;
 use super::{Caller, Serve};
-use crate::children::{EvictionReason, Manage, ProcessKind, Request};
+use crate::children::{Evict, EvictionReason};
 use crate::errors::{CopyExcess, MethodError};
 use crate::registry::{Purpose, SessionChange};
 use crate::session::FoundSession;
-use crate::session::actor::SessionServices;
 use crate::session::checkpoints::{self, SessionFiles, StatesError, records};
-use crate::session::messages::TellSession;
+use crate::session::services::SessionServices;
+use crate::session::worker::SetIsolated;
 use quackd_home::{Home, HomeError};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{IsolatedAction, IsolatedData, IsolatedParams};
@@ -114,8 +114,7 @@ impl Serve<IsolatedParams> for Caller {
 
 /// Evicts the session's worker before or after a refresh. Returns false if there is none, or if it is busy.
 async fn evict(found: &FoundSession) -> Result<bool, MethodError> {
-    let evict = Request::Evict(EvictionReason::Refreshed);
-    Ok(found.handle.send(Manage(ProcessKind::Worker, evict)).await?)
+    Ok(found.actors.worker.send(Evict(EvictionReason::Refreshed)).await?)
 }
 
 /// Prepares to bring the changes of the workspace into the copy.
@@ -434,8 +433,7 @@ async fn discard(found: &FoundSession, caller: &Caller) -> Result<CopiedTree, Me
     n_changes(found, caller).await;
 
     // An idle worker still shows the old copy. Calls from now on wait for the next worker.
-    let evict = Request::Evict(EvictionReason::Discarded);
-    found.handle.send(Manage(ProcessKind::Worker, evict)).await?;
+    found.actors.worker.send(Evict(EvictionReason::Discarded)).await?;
 
     forget_read_files(&caller.services.sessions, &found.session_id).await;
     renew_copy(caller, &found.session_id, &found.workspace_path).await
@@ -471,7 +469,7 @@ pub(super) async fn renew_copy(
 
     caller.change(session, SessionChange::Isolated(copied.clone())).await?;
     let found = caller.session(Some(session.0.clone()), Purpose::Look).await?;
-    found.handle.send(TellSession::SetIsolated(copied.clone())).await?;
+    found.actors.worker.send(SetIsolated(copied.clone())).await?;
     Ok(copied)
 }
 

@@ -3,7 +3,7 @@
 use super::attach::named;
 use super::find::label;
 use super::{Caller, Serve};
-use crate::children::{Manage, ProcessKind, Request};
+use crate::children::Kill;
 use crate::errors::MethodError;
 use crate::registry::Purpose;
 use quackd_protocol::client::{KillData, KillParams, SessionParams};
@@ -17,7 +17,7 @@ impl Serve<KillParams> for Caller {
         let reference = named(session_id.as_deref(), None, self).await?;
         let reference = reference.ok_or(MethodError::NoReference)?;
         let found = self.session(Some(reference), Purpose::Look).await?;
-        if !found.handle.send(Manage(ProcessKind::Worker, Request::Kill)).await? {
+        if !found.actors.worker.send(Kill).await? {
             return Err(MethodError::NothingToKill);
         }
 

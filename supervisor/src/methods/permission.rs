@@ -15,6 +15,7 @@ use quackd_protocol::denial::{DenialKind, of_session};
 use quackd_protocol::limits::MAX_APPROVALS_PER_MINUTE;
 use quackd_protocol::places;
 use quackd_protocol::policy::{NetworkMode, Policy};
+use quackd_protocol::surrogates::without_lone_surrogates;
 use quackd_protocol::tools::RequestPermissionArguments;
 use quackd_protocol::worker::ToolFinished;
 use serde_json::value::{RawValue, to_raw_value};
@@ -394,7 +395,8 @@ async fn resolved(
 
 /// Checks the arguments. The error is the text for the agent.
 async fn requested(call: &EndedCall<'_>, caller: &Caller) -> Result<(Operation, Policy), String> {
-    let arguments = serde_json::from_str(&call.call.spec.arguments).unwrap_or_default();
+    let arguments = without_lone_surrogates(&call.call.spec.arguments);
+    let arguments = serde_json::from_str(&arguments).unwrap_or_default();
     let RequestPermissionArguments { kind, target, reason } =
         RequestPermissionArguments::of(&arguments);
     let (target, reason) = (target.0.unwrap_or_default(), reason.0.unwrap_or_default());

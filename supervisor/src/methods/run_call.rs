@@ -219,7 +219,7 @@ impl CallRun<'_> {
         call.call.spec.stream_rows &= stream.is_some();
         call.stream = stream;
 
-        let calling = worker::call(&self.session.handle, call);
+        let calling = worker::call(&self.session.actors.worker, call);
         match (self.gives_up, self.named, printed) {
             (Some(_), ..) => in_time(calling).await,
             (None, Some(named), Some(printed)) => {

@@ -12,7 +12,6 @@ use crate::obeyed::HeldFile;
 use crate::registry::{FoundPolicy, GrantChange, PolicyChange, Purpose, SessionChange};
 use crate::session::FoundSession;
 use crate::session::describe::jobs;
-use crate::session::messages::TellSession;
 use crate::session::worker::{self, CallTool};
 use quackd_policy::{MAX_ROOTS, PolicyError, path_problem};
 use quackd_protocol::SessionId;
@@ -174,7 +173,7 @@ async fn changed(
 
     let found = caller.change(&session.session_id, change).await?;
     if end_jobs == Some(true) {
-        session.handle.send(TellSession::EndJobs).await?;
+        session.actors.worker.send(worker::EndJobs).await?;
     }
     Ok((found, notes))
 }
@@ -268,7 +267,7 @@ async fn ask_worker(tool: &str, arguments: String, session: FoundSession) -> Wor
     spec.set_deadline(DEFAULT_TOOL_DEADLINE);
     let call = CallTool { call: SessionCall::new(spec), stream: None, input: None, cancel: None };
 
-    let (text, report) = match worker::call(&session.handle, call).await {
+    let (text, report) = match worker::call(&session.actors.worker, call).await {
         Ok(done) => (done.finished.text, done.finished.data),
         // In the format of a tool's text, so that clients show both in the same way.
         Err(error) => {

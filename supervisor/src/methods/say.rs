@@ -43,8 +43,8 @@ impl Serve<SayParams> for Caller {
         let command = AgentCommand::Prompt { message, cwd };
 
         services.sessions.refresh_models(&found.session_id).await;
-        let handle = found.handle.clone();
-        let accepted = handle.send(SendCommand { command, found }).await??;
+        let agent = found.actors.agent.clone();
+        let accepted = agent.send(SendCommand { command, found }).await??;
         (data.seq, data.turn) = (accepted.seq, accepted.turn);
         // Mark the session as used only after Pi replied, even if Pi refused the prompt.
         self.find(Some(data.session_id.0.clone()), Purpose::Use).await.ok();

@@ -4,7 +4,7 @@ use super::Caller;
 use crate::links::LinkBuilder;
 use crate::metrics::listening_ports::listening_ports_blocking;
 use crate::metrics::process_usage::is_below_blocking;
-use crate::session::actor::SessionServices;
+use crate::session::services::SessionServices;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{ServerInfo, WorkerInfo};
 use std::time::{Duration, Instant};

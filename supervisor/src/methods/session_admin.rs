@@ -10,9 +10,12 @@ use crate::errors::MethodError;
 use crate::registry::{
     Activate, AgentChange, Delete, Open, OpenSession, Purpose, Restrictions, SessionChange,
 };
-use crate::session::actor::{NoLook, SessionActor, SessionServices};
-use crate::session::agent::{create_blocking, fork_blocking, is_conversation_id};
-use crate::session::messages::TellSession;
+use crate::session::agent::native::mcp_servers::SetMcpServers;
+use crate::session::agent::{
+    AgentActor, GetAgentOptions, SetAgentOptions, create_blocking, fork_blocking,
+    is_conversation_id,
+};
+use crate::session::services::{NoLook, SessionServices};
 use crate::voice::VoiceSession;
 use crate::wire::reference;
 use actix::prelude::*;
@@ -30,7 +33,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 
 impl Serve<WorkspacesParams> for Caller {
     async fn serve(&self, _: WorkspacesParams) -> Result<WorkspacesData, MethodError> {
@@ -259,14 +262,13 @@ impl Serve<SessionSetParams> for Caller {
         let change = SessionChange::Agent(AgentChange { engine, model, file: None });
         self.change(&session, change).await?;
 
-        // The actor gets the whole choice: the parameters may set only a part of it.
+        // Read again: the parameters may set only a part of the choice.
         let chosen = self.session(Some(session.0.clone()), Purpose::Describe).await?.agent;
-        found.handle.send(TellSession::SetAgent(chosen.clone())).await?;
         if let Some(servers) = mcp_servers {
-            found.handle.send(TellSession::SetMcpServers(servers)).await?;
+            found.actors.agent.send(SetMcpServers(servers)).await?;
         }
         if let Some(options) = agent_options {
-            found.handle.send(TellSession::SetAgentOptions(Box::new(options))).await?;
+            found.actors.agent.send(SetAgentOptions(options)).await?;
         }
         Ok(SessionSetData { session_id: session, engine: chosen.engine, model: chosen.model })
     }
@@ -316,7 +318,7 @@ impl Serve<ForkParams> for Caller {
 
         let data = opened??;
         let session = data.session.id.clone();
-        copy_options(self, &found.handle, &session).await?;
+        copy_options(self, &found.actors.agent, &session).await?;
         if activate {
             self.services.voice.session_changed(&VoiceSession::from(&data));
         }
@@ -333,16 +335,12 @@ impl Serve<ForkParams> for Caller {
 /// Gives a new session the agent's options of the session that it continues.
 async fn copy_options(
     caller: &Caller,
-    source: &Addr<SessionActor>,
+    source: &Addr<AgentActor>,
     session: &SessionId,
 ) -> Result<(), MethodError> {
-    let (reply, options) = oneshot::channel();
-    source.send(TellSession::GetAgentOptions(reply)).await?;
-    // Without a reply, the source was deleted: the new session keeps the defaults.
-    let Ok(options) = options.await else { return Ok(()) };
-
+    let options = source.send(GetAgentOptions).await?;
     let found = caller.session(Some(session.0.clone()), Purpose::Describe).await?;
-    found.handle.send(TellSession::SetAgentOptions(options)).await?;
+    found.actors.agent.send(SetAgentOptions(options)).await?;
     Ok(())
 }
 

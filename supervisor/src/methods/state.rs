@@ -5,9 +5,9 @@ use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::pool::snapshot::{AgentSnapshot, SessionSnapshot, WorkerSnapshot};
 use crate::registry::Purpose;
-use crate::session::messages::TellSession;
+use crate::session::FoundSession;
+use crate::session::agent::RefreshAgent;
 use crate::wire::reference;
-use quackd_protocol::SessionId;
 use quackd_protocol::agent::Engine;
 use quackd_protocol::client::{AnySession, StateDataOf, StateParams, WorkerState};
 use quackd_protocol::limits::AGENT_STATE_WAIT;
@@ -21,7 +21,7 @@ impl Serve<StateParams> for Caller {
         let found = self.session(reference(&session_id), Purpose::Describe).await?;
 
         // The snapshot comes after both waits, so that it is new.
-        ask_agent(self, &found.session_id).await;
+        ask_agent(self, &found).await;
         let servers = servers(&found.session_id, self).await;
         let table = &self.services.sessions.table;
         let session = table.snapshot(&found.session_id);
@@ -67,11 +67,10 @@ pub(super) fn is_running(session: &SessionSnapshot) -> bool {
 }
 
 /// Requests the state of a session's Pi, if one runs. After a short timeout, the last reported state is used.
-pub(super) async fn ask_agent(caller: &Caller, session: &SessionId) {
-    let entry = caller.services.sessions.table.get(session);
-    let entry = entry.filter(|entry| entry.snapshot().agent.process.is_alive());
-    if let Some(entry) = entry {
-        entry.handle.send(TellSession::RefreshAgent).timeout(AGENT_STATE_WAIT).await.ok();
+pub(super) async fn ask_agent(caller: &Caller, found: &FoundSession) {
+    let session = caller.services.sessions.table.snapshot(&found.session_id);
+    if session.agent.process.is_alive() {
+        found.actors.agent.send(RefreshAgent).timeout(AGENT_STATE_WAIT).await.ok();
     }
 }
 

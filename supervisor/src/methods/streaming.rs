@@ -7,7 +7,7 @@ use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::events::{CallInput, InputRequest, call_input};
 use crate::session::FoundSession;
-use crate::session::messages::TellSession;
+use crate::session::worker::OutputTaken;
 use crate::session::worker::Printed;
 use crate::wire;
 use quackd_protocol::client::{ToldLine, ToolParams};
@@ -82,8 +82,8 @@ impl<'a> NamedCall<'a> {
                 biased;
                 Some(Printed { call_id, piece }) = printed.recv() => {
                     self.send(piece, session).await;
-                    // The handle stops only at shutdown.
-                    session.handle.send(TellSession::OutputTaken(call_id)).await.ok();
+                    // The actor stops only at shutdown.
+                    session.actors.worker.send(OutputTaken(call_id)).await.ok();
                 }
                 answer = &mut calling => break answer,
             }

@@ -100,7 +100,8 @@ pub(super) async fn run_for_agent(call: AgentCall, caller: &Caller) -> Option<To
         return None;
     }
 
-    let arguments = mcp_servers::complete(&session.handle, &call.tool, call.arguments).await?;
+    let arguments =
+        mcp_servers::complete(&session.actors.agent, &call.tool, call.arguments).await?;
     let spec = CallSpec { tool: call.tool, arguments, cwd: call.cwd, ..CallSpec::default() };
     let request = ToolRequest {
         call: SessionCall {

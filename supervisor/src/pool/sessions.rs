@@ -1,12 +1,13 @@
 //! The table of sessions, with the published state of each, and the slots of their processes.
 //!
-//! The session's actor publishes snapshots; every view and the eviction read them. If another
+//! The session's actors publish snapshots; every view and the eviction read them. If another
 //! session needs a slot or memory is low, the process that was idle longest is evicted, never one
 //! that is busy or pinned: the actor makes the final decision. The next call starts it again.
 
 use super::snapshot::{ProcessSnapshot, SessionSnapshot, Stage};
-use crate::children::{EvictionReason, Manage, ProcessKind, Request};
-use actix::Recipient;
+use crate::children::{
+    ChildRequests, Evict, EvictionReason, MemoryLimitExceeded, ProcessKind, ResetTimers,
+};
 use quackd_protocol::SessionId;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -38,30 +39,28 @@ impl ProcessKind {
 #[derive(Debug)]
 pub(crate) struct Full(pub(crate) usize);
 
-/// Entry of one session that was used since the daemon started. `H` is the type of the actor's
-/// address.
+/// Entry of one session that was used since the daemon started.
 #[derive(Debug)]
-pub(crate) struct SessionEntry<H> {
+pub(crate) struct SessionEntry {
     pub(crate) id: SessionId,
-    /// Address of the actor.
-    pub(crate) handle: H,
-    actor: Recipient<Manage>,
     seats: [Seat; 2],
     snapshot: RefCell<Rc<SessionSnapshot>>,
 }
 
 /// One process of a session, for counting slots.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Seat {
+    actor: ChildRequests,
     holds_slot: Cell<bool>,
     /// An eviction was requested, and the actor has published nothing since.
     is_asked: Cell<bool>,
 }
 
-impl<H> SessionEntry<H> {
+impl SessionEntry {
     /// Creates the entry of a session without a process.
-    pub(crate) fn new(id: SessionId, handle: H, actor: Recipient<Manage>) -> Self {
-        Self { id, handle, actor, seats: Default::default(), snapshot: RefCell::default() }
+    pub(crate) fn new(id: SessionId, worker: ChildRequests, agent: ChildRequests) -> Self {
+        let seat = |actor| Seat { actor, holds_slot: Cell::new(false), is_asked: Cell::new(false) };
+        Self { id, seats: [seat(worker), seat(agent)], snapshot: RefCell::default() }
     }
 
     pub(crate) fn snapshot(&self) -> Rc<SessionSnapshot> {
@@ -72,17 +71,12 @@ impl<H> SessionEntry<H> {
         let [worker, agent] = &self.seats;
         if kind == ProcessKind::Worker { worker } else { agent }
     }
-
-    /// Sends a request about one process to the actor. Returns false if its mailbox is full.
-    fn try_send(&self, kind: ProcessKind, request: Request) -> bool {
-        self.actor.try_send(Manage(kind, request)).is_ok()
-    }
 }
 
 /// All sessions that were used since the daemon started. One instance per daemon.
 #[derive(Debug)]
-pub(crate) struct SessionTable<H> {
-    entries: RefCell<HashMap<SessionId, Rc<SessionEntry<H>>>>,
+pub(crate) struct SessionTable {
+    entries: RefCell<HashMap<SessionId, Rc<SessionEntry>>>,
     /// Sessions whose processes are exempt from eviction. The registry makes them durable.
     pinned: RefCell<HashSet<SessionId>>,
     max_workers: usize,
@@ -92,9 +86,9 @@ pub(crate) struct SessionTable<H> {
 }
 
 /// A process that may be evicted: since when it is idle, its entry and its kind.
-type Evictable<H> = (Instant, Rc<SessionEntry<H>>, ProcessKind);
+type Evictable = (Instant, Rc<SessionEntry>, ProcessKind);
 
-impl<H> SessionTable<H> {
+impl SessionTable {
     /// Creates an empty table for at most this number of live workers and agents.
     pub(crate) fn new(max_workers: usize, max_agents: usize) -> Self {
         Self {
@@ -106,15 +100,15 @@ impl<H> SessionTable<H> {
         }
     }
 
-    pub(crate) fn insert(&self, entry: Rc<SessionEntry<H>>) {
+    pub(crate) fn insert(&self, entry: Rc<SessionEntry>) {
         self.entries.borrow_mut().insert(entry.id.clone(), entry);
     }
 
-    pub(crate) fn get(&self, session: &SessionId) -> Option<Rc<SessionEntry<H>>> {
+    pub(crate) fn get(&self, session: &SessionId) -> Option<Rc<SessionEntry>> {
         self.entries.borrow().get(session).cloned()
     }
 
-    pub(crate) fn all(&self) -> Vec<Rc<SessionEntry<H>>> {
+    pub(crate) fn all(&self) -> Vec<Rc<SessionEntry>> {
         self.entries.borrow().values().cloned().collect()
     }
 
@@ -140,7 +134,7 @@ impl<H> SessionTable<H> {
     /// Publishes a change of the state of one process of a session.
     pub(crate) fn publish(
         &self,
-        entry: &Weak<SessionEntry<H>>,
+        entry: &Weak<SessionEntry>,
         kind: ProcessKind,
         change: impl FnOnce(&mut SessionSnapshot),
     ) {
@@ -186,8 +180,9 @@ impl<H> SessionTable<H> {
                     AcquireStep::Wait => left.await,
                     // An actor that refuses is busy again, and has published that.
                     AcquireStep::Ask(entry) => {
-                        let evict = Manage(kind, Request::Evict(EvictionReason::Room));
-                        if entry.actor.send(evict).await.unwrap_or(false) && kind.keeps_slot() {
+                        let evicted =
+                            entry.seat(kind).actor.evict.send(Evict(EvictionReason::Room));
+                        if evicted.await.unwrap_or(false) && kind.keeps_slot() {
                             left.await;
                         }
                     }
@@ -197,10 +192,10 @@ impl<H> SessionTable<H> {
         tokio::time::timeout(ACQUIRE_TIMEOUT, waiting).await.unwrap_or(Err(Full(max)))
     }
 
-    fn try_acquire(&self, session: &SessionId, kind: ProcessKind, max: usize) -> AcquireStep<H> {
+    fn try_acquire(&self, session: &SessionId, kind: ProcessKind, max: usize) -> AcquireStep {
         let entries = self.entries.borrow();
-        let holds = |entry: &Rc<SessionEntry<H>>| entry.seat(kind).holds_slot.get();
-        let is_leaving = |entry: &Rc<SessionEntry<H>>| {
+        let holds = |entry: &Rc<SessionEntry>| entry.seat(kind).holds_slot.get();
+        let is_leaving = |entry: &Rc<SessionEntry>| {
             entry.seat(kind).is_asked.get() || kind.of(&entry.snapshot()).stage == Stage::Leaving
         };
         // The session's own slot is not counted: a process that starts again takes it over.
@@ -228,8 +223,8 @@ impl<H> SessionTable<H> {
     }
 
     /// Returns the processes that may be evicted, the longest idle first.
-    fn evictable(&self) -> Vec<Evictable<H>> {
-        let mut free: Vec<Evictable<H>> = Vec::new();
+    fn evictable(&self) -> Vec<Evictable> {
+        let mut free: Vec<Evictable> = Vec::new();
         for entry in self.all() {
             let snapshot = entry.snapshot();
 
@@ -260,15 +255,21 @@ impl<H> SessionTable<H> {
         let old = old.filter(|(_, entry, kind)| kind.of(&entry.snapshot()).is_alive());
         for (_, entry, kind) in old.take(n) {
             // A full mailbox means that the actor is busy: do not evict its process.
-            let is_asked = entry.try_send(kind, Request::Evict(EvictionReason::Memory));
-            entry.seat(kind).is_asked.set(is_asked);
+            let seat = entry.seat(kind);
+            let asked = seat.actor.evict.try_send(Evict(EvictionReason::Memory));
+            seat.is_asked.set(asked.is_ok());
         }
     }
 
-    /// Sends a request to the actor of one process. If its mailbox is full, the request is lost.
-    pub(crate) fn manage(&self, session: &SessionId, kind: ProcessKind, request: Request) {
+    /// Has a process killed that uses too much memory. If the mailbox of its actor is full, the request is lost.
+    pub(crate) fn kill_for_memory(
+        &self,
+        session: &SessionId,
+        kind: ProcessKind,
+        exceeded: MemoryLimitExceeded,
+    ) {
         if let Some(entry) = self.get(session) {
-            entry.try_send(kind, request);
+            entry.seat(kind).actor.memory_limit.try_send(exceeded).ok();
         }
     }
 
@@ -276,8 +277,8 @@ impl<H> SessionTable<H> {
     pub(crate) fn reset_timers(&self) {
         for entry in self.all() {
             // If a mailbox is full, the heartbeat detects the suspend itself.
-            for kind in ProcessKind::ALL.into_iter().filter(|it| entry.seat(*it).holds_slot.get()) {
-                entry.try_send(kind, Request::ResetTimers);
+            for seat in entry.seats.iter().filter(|seat| seat.holds_slot.get()) {
+                seat.actor.reset_timers.try_send(ResetTimers).ok();
             }
         }
     }
@@ -290,11 +291,11 @@ impl<H> SessionTable<H> {
 }
 
 /// Next step of a caller that needs a slot.
-enum AcquireStep<H> {
+enum AcquireStep {
     /// A slot is reserved.
     Taken,
     /// All slots are in use, but the process of this session may be evicted.
-    Ask(Rc<SessionEntry<H>>),
+    Ask(Rc<SessionEntry>),
     /// All slots are in use, and an evicted process is exiting.
     Wait,
     /// All slots are in use, and no process may be evicted.
@@ -307,27 +308,39 @@ mod tests {
     use actix::prelude::*;
 
     /// Leaves when it is evicted, and is gone a little later.
-    struct Evicted(Rc<SessionTable<()>>, Weak<SessionEntry<()>>);
+    struct Evicted(Rc<SessionTable>, Weak<SessionEntry>, ProcessKind);
 
     impl Actor for Evicted {
         type Context = Context<Self>;
     }
 
-    impl Handler<Manage> for Evicted {
+    impl Handler<Evict> for Evicted {
         type Result = bool;
 
-        fn handle(&mut self, Manage(kind, _): Manage, ctx: &mut Self::Context) -> bool {
-            publish(&self.0, &self.1, kind, Stage::Leaving, None);
+        fn handle(&mut self, _: Evict, ctx: &mut Self::Context) -> bool {
+            publish(&self.0, &self.1, self.2, Stage::Leaving, None);
             ctx.run_later(Duration::from_millis(20), move |evicted, _| {
-                publish(&evicted.0, &evicted.1, kind, Stage::Gone, None);
+                publish(&evicted.0, &evicted.1, evicted.2, Stage::Gone, None);
             });
             true
         }
     }
 
+    impl Handler<ResetTimers> for Evicted {
+        type Result = ();
+
+        fn handle(&mut self, _: ResetTimers, _: &mut Self::Context) {}
+    }
+
+    impl Handler<MemoryLimitExceeded> for Evicted {
+        type Result = ();
+
+        fn handle(&mut self, _: MemoryLimitExceeded, _: &mut Self::Context) {}
+    }
+
     fn publish(
-        table: &SessionTable<()>,
-        entry: &Weak<SessionEntry<()>>,
+        table: &SessionTable,
+        entry: &Weak<SessionEntry>,
         kind: ProcessKind,
         stage: Stage,
         free_since: Option<Instant>,
@@ -342,12 +355,16 @@ mod tests {
         });
     }
 
-    fn sessions<const N: usize>(table: &Rc<SessionTable<()>>) -> [Rc<SessionEntry<()>>; N] {
+    fn sessions<const N: usize>(table: &Rc<SessionTable>) -> [Rc<SessionEntry>; N] {
         std::array::from_fn(|n| {
-            let ctx = Context::new();
-            let id = SessionId(n.to_string());
-            let entry = Rc::new(SessionEntry::new(id, (), ctx.address().recipient()));
-            ctx.run(Evicted(Rc::clone(table), Rc::downgrade(&entry)));
+            let (worker, agent) = (Context::new(), Context::new());
+            let [of_worker, of_agent] =
+                [&worker, &agent].map(|ctx| ChildRequests::from(&ctx.address()));
+            let entry = SessionEntry::new(SessionId(n.to_string()), of_worker, of_agent);
+            let entry = Rc::new(entry);
+            for (ctx, kind) in [(worker, ProcessKind::Worker), (agent, ProcessKind::Agent)] {
+                ctx.run(Evicted(Rc::clone(table), Rc::downgrade(&entry), kind));
+            }
             table.insert(Rc::clone(&entry));
             entry
         })
@@ -355,8 +372,8 @@ mod tests {
 
     /// Starts a process of the session. It is idle since `free_since`, or busy.
     async fn start(
-        table: &SessionTable<()>,
-        entry: &Rc<SessionEntry<()>>,
+        table: &SessionTable,
+        entry: &Rc<SessionEntry>,
         kind: ProcessKind,
         free_since: Option<Instant>,
     ) -> bool {
@@ -376,7 +393,7 @@ mod tests {
         assert!(start(&table, &a, WORKER, Some(now + Duration::from_secs(1))).await);
         assert!(start(&table, &b, WORKER, Some(now)).await);
         assert!(start(&table, &c, WORKER, None).await);
-        let stage = |entry: &SessionEntry<()>| entry.snapshot().worker.process.stage;
+        let stage = |entry: &SessionEntry| entry.snapshot().worker.process.stage;
         assert_eq!([&a, &b, &c].map(|one| stage(one)), [Stage::Here, Stage::Gone, Stage::Here]);
         table.set_pinned([a.id.clone()].into_iter());
         assert!(!start(&table, &d, WORKER, None).await);

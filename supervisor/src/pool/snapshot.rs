@@ -1,6 +1,6 @@
 //! The published state of one session: its worker, its agent, its status and the reasons.
 //!
-//! The session's actors publish it after every change, so that readers do not ask them. Used only on the actors'
+//! The session's actors publish their halves after every change, so that readers do not ask them. Used only on the actors'
 //! thread, so no update happens during a read. Times are kept as [`Instant`]s; readers convert them.
 
 use crate::children::{ChildSnapshot, StopReason};
@@ -60,6 +60,8 @@ pub(crate) struct AgentSnapshot {
     pub(crate) pids: Option<(u32, u32)>,
     /// Whether a turn runs, or a caller or a dialog waits.
     pub(crate) is_busy: bool,
+    /// Id of the running turn.
+    pub(crate) turn: Option<u64>,
     /// Whether a process was ever started.
     pub(crate) has_run: bool,
     /// The agent's last reported state. `None` without a process.
@@ -167,6 +169,7 @@ impl Default for AgentSnapshot {
             process: ProcessSnapshot::new(AGENT),
             pids: None,
             is_busy: false,
+            turn: None,
             has_run: false,
             state: None,
             mcp_problems: Rc::from([]),

@@ -2,31 +2,64 @@
 
 use super::Registry;
 use super::catalog;
-use crate::session::owner::{AgentReport, OwnerReply, TellOwner};
+use crate::session::owner::{AgentReport, Crashed, ListWritable};
 use actix::prelude::*;
-use quackd_protocol::state::{HeldConfig, MAX_HELD};
+use quackd_protocol::state::{FoundPreset, HeldConfig, MAX_HELD};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Prefix of default session names, followed by a number.
 const UNNAMED: &str = "duck-";
 
-impl Handler<TellOwner> for Registry {
-    type Result = OwnerReply;
+/// The user's tools reported hosts of derived presets, by preset. Sent by the request that asked the tools.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct KeepHosts(pub(crate) BTreeMap<String, FoundPreset>);
 
-    fn handle(&mut self, msg: TellOwner, ctx: &mut Self::Context) -> OwnerReply {
-        match msg {
-            TellOwner::Crashed(session) => self.crashed(&session, ctx),
-            TellOwner::KeepHosts(found) => self.keep_hosts(found, ctx),
-            TellOwner::ConfigHeld(record) => self.keep_held(record, ctx),
-            TellOwner::AgentReport(report) => {
-                return OwnerReply::Name(self.agent_report(report, ctx));
-            }
-            TellOwner::ListWritable => {
-                let settings = &self.services.daemon.config.sandbox;
-                return OwnerReply::Writable(self.snapshot().writable(settings));
-            }
-        }
-        OwnerReply::Done
+/// Commands of sessions could change the configuration file. Sent by the start, and by requests that let a session write
+/// another directory.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct ConfigHeld(pub(crate) HeldConfig);
+
+impl Handler<Crashed> for Registry {
+    type Result = ();
+
+    fn handle(&mut self, Crashed(session): Crashed, ctx: &mut Self::Context) {
+        self.crashed(&session, ctx);
+    }
+}
+
+impl Handler<AgentReport> for Registry {
+    type Result = Option<String>;
+
+    fn handle(&mut self, report: AgentReport, ctx: &mut Self::Context) -> Option<String> {
+        self.agent_report(report, ctx)
+    }
+}
+
+impl Handler<KeepHosts> for Registry {
+    type Result = ();
+
+    fn handle(&mut self, KeepHosts(found): KeepHosts, ctx: &mut Self::Context) {
+        self.keep_hosts(found, ctx);
+    }
+}
+
+impl Handler<ConfigHeld> for Registry {
+    type Result = ();
+
+    fn handle(&mut self, ConfigHeld(record): ConfigHeld, ctx: &mut Self::Context) {
+        self.keep_held(record, ctx);
+    }
+}
+
+impl Handler<ListWritable> for Registry {
+    type Result = Vec<PathBuf>;
+
+    fn handle(&mut self, _: ListWritable, _: &mut Self::Context) -> Vec<PathBuf> {
+        self.snapshot().writable(&self.services.daemon.config.sandbox)
     }
 }
 

@@ -5,8 +5,7 @@ use super::saves::{Saved, kept};
 use crate::children::DrainReason;
 use crate::errors::{MethodError, RunningWork};
 use crate::registry::catalog;
-use crate::session::actor::SessionServices;
-use crate::session::messages::Drain as DrainSession;
+use crate::session::actors::ActorTable;
 use crate::voice::Voice;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
@@ -79,7 +78,7 @@ impl Registry {
         let running = self.services.table.snapshot(&id).worker.running();
 
         if !running.is_none() && !force {
-            return refuse(MethodError::SessionBusy(running));
+            return refuse(MethodError::SessionHasWork(running));
         }
         // Taken before the removal, which may change the labels of other sessions.
         let labels = self.shown_labels();
@@ -94,10 +93,10 @@ impl Registry {
         let RunningWork { calls: calls_ended, jobs: jobs_ended } = running;
         let data = SessionDeleteData { session, label: String::new(), calls_ended, jobs_ended };
 
-        let (services, voice) = (Rc::clone(&self.services), Rc::clone(&self.voice));
+        let (actors, voice) = (Rc::clone(&self.actors), Rc::clone(&self.voice));
         let deleting = async move {
             kept(Some(saved)).await?;
-            clear_away(&services, &voice, &data.session).await;
+            clear_away(&actors, &voice, &data.session).await;
             Ok(Some(data))
         };
         Box::pin(deleting.into_actor(self))
@@ -137,14 +136,11 @@ fn refuse(error: MethodError) -> Deleting {
 }
 
 /// Stops the processes of a deleted session, notifies its followers and deletes its private files.
-pub(super) async fn clear_away(
-    services: &SessionServices,
-    voice: &Voice,
-    session: &AttachedSession,
-) {
-    if let Some(entry) = services.table.get(&session.id) {
-        let drain = DrainSession { until: Instant::now(), ending: DrainReason::Deleted };
-        if entry.handle.send(drain).timeout(END_LIMIT).await.is_err() {
+pub(super) async fn clear_away(actors: &ActorTable, voice: &Voice, session: &AttachedSession) {
+    let services = &actors.services;
+    if let Some(of_session) = actors.get(&session.id) {
+        let drained = of_session.drain(Instant::now(), DrainReason::Deleted);
+        if !matches!(tokio::time::timeout(END_LIMIT, drained).await, Ok(Ok(()))) {
             tracing::error!(session = %session.id, "processes of a deleted session have not ended yet");
         }
         services.agent_failure.forget(&session.id);
@@ -158,7 +154,7 @@ pub(super) async fn clear_away(
     services.events.forget(&session.id);
     services.pool.networks.forget(&session.id);
     services.pool.copies.forget(&session.id);
-    services.table.remove(&session.id);
+    actors.remove(&session.id);
 
     let home = services.daemon.home.clone();
     let id = session.id.clone();

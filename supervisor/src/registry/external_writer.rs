@@ -132,10 +132,10 @@ impl Registry {
         let clearing = async move { kept(Some(saved)).await.is_ok() };
         ctx.spawn(clearing.into_actor(self).then(move |is_kept, registry, _| {
             let deleted = if is_kept { deleted } else { Vec::new() };
-            let (services, voice) = (Rc::clone(&registry.services), Rc::clone(&registry.voice));
+            let (actors, voice) = (Rc::clone(&registry.actors), Rc::clone(&registry.voice));
             async move {
                 for session in deleted {
-                    clear_away(&services, &voice, &session).await;
+                    clear_away(&actors, &voice, &session).await;
                 }
             }
             .into_actor(registry)

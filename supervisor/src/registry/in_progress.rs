@@ -1,7 +1,7 @@
 //! Work in progress. A restart waits for it; a shutdown interrupts it.
 
 use crate::registry::{Registry, TakeSnapshot};
-use crate::session::actor::SessionServices;
+use crate::session::services::SessionServices;
 use actix::Addr;
 use quackd_protocol::client::{UnfinishedWork, WorkKind, WorkerInfo};
 use quackd_protocol::mask::masked;

@@ -1,20 +1,21 @@
-//! Finds the session of a reference, and starts its actor on first use.
+//! Finds the session of a reference, and starts its actors on first use.
 
 use super::Registry;
 use super::labels;
 use super::policies::FoundPolicy;
+use crate::children::DrainReason;
 use crate::clock::now_text;
 use crate::errors::MethodError;
 use crate::registry::catalog;
-use crate::session::actor::SessionActor;
+use crate::session::FoundSession;
+use crate::session::actors::{SessionActors, SessionStart};
 use crate::session::agent::AgentChoice;
 use crate::session::owner::Owner;
-use crate::session::{FoundSession, SessionEntry};
 use crate::voice::VoiceSession;
 use actix::prelude::*;
 use quackd_protocol::metadata::Session;
-use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Find the session of a reference, or the active session without one.
 #[derive(Debug, Message)]
@@ -63,28 +64,31 @@ impl Handler<FindSession> for Registry {
 }
 
 impl Registry {
-    /// Returns the entry of a session. Starts its actor on first use.
-    fn entry_of(
-        &self,
-        session: &Session,
-        workspace: &str,
-        ctx: &Context<Self>,
-    ) -> Rc<SessionEntry> {
-        if let Some(entry) = self.services.table.get(&session.id) {
-            return entry;
+    /// Returns the actors of a session. Starts them on first use.
+    fn actors_of(&self, session: &Session, workspace: &str, ctx: &Context<Self>) -> SessionActors {
+        if let Some(actors) = self.actors.get(&session.id) {
+            return actors;
         }
 
         let FoundPolicy { policy, rules, .. } = self.policy_of(session);
-        let policy = (policy, Arc::new(rules));
-        let (services, owner) = (Rc::clone(&self.services), Owner::new(&ctx.address()));
+        let state = self.state_of(&session.id);
+        let start = SessionStart {
+            session,
+            label: self.snapshot().label(&session.id),
+            workspace: workspace.to_owned(),
+            policy,
+            rules: Arc::new(rules),
+            is_safe: state.safe_mode,
+            choice: AgentChoice::from(&state),
+            isolated: state.isolated,
+        };
 
-        let label = self.snapshot().label(&session.id);
-        let (workspace, isolated) = (workspace.to_owned(), self.state_of(&session.id).isolated);
-
-        let entry =
-            SessionActor::start_for(session, label, workspace, policy, isolated, services, owner);
-        self.services.table.insert(Rc::clone(&entry));
-        entry
+        let actors = self.actors.start(start, &Owner::new(&ctx.address()));
+        if self.draining {
+            // The drain of the registry did not reach them. An actor ignores a drain whose sender waits for no reply.
+            actix::spawn(actors.drain(Instant::now(), DrainReason::Shutdown));
+        }
+        actors
     }
 
     fn found(
@@ -101,23 +105,21 @@ impl Registry {
         let workspace = known.unwrap_or_else(|| "unknown".to_owned());
 
         let state = self.state_of(&session.id);
-        let handle = self.entry_of(session, &workspace, ctx).handle.clone();
-        if !has_workspace {
-            // A session without a workspace can only be described. Its workspace may become known later.
-            self.services.table.remove(&session.id);
+        let is_running = self.actors.get(&session.id).is_some();
+        let actors = self.actors_of(session, &workspace, ctx);
+        if !has_workspace && !is_running {
+            // A session without a workspace can only be described. Its workspace may become known later. Actors that an
+            // earlier look-up started may have processes, which a shutdown must reach.
+            self.actors.remove(&session.id);
         }
 
         Ok(FoundSession {
-            handle,
+            actors,
             has_workspace,
             safe_mode: state.safe_mode,
             restarts: state.restarts,
             pi_session_file: session.pi_session_file.clone(),
-            agent: AgentChoice {
-                engine: state.engine.clone(),
-                model: state.model.clone(),
-                is_isolated: state.isolated.is_some(),
-            },
+            agent: AgentChoice::from(&state),
             isolated: state.isolated,
             session_id: session.id.clone(),
             session_name: session.name.clone(),

@@ -2,7 +2,8 @@
 //!
 //! Owns: metadata and state in memory, their last durable version, and the entries of the table of sessions.
 //! Receives: [`OpenSession`], [`Activate`], [`Delete`], [`ChangeSession`], [`FindSession`] and [`TakeSnapshot`] (methods),
-//! [`crate::session::owner::TellOwner`] (the sessions' actors) and [`Drain`] (shutdown).
+//! the messages of [`crate::session::owner`] (the sessions' actors), `KeepHosts` and [`ConfigHeld`] (methods and the
+//! start), and [`Drain`] (shutdown).
 //! Blocks on: nothing. The store's thread saves while look-ups continue.
 //! Mailbox: [`MAILBOX`] messages; senders wait for free space.
 //! Ends: with the daemon.
@@ -30,6 +31,7 @@ mod saves;
 pub(crate) mod shutdown_record;
 mod snapshot;
 
+pub(crate) use agent_updates::ConfigHeld;
 pub(crate) use claims::Claim;
 pub(crate) use deleting::Delete;
 pub(crate) use link_names::{LinkNames, Named};
@@ -46,8 +48,8 @@ pub(crate) use snapshot::{RegistrySnapshot, TakeSnapshot};
 use crate::children::DrainReason;
 use crate::events::client_registry::Clients;
 use crate::health::Health;
-use crate::session::actor::SessionServices;
-use crate::session::messages::Drain as DrainSession;
+use crate::session::actors::ActorTable;
+use crate::session::services::SessionServices;
 use crate::voice::Voice;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
@@ -65,6 +67,7 @@ const MAILBOX: usize = 4096;
 /// Actor that owns the metadata.
 pub(crate) struct Registry {
     services: Rc<SessionServices>,
+    actors: Rc<ActorTable>,
     health: Rc<Health>,
     voice: Rc<Voice>,
     clients: Rc<Clients>,
@@ -85,7 +88,7 @@ pub(crate) struct Registry {
 impl Registry {
     /// Creates the registry of the loaded metadata.
     pub(crate) fn new(
-        services: Rc<SessionServices>,
+        actors: Rc<ActorTable>,
         health: Rc<Health>,
         voice: Rc<Voice>,
         clients: Rc<Clients>,
@@ -93,7 +96,8 @@ impl Registry {
         saving_to: Saving,
     ) -> Self {
         Self {
-            services,
+            services: Rc::clone(&actors.services),
+            actors,
             health,
             voice,
             clients,
@@ -171,12 +175,11 @@ impl Handler<Drain> for Registry {
 
         let saved = if self.is_unsaved() { Some(self.save(ctx)) } else { self.join_save() };
         let ending = DrainReason::Shutdown;
-        let sessions = self.services.table.all().into_iter();
-        let drained: Vec<_> =
-            sessions.map(|entry| entry.handle.send(DrainSession { until, ending })).collect();
+        let sessions = self.actors.all().into_iter();
+        let drained: Vec<_> = sessions.map(|actors| actors.drain(until, ending)).collect();
 
         Box::pin(async move {
-            // Sent to all handles before the first wait: sessions drain concurrently.
+            // Sent to all actors before the first wait: sessions drain concurrently.
             futures_util::future::join_all(drained).await;
             if let Some(saved) = saved {
                 // The log contains a failure already.

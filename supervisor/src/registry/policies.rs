@@ -9,8 +9,8 @@ use super::catalog;
 use super::host_rules::rules_of;
 use super::saves::{Changed, after_save};
 use crate::errors::MethodError;
-use crate::session::actor::SessionActor;
-use crate::session::messages::TellSession;
+use crate::session::actors::SessionActors;
+use crate::session::agent::AgentChoice;
 use actix::prelude::*;
 use quackd_config::{Origin, SandboxSettings};
 use quackd_policy::MAX_ROOTS;
@@ -142,7 +142,11 @@ impl Registry {
                 self.tell_policy(&session.id);
                 changed
             }
-            SessionChange::Agent(change) => self.change_agent(&session.id, change),
+            SessionChange::Agent(change) => {
+                let changed = self.change_agent(&session.id, change);
+                self.tell_policy(&session.id);
+                changed
+            }
             SessionChange::Isolated(copied) => {
                 self.change_state(&session.id, |state| state.isolated = Some(copied))
             }
@@ -212,34 +216,30 @@ impl Registry {
         policy_of(&self.state, &self.services.daemon.config.sandbox, session)
     }
 
-    /// Sends the policy to the handles of a workspace's sessions, or of all sessions.
+    /// Sends the policy and the choice of the agent to the actors of a workspace's sessions, or of all sessions.
     pub(super) fn tell_policies(&self, workspace: Option<&WorkspaceId>) {
         let concerned =
             |session: &&Shared<Session>| workspace.is_none_or(|id| session.workspace_id == *id);
         for session in self.metadata.sessions.iter().filter(concerned) {
-            if let Some(entry) = self.services.table.get(&session.id) {
-                tell(&entry.handle, self.policy_of(session));
+            if let Some(actors) = self.actors.get(&session.id) {
+                self.tell(&actors, session);
             }
         }
     }
 
-    /// Sends the policy to the handle of one session.
+    /// Sends the policy and the choice of the agent to the actors of one session.
     pub(super) fn tell_policy(&self, session: &SessionId) {
         let known = catalog::by_id(&self.metadata, session);
-        if let (Some(session), Some(entry)) = (known, self.services.table.get(session)) {
-            tell(&entry.handle, self.policy_of(session));
+        if let (Some(session), Some(actors)) = (known, self.actors.get(session)) {
+            self.tell(&actors, session);
         }
     }
-}
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an internal signal that must not be lost; a client's change causes one per session"
-)]
-fn tell(handle: &Addr<SessionActor>, found: FoundPolicy) {
-    let FoundPolicy { policy, rules, layers, .. } = found;
-    let (rules, safe_mode) = (Arc::new(rules), layers.safe_mode);
-    handle.do_send(TellSession::SetPolicy { policy, rules, safe_mode });
+    fn tell(&self, actors: &SessionActors, session: &Session) {
+        let FoundPolicy { policy, rules, layers, .. } = self.policy_of(session);
+        let choice = AgentChoice::from(&self.state_of(&session.id));
+        actors.set_policy(policy, Arc::new(rules), layers.safe_mode, choice);
+    }
 }
 
 /// Resolves the policy of a session from the configuration, its workspace and the session itself.

@@ -5,9 +5,9 @@ use super::snapshot::{RegistrySnapshot, TakeSnapshot};
 use crate::children::tool_registries::AskError;
 use crate::clock::now_text;
 use crate::errors::MethodError;
-use crate::session::actor::SessionServices;
+use crate::registry::agent_updates::KeepHosts;
 use crate::session::agent::pi::outside::clean_blocking;
-use crate::session::owner::TellOwner;
+use crate::session::services::SessionServices;
 use actix::prelude::*;
 use quackd_policy::hosts::presets::{Preset, PresetHosts, derived_in};
 use quackd_process::Writable;
@@ -64,7 +64,7 @@ pub(crate) async fn ask_tools(
 
     let (problems, found) = sorted(&names, answers);
     if !found.is_empty() {
-        registry.send(TellOwner::KeepHosts(found)).await?;
+        registry.send(KeepHosts(found)).await?;
     }
     Ok(problems)
 }

@@ -12,7 +12,7 @@ pub(crate) use pruning::{Lost, gone, prune};
 
 use crate::health::Health;
 use crate::health::loop_monitor::LoopMonitor;
-use crate::session::actor::SessionServices;
+use crate::session::services::SessionServices;
 use quackd_config::KeepSettings;
 use quackd_home::call_journal::JournalLimits;
 use std::cell::RefCell;

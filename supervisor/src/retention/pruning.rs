@@ -8,7 +8,7 @@ use crate::registry::catalog::Selection;
 use crate::registry::in_progress::unfinished;
 use crate::registry::shutdown_record::Interrupted;
 use crate::registry::{Delete, Registry, TakeSnapshot};
-use crate::session::actor::SessionServices;
+use crate::session::services::SessionServices;
 use actix::Addr;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{PrunedSession, SessionInfo};
@@ -123,7 +123,7 @@ pub(crate) async fn prune(
                 // Another client deleted it first.
                 Err(MethodError::SessionNotFound(_)) => continue,
                 // The session became busy after the list was made.
-                Err(MethodError::SessionBusy(_)) => {
+                Err(MethodError::SessionHasWork(_)) => {
                     pruned
                         .kept
                         .push(PrunedSession { why: Some("it is at work".to_owned()), ..row });

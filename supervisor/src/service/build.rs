@@ -36,10 +36,11 @@ use crate::registry::shutdown_record::Interrupted;
 use crate::remote::RemoteControl;
 use crate::retention::{Retention, journal_limits};
 use crate::services::{ClientMemory, Services, StopRequest};
-use crate::session::actor::SessionServices;
+use crate::session::actors::ActorTable;
 use crate::session::agent::LastFailure;
 use crate::session::call_record::CallJournal;
 use crate::session::models::Models;
+use crate::session::services::SessionServices;
 use crate::session::spending::{Spending, Spent};
 use crate::voice::Voice;
 use quackd_config::{Config, KeepSettings};
@@ -92,7 +93,6 @@ pub(super) struct ActorThreadInputs {
 
 /// Builds the services for connections and methods. Starts no task.
 pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>) -> Rc<Services> {
-    let interrupted = Interrupted::new(parts.home.interrupted_file(), parts.interrupted);
     let clients = Rc::<Clients>::default();
     // The process id distinguishes two daemons that started in the same second.
     let events = Rc::new(Events::new(format!("{}-{}", now_text(), std::process::id())));
@@ -145,13 +145,16 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
     });
 
     publish_questions(&sessions);
+    let actors = Rc::new(ActorTable::new(Rc::clone(&sessions)));
     let (health, loop_monitor) = (Rc::new(parts.health), Rc::new(LoopMonitor::new()));
     let retention =
         Retention::new(Rc::clone(&sessions), Rc::clone(&health), Rc::clone(&loop_monitor));
     Rc::new(Services {
+        interrupted: Interrupted::new(daemon.home.interrupted_file(), parts.interrupted),
         daemon,
-        links: Links::new(Rc::clone(&sessions)),
+        links: Links::new(Rc::clone(&actors)),
         sessions,
+        actors,
         voice: Rc::new(Voice::new(Rc::clone(&clients), events)),
         clients,
         memory: ClientMemory::default(),
@@ -162,7 +165,6 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         health,
         service_manager: parts.service_manager,
         executable: parts.executable,
-        interrupted,
         loop_monitor,
         retention,
         stop,

@@ -21,7 +21,7 @@ use crate::log::{self, LogControl};
 use crate::methods::AgentTools;
 use crate::metrics::Metrics;
 use crate::registry::shutdown_record::{self};
-use crate::registry::{Registry, Saving};
+use crate::registry::{ConfigHeld, Registry, Saving};
 use crate::remote::{self, RemoteControl};
 use crate::service::build::{ActorThreadInputs, services};
 use crate::service::cleanup;
@@ -34,7 +34,7 @@ use crate::service::unfinished;
 use crate::service::watchdog;
 use crate::services::{Services, StopRequest};
 use crate::session::models::load_lists_blocking;
-use crate::session::owner::{Owner, TellOwner};
+use crate::session::owner::Owner;
 use crate::session::spending::Spent;
 use actix::prelude::*;
 use quackd_config::Config;
@@ -350,15 +350,15 @@ async fn serve_until_stopped(
     let (ready, tenure) = (parts.ready.clone(), parts.tenure.clone());
     let services = services(parts, stop);
     begin_probing(&services);
-    let (sessions, health) = (Rc::clone(&services.sessions), Rc::clone(&services.health));
+    let (actors, health) = (Rc::clone(&services.actors), Rc::clone(&services.health));
     let (voice, clients) = (Rc::clone(&services.voice), Rc::clone(&services.clients));
-    let registry = Registry::new(sessions, health, voice, clients, loaded, saving).start();
+    let registry = Registry::new(actors, health, voice, clients, loaded, saving).start();
 
     let file = bound.file();
     services.sessions.models.set_owner(Owner::new(&registry));
     let owner = Owner::new(&registry);
     if let Some(record) = services.daemon.config_file.record.clone() {
-        registry.send(TellOwner::ConfigHeld(record)).await.ok();
+        registry.send(ConfigHeld(record)).await.ok();
     }
     services.sessions.children.login.set_writable(WritableSource(Box::new(move || {
         let owner = owner.clone();

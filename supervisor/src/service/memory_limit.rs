@@ -12,11 +12,11 @@
 //! The supervisor kills the session's larger process if both scans are over the limit: the worker with its commands, or
 //! Pi.
 
-use crate::children::{MemoryLimitExceeded, ProcessKind, Request};
+use crate::children::{MemoryLimitExceeded, ProcessKind};
 use crate::metrics::process_usage::ProcessTable;
 use crate::platform::HAS_PROC;
+use crate::pool::sessions::SessionEntry;
 use crate::services::Services;
-use crate::session::SessionEntry;
 use quackd_protocol::SessionId;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ fn end(services: &Services, over: &LimitExceeded, limit_mb: u64) {
     let is_pi = over.monitors.pi == Some(over.larger);
     let kind = if is_pi { ProcessKind::Agent } else { ProcessKind::Worker };
     // If the mailbox is full, the next sample reports it again.
-    services.sessions.table.manage(session, kind, Request::OverMemory(exceeded));
+    services.sessions.table.kill_for_memory(session, kind, exceeded);
 }
 
 /// Method of counting memory.

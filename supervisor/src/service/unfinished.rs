@@ -5,8 +5,8 @@
 use crate::methods::run_on_copy;
 use crate::registry::{FindSession, Purpose, Registry};
 use crate::session::FoundSession;
-use crate::session::actor::SessionServices;
 use crate::session::checkpoints::{self, SessionFiles};
+use crate::session::services::SessionServices;
 use actix::Addr;
 use quackd_protocol::isolate::{
     CheckpointAction, FromIsolate, IsolateTask, IsolatedChoice, UNFINISHED_COPY, UNFINISHED_RESTORE,

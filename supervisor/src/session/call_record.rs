@@ -1,5 +1,6 @@
 //! Records the calls of a session in the journal.
 
+use super::identity::SessionIdentity;
 use super::pending_calls::{outcome, tool_info};
 use super::worker::CallResult;
 use crate::events::SessionCall;
@@ -40,15 +41,6 @@ pub(crate) struct CallJournal {
 /// Maximum number of running jobs whose beginning is recorded.
 const MAX_JOBS: usize = 4096;
 
-/// The session of a recorded call.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CallPlace<'a> {
-    pub(crate) session: &'a SessionId,
-    pub(crate) name: &'a str,
-    pub(crate) label: &'a str,
-    pub(crate) workspace: &'a str,
-}
-
 impl CallJournal {
     pub(crate) fn new(journal: Option<Journal>) -> Self {
         Self { journal, last: Cell::new(0), jobs: RefCell::default() }
@@ -62,11 +54,11 @@ impl CallJournal {
     /// Appends the beginning of a call that still runs. Returns whether the call is recorded.
     pub(crate) fn record_beginning(
         &self,
-        place: CallPlace<'_>,
+        session: &SessionIdentity,
         call: &SessionCall,
         elapsed: Duration,
     ) -> bool {
-        let record = self.record_of(place, call, elapsed);
+        let record = self.record_of(session, call, elapsed);
         match (&self.journal, &record) {
             (Some(journal), Some(record)) => journal.add(record),
             _ => return false,
@@ -77,20 +69,20 @@ impl CallJournal {
     /// Appends a call that was answered, or counts it as missing if the disk has no room.
     pub(crate) fn record(
         &self,
-        place: CallPlace<'_>,
+        session: &SessionIdentity,
         call: &SessionCall,
         result: &CallResult,
         elapsed: Duration,
         has_room: bool,
     ) {
-        let (Some(journal), Some(begun)) = (&self.journal, self.record_of(place, call, elapsed))
+        let (Some(journal), Some(begun)) = (&self.journal, self.record_of(session, call, elapsed))
         else {
             return;
         };
         if !has_room {
             return journal.miss();
         }
-        let info = tool_info(place.session, result, elapsed);
+        let info = tool_info(&session.id, result, elapsed);
         let report = result.as_ref().ok().map(|done| &done.finished.report);
         let listed = |list: &Vec<String>| list.iter().map(|line| one_line(line)).collect();
         let has_text = info.is_error || find(&begun.tool).is_some_and(|it| it.is_answer_recorded);
@@ -117,7 +109,7 @@ impl CallJournal {
     /// Returns the record of a call without an end. `None` if it is not recorded.
     fn record_of(
         &self,
-        place: CallPlace<'_>,
+        session: &SessionIdentity,
         call: &SessionCall,
         elapsed: Duration,
     ) -> Option<CallRecord> {
@@ -136,10 +128,10 @@ impl CallJournal {
         Some(CallRecord {
             id: call.spec.origin.call.clone(),
             at_ms,
-            session_id: place.session.clone(),
-            session_name: place.name.to_owned(),
-            label: place.label.to_owned(),
-            workspace_path: place.workspace.to_owned(),
+            session_id: session.id.clone(),
+            session_name: session.name().to_string(),
+            label: session.label.clone(),
+            workspace_path: session.workspace.clone(),
             client: client.or_else(|| call.agents.as_ref().map(|_| AGENT.to_owned())),
             turn: call.spec.origin.turn.as_ref().map(|turn| turn.number),
             tool: tool.chars().take(MAX_TOOL_CHARS).collect(),
@@ -162,7 +154,7 @@ impl CallJournal {
     /// the same id, so that the next daemon finds the jobs without an end.
     pub(crate) fn record_job(
         &self,
-        place: CallPlace<'_>,
+        session: &SessionIdentity,
         job: &EndedJob,
         end: CallEnd,
         has_room: bool,
@@ -170,7 +162,7 @@ impl CallJournal {
         let Some(journal) = &self.journal else { return };
         if !has_room {
             if end != CallEnd::Running {
-                self.jobs.borrow_mut().remove(&(place.session.clone(), job.info.id.clone()));
+                self.jobs.borrow_mut().remove(&(session.id.clone(), job.info.id.clone()));
                 journal.miss();
             }
             return;
@@ -178,12 +170,12 @@ impl CallJournal {
         let at_ms = Timestamp::now().as_millisecond();
         let arguments = json!({"job": one_line(&job.info.id), "command": job.info.command});
         journal.add(&CallRecord {
-            id: self.id_of_job((place.session.clone(), job.info.id.clone()), end, at_ms),
+            id: self.id_of_job((session.id.clone(), job.info.id.clone()), end, at_ms),
             at_ms,
-            session_id: place.session.clone(),
-            session_name: place.name.to_owned(),
-            label: place.label.to_owned(),
-            workspace_path: place.workspace.to_owned(),
+            session_id: session.id.clone(),
+            session_name: session.name().to_string(),
+            label: session.label.clone(),
+            workspace_path: session.workspace.clone(),
             client: None,
             turn: None,
             tool: JOB_END.to_owned(),

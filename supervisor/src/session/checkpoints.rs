@@ -1,6 +1,6 @@
 //! States of a session's files: which are recorded, and the process that does the work.
 
-use super::actor::SessionServices;
+use super::services::SessionServices;
 use quackd_config::CheckpointChoice;
 use quackd_protocol::SessionId;
 use quackd_protocol::isolate::{

@@ -25,7 +25,7 @@ pub(crate) async fn permit(
     copies: &CopySizes,
 ) -> Result<CopyPermit, CallError> {
     let is_of_copy = session.isolated.is_some() && call.may_change_files();
-    if !is_of_copy || call.facts.is_dry_run {
+    if !is_of_copy || call.is_dry_run() {
         return Ok(CopyPermit::default());
     }
     let id = &session.session_id;

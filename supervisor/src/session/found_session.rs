@@ -1,12 +1,11 @@
-//! A session that the registry found, with the address of its actor. Methods send their messages to it.
+//! A session that the registry found, with the addresses of its actors. Methods send their messages to them.
 
-use super::actor::SessionActor;
+use super::actors::SessionActors;
 use super::agent::AgentChoice;
-use actix::Addr;
 use quackd_protocol::SessionId;
 use quackd_protocol::isolate::CopiedTree;
 
-/// A session and its actor.
+/// A session and its actors.
 #[derive(Debug, Clone)]
 pub(crate) struct FoundSession {
     pub(crate) session_id: SessionId,
@@ -18,7 +17,7 @@ pub(crate) struct FoundSession {
     pub(crate) safe_mode: bool,
     /// Number of worker crashes, over all runs of the daemon.
     pub(crate) restarts: u64,
-    pub(crate) handle: Addr<SessionActor>,
+    pub(crate) actors: SessionActors,
     /// Path of the agent's session file. Empty if the agent has never reported one.
     pub(crate) pi_session_file: String,
     /// The user's choice of the session's agent.

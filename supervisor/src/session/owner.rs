@@ -1,32 +1,19 @@
 //! Messages that a session's actors send to their owner, the registry. [`Owner`] keeps this folder independent of it.
 
 use actix::WeakRecipient;
-use actix::dev::ToEnvelope;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
-use quackd_protocol::state::{FoundPreset, HeldConfig};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Report or question of a session's actor.
+/// The session's worker or agent crashed.
 #[derive(Debug, Message)]
-#[rtype(result = "OwnerReply")]
-pub(crate) enum TellOwner {
-    /// The session's worker or agent crashed.
-    Crashed(SessionId),
-    /// The agent reported its state.
-    AgentReport(AgentReport),
-    /// The user's tools reported hosts of derived presets, by preset. Sent by the request that asked the tools.
-    KeepHosts(BTreeMap<String, FoundPreset>),
-    /// Commands of sessions could change the configuration file. Sent by the start, and by requests that let a session
-    /// write another directory.
-    ConfigHeld(HeldConfig),
-    /// Lists every directory that a command of any session may write.
-    ListWritable,
-}
+#[rtype(result = "()")]
+pub(crate) struct Crashed(pub(crate) SessionId);
 
-/// Fields of the agent's state that the metadata keeps. `None` if the agent reported none.
-#[derive(Debug)]
+/// Fields of the agent's state that the metadata keeps. `None` if the agent reported none. The reply is the session's
+/// name, changed in memory already, and `None` if the session is gone.
+#[derive(Debug, Message)]
+#[rtype(result = "Option<String>")]
 pub(crate) struct AgentReport {
     pub(crate) session: SessionId,
     /// Path of the file with the conversation.
@@ -35,18 +22,18 @@ pub(crate) struct AgentReport {
     pub(crate) session_name: Option<String>,
 }
 
-/// Answer to [`TellOwner`].
-#[derive(Debug, MessageResponse)]
-pub(crate) enum OwnerReply {
-    Done,
-    /// The session's name, changed in memory already. `None` if the session is gone.
-    Name(Option<String>),
-    Writable(Vec<PathBuf>),
-}
+/// Lists every directory that a command of any session may write.
+#[derive(Debug, Message)]
+#[rtype(result = "Vec<PathBuf>")]
+pub(crate) struct ListWritable;
 
 /// Address of the owner. Does not keep it alive.
 #[derive(Clone)]
-pub(crate) struct Owner(WeakRecipient<TellOwner>);
+pub(crate) struct Owner {
+    crashed: WeakRecipient<Crashed>,
+    report: WeakRecipient<AgentReport>,
+    writable: WeakRecipient<ListWritable>,
+}
 
 impl std::fmt::Debug for Owner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -57,32 +44,32 @@ impl std::fmt::Debug for Owner {
 impl Owner {
     pub(crate) fn new<A>(owner: &Addr<A>) -> Self
     where
-        A: Actor + Handler<TellOwner>,
-        A::Context: ToEnvelope<A, TellOwner>,
+        A: Actor<Context = Context<A>>
+            + Handler<Crashed>
+            + Handler<AgentReport>
+            + Handler<ListWritable>,
     {
-        Self(owner.clone().recipient().downgrade())
+        Self {
+            crashed: owner.clone().recipient().downgrade(),
+            report: owner.clone().recipient().downgrade(),
+            writable: owner.clone().recipient().downgrade(),
+        }
     }
 
     /// Counts a crash. A full mailbox loses the count.
     pub(crate) fn crashed(&self, session: &SessionId) {
-        if let Some(owner) = self.0.upgrade() {
-            owner.try_send(TellOwner::Crashed(session.clone())).ok();
+        if let Some(owner) = self.crashed.upgrade() {
+            owner.try_send(Crashed(session.clone())).ok();
         }
     }
 
     /// Directories that a command of any session may write. `None` if the owner is gone.
     pub(crate) async fn writable(&self) -> Option<Vec<PathBuf>> {
-        match self.0.upgrade()?.send(TellOwner::ListWritable).await.ok()? {
-            OwnerReply::Writable(directories) => Some(directories),
-            OwnerReply::Done | OwnerReply::Name(_) => None,
-        }
+        self.writable.upgrade()?.send(ListWritable).await.ok()
     }
 
     /// Stores the agent's state. Returns the session's name; `None` if the session or the owner is gone.
     pub(crate) async fn agent_report(&self, report: AgentReport) -> Option<String> {
-        match self.0.upgrade()?.send(TellOwner::AgentReport(report)).await.ok()? {
-            OwnerReply::Name(name) => name,
-            OwnerReply::Done | OwnerReply::Writable(_) => None,
-        }
+        self.report.upgrade()?.send(report).await.ok()?
     }
 }

@@ -401,7 +401,7 @@ pub(crate) fn tool_info(session: &SessionId, result: &CallResult, elapsed: Durat
 }
 
 /// Publishes the end of a call, with the output that followers have not received.
-pub(crate) fn ended(
+pub(crate) fn publish_end(
     events: &Events,
     session: &SessionId,
     call: &SessionCall,

@@ -248,11 +248,7 @@ impl ToolExecutor {
         let (outbox, jobs) = (self.outbox.clone(), self.jobs.clone());
         let in_flight = Rc::clone(&self.in_flight);
         let mut calls = self.in_flight.borrow_mut();
-        if MAX_CALLS_PER_SESSION <= calls.len() || calls.contains_key(&call.call_id) {
-            let refusal = Output::error(format_args!(
-                "Session is busy: {MAX_CALLS_PER_SESSION} calls are running, and it may have no more; \
-                 try again when one has ended"
-            ));
+        if let Some(refusal) = refusal(&calls, &call.call_id) {
             actix::spawn(async move { outbox.send(&finished(call.call_id, refusal, None)).await });
             return;
         }
@@ -284,6 +280,20 @@ impl ToolExecutor {
             outbox.send(&finished(id, output, stream)).await;
         });
     }
+}
+
+/// Returns the error for a call that must not start. The supervisor applies both rules before it sends a call, so this
+/// guards only against errors in the supervisor.
+fn refusal(running: &HashMap<CallId, InFlight>, id: &CallId) -> Option<Output> {
+    if running.contains_key(id) {
+        return Some(Output::error("A call with this id is already running"));
+    }
+    (MAX_CALLS_PER_SESSION <= running.len()).then(|| {
+        Output::error(format_args!(
+            "Session is busy: {MAX_CALLS_PER_SESSION} calls are running, and it may have no more; try again when one \
+             has ended"
+        ))
+    })
 }
 
 fn finished(call_id: CallId, output: Output, stream: Option<Streaming>) -> FromWorker {

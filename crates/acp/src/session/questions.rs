@@ -33,10 +33,14 @@ impl Shared {
         let (shared, client) = (Arc::clone(self), Arc::clone(client));
         tokio::spawn(async move {
             let result = tokio::select! {
-                result = pending.answer() => result,
+                biased;
                 () = closed.cancelled() => return pending.cancel(&shared.peer).await,
+                result = pending.answer() => result,
             };
-            lock(&shared.questions).close(&question.id);
+            // An answer to the text of a question that was replaced must not answer the new one.
+            if !lock(&shared.questions).close_exactly(&question) {
+                return;
+            }
             match result {
                 Some(Ok(result)) => {
                     reply(&client, &question, permissions::told(&question, &result)).await;

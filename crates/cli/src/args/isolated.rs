@@ -19,7 +19,7 @@ pub(crate) struct DiffArgs {
     /// Files and directories [default: all]
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// List the files without their differences
+    /// List the files without their differences, as git diff --name-status does
     #[arg(long)]
     pub(crate) stat: bool,
     /// List the commits that the session made instead

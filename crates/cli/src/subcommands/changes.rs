@@ -7,7 +7,7 @@ use crate::args::undo::ChangesArgs;
 use crate::display::{count, name_cell, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{CliOutput, DIM, RED, StdoutProperties};
-use crate::render::search::diff::diff;
+use crate::render::search::diff::render_patch;
 use crate::render::search::{PATH, fit, push};
 use crate::session_ref::{self, Missing};
 use crate::workspace_scope::{self, ScopedClient};
@@ -149,7 +149,7 @@ impl Format {
                 text.push('\n');
             }
             if let Some(patch) = &file.diff {
-                text.push_str(&diff(patch, audience));
+                text.push_str(&render_patch(patch, audience));
             }
             if let Some(reason) = &file.no_diff {
                 push(&mut text, &format!("    no diff: {}\n", plain(reason)), DIM, audience);

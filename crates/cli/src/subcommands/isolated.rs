@@ -6,7 +6,7 @@ use crate::connect::start_and_connect;
 use crate::display::{count, name, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{CliOutput, DIM, RED, StdoutProperties};
-use crate::render::search::diff::diff as patch;
+use crate::render::search::diff::render_patch;
 use crate::render::search::{PATH, fit, push};
 use crate::session_ref::{self, Missing, Wanted};
 use quackd_protocol::client::{FoundInfo, IsolatedAction, IsolatedData, IsolatedParams};
@@ -46,7 +46,7 @@ pub(crate) async fn diff(args: DiffArgs, output: CliOutput) -> anyhow::Result<Ex
 
     let report = &data.report;
     if report.files.is_empty() {
-        output.answer("the session has changed nothing\n")?;
+        output.note("the session has changed nothing");
     } else {
         let audience = output.audience();
         let is_patch = !args.stat && !audience.is_terminal;
@@ -54,10 +54,15 @@ pub(crate) async fn diff(args: DiffArgs, output: CliOutput) -> anyhow::Result<Ex
         let mut text = if is_patch { String::new() } else { list(report, Side::Session, audience) };
         for file in report.files.iter().filter(|_| !args.stat) {
             if let Some(difference) = &file.diff {
-                text.push_str(&patch(difference, audience));
+                text.push_str(&render_patch(difference, audience));
             }
         }
         let _reader = output.raw(text).await?;
+
+        if is_patch && 0 < report.more {
+            let n = usize::try_from(report.more).unwrap_or(usize::MAX);
+            output.warning(&format!("the patch is incomplete: {} left out", count(n, "more file")));
+        }
     }
     // On stderr, so that a patch stays one.
     tell_notes(report, output);

@@ -7,7 +7,7 @@ use crate::args::search::ReplaceArgs;
 use crate::display::{count, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{CliOutput, DIM, RED, StdoutProperties};
-use crate::render::search::diff::diff;
+use crate::render::search::diff::render_patch;
 use crate::render::search::replace_data::{
     Changes, FileChange, InterruptedReplace, Skipped, Totals,
 };
@@ -141,7 +141,7 @@ async fn show(changes: &Changes, args: &ReplaceArgs, output: CliOutput) -> anyho
         }
 
         let patches = changes.files.iter().filter_map(|change| change.diff.as_deref());
-        text.extend(patches.map(|patch| diff(patch, audience)));
+        text.extend(patches.map(|patch| render_patch(patch, audience)));
     } else if !changes.timed_out {
         text.extend(changes.files.iter().map(|change| line(change, audience)));
         text.push_str(&last_lines(changes, choice, audience));

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// A limit is reached or the daemon is overloaded. The same request may succeed later.
+    /// A limit is reached, the session has running work, or the daemon is overloaded. The same request may succeed
+    /// later.
     Busy,
     /// Pi works on another turn and did not accept the prompt.
     PiBusy,

@@ -1,9 +1,10 @@
-//! The user's choice of the agent for one session, and the facts that an agent gets at its start. The session's actor
+//! The user's choice of the agent for one session, and the facts that an agent gets at its start. The agent's actor
 //! keeps both, and `engine.rs` reads the choice.
 
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::mcp::McpServer;
 use quackd_protocol::policy::NetworkMode;
+use quackd_protocol::state::SessionState;
 
 /// The user's choice for one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,6 +15,13 @@ pub(crate) struct AgentChoice {
     pub(crate) model: Option<String>,
     /// Whether the session works in a private copy, which the user's Pi would not see: it is not confined.
     pub(crate) is_isolated: bool,
+}
+
+impl From<&SessionState> for AgentChoice {
+    fn from(state: &SessionState) -> Self {
+        let (engine, model) = (state.engine.clone(), state.model.clone());
+        Self { engine, model, is_isolated: state.isolated.is_some() }
+    }
 }
 
 /// Facts that an agent gets once, at its start. Another process replaces it when they change.

@@ -4,7 +4,7 @@
 
 use super::choice::AgentChoice;
 use crate::errors::AgentError;
-use crate::session::actor::SessionServices;
+use crate::session::services::SessionServices;
 use quackd_config::EngineChoice;
 pub(crate) use quackd_protocol::agent::Engine;
 

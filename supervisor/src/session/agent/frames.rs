@@ -1,12 +1,11 @@
 //! Handles what both agents report. The process is treated as hostile: frames are bounded, checked, and passed
 //! only to followers of the same session.
 
+use super::AgentFrame;
+use super::actor::{AgentActor, CommandReply, Waiter};
 use super::commands::CommandResponse;
-use super::part::{CommandReply, Waiter};
-use super::{AgentFrame, OfAgent};
 use crate::approvals::CloseReason;
 use crate::children::{ChannelEvent, HeartbeatDriver, KillReason, LifecycleDriver};
-use crate::session::actor::SessionActor;
 use crate::session::owner::AgentReport;
 use crate::wire;
 use crate::wire::raw_json::with_whole_characters;
@@ -52,36 +51,36 @@ const OWN_EVENTS: &[&str] = &[
     "voice_stop",
 ];
 
-impl Handler<ChannelEvent<AgentFrame>> for SessionActor {
+impl Handler<ChannelEvent<AgentFrame>> for AgentActor {
     type Result = ();
 
     fn handle(&mut self, msg: ChannelEvent<AgentFrame>, ctx: &mut Self::Context) {
-        self.on_channel_event(OfAgent, msg, ctx);
+        self.on_channel_event(msg, ctx);
     }
 }
 
-impl SessionActor {
+impl AgentActor {
     pub(super) fn on_agent_frame(&mut self, frame: AgentFrame, ctx: &mut Context<Self>) {
         match frame {
-            _ if self.agent.end.is_some() => {}
+            _ if self.end.is_some() => {}
             AgentFrame::Native(frame) => self.on_native_frame(frame, ctx),
             AgentFrame::Pi(frame) => self.on_pi_frame(frame, ctx),
         }
     }
 
     pub(super) fn on_agent_pong(&mut self, seq: u64, ctx: &mut Context<Self>) {
-        if !self.on_pong(OfAgent, seq, ctx) {
+        if !self.on_pong(seq, ctx) {
             self.agent_broke("a pong without a ping", ctx);
         }
     }
 
     pub(super) fn on_agent_warning(&mut self, text: &str, ctx: &mut Context<Self>) {
-        if self.agent.child.warned(MAX_WARNINGS).is_none() {
+        if self.child.warned(MAX_WARNINGS).is_none() {
             return self.agent_broke("too many warnings", ctx);
         }
         let text: String = text.chars().take(500).collect();
-        let engine = self.agent.engine.name();
-        tracing::warn!(session = %self.session, engine, text, "warning from an agent");
+        let engine = self.engine.name();
+        tracing::warn!(session = %self.session.id, engine, text, "warning from an agent");
     }
 }
 
@@ -95,9 +94,9 @@ fn is_shown(data: &RawValue, limit: usize) -> bool {
     text.starts_with('{') && text.len() <= limit && !text.contains(['\n', '\r'])
 }
 
-impl SessionActor {
+impl AgentActor {
     pub(super) fn agent_broke(&mut self, why: &'static str, ctx: &mut Context<Self>) {
-        self.kill_for(OfAgent, Cause::Protocol(why.to_owned()), KillReason::BrokeProtocol, ctx);
+        self.kill_for(Cause::Protocol(why.to_owned()), KillReason::BrokeProtocol, ctx);
     }
 
     pub(super) fn on_agent_hello(
@@ -108,22 +107,22 @@ impl SessionActor {
     ) {
         if proto != AGENT_FRAME_PROTOCOL {
             let cause = Cause::VersionMismatch { ours: AGENT_FRAME_PROTOCOL, theirs: proto };
-            return self.kill_for(OfAgent, cause, KillReason::OtherVersion, ctx);
+            return self.kill_for(cause, KillReason::OtherVersion, ctx);
         }
         let now = Instant::now();
-        match self.agent.child.lifecycle.on_hello(now) {
+        match self.child.lifecycle.on_hello(now) {
             HelloMeans::Ready => {}
             HelloMeans::Late => return,
             HelloMeans::Unexpected => return self.agent_broke("a second hello", ctx),
         }
-        tracing::info!(session = %self.session, pid = agent_pid, "{} started", self.agent.kind());
-        self.agent.pids = Some((pid, agent_pid));
+        tracing::info!(session = %self.session.id, pid = agent_pid, "{} started", self.kind());
+        self.pids = Some((pid, agent_pid));
         self.touch_agent();
-        self.begin_heartbeat(OfAgent, ctx);
-        self.arm_life(OfAgent, ctx);
+        self.begin_heartbeat(ctx);
+        self.arm_life(ctx);
         if self.is_replaced() {
             // The prompts wait for the next process.
-            return self.drain(OfAgent, ctx);
+            return self.drain(ctx);
         }
         self.ask_state(None, ctx);
         self.send_prompts(ctx);
@@ -131,12 +130,12 @@ impl SessionActor {
 
     /// Handles an agent that says that it cannot start.
     pub(super) fn on_agent_refused(&mut self, reason: &str, ctx: &mut Context<Self>) {
-        if self.agent.pids.is_some() {
+        if self.pids.is_some() {
             return self.agent_broke("it has started already", ctx);
         }
         let reason = stripped_line(reason, 300);
-        self.note_agent_failure(self.agent.engine, &reason);
-        self.kill_for(OfAgent, Cause::Refused(reason), KillReason::CannotStart, ctx);
+        self.note_agent_failure(self.engine, &reason);
+        self.kill_for(Cause::Refused(reason), KillReason::CannotStart, ctx);
     }
 
     pub(super) fn command_answered(&mut self, answer: AgentAnswer, ctx: &mut Context<Self>) {
@@ -149,21 +148,21 @@ impl SessionActor {
         let is_busy = error.as_ref().is_some_and(|error| error.contains(BUSY));
         let code = is_busy.then_some(ErrorCode::PiBusy);
         if success {
-            self.services.agent_failure.forget(&self.session);
+            self.services.agent_failure.forget(&self.session.id);
         }
-        match self.agent.commands.answered(number, success) {
+        match self.commands.answered(number, success) {
             CommandResponse::Waiting(sent) => match sent.waiter {
                 Waiter::Client(reply) if sent.name == "prompt" => {
                     let said = disposition(data.as_deref().filter(|_| success));
                     let is_queued = said == Some("queued");
                     // A message for the running turn begins none.
-                    let joined = self.agent.turns.running().filter(|_| is_queued);
+                    let joined = self.turns.running().filter(|_| is_queued);
                     let begins = success && joined.is_none() && said != Some("handled");
-                    let turn = joined.or_else(|| begins.then(|| self.agent.turns.accept(number)));
+                    let turn = joined.or_else(|| begins.then(|| self.turns.accept(number)));
                     if begins {
                         self.look_for_turn(ctx);
                     }
-                    let seq = success.then(|| self.services.events.last(&self.session));
+                    let seq = success.then(|| self.services.events.last(&self.session.id));
                     // If the caller has stopped waiting, it has already got an error.
                     let data = None;
                     let done = CommandReply { success, data, error, code, seq, turn, is_queued };
@@ -180,14 +179,14 @@ impl SessionActor {
                     if let Some(data) = data.filter(|_| success) {
                         self.on_agent_state(data, ctx);
                     }
-                    for waiter in self.agent.state_waiters.drain(..) {
+                    for waiter in self.state_waiters.drain(..) {
                         // The caller may have continued without the state.
                         waiter.send(()).ok();
                     }
                 }
             },
             CommandResponse::Accepted => {
-                let turn = self.agent.turns.fail(number, is_busy);
+                let turn = self.turns.fail(number, is_busy);
                 self.prompt_failed(turn, &error.unwrap_or_default(), code);
             }
             CommandResponse::Nobody => {}
@@ -198,12 +197,9 @@ impl SessionActor {
     /// Requests the agent's state if no turn begins soon. A command of an extension begins none, which older versions
     /// do not report in their response.
     fn look_for_turn(&self, ctx: &mut Context<Self>) {
-        let turn = self.agent.turns.last();
+        let turn = self.turns.last();
         ctx.run_later(TURN_DELAY, move |handle, ctx| {
-            if !handle.agent.in_turn()
-                && handle.agent.turns.is_awaited()
-                && handle.agent.turns.last() == turn
-            {
+            if !handle.in_turn() && handle.turns.is_awaited() && handle.turns.last() == turn {
                 handle.ask_state(None, ctx);
             }
         });
@@ -214,15 +210,15 @@ impl SessionActor {
             return self.agent_broke("a state that cannot be shown", ctx);
         }
         let said: AgentState = serde_json::from_str(data.get()).unwrap_or_default();
-        self.agent.state = Some(Rc::from(with_whole_characters(data)));
+        self.state = Some(Rc::from(with_whole_characters(data)));
         let is_path = |path: &String| {
             path.starts_with('/')
                 && path.len() <= MAX_PATH_BYTES
                 && !path.contains(|c: char| c.is_control())
         };
         // The daemon chooses the file of quackd's agent, and the agent cannot change it.
-        let is_fixed = self.agent.engine == Engine::Native;
-        let is_chosen = |file: &String| !is_fixed || *file == self.agent.session_file;
+        let is_fixed = self.engine == Engine::Native;
+        let is_chosen = |file: &String| !is_fixed || *file == self.session_file;
         let session_file = said.session_file.filter(is_path).filter(is_chosen);
         // The user named the conversation in Pi, which accepts any text.
         let session_name = said
@@ -230,20 +226,20 @@ impl SessionActor {
             .map(|name| stripped_line(&name, name.len()).trim().to_owned())
             .filter(|name| check_name(name, MAX_NAME_CHARS).is_ok());
         if let Some(file) = &session_file {
-            self.agent.session_file.clone_from(file);
+            self.session_file.clone_from(file);
         }
         if session_file.is_none() && session_name.is_none() {
             return;
         }
         if said.is_streaming == Some(false) && !said.is_compacting {
-            self.agent.turns.was_idle(self.agent.turn_at_request);
+            self.turns.was_idle(self.turn_at_request);
         }
-        let report = AgentReport { session: self.session.clone(), session_file, session_name };
+        let report = AgentReport { session: self.session.id.clone(), session_file, session_name };
         let owner = self.owner.clone();
         let telling = async move { owner.agent_report(report).await };
         ctx.spawn(telling.into_actor(self).map(|name, handle, _| {
             if let Some(name) = name {
-                handle.name = name;
+                handle.session.set_name(&name);
             }
         }));
     }
@@ -258,25 +254,25 @@ impl SessionActor {
         }
         self.touch_agent();
         if OWN_EVENTS.contains(&name) {
-            tracing::warn!(session = %self.session, name, "dropped an event with a name of the daemon's");
+            tracing::warn!(session = %self.session.id, name, "dropped an event with a name of the daemon's");
             return;
         }
         if name == "agent_start" {
-            self.agent.turns.begin();
+            self.turns.begin();
         }
-        let turn = self.agent.turns.running();
-        self.services.events.publish_in_turn(&self.session, turn, name, || data);
+        let turn = self.turns.running();
+        self.services.events.publish_in_turn(&self.session.id, turn, name, || data);
         match name {
-            "agent_start" => self.on_busy(OfAgent, ctx),
-            "auto_compaction_start" => self.agent.is_compacting = true,
+            "agent_start" => self.on_busy(ctx),
+            "auto_compaction_start" => self.is_compacting = true,
             "auto_compaction_end" => {
-                self.agent.is_compacting = false;
+                self.is_compacting = false;
                 self.end_if_replaced(ctx);
             }
             "agent_end" => {
                 self.end_dialogs();
-                self.agent.turns.end();
-                self.on_idle(OfAgent, ctx);
+                self.turns.end();
+                self.on_idle(ctx);
                 self.ask_state(None, ctx);
                 self.end_if_replaced(ctx);
             }
@@ -298,31 +294,31 @@ impl SessionActor {
         }
         self.touch_agent();
         if id.starts_with(REQUEST_PREFIX) {
-            tracing::warn!(session = %self.session, "canceled a question with an id of the daemon");
+            tracing::warn!(session = %self.session.id, "canceled a question with an id of the daemon");
             return self.cancel_dialog(&id);
         }
-        if !self.agent.dialogs.has_room() {
-            tracing::warn!(session = %self.session, "canceled a question, too many are open");
+        if !self.dialogs.has_room() {
+            tracing::warn!(session = %self.session.id, "canceled a question, too many are open");
             return self.cancel_dialog(&id);
         }
         let now = Instant::now();
         let until = timeout_ms.and_then(|ms| now.checked_add(Duration::from_millis(ms)));
-        let (session, turn) = (&self.session, self.agent.turns.running());
+        let (session, turn) = (&self.session.id, self.turns.running());
         let seq = self.services.events.publish_in_turn(session, turn, NAME, || data);
         let line = EventLine { event: NAME, session_id: session, data, seq, turn };
         let line = wire::event(&line);
-        self.agent.dialogs.open(id, seq, line, until);
+        self.dialogs.open(id, seq, line, until);
         self.arm_dialogs(ctx);
         self.publish_agent();
     }
 
     /// Schedules the timeout of the next dialog.
     pub(super) fn arm_dialogs(&mut self, ctx: &mut Context<Self>) {
-        let due = self.agent.dialogs.due_in(Instant::now());
+        let due = self.dialogs.due_in(Instant::now());
         let timer = due.map(|wait| {
             ctx.run_later(wait, |handle, ctx| {
-                handle.agent.dialog_timer = None;
-                let expired = handle.agent.dialogs.expire(Instant::now());
+                handle.dialog_timer = None;
+                let expired = handle.dialogs.expire(Instant::now());
                 for id in expired {
                     handle.cancel_dialog(&id);
                     handle.publish_closed(&id, CloseReason::TimedOut);
@@ -331,7 +327,7 @@ impl SessionActor {
                 handle.publish_agent();
             })
         });
-        if let Some(old) = std::mem::replace(&mut self.agent.dialog_timer, timer) {
+        if let Some(old) = std::mem::replace(&mut self.dialog_timer, timer) {
             ctx.cancel_future(old);
         }
     }
@@ -347,8 +343,8 @@ impl SessionActor {
         }
         let kind = "extension_ui_closed";
         let data = || Data { kind, id, reason: why.name() };
-        let turn = self.agent.turns.running();
-        self.services.events.publish_in_turn(&self.session, turn, kind, data);
+        let turn = self.turns.running();
+        self.services.events.publish_in_turn(&self.session.id, turn, kind, data);
     }
 }
 

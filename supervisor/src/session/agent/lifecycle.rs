@@ -1,16 +1,18 @@
 //! The lifecycle of a session's agent: finds and starts it on demand, waits for its exit, and restarts it only if a
 //! caller waits.
 
+use super::actor::AgentActor;
 use super::engine::{self, Chosen, Engine};
 use super::native::launch::{self as native, NativeLaunch};
 use super::pi::launch::{self as pi, PiLaunch};
 use super::prompts::fail;
-use super::{ExitReason, OfAgent, history};
+use super::{ExitReason, history};
 use crate::children::spawner::SpawnRequestError;
-use crate::children::{ChildProcess, Death, DrainReason, KillReason, LifecycleDriver, ProcessKind};
+use crate::children::{
+    ChildProcess, Death, Drain, DrainReason, KillReason, LifecycleDriver, ProcessKind,
+};
 use crate::errors::AgentError;
 use crate::pool::sessions::Full;
-use crate::session::actor::SessionActor;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::agent::AgentExit;
@@ -32,19 +34,19 @@ enum Launch {
     Agent(Box<NativeLaunch>),
 }
 
-impl SessionActor {
+impl AgentActor {
     pub(super) fn start_agent(&mut self, ctx: &mut Context<Self>) {
-        self.agent.pids = None;
-        self.agent.end = None;
-        self.agent.is_compacting = false;
-        self.agent.kill_reason = None;
-        self.agent.started = self.start_facts();
+        self.pids = None;
+        self.end = None;
+        self.is_compacting = false;
+        self.kill_reason = None;
+        self.started = self.start_facts();
         let services = Rc::clone(&self.services);
-        let (session, workspace) = (self.session.clone(), self.workspace.clone());
+        let (session, workspace) = (self.session.id.clone(), self.session.workspace.clone());
         let owner = self.owner.clone();
-        let file = self.agent.session_file.clone();
-        let (is_wanted, chosen) = (!self.agent.unsent.is_empty(), self.agent.chosen.clone());
-        let options = self.agent.options.clone();
+        let file = self.session_file.clone();
+        let (is_wanted, chosen) = (!self.unsent.is_empty(), self.chosen.clone());
+        let options = self.options.clone();
         let preparing = async move {
             let Chosen { engine, missing, .. } = engine::choose(&services, &chosen).await?;
             if engine == Engine::Native && !is_wanted {
@@ -73,27 +75,27 @@ impl SessionActor {
         ctx.spawn(preparing.into_actor(self).map(|prepared, handle, ctx| {
             let prepared = match prepared {
                 Ok(Launch::Pi(prepared)) => prepared,
-                Ok(Launch::Agent(_)) if handle.agent.child.ending.is_some() => {
-                    return handle.spawn_failed(OfAgent, &SpawnRequestError::Unavailable, ctx);
+                Ok(Launch::Agent(_)) if handle.child.ending.is_some() => {
+                    return handle.spawn_failed(&SpawnRequestError::Unavailable, ctx);
                 }
                 Ok(Launch::Agent(prepared)) => return handle.spawn_native(*prepared, ctx),
                 // A message came since the start began.
-                Err(AgentError::OnDemand) if !handle.agent.unsent.is_empty() => {
+                Err(AgentError::OnDemand) if !handle.unsent.is_empty() => {
                     return handle.start_agent(ctx);
                 }
                 Err(error) => return handle.on_agent_start_failed(&error, ctx),
             };
             // Known before the agent reports it: an agent that dies early gets the same file again.
-            handle.agent.session_file.clone_from(&prepared.session_file);
+            handle.session_file.clone_from(&prepared.session_file);
             match &prepared.start.project_settings {
-                _ if handle.agent.child.ending.is_some() => {
-                    handle.agent.child.cgroup = prepared.cgroup;
-                    handle.spawn_failed(OfAgent, &SpawnRequestError::Unavailable, ctx);
+                _ if handle.child.ending.is_some() => {
+                    handle.child.cgroup = prepared.cgroup;
+                    handle.spawn_failed(&SpawnRequestError::Unavailable, ctx);
                 }
-                Some(found) if handle.agent.unsent.is_empty() => {
+                Some(found) if handle.unsent.is_empty() => {
                     let error = AgentError::Unasked(found.clone());
-                    handle.agent.child.cgroup = prepared.cgroup;
-                    handle.end_cgroup(OfAgent);
+                    handle.child.cgroup = prepared.cgroup;
+                    handle.end_cgroup();
                     handle.on_agent_start_failed(&error, ctx);
                 }
                 _ => handle.spawn_pi(*prepared, ctx),
@@ -103,7 +105,7 @@ impl SessionActor {
 
     /// Handles a start that is not possible. The waiting callers get an error. The next call tries again.
     fn on_agent_start_failed(&mut self, error: &AgentError, ctx: &mut Context<Self>) {
-        let session = &self.session;
+        let session = &self.session.id;
         match error {
             AgentError::NotStarted { engine, .. } => self.note_agent_failure(*engine, error),
             AgentError::Held { .. } => self.note_agent_failure(Engine::Pi, error),
@@ -118,8 +120,8 @@ impl SessionActor {
             error => tracing::warn!(%session, %error, "agent not started"),
         }
         self.refuse_unsent(error);
-        self.agent.state_waiters.clear();
-        self.not_started(OfAgent, ctx);
+        self.state_waiters.clear();
+        self.not_started(ctx);
     }
 
     /// Handles the end of the agent, which its worker reports. The worker process is reaped shortly after.
@@ -128,54 +130,54 @@ impl SessionActor {
         end.stderr_tail.drain(..end.stderr_tail.ceil_char_boundary(excess));
 
         let exit = exit_of(&end);
-        let is_quiet = exit == Exit::Code(0) && !self.agent.in_turn() && !self.agent.commands.any();
-        self.agent.end = Some(end);
+        let is_quiet = exit == Exit::Code(0) && !self.in_turn() && !self.commands.any();
+        self.end = Some(end);
         self.report_agent_exit(exit);
         // New callers wait for the next agent.
         let now = Instant::now();
         let order = if is_quiet {
-            self.agent.child.lifecycle.drain(now)
+            self.child.lifecycle.drain(now)
         } else {
-            self.agent.child.lifecycle.condemn(now, Cause::from(exit))
+            self.child.lifecycle.condemn(now, Cause::from(exit))
         };
         // The worker exits by itself. Kill what the agent left behind without waiting.
-        self.apply_order(OfAgent, if order == Order::Nothing { order } else { Order::Kill }, ctx);
+        self.apply_order(if order == Order::Nothing { order } else { Order::Kill }, ctx);
         self.finish_agent_exit(ctx);
     }
 
     /// Reports the end of the agent to the waiting callers and the followers. Runs once for each agent.
     fn report_agent_exit(&mut self, exit: Exit) {
-        let end = self.agent.end.clone().unwrap_or_default();
-        let is_asked = match self.agent.child.lifecycle.state() {
-            State::Draining { cause, .. } => cause.is_none() || self.agent.child.ending.is_some(),
+        let end = self.end.clone().unwrap_or_default();
+        let is_asked = match self.child.lifecycle.state() {
+            State::Draining { cause, .. } => cause.is_none() || self.child.ending.is_some(),
             _ => false,
         };
-        let exceeded = match self.agent.child.lifecycle.state() {
+        let exceeded = match self.child.lifecycle.state() {
             State::Draining { cause: Some(cause @ Cause::MemoryLimit { .. }), .. } => {
                 Some(cause.clone())
             }
             _ => None,
         };
-        let error = self.agent.exit_error(match (&exceeded, self.agent.kill_reason) {
+        let error = self.exit_error(match (&exceeded, self.kill_reason) {
             (Some(cause), _) => ExitReason::OverMemory(cause.clone()),
             (None, Some(why)) => ExitReason::Killed(why),
             (None, None) => ExitReason::Exited(exit),
         });
-        self.agent.work.end();
-        for sent in self.agent.commands.take() {
+        self.work.end();
+        for sent in self.commands.take() {
             fail(sent.waiter, &error);
         }
-        let session = &self.session;
+        let session = &self.session.id;
         if !is_asked {
             let exceeded = exceeded.map(|cause| cause.to_string());
             let text = self.death_text(exceeded.as_deref(), &end);
-            let agent = self.agent.kind();
+            let agent = self.kind();
             tracing::warn!(%session, ?exit, stderr = end.stderr_tail, "{agent} crashed");
             let last = error_line(&end.stderr_tail);
             let last = last.map_or_else(String::new, |line| format!(": {line}"));
-            self.note_agent_failure(self.agent.engine, format_args!("{error}{last}"));
+            self.note_agent_failure(self.engine, format_args!("{error}{last}"));
             const NAME: &str = "extension_error";
-            self.services.events.publish_in_turn(session, self.agent.turns.running(), NAME, || {
+            self.services.events.publish_in_turn(session, self.turns.running(), NAME, || {
                 ProcessDeath {
                     kind: NAME,
                     extension_path: "daemon",
@@ -189,26 +191,26 @@ impl SessionActor {
             });
             self.owner.crashed(session);
         } else {
-            tracing::info!(%session, "{} exited", self.agent.kind());
+            tracing::info!(%session, "{} exited", self.kind());
         }
         self.end_turns(&error.to_string());
-        self.agent.state_waiters.clear();
+        self.state_waiters.clear();
         self.end_dialogs();
     }
 
     /// Records for `doctor` why an agent failed.
     pub(super) fn note_agent_failure(&self, engine: Engine, why: impl std::fmt::Display) {
         let failure = &self.services.agent_failure;
-        failure.note(&self.session, &self.name, engine, &why.to_string());
+        failure.note(&self.session.id, &self.session.name(), engine, &why.to_string());
     }
 
     fn death_text(&self, exceeded: Option<&str>, end: &AgentExit) -> String {
-        let session = &self.name;
-        let name = match self.agent.engine {
+        let session = &self.session.name();
+        let name = match self.engine {
             Engine::Native => "Agent",
             Engine::Pi => "Pi",
         };
-        match exceeded.or_else(|| self.agent.kill_reason.map(KillReason::text)) {
+        match exceeded.or_else(|| self.kill_reason.map(KillReason::text)) {
             Some(why) => format!("{name} process for session \"{session}\" was ended: {why}"),
             None => format!(
                 "{name} process for session \"{session}\" died unexpectedly (exit code: {})",
@@ -220,12 +222,12 @@ impl SessionActor {
     /// Notifies followers that the running turn and all accepted prompts failed, because the agent has exited.
     fn end_turns(&mut self, error: &str) {
         const NAME: &str = "agent_end";
-        let running = self.agent.turns.running();
-        for turn in self.agent.turns.clear() {
+        let running = self.turns.running();
+        for turn in self.turns.clear() {
             self.prompt_failed(Some(turn), error, None);
             if running == Some(turn) {
                 let data = || json!({ "type": NAME, "messages": [] });
-                self.services.events.publish_in_turn(&self.session, running, NAME, data);
+                self.services.events.publish_in_turn(&self.session.id, running, NAME, data);
             }
         }
     }
@@ -234,21 +236,21 @@ impl SessionActor {
     pub(super) fn prompt_failed(&self, turn: Option<u64>, error: &str, code: Option<ErrorCode>) {
         const NAME: &str = "prompt_error";
         let error = if error.is_empty() { "Prompt failed" } else { error };
-        let session = &self.session;
+        let session = &self.session.id;
         let data = || PromptError { kind: NAME, error, code };
         self.services.events.publish_in_turn(session, turn, NAME, data);
     }
 
     /// Handles the reaping of the process. Its last frames may still be in flight and contain more details.
     pub(super) fn on_agent_reaped(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
-        if !self.agent.child.process.as_ref().is_some_and(ChildProcess::is_channel_open) {
+        if !self.child.process.as_ref().is_some_and(ChildProcess::is_channel_open) {
             return self.on_agent_gone(exit, ctx);
         }
-        self.agent.exited = Some(exit);
-        let generation = self.agent.child.generation;
+        self.exited = Some(exit);
+        let generation = self.child.generation;
         ctx.run_later(LAST_FRAMES, move |handle, ctx| {
-            if handle.agent.child.generation == generation && handle.agent.exited.is_some() {
-                tracing::warn!(session = %handle.session, "the last frames of an agent did not arrive");
+            if handle.child.generation == generation && handle.exited.is_some() {
+                tracing::warn!(session = %handle.session.id, "the last frames of an agent did not arrive");
                 handle.finish_agent_exit(ctx);
             }
         });
@@ -256,21 +258,21 @@ impl SessionActor {
 
     /// Finishes the exit if the process was reaped. All its frames have been handled.
     pub(super) fn finish_agent_exit(&mut self, ctx: &mut Context<Self>) {
-        if let Some(exit) = self.agent.exited.take() {
+        if let Some(exit) = self.exited.take() {
             self.on_agent_gone(exit, ctx);
         }
     }
 
     /// Handles the end of the process. Everything below it is gone, and no frame follows.
     fn on_agent_gone(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
-        let exit = match (&self.agent.end, exit) {
+        let exit = match (&self.end, exit) {
             (Some(end), _) => exit_of(end),
             (None, Some(ProcessExit::Code(code))) => Exit::Code(code),
             (None, Some(ProcessExit::Signal(signal))) => Exit::Signal(signal),
             // The status was lost because the main thread has ended: the daemon is shutting down.
             (None, None) => Exit::Signal(9),
         };
-        if self.agent.end.is_none() {
+        if self.end.is_none() {
             let (code, signal) = match exit {
                 Exit::Code(code) => (Some(code), None),
                 Exit::Signal(signal) => (None, Some(signal)),
@@ -278,21 +280,21 @@ impl SessionActor {
             };
             // The worker was killed, and the agent with it.
             let refused = matches!(
-                self.agent.child.lifecycle.state(),
+                self.child.lifecycle.state(),
                 State::Draining { cause: Some(Cause::Refused(_)), .. }
             );
             if !refused {
-                self.agent.end = Some(AgentExit { code, signal, stderr_tail: String::new() });
+                self.end = Some(AgentExit { code, signal, stderr_tail: String::new() });
                 self.report_agent_exit(exit);
             }
         }
-        let load = Load { in_flight: false, waiting: !self.agent.unsent.is_empty() };
-        let (after, process, crash) = self.note_exit(OfAgent, exit, load, ctx);
-        self.agent.pids = None;
+        let load = Load { in_flight: false, waiting: !self.unsent.is_empty() };
+        let (after, process, crash) = self.note_exit(exit, load, ctx);
+        self.pids = None;
         if let Some(process) = process {
             self.note_agent_death(process, exit, crash, ctx);
         }
-        self.after_exit(OfAgent, after, ctx);
+        self.after_exit(after, ctx);
     }
 
     /// Records the exit for display.
@@ -303,12 +305,12 @@ impl SessionActor {
         crash: Option<Cause>,
         ctx: &mut Context<Self>,
     ) {
-        let session = self.session.clone();
-        let (name, label) = (self.name.clone(), self.label.clone());
+        let session = self.session.id.clone();
+        let (name, label) = (self.session.name(), self.session.label.clone());
         let deaths = Rc::clone(&self.services.children.deaths);
-        let crash = crash.filter(|_| self.agent.child.ending.is_none());
+        let crash = crash.filter(|_| self.child.ending.is_none());
         let crash = crash.map(|cause| (cause.kind().name(), cause.to_string()));
-        let said = self.agent.end.as_ref().map(|end| end.stderr_tail.clone()).unwrap_or_default();
+        let said = self.end.as_ref().map(|end| end.stderr_tail.clone()).unwrap_or_default();
         let (pid, started) = (process.monitor_pid(), process.started);
         ctx.spawn(actix::fut::wrap_future(async move {
             let words = process.stderr_tail().await;
@@ -330,27 +332,24 @@ impl SessionActor {
     }
 }
 
-impl SessionActor {
-    /// Refuses the waiting prompts, lets a turn finish until `until`, then stops the agent. The future ends after the
-    /// exit.
-    pub(in crate::session) fn drain_agent(
-        &mut self,
-        ending: DrainReason,
-        until: Instant,
-        ctx: &mut Context<Self>,
-    ) -> impl Future<Output = ()> + use<> {
+impl Handler<Drain> for AgentActor {
+    type Result = ResponseFuture<()>;
+
+    /// Refuses the waiting prompts and lets a turn finish.
+    fn handle(&mut self, Drain { until, ending }: Drain, ctx: &mut Self::Context) -> Self::Result {
+        self.child.ending = Some(ending);
         self.refuse_unsent(match ending {
             DrainReason::Shutdown => &AgentError::ShuttingDown,
             DrainReason::Deleted => &AgentError::Deleted,
         });
-        let gone = self.kill_at(OfAgent, until, ctx);
+        let gone = self.kill_at(until, ctx);
         if gone.is_some() {
-            self.drain(OfAgent, ctx);
+            self.drain(ctx);
         }
         // Only a file of an agent that this daemon has started.
-        let is_deleted = ending == DrainReason::Deleted && self.agent.child.generation != 0;
-        let unused = is_deleted.then(|| PathBuf::from(&self.agent.session_file));
-        async {
+        let is_deleted = ending == DrainReason::Deleted && self.child.generation != 0;
+        let unused = is_deleted.then(|| PathBuf::from(&self.session_file));
+        Box::pin(async {
             if let Some(gone) = gone {
                 // A stopped actor has no process.
                 gone.await.ok();
@@ -359,7 +358,7 @@ impl SessionActor {
                 let discard = move || history::discard_unused_blocking(&file);
                 actix_rt::task::spawn_blocking(discard).await.ok();
             }
-        }
+        })
     }
 }
 

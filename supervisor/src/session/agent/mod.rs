@@ -1,13 +1,14 @@
 //! The agent of a session, one process: quackd's own agent, or the user's Pi.
 //!
 //! - [`engine`] chooses between them. [`native`] has what only quackd's own agent has, and [`pi`] what only Pi has.
-//! - [`part`] is its state in the session's actor, with the user's [`choice`]. [`prompts`] has its commands and prompts.
+//! - [`actor`] owns it, with the user's [`choice`]. [`prompts`] has its commands and prompts.
 //!   Other requests are in [`requests`]. [`lifecycle`] starts and stops the process, [`frames`] handles its frames, and
 //!   [`child_impl`] implements the child interface.
 //! - [`commands`] and [`dialogs`] are its two tables. [`turns`] assigns the ids of turns. [`failure`] is its last
 //!   failure.
 //! - [`history`] is the file of the conversation. With it Pi works in the workspace without starting there.
 
+mod actor;
 mod child_impl;
 mod choice;
 mod commands;
@@ -18,26 +19,25 @@ mod frames;
 mod history;
 mod lifecycle;
 pub(crate) mod native;
-mod part;
 pub(crate) mod pi;
 mod prompts;
 mod requests;
 mod turns;
 
+pub(crate) use actor::AgentActor;
+pub(super) use actor::AgentStart;
 pub(crate) use choice::AgentChoice;
 pub(crate) use failure::{Failure, LastFailure};
 pub(crate) use history::{create_blocking, fork_blocking, is_conversation_id};
-pub(crate) use part::AgentPart;
-pub(crate) use prompts::SendCommand;
-pub(crate) use requests::AnswerDialog;
+pub(crate) use prompts::{SendCommand, StartAgent};
+pub(super) use requests::{AbortTurn, SetAgent};
+pub(crate) use requests::{
+    AbortedTurn, AnswerDialog, GetAgentOptions, RefreshAgent, SetAgentOptions,
+};
 
 use crate::children::KillReason;
 use quackd_protocol::agent::{FromNative, FromPi};
 use quackd_supervision::{Cause, Exit};
-
-/// Selects the agent of a session's actor.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct OfAgent;
 
 /// A frame of the session's agent.
 #[derive(Debug)]

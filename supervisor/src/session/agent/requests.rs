@@ -1,34 +1,46 @@
-//! Requests from clients to an agent, other than prompts: abort the turn, report the state, answer a dialog.
+//! Requests to an agent, other than prompts: abort the turn, change its settings, report the state, answer a dialog.
 
-use super::OfAgent;
+use super::actor::{AgentActor, Waiter};
 use super::choice::{AgentChoice, StartFacts};
 use super::dialogs::{AnswerOutcome, explanation};
-use super::part::Waiter;
 use crate::approvals::CloseReason;
 use crate::children::{KillReason, LifecycleDriver, STALL_THRESHOLD};
 use crate::errors::AgentError;
-use crate::session::actor::SessionActor;
 use actix::prelude::*;
 use quackd_protocol::agent::{AgentCommand, Engine, UiAnswer};
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::limits::AGENT_ABORT_LIMIT;
+use quackd_protocol::policy::NetworkMode;
 use quackd_supervision::Cause;
 use std::time::Instant;
 use tokio::sync::oneshot;
 
-impl SessionActor {
-    /// Aborts the turn, and kills the agent if it does not react. The result is whether an agent was running.
-    pub(in crate::session) fn abort_turn(
-        &mut self,
-        ctx: &mut Context<Self>,
-    ) -> ResponseActFuture<Self, bool> {
-        let had_unsent = !self.agent.unsent.is_empty();
+/// Abort the turn. The agent is killed if it does not react.
+#[derive(Debug, Message)]
+#[rtype(result = "AbortedTurn")]
+pub(crate) struct AbortTurn;
+
+/// Result of an abort.
+#[derive(Debug)]
+pub(crate) struct AbortedTurn {
+    /// Whether a turn or a summary ran, or a caller or a dialog waited.
+    pub(crate) was_busy: bool,
+    /// Whether an agent was running, or a command waited for one.
+    pub(crate) had_agent: bool,
+}
+
+impl Handler<AbortTurn> for AgentActor {
+    type Result = ResponseActFuture<Self, AbortedTurn>;
+
+    fn handle(&mut self, _: AbortTurn, ctx: &mut Self::Context) -> Self::Result {
+        let was_busy = self.is_busy();
+        let had_unsent = !self.unsent.is_empty();
         self.refuse_unsent(&AgentError::Aborted);
-        if !self.is_agent_ready() || self.agent.end.is_some() {
-            return Box::pin(actix::fut::ready(had_unsent));
+        if !self.is_agent_ready() || self.end.is_some() {
+            return Box::pin(actix::fut::ready(AbortedTurn { was_busy, had_agent: had_unsent }));
         }
         self.end_dialogs();
-        let generation = self.agent.child.generation;
+        let generation = self.child.generation;
         let heard = [AgentCommand::Abort, AgentCommand::AbortBash].map(|command| {
             let (reply, heard) = oneshot::channel();
             self.send_command(command, Waiter::Abort(reply), ctx);
@@ -47,75 +59,104 @@ impl SessionActor {
         };
         Box::pin(waited.into_actor(self).map(move |heard, handle, ctx| {
             let is_heard = heard.is_ok_and(|heard| heard.iter().all(Result::is_ok));
-            if !is_heard && handle.agent.child.generation == generation && handle.is_agent_ready() {
-                handle.kill_for(OfAgent, Cause::NotResponding, KillReason::NoAbort, ctx);
+            if !is_heard && handle.child.generation == generation && handle.is_agent_ready() {
+                handle.kill_for(Cause::NotResponding, KillReason::NoAbort, ctx);
             }
-            true
+            AbortedTurn { was_busy, had_agent: true }
         }))
     }
 }
 
-impl SessionActor {
-    /// Takes the user's choice of the agent.
-    pub(in crate::session) fn set_agent(&mut self, choice: AgentChoice, ctx: &mut Context<Self>) {
-        self.agent.chosen = choice;
+/// The registry's facts about the agent: the network of the session's commands, whether the session is in safe mode, and
+/// the user's choice of the agent. An idle agent that was started with others ends, so that the next one has them.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct SetAgent {
+    pub(crate) network: NetworkMode,
+    pub(crate) is_safe: bool,
+    pub(crate) choice: AgentChoice,
+}
+
+impl Handler<SetAgent> for AgentActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: SetAgent, ctx: &mut Self::Context) {
+        let SetAgent { network, is_safe, choice } = msg;
+        (self.network, self.is_safe, self.chosen) = (network, is_safe, choice);
         self.end_if_replaced(ctx);
     }
+}
 
-    /// Takes the options that a client sets. An idle agent ends, so that the next one has them.
-    pub(in crate::session) fn set_agent_options(
-        &mut self,
-        options: AgentOptions,
-        ctx: &mut Context<Self>,
-    ) {
-        self.agent.options = options;
+/// Options that a client sets for the agent, in place of earlier ones. An idle agent ends, so that the next one has them.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct SetAgentOptions(pub(crate) AgentOptions);
+
+impl Handler<SetAgentOptions> for AgentActor {
+    type Result = ();
+
+    fn handle(&mut self, SetAgentOptions(options): SetAgentOptions, ctx: &mut Self::Context) {
+        self.options = options;
         self.end_if_replaced(ctx);
     }
+}
 
-    /// Returns the options that a client has set.
-    pub(in crate::session) fn agent_options(&self) -> AgentOptions {
-        self.agent.options.clone()
+/// Reply with the options that a client has set for the agent.
+#[derive(Debug, Message)]
+#[rtype(result = "AgentOptions")]
+pub(crate) struct GetAgentOptions;
+
+impl Handler<GetAgentOptions> for AgentActor {
+    type Result = MessageResult<GetAgentOptions>;
+
+    fn handle(&mut self, _: GetAgentOptions, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.options.clone())
     }
+}
 
+impl AgentActor {
     /// Returns what a process gets that is started now.
     pub(super) fn start_facts(&self) -> StartFacts {
         StartFacts {
-            choice: self.agent.chosen.clone(),
-            servers: self.agent.mcp_servers.clone(),
-            options: self.agent.options.clone(),
-            is_safe: self.agent.is_safe,
-            network: self.worker.policy.network_mode(),
+            choice: self.chosen.clone(),
+            servers: self.mcp_servers.clone(),
+            options: self.options.clone(),
+            is_safe: self.is_safe,
+            network: self.network,
             models: self.services.models.version(),
         }
     }
 
     /// Whether another process would be started differently. The user's Pi knows nothing of the session's settings.
     pub(super) fn is_replaced(&self) -> bool {
-        let (started, now) = (&self.agent.started, self.start_facts());
-        match self.agent.engine {
+        let (started, now) = (&self.started, self.start_facts());
+        match self.engine {
             Engine::Native => *started != now,
             Engine::Pi => started.choice != now.choice || started.options != now.options,
         }
     }
 
     /// Ends an idle process if another one is to replace it.
-    pub(in crate::session) fn end_if_replaced(&mut self, ctx: &mut Context<Self>) {
-        if self.is_replaced() && self.is_agent_ready() && !self.agent.is_busy() {
-            self.drain(OfAgent, ctx);
+    pub(super) fn end_if_replaced(&mut self, ctx: &mut Context<Self>) {
+        if self.is_replaced() && self.is_agent_ready() && !self.is_busy() {
+            self.drain(ctx);
         }
     }
 }
 
-impl SessionActor {
-    /// Requests the agent's state. The receiver gets a message with the state, or is closed if no state can be
-    /// expected.
-    pub(in crate::session) fn refresh_agent(
-        &mut self,
-        ctx: &mut Context<Self>,
-    ) -> oneshot::Receiver<()> {
-        let (told, tells) = oneshot::channel();
-        self.ask_state(Some(told), ctx);
-        tells
+/// Request the agent's state. The reply arrives with the state, or at once if no state can be expected.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct RefreshAgent;
+
+impl Handler<RefreshAgent> for AgentActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, _: RefreshAgent, ctx: &mut Self::Context) -> Self::Result {
+        let (waiter, reported) = oneshot::channel();
+        self.ask_state(Some(waiter), ctx);
+        // A waiter that is dropped gets no state.
+        Box::pin(async { reported.await.unwrap_or_default() })
     }
 }
 
@@ -124,7 +165,7 @@ impl SessionActor {
 #[rtype(result = "Result<(), AgentError>")]
 pub(crate) struct AnswerDialog(pub(crate) UiAnswer);
 
-impl Handler<AnswerDialog> for SessionActor {
+impl Handler<AnswerDialog> for AgentActor {
     type Result = Result<(), AgentError>;
 
     fn handle(
@@ -132,14 +173,14 @@ impl Handler<AnswerDialog> for SessionActor {
         AnswerDialog(answer): AnswerDialog,
         ctx: &mut Self::Context,
     ) -> Self::Result {
-        let found = self.agent.dialogs.answer(&answer.id);
+        let found = self.dialogs.answer(&answer.id);
         if let AnswerOutcome::Late(why) = found {
             return Err(AgentError::DialogClosed { id: answer.id, how: explanation(why) });
         }
-        if !self.is_agent_ready() || self.agent.end.is_some() {
-            return Err(AgentError::NotRunning(self.name.clone()));
+        if !self.is_agent_ready() || self.end.is_some() {
+            return Err(AgentError::NotRunning(self.session.name().to_string()));
         }
-        self.agent.active = Instant::now();
+        self.active = Instant::now();
         let id = answer.id.clone();
         self.send_answer(answer);
         if found == AnswerOutcome::First {

@@ -1,13 +1,12 @@
 //! Implements [`ChildActor`] for the proxy.
 
-use super::{NetworkActor, OfProxy};
+use super::{NetworkActor, NetworkFailed};
 use crate::children::spawner::SpawnRequestError;
 use crate::children::{
     ChannelEvent, ChannelLimits, Child, ChildActor, ChildKind, ChildServices, Death, KillReason,
     LifecycleDriver, Program,
 };
 use crate::errors::ForwardRefusal;
-use crate::session::messages::TellSession;
 use actix::prelude::*;
 use quackd_ipc::frames;
 use quackd_process::Exit as ProcessExit;
@@ -22,7 +21,7 @@ const MAX_UNKNOWN: u32 = 1_000;
 /// Burst size and frames per second. Reports have credits, and each question belongs to a connection.
 const PACE: (u32, u32) = (256, 500);
 
-impl ChildKind for OfProxy {
+impl ChildKind for NetworkActor {
     type FromChild = FromProxy;
     type ToChild = ToProxy;
     const WIRE: ChannelLimits = ChannelLimits { max_unknown: MAX_UNKNOWN, pace: Some(PACE) };
@@ -41,39 +40,39 @@ impl ChildKind for OfProxy {
     }
 }
 
-impl ChildActor<OfProxy> for NetworkActor {
-    fn child(&self, _: OfProxy) -> &Child {
+impl ChildActor for NetworkActor {
+    fn child(&self) -> &Child {
         &self.child
     }
 
-    fn child_mut(&mut self, _: OfProxy) -> &mut Child {
+    fn child_mut(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    fn services(&self, _: OfProxy) -> &ChildServices {
+    fn services(&self) -> &ChildServices {
         &self.services.children
     }
 
-    fn start(&mut self, _: OfProxy, ctx: &mut Context<Self>) {
-        let Some(link) = &self.link else { return self.not_started(OfProxy, ctx) };
+    fn start(&mut self, ctx: &mut Context<Self>) {
+        let Some(link) = &self.link else { return self.not_started(ctx) };
         let given = link.for_proxy();
         self.asked.clear();
         match given {
             Ok((sockets, descriptors)) => {
                 let frame = self.start_frame(sockets);
-                self.launch(OfProxy, &frame, &descriptors, None, ctx);
+                self.launch(&frame, &descriptors, None, ctx);
             }
             Err(error) => {
-                self.spawn_failed(OfProxy, &SpawnRequestError::Channel(error), ctx);
+                self.spawn_failed(&SpawnRequestError::Channel(error), ctx);
             }
         }
     }
 
-    fn has_waiters(&self, _: OfProxy) -> bool {
+    fn has_waiters(&self) -> bool {
         self.link.is_some()
     }
 
-    fn on_frame(&mut self, _: OfProxy, frame: FromProxy, ctx: &mut Context<Self>) {
+    fn on_frame(&mut self, frame: FromProxy, ctx: &mut Context<Self>) {
         self.proxy_frame(frame, ctx);
     }
 
@@ -82,35 +81,35 @@ impl ChildActor<OfProxy> for NetworkActor {
         clippy::disallowed_methods,
         reason = "an internal signal that must not be lost; each worker causes one at most"
     )]
-    fn fail_waiters(&mut self, _: OfProxy, cause: &Cause, ctx: &mut Context<Self>) {
-        tracing::error!(session = %self.session, %cause, "no proxy: hosts are out of reach until the session has another worker");
+    fn fail_waiters(&mut self, cause: &Cause, _: &mut Context<Self>) {
+        tracing::error!(session = %self.session.id, %cause, "no proxy: hosts are out of reach until the session has another worker");
         self.link = None;
         self.opening.drain().for_each(|(_, one)| one.end(Err(ForwardRefusal::Gone)));
-        if let Some(entry) = self.services.table.get(&self.session) {
-            entry.handle.do_send(TellSession::NetworkFailed(ctx.address().recipient()));
+        if let Some(worker) = self.worker.upgrade() {
+            worker.do_send(NetworkFailed { generation: self.worker_generation });
         }
     }
 
-    fn on_exit(&mut self, _: OfProxy, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+    fn on_exit(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
         let exit = match exit {
             Some(ProcessExit::Code(code)) => Exit::Code(code),
             Some(ProcessExit::Signal(signal)) => Exit::Signal(signal),
             None => Exit::Signal(9),
         };
         let load = Load { in_flight: self.link.is_some(), waiting: self.link.is_some() };
-        let (after, process, crash) = self.note_exit(OfProxy, exit, load, ctx);
+        let (after, process, crash) = self.note_exit(exit, load, ctx);
         self.open.clear();
         self.opening.drain().for_each(|(_, one)| one.end(Err(ForwardRefusal::Gone)));
         if let (Some(process), Some(cause), None) = (process, crash, self.child.ending) {
-            let (session, label) = (self.session.clone(), self.label.clone());
+            let session = Rc::clone(&self.session);
             let deaths = Rc::clone(&self.services.children.deaths);
             ctx.spawn(actix::fut::wrap_future(async move {
                 let (pid, started) = (process.monitor_pid(), process.started);
                 let stderr = process.stderr_tail().await;
-                tracing::warn!(%session, pid, %cause, stderr, "proxy died");
+                tracing::warn!(session = %session.id, pid, %cause, stderr, "proxy died");
                 deaths.note(&Death {
                     spec: &NETWORK_PROXY,
-                    session: Some((&session, "", &label)),
+                    session: Some((&session.id, "", &session.label)),
                     pid,
                     exit: Some(exit),
                     kind: cause.kind().name(),
@@ -120,13 +119,13 @@ impl ChildActor<OfProxy> for NetworkActor {
                 });
             }));
         }
-        self.after_exit(OfProxy, after, ctx);
+        self.after_exit(after, ctx);
     }
 
-    fn publish_status(&mut self, _: OfProxy) {}
+    fn publish_status(&mut self) {}
 
     /// A proxy ends with its worker.
-    fn idle_deadline(&self, _: OfProxy) -> Option<Instant> {
+    fn idle_deadline(&self) -> Option<Instant> {
         None
     }
 }
@@ -134,7 +133,7 @@ impl ChildActor<OfProxy> for NetworkActor {
 impl NetworkActor {
     /// Kills a proxy that violated the protocol.
     pub(super) fn proxy_broke(&mut self, why: &str, ctx: &mut Context<Self>) {
-        self.kill_for(OfProxy, Cause::Protocol(why.to_owned()), KillReason::Failed, ctx);
+        self.kill_for(Cause::Protocol(why.to_owned()), KillReason::Failed, ctx);
     }
 }
 
@@ -142,6 +141,6 @@ impl Handler<ChannelEvent<FromProxy>> for NetworkActor {
     type Result = ();
 
     fn handle(&mut self, msg: ChannelEvent<FromProxy>, ctx: &mut Self::Context) {
-        self.on_channel_event(OfProxy, msg, ctx);
+        self.on_channel_event(msg, ctx);
     }
 }

@@ -1,6 +1,6 @@
 //! Handles frames from the proxy.
 
-use super::{NetworkActor, OfProxy};
+use super::NetworkActor;
 use crate::children::{HeartbeatDriver, KillReason, LifecycleDriver};
 use actix::prelude::*;
 use quackd_protocol::foreign_text::stripped_line;
@@ -23,7 +23,7 @@ impl NetworkActor {
             FromProxy::Hello { proto, notes } => self.proxy_hello(proto, &notes, ctx),
             FromProxy::CannotStart { reason } if !self.child.is_ready() => {
                 let reason = stripped_line(&reason, MAX_TEXT);
-                self.kill_for(OfProxy, Cause::Refused(reason), KillReason::Failed, ctx);
+                self.kill_for(Cause::Refused(reason), KillReason::Failed, ctx);
             }
             _ if !self.child.is_ready() => self.proxy_broke("the first frame was no hello", ctx),
             FromProxy::CannotStart { .. } => self.proxy_broke("it has started already", ctx),
@@ -33,7 +33,7 @@ impl NetworkActor {
             FromProxy::Log { entries, dropped } => self.logged(entries, dropped, ctx),
             FromProxy::Forwarded { id, result } => self.forwarded(id, result, ctx),
             FromProxy::Pong { seq } => {
-                if !self.on_pong(OfProxy, seq, ctx) {
+                if !self.on_pong(seq, ctx) {
                     self.proxy_broke("a pong without a ping", ctx);
                 }
             }
@@ -43,7 +43,7 @@ impl NetworkActor {
     fn proxy_hello(&mut self, proto: u32, notes: &[String], ctx: &mut Context<Self>) {
         if proto != PROXY_PROTOCOL {
             let cause = Cause::VersionMismatch { ours: PROXY_PROTOCOL, theirs: proto };
-            return self.kill_for(OfProxy, cause, KillReason::Failed, ctx);
+            return self.kill_for(cause, KillReason::Failed, ctx);
         }
         match self.child.lifecycle.on_hello(Instant::now()) {
             HelloMeans::Ready => {}
@@ -52,10 +52,10 @@ impl NetworkActor {
         }
         let notes: Vec<String> =
             notes.iter().take(8).map(|note| note.chars().take(MAX_TEXT).collect()).collect();
-        tracing::info!(session = %self.session, ?notes, "proxy ready");
+        tracing::info!(session = %self.session.id, ?notes, "proxy ready");
         self.log_credits = LOG_CREDITS;
-        self.begin_heartbeat(OfProxy, ctx);
-        self.arm_life(OfProxy, ctx);
+        self.begin_heartbeat(ctx);
+        self.arm_life(ctx);
         self.open_known(ctx);
         // They may have changed since the first frame.
         self.send_rules(ctx);
@@ -85,7 +85,7 @@ impl NetworkActor {
         }
         entries.iter().for_each(|entry| self.services.network_journal.add(&entry));
         for denied in self.network.add(entries, dropped) {
-            self.services.events.publish_typed(&self.session, "network_denied", || denied);
+            self.services.events.publish_typed(&self.session.id, "network_denied", || denied);
         }
     }
 

@@ -8,6 +8,13 @@
 //! forward. It ends with the worker. The proxy starts when the first connection waits in a socket, or for a forward: a
 //! session whose commands use no network has no such process. The supervisor keeps duplicates of the sockets, so that a
 //! proxy that crashed is replaced while commands run: their connections wait in the sockets.
+//!
+//! Receives: the messages of [`requests`] (from the worker's actor, the router and `quack.forward`); `ChannelEvent` of the
+//! proxy (from its link).
+//! Publishes: forwards and reports, in the session's row of [`crate::pool::network`]; events.
+//! Blocks on: nothing. The main thread starts and reaps processes.
+//! Mailbox: 16 messages, the default of actix; a sender waits until there is space.
+//! Ends: with the daemon, or after its worker, when the proxy has exited.
 
 mod asked_host;
 mod child_impl;
@@ -17,17 +24,20 @@ mod questions;
 mod requests;
 
 pub(crate) use link::{ForeignSocket, NetworkLink, close_pair_elsewhere, worker_pair};
-pub(crate) use requests::TellNetwork;
+pub(crate) use requests::{
+    AllowOnce, CallsEnded, CloseForward, EndNetwork, Forward, NetworkFailed, Route, SetRules,
+};
 
 use crate::children::{Child, DrainReason, LifecycleDriver};
 use crate::clock::now_text;
 use crate::errors::ForwardRefusal;
 use crate::pool::network::SessionNetwork;
-use crate::session::actor::SessionServices;
+use crate::session::identity::SessionIdentity;
+use crate::session::services::SessionServices;
+use actix::WeakRecipient;
 use actix::prelude::*;
 use asked_host::AskedHost;
 use quackd_policy::hosts::SessionRules;
-use quackd_protocol::SessionId;
 use quackd_protocol::client::ForwardInfo;
 use quackd_protocol::limits::{MAX_FORWARDS, MAX_FORWARDS_PER_SESSION};
 use quackd_protocol::network::{
@@ -43,16 +53,14 @@ use tokio::sync::oneshot;
 /// Time for a proxy to open a forward, including its start.
 const FORWARD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Selects the proxy of a [`NetworkActor`].
-#[derive(Debug, Clone, Copy)]
-struct OfProxy;
-
 /// Owner of one worker's proxy.
 pub(crate) struct NetworkActor {
-    session: SessionId,
-    /// Label of the session, for questions and refusals.
-    label: String,
+    session: Rc<SessionIdentity>,
     services: Rc<SessionServices>,
+    /// Owner of the worker. Does not keep it alive.
+    worker: WeakRecipient<NetworkFailed>,
+    /// Distinguishes the worker from its predecessors.
+    worker_generation: u64,
     child: Child,
     /// The worker's sockets. `None` once the worker has exited or the proxy has failed for good.
     link: Option<NetworkLink>,
@@ -71,6 +79,16 @@ pub(crate) struct NetworkActor {
     asked: HashMap<u64, AskedHost>,
 }
 
+/// Facts that the actor gets when it starts.
+pub(super) struct NetworkStart {
+    pub(super) session: Rc<SessionIdentity>,
+    pub(super) services: Rc<SessionServices>,
+    pub(super) link: NetworkLink,
+    pub(super) rules: Arc<SessionRules>,
+    pub(super) worker: WeakRecipient<NetworkFailed>,
+    pub(super) worker_generation: u64,
+}
+
 /// A forward that was requested and not yet opened.
 #[derive(Debug)]
 struct Opening {
@@ -82,20 +100,16 @@ struct Opening {
 
 impl NetworkActor {
     /// Starts the actor. Opens the session's forwards again.
-    pub(crate) fn start_for(
-        session: SessionId,
-        label: String,
-        services: Rc<SessionServices>,
-        link: NetworkLink,
-        rules: Arc<SessionRules>,
-    ) -> Addr<Self> {
-        let network = services.pool.networks.of(&session);
+    pub(super) fn start_for(start: NetworkStart) -> Addr<Self> {
+        let NetworkStart { session, services, link, rules, worker, worker_generation } = start;
+        let network = services.pool.networks.of(&session.id);
         network.own_ports.replace(link.own_ports());
         let actor = Self {
-            child: Child::new(NETWORK_PROXY, session.0.clone()),
+            child: Child::new(NETWORK_PROXY, session.id.0.clone()),
             session,
-            label,
             services,
+            worker,
+            worker_generation,
             link: Some(link),
             rules,
             network,
@@ -115,7 +129,7 @@ impl NetworkActor {
         let watched = link.first_connection();
         ctx.spawn(async { watched?.await }.into_actor(self).map(|waited, actor, ctx| {
             if let Err(error) = waited {
-                tracing::warn!(session = %actor.session, %error, "cannot watch the sockets of a worker");
+                tracing::warn!(session = %actor.session.id, %error, "cannot watch the sockets of a worker");
             }
             actor.start_proxy(ctx);
         }));
@@ -124,7 +138,7 @@ impl NetworkActor {
     /// Starts the proxy unless it runs.
     fn start_proxy(&mut self, ctx: &mut Context<Self>) {
         if self.link.is_some() && self.child.process.is_none() && self.child.ending.is_none() {
-            self.demand(OfProxy, Demander::Call, ctx);
+            self.demand(Demander::Call, ctx);
         }
     }
 
@@ -134,23 +148,23 @@ impl NetworkActor {
         self.network.own_ports.take();
         self.child.ending = Some(DrainReason::Deleted);
         self.opening.drain().for_each(|(_, one)| one.end(Err(ForwardRefusal::Gone)));
-        let Some(gone) = self.gone(OfProxy) else { return ctx.stop() };
+        let Some(gone) = self.gone() else { return ctx.stop() };
         ctx.spawn(gone.into_actor(self).map(|_, _, ctx| ctx.stop()));
-        self.drain(OfProxy, ctx);
+        self.drain(ctx);
     }
 
     /// Logs rules that are not in force.
     fn warn_of_unreadable(&self) {
         for error in self.rules.hosts().unreadable() {
-            tracing::warn!(session = %self.session, %error, "unreadable rule of hosts");
+            tracing::warn!(session = %self.session.id, %error, "unreadable rule of hosts");
         }
     }
 
     fn start_frame(&mut self, sockets: Vec<SocketKind>) -> ToProxy {
         ToProxy::Start(Box::new(ProxyStart {
             proto: PROXY_PROTOCOL,
-            session_id: self.session.clone(),
-            label: self.label.clone(),
+            session_id: self.session.id.clone(),
+            label: self.session.label.clone(),
             sockets,
             rules: self.rules_now(),
             upstream: self.services.daemon.upstream.clone().ok().flatten(),
@@ -250,36 +264,17 @@ impl NetworkActor {
                     let info = ForwardInfo { port, local, since: now_text() };
                     self.services
                         .events
-                        .publish_typed(&self.session, "forward_opened", || info.clone());
+                        .publish_typed(&self.session.id, "forward_opened", || info.clone());
                     forwards.push(info);
                 }
             }
             Err(error) => {
                 forwards.retain(|forward| forward.port != port);
-                tracing::info!(session = %self.session, port, ?error, "cannot forward a port");
+                tracing::info!(session = %self.session.id, port, ?error, "cannot forward a port");
             }
         }
         drop(forwards);
         opening.end(result.map_err(ForwardRefusal::Listen));
-    }
-
-    /// Passes a connection on. The proxy starts if necessary, and takes it then.
-    fn route(
-        &mut self,
-        port: u16,
-        client: &ForeignSocket,
-        ctx: &mut Context<Self>,
-    ) -> Result<(), RouteRefusal> {
-        let link = self.link.as_ref().ok_or(RouteRefusal::NoWorker)?;
-        let client = client.get().ok_or(RouteRefusal::Busy)?;
-        link.pass_on(port, client).map_err(|_full| RouteRefusal::Busy)?;
-        self.start_proxy(ctx);
-        Ok(())
-    }
-
-    fn close_forward(&mut self, port: u16) {
-        let Some(id) = self.open.remove(&port) else { return };
-        self.child.try_send(&ToProxy::CloseForward { id }).ok();
     }
 }
 
@@ -301,27 +296,76 @@ impl Actor for NetworkActor {
         if self.network.forwards.borrow().is_empty() {
             self.start_at_first_connection(ctx);
         } else {
-            self.demand(OfProxy, Demander::Call, ctx);
+            self.demand(Demander::Call, ctx);
         }
     }
 }
 
-impl Handler<TellNetwork> for NetworkActor {
+impl Handler<SetRules> for NetworkActor {
     type Result = ();
 
-    fn handle(&mut self, msg: TellNetwork, ctx: &mut Self::Context) {
-        match msg {
-            TellNetwork::Rules(rules) => self.set_rules(rules, ctx),
-            TellNetwork::Forward { port, local, reply } => self.forward(port, local, reply, ctx),
-            TellNetwork::Close { port } => self.close_forward(port),
-            TellNetwork::Route { port, client, reply } => {
-                let routed = self.route(port, &client, ctx);
-                // The router may have ended.
-                reply.send(routed).ok();
-            }
-            TellNetwork::AllowOnce(target) => self.allow_once(&target, ctx),
-            TellNetwork::CallsEnded => self.calls_ended(ctx),
-            TellNetwork::End => self.end(ctx),
-        }
+    fn handle(&mut self, SetRules(rules): SetRules, ctx: &mut Self::Context) {
+        self.set_rules(rules, ctx);
+    }
+}
+
+impl Handler<Forward> for NetworkActor {
+    type Result = ResponseFuture<Result<u16, ForwardRefusal>>;
+
+    fn handle(
+        &mut self,
+        Forward { port, local }: Forward,
+        ctx: &mut Self::Context,
+    ) -> Self::Result {
+        let (reply, opened) = oneshot::channel();
+        self.forward(port, local, reply, ctx);
+        // The sender is dropped without a reply only at shutdown.
+        Box::pin(async { opened.await.unwrap_or(Err(ForwardRefusal::Gone)) })
+    }
+}
+
+impl Handler<CloseForward> for NetworkActor {
+    type Result = ();
+
+    fn handle(&mut self, CloseForward(port): CloseForward, _: &mut Self::Context) {
+        let Some(id) = self.open.remove(&port) else { return };
+        self.child.try_send(&ToProxy::CloseForward { id }).ok();
+    }
+}
+
+impl Handler<Route> for NetworkActor {
+    type Result = Result<(), RouteRefusal>;
+
+    /// Passes a connection on. The proxy starts if necessary, and takes it then.
+    fn handle(&mut self, Route { port, client }: Route, ctx: &mut Self::Context) -> Self::Result {
+        let link = self.link.as_ref().ok_or(RouteRefusal::NoWorker)?;
+        let client = client.get().ok_or(RouteRefusal::Busy)?;
+        link.pass_on(port, client).map_err(|_full| RouteRefusal::Busy)?;
+        self.start_proxy(ctx);
+        Ok(())
+    }
+}
+
+impl Handler<AllowOnce> for NetworkActor {
+    type Result = ();
+
+    fn handle(&mut self, AllowOnce(target): AllowOnce, ctx: &mut Self::Context) {
+        self.allow_once(&target, ctx);
+    }
+}
+
+impl Handler<CallsEnded> for NetworkActor {
+    type Result = ();
+
+    fn handle(&mut self, _: CallsEnded, ctx: &mut Self::Context) {
+        self.calls_ended(ctx);
+    }
+}
+
+impl Handler<EndNetwork> for NetworkActor {
+    type Result = ();
+
+    fn handle(&mut self, _: EndNetwork, ctx: &mut Self::Context) {
+        self.end(ctx);
     }
 }

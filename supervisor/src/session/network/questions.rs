@@ -34,7 +34,7 @@ impl NetworkActor {
     pub(super) fn rules_now(&mut self) -> Rules {
         self.may_ask = !self.rules.is_off()
             && self.services.daemon.config.sandbox.asks_about(ApprovalKind::Network)
-            && self.services.approvals.can_answer(&self.session);
+            && self.services.approvals.can_answer(&self.session.id);
         Rules { asks: self.may_ask, ..self.rules.texts().clone() }
     }
 
@@ -72,7 +72,7 @@ impl NetworkActor {
             (Host::Name(_), Some(_)) => None,
         }
         .filter(|_| self.may_ask)?;
-        let (session, kind) = (self.session.clone(), ApprovalKind::Network);
+        let (session, kind) = (self.session.id.clone(), ApprovalKind::Network);
         let subject = Subject { session, kind, given: target.clone(), target };
         let is_address_of_name = name.is_some();
         let asked = AskedHost {
@@ -115,10 +115,11 @@ impl NetworkActor {
         let subject = asked.subject.clone();
         let (running, tool_call_id, left) = self.running_call();
         let call = tool_call_id.as_deref().map(|id| ("call", words::name(id)));
-        let said: Vec<_> = [Some(running), call, Some(("session", words::name(&self.label)))]
-            .into_iter()
-            .flatten()
-            .collect();
+        let said: Vec<_> =
+            [Some(running), call, Some(("session", words::name(&self.session.label)))]
+                .into_iter()
+                .flatten()
+                .collect();
         let message = words::message(&format!("connects to {shown}"), &said);
         let question = Question {
             subject,
@@ -181,7 +182,7 @@ impl NetworkActor {
     /// Returns the line about the call or job that the connection probably belongs to, the id of the only running call,
     /// and the time until nothing may wait for the user.
     fn running_call(&self) -> (Line, Option<String>, Option<Duration>) {
-        let snapshot = self.services.table.snapshot(&self.session);
+        let snapshot = self.services.table.snapshot(&self.session.id);
         let (calls, jobs) = (&snapshot.worker.calls, &snapshot.worker.jobs);
         let now = Instant::now();
         let left = |since: Instant, deadline: Duration| {

@@ -1,4 +1,5 @@
-//! Requests to the owner of a proxy, from the session's actor, the router and `quack.forward`. `mod.rs` handles them.
+//! Requests to the owner of a proxy, from the worker's actor, the router and `quack.forward`, and its report to the
+//! worker's actor. `mod.rs` handles the requests.
 
 use super::link::ForeignSocket;
 use crate::errors::ForwardRefusal;
@@ -6,24 +7,53 @@ use actix::prelude::*;
 use quackd_policy::hosts::{HostPort, SessionRules};
 use quackd_protocol::network::RouteRefusal;
 use std::sync::Arc;
-use tokio::sync::oneshot;
 
-/// Request to the owner of a proxy.
+/// The rules have changed.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(crate) enum TellNetwork {
-    /// The rules have changed.
-    Rules(Arc<SessionRules>),
-    /// Forward a port of this machine to a port of the session. The reply is the port of this machine.
-    Forward { port: u16, local: u16, reply: oneshot::Sender<Result<u16, ForwardRefusal>> },
-    /// Close a forward.
-    Close { port: u16 },
-    /// Pass a connection on to a server of the session.
-    Route { port: u16, client: ForeignSocket, reply: oneshot::Sender<Result<(), RouteRefusal>> },
-    /// Allow connections to this host and port for a while.
-    AllowOnce(HostPort),
-    /// The last running call has ended.
-    CallsEnded,
-    /// The worker has exited.
-    End,
+pub(crate) struct SetRules(pub(crate) Arc<SessionRules>);
+
+/// Forward a port of this machine to a port of the session. The reply is the port of this machine.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<u16, ForwardRefusal>")]
+pub(crate) struct Forward {
+    pub(crate) port: u16,
+    /// The requested port of this machine. 0 for any.
+    pub(crate) local: u16,
+}
+
+/// Close the forward of this port of the session.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct CloseForward(pub(crate) u16);
+
+/// Pass a connection on to a server of the session.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), RouteRefusal>")]
+pub(crate) struct Route {
+    pub(crate) port: u16,
+    pub(crate) client: ForeignSocket,
+}
+
+/// Allow connections to this host and port for a while. The worker's actor passes it on to the proxy's owner.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct AllowOnce(pub(crate) HostPort);
+
+/// The last running call has ended.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct CallsEnded;
+
+/// The worker has exited.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct EndNetwork;
+
+/// The proxy has failed for good, and the sockets of the worker of this generation stay without one. Replace the worker as
+/// soon as nothing runs in it.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct NetworkFailed {
+    pub(crate) generation: u64,
 }

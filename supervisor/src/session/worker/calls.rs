@@ -1,17 +1,14 @@
 //! Calls: admission, dispatch, replies and aborts.
 
-use super::OfWorker;
+use super::actor::WorkerActor;
 use super::denials::LONG_CALL;
 use super::tool_call::{CallResult, CallTool};
 use crate::children::{ChildActor, HeartbeatDriver, LifecycleDriver, STALL_THRESHOLD, SendError};
 use crate::errors::CallError;
 use crate::events::{SessionCall, shown_arguments};
 use crate::pool::command_slots::{CommandSlot, SlotRequest};
-use crate::session::actor::SessionActor;
-use crate::session::call_record::CallPlace;
 use crate::session::describe::{call_info, jobs};
-use crate::session::messages::TellSession;
-use crate::session::pending_calls::{CallWait, call_id, ended, outcome};
+use crate::session::pending_calls::{CallWait, call_id, outcome, publish_end};
 use actix::prelude::*;
 use quackd_protocol::CallId;
 use quackd_protocol::client::{CallInfo, RunningJob};
@@ -41,13 +38,13 @@ fn told(call: &SessionCall) -> Rc<(String, String)> {
 }
 
 /// Runs a call and returns its result.
-pub(crate) async fn call(session: &Addr<SessionActor>, call: CallTool) -> CallResult {
+pub(crate) async fn call(session: &Addr<WorkerActor>, call: CallTool) -> CallResult {
     // The actor and its table end only at shutdown.
     let answered = session.send(call).await.unwrap_or(Err(CallError::ShuttingDown))?;
     answered.await.unwrap_or(Err(CallError::ShuttingDown))
 }
 
-impl Handler<CallTool> for SessionActor {
+impl Handler<CallTool> for WorkerActor {
     type Result = Result<oneshot::Receiver<CallResult>, CallError>;
 
     fn handle(&mut self, msg: CallTool, ctx: &mut Self::Context) -> Self::Result {
@@ -55,25 +52,25 @@ impl Handler<CallTool> for SessionActor {
     }
 }
 
-impl SessionActor {
+impl WorkerActor {
     pub(super) fn admit(
         &mut self,
         mut msg: CallTool,
         ctx: &mut Context<Self>,
     ) -> Result<oneshot::Receiver<CallResult>, CallError> {
-        if let Some(ending) = self.worker.child.ending {
+        if let Some(ending) = self.child.ending {
             return Err(ending.refusal());
         }
-        if self.worker.calls.is_full() {
+        if self.calls.is_full() {
             return Err(CallError::TooManyCalls);
         }
         self.restart_if_outdated(ctx);
         self.check_place(ctx);
         let now = Instant::now();
-        let demand = self.worker.child.lifecycle.on_demand(now, Demander::Call);
+        let demand = self.child.lifecycle.on_demand(now, Demander::Call);
         match &demand {
             Demand::Refuse(cause) => return Err(CallError::Failed(cause.clone())),
-            Demand::Use if self.worker.child.is_unresponsive() => {
+            Demand::Use if self.child.is_unresponsive() => {
                 return Err(CallError::NotResponding);
             }
             _ => {}
@@ -83,15 +80,15 @@ impl SessionActor {
         {
             return Err(CallError::TooManyJobs { max });
         }
-        let number = self.worker.calls.next_number();
+        let number = self.calls.next_number();
         let cancel = msg.cancel.clone();
         let due = now + WORKER_READY_WAIT.min(msg.call.spec.deadline());
         self.note_call(number, &msg.call);
         self.announce(number, &mut msg.call);
         // Only questions to the user use it.
-        let is_told = self.services.events.answerers.has(&self.session);
+        let is_told = self.services.events.answerers.has(&self.session.id);
         let told = is_told.then(|| told(&msg.call));
-        let answered = self.worker.calls.insert(number, msg, told, now, due);
+        let answered = self.calls.insert(number, msg, told, now, due);
         self.arm_call_timer(due, ctx);
         if let Some(cancel) = cancel {
             self.watch_cancel(number, cancel, ctx);
@@ -100,15 +97,17 @@ impl SessionActor {
             // The call waits for the next worker.
             Demand::Use if !self.may_send(number) => {}
             Demand::Use => self.send(number, ctx),
-            other => self.apply_demand(OfWorker, other, ctx),
+            other => self.apply_demand(other, ctx),
         }
-        self.publish_status(OfWorker);
+        self.publish_status();
         Ok(answered)
     }
 
     /// Numbers a new call, and tells its followers.
     fn announce(&self, number: u64, call: &mut SessionCall) {
-        let turn = self.agent.running_turn().filter(|_| call.agents.is_some());
+        // The agent's actor has published its turn before the agent can make a call in it.
+        let of_agent = |_: &String| self.services.table.snapshot(&self.session.id).agent.turn;
+        let turn = call.agents.as_ref().and_then(of_agent);
         let journal = &self.services.call_journal;
         call.spec.call_id = call_id(number);
         call.spec.origin = journal.origin(turn, &self.services.daemon.started_at);
@@ -116,12 +115,12 @@ impl SessionActor {
         if self.shows_arguments() && !call.is_internal() {
             call.shown_arguments = shown_arguments(&call.spec.tool, &call.spec.arguments);
         }
-        self.services.events.tool_started(&self.session, call);
+        self.services.events.tool_started(&self.session.id, call);
     }
 
     /// Whether followers or the journal get the arguments of calls.
     fn shows_arguments(&self) -> bool {
-        self.services.call_journal.is_on() || self.services.events.has_followers(&self.session)
+        self.services.call_journal.is_on() || self.services.events.has_followers(&self.session.id)
     }
 
     /// Ends the call when its client cancels it.
@@ -129,32 +128,32 @@ impl SessionActor {
         let cancelled = async move { cancel.cancelled().await };
         let cancelled = cancelled.into_actor(self);
         let waiting = ctx.spawn(cancelled.map(move |(), handle, ctx| handle.abort(number, ctx)));
-        self.worker.calls.cancelled_by(number, waiting);
+        self.calls.cancelled_by(number, waiting);
     }
 
     /// Ends one call, which gets its own reply.
     fn abort(&mut self, number: u64, ctx: &mut Context<Self>) {
-        let Some(is_sent) = self.worker.calls.cancel(number) else { return };
+        let Some(is_sent) = self.calls.cancel(number) else { return };
         if !is_sent {
             return self.answer(number, ctx, |_| Err(CallError::Aborted));
         }
         let cancel = ToWorker::Cancel { call_id: call_id(number) };
-        if self.worker.child.process.is_some() && self.worker.child.try_send(&cancel).is_err() {
-            tracing::warn!(session = %self.session, "cannot send a cancel to the worker");
+        if self.child.process.is_some() && self.child.try_send(&cancel).is_err() {
+            tracing::warn!(session = %self.session.id, "cannot send a cancel to the worker");
         }
     }
 
     /// Sends a call to the worker, which is ready, as soon as a command slot is free.
     pub(super) fn send(&mut self, number: u64, ctx: &mut Context<Self>) {
-        if self.worker.calls.is_queued(number) {
+        if self.calls.is_queued(number) {
             return;
         }
-        if !self.worker.calls.needs_slot(number) {
+        if !self.calls.needs_slot(number) {
             return self.send_now(number, ctx);
         }
-        match self.services.pool.slots.acquire(&self.session) {
+        match self.services.pool.slots.acquire(&self.session.id) {
             SlotRequest::Granted(slot) => {
-                self.worker.calls.assign_slot(number, slot);
+                self.calls.assign_slot(number, slot);
                 self.send_now(number, ctx);
             }
             SlotRequest::Queued(queued) => {
@@ -165,8 +164,8 @@ impl SessionActor {
                     }
                 });
                 let queued = ctx.spawn(queued);
-                self.worker.calls.queue(number, queued);
-                let left = self.worker.calls.time_left(number, Instant::now());
+                self.calls.queue(number, queued);
+                let left = self.calls.time_left(number, Instant::now());
                 self.set_wait(number, CallWait::Slot, COMMAND_PLACE_WAIT.min(left / 2), ctx);
             }
         }
@@ -174,46 +173,46 @@ impl SessionActor {
 
     /// Sends the calls that wait for a worker, as far as it may run them.
     pub(in crate::session) fn send_waiting(&mut self, ctx: &mut Context<Self>) {
-        if self.worker.child.is_ready() {
-            for number in self.worker.calls.unsent() {
+        if self.child.is_ready() {
+            for number in self.calls.unsent() {
                 if self.may_send(number) {
                     self.send(number, ctx);
                 }
             }
-            self.publish_status(OfWorker);
+            self.publish_status();
         }
     }
 
     fn on_slot(&mut self, number: u64, slot: CommandSlot, ctx: &mut Context<Self>) {
-        self.worker.calls.assign_slot(number, slot);
+        self.calls.assign_slot(number, slot);
         // The worker may have exited in the meantime without a demand for another one.
-        match self.worker.child.lifecycle.on_demand(Instant::now(), Demander::Call) {
+        match self.child.lifecycle.on_demand(Instant::now(), Demander::Call) {
             Demand::Use if self.may_send(number) => {
                 self.send_now(number, ctx);
-                self.publish_status(OfWorker);
+                self.publish_status();
             }
             Demand::Refuse(cause) => self.answer(number, ctx, |_| Err(CallError::Failed(cause))),
             other => {
                 self.await_worker(number, ctx);
-                self.apply_demand(OfWorker, other, ctx);
+                self.apply_demand(other, ctx);
             }
         }
     }
 
     /// Gives an unsent call a limited time to wait for a worker.
     pub(super) fn await_worker(&mut self, number: u64, ctx: &mut Context<Self>) {
-        let left = self.worker.calls.time_left(number, Instant::now());
+        let left = self.calls.time_left(number, Instant::now());
         self.set_wait(number, CallWait::Worker, WORKER_READY_WAIT.min(left), ctx);
     }
 
     /// Handles the worker's report that a call was not run and that the next worker can run it. Returns false if the
     /// call gets the worker's reply instead.
     pub(super) fn send_to_next_worker(&mut self, number: u64, ctx: &mut Context<Self>) -> bool {
-        let is_kept = self.worker.child.ending.is_some() || self.worker.jobs.any();
-        if is_kept || !self.worker.calls.take_back(number) {
+        let is_kept = self.child.ending.is_some() || self.jobs.any();
+        if is_kept || !self.calls.take_back(number) {
             return false;
         }
-        self.worker.workspace_replaced = true;
+        self.workspace_replaced = true;
         self.await_worker(number, ctx);
         self.note_idle(ctx);
         true
@@ -221,38 +220,38 @@ impl SessionActor {
 
     /// Fails a call because no command slot became free in time.
     fn on_slot_timeout(&mut self, number: u64, ctx: &mut Context<Self>) {
-        let fullness = self.services.pool.slots.fullness(&self.session);
+        let fullness = self.services.pool.slots.fullness(&self.session.id);
         self.answer(number, ctx, |_| Err(CallError::TooManyCommands(fullness)));
     }
 
     /// Limits the current wait of a call.
     fn set_wait(&mut self, number: u64, wait: CallWait, limit: Duration, ctx: &mut Context<Self>) {
         let due = Instant::now() + limit;
-        self.worker.calls.set_wait(number, wait, due);
+        self.calls.set_wait(number, wait, due);
         self.arm_call_timer(due, ctx);
     }
 
     /// Starts the timer of all calls, unless it expires before `due` anyway. It is not stopped when a call ends, because
     /// most calls end long before it expires.
     fn arm_call_timer(&mut self, due: Instant, ctx: &mut Context<Self>) {
-        if self.worker.call_timer.is_some_and(|(at, _)| at <= due) {
+        if self.call_timer.is_some_and(|(at, _)| at <= due) {
             return;
         }
         let wait = due.saturating_duration_since(Instant::now());
         let timer = ctx.run_later(wait, |handle, ctx| handle.on_call_timer(ctx));
-        if let Some((_, old)) = self.worker.call_timer.replace((due, timer)) {
+        if let Some((_, old)) = self.call_timer.replace((due, timer)) {
             ctx.cancel_future(old);
         }
     }
 
     /// Ends the waits that have reached their limit.
     fn on_call_timer(&mut self, ctx: &mut Context<Self>) {
-        self.worker.call_timer = None;
-        if self.worker.calls.overdue(Instant::now()).iter().any(|it| self.waits_for_state(it.0)) {
+        self.call_timer = None;
+        if self.calls.overdue(Instant::now()).iter().any(|it| self.waits_for_state(it.0)) {
             // Calls that are sent now wait for something else, so the list is made again.
             self.release_calls(ctx);
         }
-        for (number, wait, due) in self.worker.calls.overdue(Instant::now()) {
+        for (number, wait, due) in self.calls.overdue(Instant::now()) {
             match wait {
                 CallWait::Worker => self.not_ready(number, ctx),
                 CallWait::Slot => self.on_slot_timeout(number, ctx),
@@ -263,17 +262,19 @@ impl SessionActor {
                 CallWait::Answer(_) => self.on_answer_timeout(number, ctx),
             }
         }
-        if let Some(due) = self.worker.calls.next_due() {
+        if let Some(due) = self.calls.next_due() {
             self.arm_call_timer(due, ctx);
         }
     }
 
     /// Sends a call to the worker. From here on it may have run.
     fn send_now(&mut self, number: u64, ctx: &mut Context<Self>) {
-        let was_busy = self.worker.calls.any_sent();
-        let Some((call, left)) = self.worker.calls.send(number, Instant::now()) else { return };
-        self.worker.jobs.call_sent();
-        let offered = self.worker.child.try_send(&ToWorker::ToolCall(call));
+        let was_busy = self.calls.any_sent();
+        let Some((mut call, left)) = self.calls.send(number, Instant::now()) else { return };
+        // The session may have entered safe mode while the call waited. An approved call stays approved.
+        call.safe_mode |= self.is_safe;
+        self.jobs.call_sent();
+        let offered = self.child.try_send(&ToWorker::ToolCall(call));
         if let Err(refused) = offered {
             let error = match refused {
                 SendError::TooLong => CallError::TooLong,
@@ -288,7 +289,7 @@ impl SessionActor {
             self.record_later(LONG_CALL, ctx);
         }
         if !was_busy {
-            self.on_busy(OfWorker, ctx);
+            self.on_busy(ctx);
         }
     }
 
@@ -300,17 +301,15 @@ impl SessionActor {
         result: impl FnOnce(Duration) -> CallResult,
     ) {
         self.record_state_after_call(number, ctx);
-        let (events, session) = (&self.services.events, &self.session);
+        let (events, session) = (&self.services.events, &*self.session);
         let times = &self.services.metrics.calls;
-        let (name, label) = (self.name.as_str(), self.label.as_str());
-        let place = CallPlace { session, name, label, workspace: &self.workspace };
         let journal = &self.services.call_journal;
         let tell = |call: &SessionCall, result: &CallResult, elapsed| {
             times.note(&call.spec.tool, outcome(result), elapsed);
-            journal.record(place, call, result, elapsed, !self.services.pool.disk.is_low());
-            ended(events, session, call, result, elapsed);
+            journal.record(session, call, result, elapsed, !self.services.pool.disk.is_low());
+            publish_end(events, &session.id, call, result, elapsed);
         };
-        for ended in self.worker.calls.answer(number, result, tell) {
+        for ended in self.calls.answer(number, result, tell) {
             ctx.cancel_future(ended);
         }
         self.note_idle(ctx);
@@ -318,31 +317,31 @@ impl SessionActor {
 
     /// Starts the idle time if no call is in flight.
     pub(super) fn note_idle(&mut self, ctx: &mut Context<Self>) {
-        if !self.worker.calls.any_sent() {
+        if !self.calls.any_sent() {
             self.end_questions_of_calls();
             // A call reports its job before it ends.
-            self.worker.client_left &= self.worker.jobs.any();
-            self.worker.idle_since = Instant::now();
-            if self.worker.child.process.is_some() {
-                self.on_idle(OfWorker, ctx);
+            self.client_left &= self.jobs.any();
+            self.idle_since = Instant::now();
+            if self.child.process.is_some() {
+                self.on_idle(ctx);
             }
             self.end_if_drained(ctx);
             if self.needs_replacement() {
                 self.restart_if_outdated(ctx);
             }
         }
-        self.publish_status(OfWorker);
+        self.publish_status();
     }
 
     /// Fails a call because no worker was ready in time.
     pub(super) fn not_ready(&mut self, number: u64, ctx: &mut Context<Self>) {
-        let why = match self.worker.child.lifecycle.state() {
+        let why = match self.child.lifecycle.state() {
             State::Backoff { cause, .. }
             | State::Failed { cause, .. }
             | State::Draining { cause: Some(cause), .. } => cause.to_string(),
             State::Draining { cause: None, .. } => "the last one is ending".to_owned(),
             _ if self.needs_replacement() => self.why_not_replaced(),
-            _ => match self.worker.child.lifecycle.last_crash() {
+            _ => match self.child.lifecycle.last_crash() {
                 Some(cause) => cause.to_string(),
                 None => "it is starting".to_owned(),
             },
@@ -359,35 +358,55 @@ impl SessionActor {
     }
 }
 
-impl SessionActor {
+impl WorkerActor {
     /// Whether any call has no reply.
-    pub(crate) fn has_calls(&self) -> bool {
-        self.worker.calls.len() != 0
+    pub(super) fn has_calls(&self) -> bool {
+        self.calls.len() != 0
     }
+}
 
-    /// Ends every call of the session; each call gets its own result. Returns the calls, and the jobs that go on.
-    pub(crate) fn abort_calls(
-        &mut self,
-        ctx: &mut Context<Self>,
-    ) -> (Vec<CallInfo>, Vec<RunningJob>) {
+/// End every call of the session; each call gets its own result.
+#[derive(Debug, Message)]
+#[rtype(result = "AbortedCalls")]
+pub(crate) struct AbortCalls;
+
+/// The calls that an abort ended.
+#[derive(Debug, MessageResponse)]
+pub(crate) struct AbortedCalls {
+    pub(crate) calls: Vec<CallInfo>,
+    /// Background jobs, which go on.
+    pub(crate) jobs: Vec<RunningJob>,
+}
+
+impl Handler<AbortCalls> for WorkerActor {
+    type Result = AbortedCalls;
+
+    fn handle(&mut self, _: AbortCalls, ctx: &mut Self::Context) -> AbortedCalls {
         let now = Instant::now();
-        let calls = self.worker.calls.snapshot();
+        let calls = self.calls.snapshot();
         let ended = calls.iter().map(|call| call_info(call, now)).collect();
-        let all = [self.worker.calls.unsent(), self.worker.calls.sent()].concat();
+        let all = [self.calls.unsent(), self.calls.sent()].concat();
         all.iter().for_each(|number| self.abort(*number, ctx));
-        (ended, jobs(&self.worker.jobs.snapshot(), now))
+        AbortedCalls { calls: ended, jobs: jobs(&self.jobs.snapshot(), now) }
     }
+}
 
-    /// Returns a credit of a streamed call to the worker.
-    pub(crate) fn output_taken(&mut self, call_id: CallId, ctx: &mut Context<Self>) {
-        let calls = &self.worker.calls;
-        if calls.sent_number(&call_id).is_none() || self.worker.child.process.is_none() {
+/// Return a credit of a streamed call: its output was passed on, so the worker may send more.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct OutputTaken(pub(crate) CallId);
+
+impl Handler<OutputTaken> for WorkerActor {
+    type Result = ();
+
+    fn handle(&mut self, OutputTaken(call_id): OutputTaken, ctx: &mut Self::Context) {
+        if self.calls.sent_number(&call_id).is_none() || self.child.process.is_none() {
             return;
         }
         let taken = ToWorker::OutputTaken { call_id: call_id.clone() };
-        if self.worker.child.try_send(&taken).is_err() {
+        if self.child.try_send(&taken).is_err() {
             // The queue to the worker is full. Without credits the worker would never send output again.
-            ctx.notify_later(TellSession::OutputTaken(call_id), CREDIT_INTERVAL);
+            ctx.notify_later(OutputTaken(call_id), CREDIT_INTERVAL);
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Implements [`ChildActor`] for the worker.
 
-use super::OfWorker;
+use super::actor::WorkerActor;
 use super::frames::idle_deadline;
 use crate::children::{
-    ChannelLimits, Child, ChildActor, ChildKind, ChildServices, KillReason, LifecycleDriver,
-    ProcessKind, Program, StopReason, WORKER,
+    ChannelLimits, Child, ChildActor, ChildKind, ChildServices, Evict, Kill, KillReason,
+    LifecycleDriver, ManageDriver, MemoryLimitExceeded, ProcessKind, Program, ResetTimers, Settle,
+    StopReason, WORKER,
 };
 use crate::errors::CallError;
 use crate::pool::snapshot::{Activity, ProcessSnapshot, Stage, WorkerSnapshot};
-use crate::session::actor::SessionActor;
 use actix::prelude::*;
 use quackd_ipc::frames;
 use quackd_process::Exit as ProcessExit;
@@ -20,7 +20,7 @@ use std::time::Instant;
 /// Number of unknown frames that are skipped. A neighboring version sends fewer.
 const MAX_UNKNOWN: u32 = 10_000;
 
-impl ChildKind for OfWorker {
+impl ChildKind for WorkerActor {
     type FromChild = FromWorker;
     type ToChild = ToWorker;
     const WIRE: ChannelLimits = ChannelLimits { max_unknown: MAX_UNKNOWN, pace: None };
@@ -39,87 +39,87 @@ impl ChildKind for OfWorker {
     }
 }
 
-impl ChildActor<OfWorker> for SessionActor {
-    fn child(&self, _: OfWorker) -> &Child {
-        &self.worker.child
+impl ChildActor for WorkerActor {
+    fn child(&self) -> &Child {
+        &self.child
     }
 
-    fn child_mut(&mut self, _: OfWorker) -> &mut Child {
-        &mut self.worker.child
+    fn child_mut(&mut self) -> &mut Child {
+        &mut self.child
     }
 
-    fn services(&self, _: OfWorker) -> &ChildServices {
+    fn services(&self) -> &ChildServices {
         &self.services.children
     }
 
-    fn start(&mut self, _: OfWorker, ctx: &mut Context<Self>) {
+    fn start(&mut self, ctx: &mut Context<Self>) {
         self.start_worker(ctx);
     }
 
-    fn on_frame(&mut self, _: OfWorker, frame: FromWorker, ctx: &mut Context<Self>) {
+    fn on_frame(&mut self, frame: FromWorker, ctx: &mut Context<Self>) {
         self.worker_frame(frame, ctx);
     }
 
-    fn has_waiters(&self, _: OfWorker) -> bool {
-        self.worker.calls.any_unsent()
+    fn has_waiters(&self) -> bool {
+        self.calls.any_unsent()
     }
 
-    fn fail_waiters(&mut self, _: OfWorker, cause: &Cause, ctx: &mut Context<Self>) {
-        for number in self.worker.calls.unsent() {
+    fn fail_waiters(&mut self, cause: &Cause, ctx: &mut Context<Self>) {
+        for number in self.calls.unsent() {
             let cause = cause.clone();
             self.answer(number, ctx, |_| Err(CallError::Failed(cause)));
         }
     }
 
-    fn on_exit(&mut self, _: OfWorker, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+    fn on_exit(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
         self.worker_ended(exit, ctx);
     }
 
-    fn publish_status(&mut self, _: OfWorker) {
-        let (calls, jobs) = (self.worker.calls.snapshot(), self.worker.jobs.snapshot());
-        let (n_calls, n_jobs, since) = (calls.len(), jobs.len(), self.worker.idle_since);
+    fn publish_status(&mut self) {
+        let (calls, jobs) = (self.calls.snapshot(), self.jobs.snapshot());
+        let (n_calls, n_jobs, since) = (calls.len(), jobs.len(), self.idle_since);
         let until = self.unpinned_deadline();
-        let activity = match self.worker.child.lifecycle.state() {
+        let activity = match self.child.lifecycle.state() {
             State::Failed { cause, .. } => Activity::Failed(cause.clone()),
             _ if n_calls != 0 || n_jobs != 0 => {
                 Activity::Working { calls: n_calls, jobs: n_jobs, turn: false }
             }
-            State::Absent => Activity::Stopped(self.worker.child.stopped.clone()),
+            State::Absent => Activity::Stopped(self.child.stopped.clone()),
             State::Backoff { cause, .. } => Activity::Stopped(StopReason::Died(cause.clone())),
             State::Draining { .. } => Activity::Idle { since, until: None },
             State::Starting { .. } => Activity::Idle { since: Instant::now(), until: None },
             State::Ready { .. } => Activity::Idle { since, until },
         };
-        let is_free = self.worker.child.is_ready() && n_calls == 0 && until.is_some();
+        let is_free = self.child.is_ready() && n_calls == 0 && until.is_some();
         let worker = WorkerSnapshot {
             process: ProcessSnapshot {
-                child: self.worker.child.snapshot(),
-                stage: Stage::of(self.worker.child.lifecycle.state()),
+                child: self.child.snapshot(),
+                stage: Stage::of(self.child.lifecycle.state()),
                 activity,
                 free_since: is_free.then_some(since),
             },
             calls,
             jobs,
-            hello: self.worker.hello.clone(),
-            policy: self.worker.running_policy.clone(),
-            ports: self.worker.ports.clone(),
-            denials: Rc::clone(&self.worker.denials),
+            hello: self.hello.clone(),
+            policy: self.running_policy.clone(),
+            ports: self.ports.clone(),
+            denials: Rc::clone(&self.denials),
             pending: self.pending_change().map(Rc::new),
         };
         let table = &self.services.table;
         table.publish(&self.entry, ProcessKind::Worker, |session| session.worker = worker);
     }
 
-    fn idle_deadline(&self, _: OfWorker) -> Option<Instant> {
-        self.unpinned_deadline().filter(|_| !self.services.table.is_pinned(&self.session))
+    fn idle_deadline(&self) -> Option<Instant> {
+        self.unpinned_deadline().filter(|_| !self.services.table.is_pinned(&self.session.id))
     }
 }
 
-impl SessionActor {
+impl WorkerActor {
     /// Time at which the idle timeout ends the worker, if its session is not pinned.
     fn unpinned_deadline(&self) -> Option<Instant> {
         let limit = self.services.daemon.config.worker.idle.value;
-        idle_deadline(&self.worker.calls, &self.worker.jobs, self.worker.idle_since, limit)
+        idle_deadline(&self.calls, &self.jobs, self.idle_since, limit)
     }
 
     /// Kills a worker that violated the protocol.
@@ -129,6 +129,49 @@ impl SessionActor {
 
     /// Kills a worker that violated the protocol or failed.
     pub(super) fn kill_worker(&mut self, cause: Cause, ctx: &mut Context<Self>) {
-        self.kill_for(OfWorker, cause, KillReason::Failed, ctx);
+        self.kill_for(cause, KillReason::Failed, ctx);
     }
+}
+
+impl Handler<Evict> for WorkerActor {
+    type Result = bool;
+
+    fn handle(&mut self, Evict(why): Evict, ctx: &mut Self::Context) -> bool {
+        // A call that waits for this worker arrived after the worker was chosen.
+        if self.has_calls() {
+            self.publish_status();
+            return false;
+        }
+        self.on_evict(why, ctx)
+    }
+}
+
+impl Handler<Kill> for WorkerActor {
+    type Result = bool;
+
+    fn handle(&mut self, _: Kill, ctx: &mut Self::Context) -> bool {
+        self.kill(ctx)
+    }
+}
+
+impl Handler<MemoryLimitExceeded> for WorkerActor {
+    type Result = ();
+
+    fn handle(&mut self, exceeded: MemoryLimitExceeded, ctx: &mut Self::Context) {
+        self.on_memory_exceeded(exceeded, ctx);
+    }
+}
+
+impl Handler<ResetTimers> for WorkerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: ResetTimers, ctx: &mut Self::Context) {
+        self.reset_timers(ctx);
+    }
+}
+
+impl Handler<Settle> for WorkerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Settle, _: &mut Self::Context) {}
 }

@@ -1,10 +1,9 @@
 //! Accesses that the sandbox of the session's workers denied, as the workers report them, long calls, and the ends of
 //! background jobs. Counts all denials and keeps the last ones. For display only; no decision depends on them.
 
+use super::actor::WorkerActor;
 use crate::clock::now_text;
 use crate::pool::snapshot::Denials;
-use crate::session::actor::SessionActor;
-use crate::session::call_record::CallPlace;
 use actix::prelude::*;
 use quackd_protocol::client::TimedDenial;
 use quackd_protocol::denial::{Denial, one_line};
@@ -43,33 +42,31 @@ impl Denials {
     }
 }
 
-impl SessionActor {
+impl WorkerActor {
     /// Records the long calls after `wait`, unless that is already planned. One timer serves all calls: the actor looks at
     /// each of its timers whenever it is woken, and thousands of calls may end within a second.
     pub(super) fn record_later(&mut self, wait: Duration, ctx: &mut Context<Self>) {
-        if std::mem::replace(&mut self.worker.records_later, true) {
+        if std::mem::replace(&mut self.records_later, true) {
             return;
         }
         ctx.run_later(wait, |handle, ctx| {
-            handle.worker.records_later = false;
+            handle.records_later = false;
             handle.record_beginnings(ctx);
         });
     }
 
     /// Records the calls that have run for a while: if the daemon is killed, the journal still has them.
     fn record_beginnings(&mut self, ctx: &mut Context<Self>) {
-        let (name, label) = (self.name.as_str(), self.label.as_str());
-        let place = CallPlace { session: &self.session, name, label, workspace: &self.workspace };
+        let session = &*self.session;
         let (journal, is_low) = (&self.services.call_journal, self.services.pool.disk.is_low());
         let mut next: Option<Duration> = None;
-        for (number, age) in self.worker.calls.unrecorded() {
+        for (number, age) in self.calls.unrecorded() {
             match LONG_CALL.checked_sub(age).filter(|left| !left.is_zero()) {
                 Some(left) => next = Some(next.map_or(left, |next| next.min(left))),
                 None if is_low => {}
-                None => self
-                    .worker
-                    .calls
-                    .begin(number, |call, elapsed| journal.record_beginning(place, call, elapsed)),
+                None => self.calls.begin(number, |call, elapsed| {
+                    journal.record_beginning(session, call, elapsed)
+                }),
             }
         }
         if let Some(next) = next {
@@ -90,27 +87,27 @@ impl SessionActor {
         }
         // Those of a job were recorded with its end.
         if !report.denials.is_empty() && !report.of_job {
-            Rc::make_mut(&mut self.worker.denials).note(tool, &report.denials);
+            Rc::make_mut(&mut self.denials).note(tool, &report.denials);
         }
         if report.survivors != 0 {
             self.services.metrics.survivors.add(report.survivors.min(MAX_SURVIVORS).into());
-            tracing::warn!(session = %self.session, tool, left = report.survivors, "command left processes that could not be killed");
+            tracing::warn!(session = %self.session.id, tool, left = report.survivors, "command left processes that could not be killed");
         }
-        self.worker.workspace_replaced |= report.workspace_gone;
+        self.workspace_replaced |= report.workspace_gone;
         if report.truncated {
             self.services.pool.spills.notify_write();
         }
     }
 }
 
-impl SessionActor {
+impl WorkerActor {
     /// Records the end and the denials of a background job.
     pub(super) fn note_job_end(&mut self, mut job: EndedJob) {
         for denial in &mut job.denials {
             *denial = Denial::new(denial.kind, denial.target.as_deref(), denial.likely);
         }
         if !job.denials.is_empty() {
-            Rc::make_mut(&mut self.worker.denials).note(BASH.name, &job.denials);
+            Rc::make_mut(&mut self.denials).note(BASH.name, &job.denials);
         }
         let end = match (job.timed_out, job.aborted, job.exit_code) {
             (true, ..) => CallEnd::TimedOut,
@@ -123,11 +120,11 @@ impl SessionActor {
 
     /// Records the end of the jobs that ran in a worker that has exited.
     pub(super) fn note_lost_jobs(&self) {
-        let end = match self.worker.child.ending {
+        let end = match self.child.ending {
             Some(_) => CallEnd::Aborted,
             None => CallEnd::Died,
         };
-        for job in self.worker.jobs.snapshot().iter() {
+        for job in self.jobs.snapshot().iter() {
             let duration_ms = u64::try_from(job.since.elapsed().as_millis()).unwrap_or(u64::MAX);
             let ended = EndedJob { info: job.info.clone(), duration_ms, ..EndedJob::default() };
             self.record_job(&ended, end);
@@ -141,10 +138,8 @@ impl SessionActor {
     }
 
     fn record_job(&self, job: &EndedJob, end: CallEnd) {
-        let (session, name, label) = (&self.session, self.name.as_str(), self.label.as_str());
-        let place = CallPlace { session, name, label, workspace: &self.workspace };
         let has_room = !self.services.pool.disk.is_low();
-        self.services.call_journal.record_job(place, job, end, has_room);
+        self.services.call_journal.record_job(&self.session, job, end, has_room);
     }
 }
 

@@ -1,11 +1,10 @@
 //! Handles frames from the worker, missing heartbeats, and the end of the channel.
 
-use super::OfWorker;
+use super::actor::WorkerActor;
 use super::jobs::ReportedJobs;
+use super::unrecorded::ChangingCall;
 use crate::children::{ChannelEvent, ChildActor, HeartbeatDriver, LifecycleDriver};
-use crate::session::actor::SessionActor;
 use crate::session::pending_calls::PendingCalls;
-use crate::session::unrecorded::ChangingCall;
 use crate::session::worker::{CallDone, Printed};
 use crate::wire::raw_json::is_sound;
 use actix::prelude::*;
@@ -36,30 +35,30 @@ const MAX_NOTE_CHARS: usize = 300;
 /// Maximum number of warnings from one worker process. A working one sends only a few.
 const MAX_WARNINGS: u32 = 1000;
 
-impl Handler<ChannelEvent<FromWorker>> for SessionActor {
+impl Handler<ChannelEvent<FromWorker>> for WorkerActor {
     type Result = ();
 
     fn handle(&mut self, msg: ChannelEvent<FromWorker>, ctx: &mut Self::Context) {
-        self.on_channel_event(OfWorker, msg, ctx);
+        self.on_channel_event(msg, ctx);
     }
 }
 
-impl SessionActor {
+impl WorkerActor {
     pub(super) fn worker_frame(&mut self, frame: FromWorker, ctx: &mut Context<Self>) {
         match frame {
             FromWorker::Hello(hello) => self.worker_hello(hello, ctx),
-            FromWorker::CannotStart { reason } if self.worker.hello.is_none() => {
+            FromWorker::CannotStart { reason } if self.hello.is_none() => {
                 let reason = stripped_line(&reason, MAX_NOTE_CHARS);
                 self.kill_worker(Cause::Refused(reason), ctx);
             }
-            _ if self.worker.hello.is_none() => {
+            _ if self.hello.is_none() => {
                 self.worker_broke("the first frame was no hello", ctx);
             }
             FromWorker::ToolFinished(finished) => self.finished(finished, ctx),
             FromWorker::ToolUpdate(update) => self.printed(&update, ctx),
             FromWorker::ToolOutput { call_id, piece } => {
-                let is_paid = piece.is_sound()
-                    && self.worker.calls.printed(Printed { call_id, piece }).is_ok();
+                let is_paid =
+                    piece.is_sound() && self.calls.printed(Printed { call_id, piece }).is_ok();
                 if !is_paid {
                     self.worker_broke("output without a credit", ctx);
                 }
@@ -70,16 +69,16 @@ impl SessionActor {
             // Every frame is a reply, costs a credit, belongs to a call, or is one of a limited number of warnings. A
             // worker cannot flood the supervisor with other frames.
             FromWorker::Pong { seq } => {
-                if !self.on_pong(OfWorker, seq, ctx) {
+                if !self.on_pong(seq, ctx) {
                     self.worker_broke("a pong without a ping", ctx);
                 }
             }
             FromWorker::CannotStart { .. } => {
                 self.worker_broke("it has started already", ctx);
             }
-            FromWorker::Warning { text } if self.worker.child.warned(MAX_WARNINGS).is_some() => {
+            FromWorker::Warning { text } if self.child.warned(MAX_WARNINGS).is_some() => {
                 let text: String = text.chars().take(500).collect();
-                tracing::warn!(session = %self.session, text, "worker warns");
+                tracing::warn!(session = %self.session.id, text, "worker warns");
             }
             FromWorker::Warning { .. } => {
                 self.worker_broke("too many warnings", ctx);
@@ -88,7 +87,7 @@ impl SessionActor {
     }
 }
 
-impl SessionActor {
+impl WorkerActor {
     pub(super) fn worker_hello(&mut self, mut hello: Hello, ctx: &mut Context<Self>) {
         if hello.proto != FRAME_PROTOCOL {
             let cause = Cause::VersionMismatch { ours: FRAME_PROTOCOL, theirs: hello.proto };
@@ -101,7 +100,7 @@ impl SessionActor {
             *note = note.chars().take(MAX_NOTE_CHARS).collect();
         }
         let now = Instant::now();
-        match self.worker.child.lifecycle.on_hello(now) {
+        match self.child.lifecycle.on_hello(now) {
             HelloMeans::Ready => {}
             HelloMeans::Late => return,
             HelloMeans::Unexpected => {
@@ -109,31 +108,31 @@ impl SessionActor {
             }
         }
         let tier = hello.sandbox.tier;
-        tracing::info!(session = %self.session, pid = hello.pid, tier = tier.map(Tier::name), confinement = tier.map(Tier::in_words), "worker ready");
-        self.worker.hello = Some(Rc::new(hello));
-        self.worker.idle_since = now;
+        tracing::info!(session = %self.session.id, pid = hello.pid, tier = tier.map(Tier::name), confinement = tier.map(Tier::in_words), "worker ready");
+        self.hello = Some(Rc::new(hello));
+        self.idle_since = now;
         self.begin_network(ctx);
-        self.begin_heartbeat(OfWorker, ctx);
-        self.arm_life(OfWorker, ctx);
-        self.publish_status(OfWorker);
+        self.begin_heartbeat(ctx);
+        self.arm_life(ctx);
+        self.publish_status();
         // The policy may have changed while the worker started.
         self.tell_network_mode();
         if self.has_other_policy() {
             return self.restart_if_outdated(ctx);
         }
         self.record_first_state(ctx);
-        for number in self.worker.calls.unsent() {
+        for number in self.calls.unsent() {
             if !self.waits_for_state(number) {
                 self.send(number, ctx);
             }
         }
-        self.publish_status(OfWorker);
+        self.publish_status();
     }
 
     pub(super) fn finished(&mut self, mut finished: ToolFinished, ctx: &mut Context<Self>) {
         let ToolFinished { call_id, text, shown, update, output, closing, report, data } =
             &finished;
-        let Some(number) = self.worker.calls.sent_number(call_id) else {
+        let Some(number) = self.calls.sent_number(call_id) else {
             // If the supervisor answers a call first, it kills the worker. This is therefore a second result, or one
             // for an unknown call.
             return self.worker_broke("a result without a call", ctx);
@@ -161,13 +160,12 @@ impl SessionActor {
         if !output.iter().all(OutputPiece::is_sound) || !is_closing {
             return self.worker_broke("output that is none", ctx);
         }
-        if !self.worker.calls.is_streamed(number) {
+        if !self.calls.is_streamed(number) {
             finished.output.clear();
             finished.closing = None;
         }
         let report = &mut finished.report;
-        let tool =
-            self.worker.calls.get(number).map(|call| call.spec.tool.clone()).unwrap_or_default();
+        let tool = self.calls.get(number).map(|call| call.spec.tool.clone()).unwrap_or_default();
         self.note_report(&tool, report);
         if report.not_run && report.workspace_gone && self.send_to_next_worker(number, ctx) {
             return;
@@ -182,7 +180,7 @@ impl SessionActor {
 
     /// Handles output of a running call.
     fn printed(&mut self, update: &ToolUpdate, ctx: &mut Context<Self>) {
-        let Some(credit) = self.worker.update_credits.checked_sub(1) else {
+        let Some(credit) = self.update_credits.checked_sub(1) else {
             return self.worker_broke("an update without a credit", ctx);
         };
         if !is_update_of(update, &update.call_id) {
@@ -191,25 +189,25 @@ impl SessionActor {
         if credit + 1 == UPDATE_CREDITS {
             self.give_credits_later(ctx);
         }
-        self.worker.update_credits = credit;
+        self.update_credits = credit;
         // The supervisor may have answered the call in the meantime.
-        if let Some(call) = self.worker.calls.sent_call(&update.call_id) {
-            self.services.events.tool_printed(&self.session, call, update);
+        if let Some(call) = self.calls.sent_call(&update.call_id) {
+            self.services.events.tool_printed(&self.session.id, call, update);
         }
     }
 
     fn give_credits_later(&mut self, ctx: &mut Context<Self>) {
-        let generation = self.worker.child.generation;
+        let generation = self.child.generation;
         ctx.run_later(CREDIT_INTERVAL, move |handle, ctx| handle.give_credits(generation, ctx));
     }
 
     fn give_credits(&mut self, generation: u64, ctx: &mut Context<Self>) {
-        if self.worker.child.current(generation).is_none() {
+        if self.child.current(generation).is_none() {
             return;
         }
-        let n = UPDATE_CREDITS.saturating_sub(self.worker.update_credits);
-        match self.worker.child.try_send(&ToWorker::Credit { n }) {
-            Ok(()) => self.worker.update_credits = UPDATE_CREDITS,
+        let n = UPDATE_CREDITS.saturating_sub(self.update_credits);
+        match self.child.try_send(&ToWorker::Credit { n }) {
+            Ok(()) => self.update_credits = UPDATE_CREDITS,
             // The queue to the worker is full. Without credits the worker would never send output again.
             Err(_full) => self.give_credits_later(ctx),
         }
@@ -217,12 +215,12 @@ impl SessionActor {
 
     /// Handles a change of the background jobs.
     fn on_jobs(&mut self, running: Vec<JobInfo>, ended: Vec<EndedJob>, ctx: &mut Context<Self>) {
-        let (had_any, now) = (self.worker.jobs.any(), Instant::now());
-        let earlier = self.worker.jobs.snapshot();
-        if let Err(why) = self.worker.jobs.report(running, &ended, now) {
+        let (had_any, now) = (self.jobs.any(), Instant::now());
+        let earlier = self.jobs.snapshot();
+        if let Err(why) = self.jobs.report(running, &ended, now) {
             return self.worker_broke(why, ctx);
         }
-        for job in self.worker.jobs.snapshot().iter() {
+        for job in self.jobs.snapshot().iter() {
             if earlier.iter().all(|known| known.info.id != job.info.id) {
                 self.note_job_beginning(job.info.clone());
             }
@@ -233,29 +231,29 @@ impl SessionActor {
             self.note_job_end(job);
         }
         self.services.pool.spills.notify_write();
-        self.services.pool.slots.set_jobs(&self.session, self.worker.jobs.count());
-        if had_any && !self.worker.jobs.any() {
-            self.worker.idle_since = now;
+        self.services.pool.slots.set_jobs(&self.session.id, self.jobs.count());
+        if had_any && !self.jobs.any() {
+            self.idle_since = now;
             if self.needs_replacement() {
                 self.restart_if_outdated(ctx);
             }
         }
-        self.publish_status(OfWorker);
+        self.publish_status();
     }
 
     /// Handles a web search for a call. The worker has no network and no key.
     fn search_web(&mut self, call_id: CallId, search: WebSearch, ctx: &mut Context<Self>) {
-        if !self.worker.calls.begin_search(&call_id) {
+        if !self.calls.begin_search(&call_id) {
             return self.worker_broke("a web search without a call", ctx);
         }
-        let (generation, services) = (self.worker.child.generation, Rc::clone(&self.services));
+        let (generation, services) = (self.child.generation, Rc::clone(&self.services));
         let id = call_id.clone();
         // The supervisor makes the decision, with the current policy.
-        let refused = match self.worker.policy.web_search {
+        let refused = match self.policy.web_search {
             WebSearchRule::On => None,
             rule => Some(WebOutcome::Refused { ask: rule == WebSearchRule::Ask }),
         };
-        let is_busy = MAX_WEB_SEARCHES_PER_SESSION <= self.worker.calls.searches();
+        let is_busy = MAX_WEB_SEARCHES_PER_SESSION <= self.calls.searches();
         let searching = async move {
             match refused {
                 Some(refused) => refused,
@@ -267,20 +265,20 @@ impl SessionActor {
             }
         };
         let search = ctx.spawn(searching.into_actor(self).map(move |outcome, handle, _| {
-            handle.worker.calls.set_search(&call_id, None);
+            handle.calls.set_search(&call_id, None);
             // Another worker may run by now.
-            if handle.worker.child.current(generation).is_some()
-                && handle.worker.child.try_send(&ToWorker::WebDone { call_id, outcome }).is_err()
+            if handle.child.current(generation).is_some()
+                && handle.child.try_send(&ToWorker::WebDone { call_id, outcome }).is_err()
             {
-                tracing::warn!(session = %handle.session, "cannot send a web search result to the worker");
+                tracing::warn!(session = %handle.session.id, "cannot send a web search result to the worker");
             }
         }));
-        self.worker.calls.set_search(&id, Some(search));
+        self.calls.set_search(&id, Some(search));
     }
 
     /// Whether stopping the worker would interrupt nothing.
     pub(super) fn is_unused(&self) -> bool {
-        is_unused(&self.worker.calls, &self.worker.jobs)
+        is_unused(&self.calls, &self.jobs)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Passes the input that a client sends to the command of its call, one piece at a time. The worker requests each piece,
 //! so a command that does not read makes its client wait.
 
+use super::actor::WorkerActor;
 use crate::events::InputRequest;
-use crate::session::actor::SessionActor;
 use crate::session::pending_calls::call_id;
 use crate::session::pending_input::NextInput;
 use actix::prelude::*;
@@ -11,11 +11,11 @@ use quackd_protocol::limits::CREDIT_INTERVAL;
 use quackd_protocol::output::InputPiece;
 use quackd_protocol::worker::ToWorker;
 
-impl SessionActor {
+impl WorkerActor {
     /// Handles the worker's report that a command takes input, or none any longer.
     pub(super) fn input_wanted(&mut self, id: &CallId, is_open: bool, ctx: &mut Context<Self>) {
-        let number = self.worker.calls.sent_number(id);
-        let input = number.and_then(|number| Some((number, self.worker.calls.input(number)?)));
+        let number = self.calls.sent_number(id);
+        let input = number.and_then(|number| Some((number, self.calls.input(number)?)));
         match input.and_then(|(number, input)| Some((number, input.wanted(is_open)?))) {
             Some((number, NextInput::Await(input))) => {
                 let next = async move { input.next().await };
@@ -23,7 +23,7 @@ impl SessionActor {
                 let waiting = ctx.spawn(
                     next.map(move |piece, handle, ctx| handle.give_input(number, piece, ctx)),
                 );
-                if let Some(input) = self.worker.calls.input(number) {
+                if let Some(input) = self.calls.input(number) {
                     input.awaited(waiting);
                 }
             }
@@ -43,7 +43,7 @@ impl SessionActor {
             Some(InputRequest { piece, taken }) => (piece, Some(taken)),
             None => (InputPiece::end(), None),
         };
-        if let Some(input) = self.worker.calls.input(number) {
+        if let Some(input) = self.calls.input(number) {
             input.given(taken);
         }
         self.send_input(ToWorker::Stdin { call_id: call_id(number), piece }, ctx);
@@ -51,10 +51,10 @@ impl SessionActor {
 
     fn send_input(&mut self, frame: ToWorker, ctx: &mut Context<Self>) {
         let ToWorker::Stdin { call_id, .. } = &frame else { return };
-        if self.worker.calls.sent_number(call_id).is_none() || self.worker.child.process.is_none() {
+        if self.calls.sent_number(call_id).is_none() || self.child.process.is_none() {
             return;
         }
-        if self.worker.child.try_send(&frame).is_err() {
+        if self.child.try_send(&frame).is_err() {
             // The queue to the worker is full. Without this piece the command would wait for ever.
             ctx.run_later(CREDIT_INTERVAL, |handle, ctx| handle.send_input(frame, ctx));
         }

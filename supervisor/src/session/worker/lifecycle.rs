@@ -1,19 +1,19 @@
 //! The worker's lifecycle: starts it on demand, waits for its exit, and restarts it if the state machine requires it.
 
-use super::OfWorker;
+use super::actor::WorkerActor;
 use super::place::{DirectoryId, Place, id_blocking};
 use crate::children::command_env::Variables;
 use crate::children::spawner::SpawnRequestError;
 use crate::children::{
-    ChildProcess, Death, DrainReason, LifecycleDriver, ProcessKind, create_cgroup, group_name,
+    ChildProcess, Death, Drain, LifecycleDriver, ProcessKind, create_cgroup, group_name,
 };
 use crate::daemon_info::test_sandbox_exec;
 use crate::errors::CallError;
 use crate::platform::HAS_NAMESPACES;
 use crate::pool::network::TransparentPorts;
 use crate::pool::sessions::Full;
-use crate::session::actor::{SessionActor, SessionServices};
 use crate::session::owner::Owner;
+use crate::session::services::SessionServices;
 use actix::prelude::*;
 use quackd_config::LimitSettings;
 use quackd_home::Home;
@@ -25,27 +25,27 @@ use quackd_protocol::tiers::Probe;
 use quackd_protocol::worker::{
     CommandLimits, FRAME_PROTOCOL, IsolatedStart, SandboxStart, Start, ToWorker,
 };
-use quackd_supervision::{Cause, Exit, Load, SESSION_WORKER};
+use quackd_supervision::{Cause, Demander, Exit, Load, SESSION_WORKER};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Maximum wait of a new worker for the login environment. Shorter than the time that a call waits for its worker. A
-/// worker that started without it is replaced later ([`SessionActor::restart_if_outdated`]).
+/// worker that started without it is replaced later ([`WorkerActor::restart_if_outdated`]).
 const LOGIN_LIMIT: Duration = Duration::from_millis(1000);
 
 /// Timeout for the state directory, because its disk may hang.
 const RUN_DIR_LIMIT: Duration = Duration::from_secs(5);
 
-impl SessionActor {
+impl WorkerActor {
     /// Starts a process. Waits for a worker slot first, then for the environment.
     pub(super) fn start_worker(&mut self, ctx: &mut Context<Self>) {
-        self.worker.hello = None;
-        self.worker.update_credits = UPDATE_CREDITS;
+        self.hello = None;
+        self.update_credits = UPDATE_CREDITS;
         self.forget_jobs();
         let services = Rc::clone(&self.services);
-        let session = self.session.clone();
-        let is_confined = self.worker.policy.profile != Profile::FullAccess;
+        let session = self.session.id.clone();
+        let is_confined = self.policy.profile != Profile::FullAccess;
         let getting_ready = async move {
             let slot = services.table.acquire(&session, ProcessKind::Worker).await;
             slot.map_err(|Full(max)| SpawnRequestError::TooManyWorkers(max))?;
@@ -59,49 +59,49 @@ impl SessionActor {
             Ok((env, probe?))
         };
         ctx.spawn(getting_ready.into_actor(self).map(|ready, handle, ctx| {
-            handle.worker.login_version = handle.services.children.login.version();
-            match (ready, handle.worker.child.ending) {
+            handle.login_version = handle.services.children.login.version();
+            match (ready, handle.child.ending) {
                 (Ok((env, probe)), None) => handle.start_process(env, probe, ctx),
                 (Ok(_), Some(_)) => {
-                    handle.spawn_failed(OfWorker, &SpawnRequestError::Unavailable, ctx);
+                    handle.spawn_failed(&SpawnRequestError::Unavailable, ctx);
                 }
-                (Err(failure), _) => handle.spawn_failed(OfWorker, &failure, ctx),
+                (Err(failure), _) => handle.spawn_failed(&failure, ctx),
             }
         }));
     }
 
     fn start_process(&mut self, env: Variables, probe: Option<Probe>, ctx: &mut Context<Self>) {
-        let workspace = PathBuf::from(&self.workspace);
+        let workspace = PathBuf::from(&self.session.workspace);
         let keeps_caches = HAS_NAMESPACES
-            && self.worker.policy.profile != Profile::FullAccess
-            && self.worker.policy.may_write()
+            && self.policy.profile != Profile::FullAccess
+            && self.policy.may_write()
             && self.services.daemon.config.keep.caches_mb.value != 0;
         let making = make_place(
             Rc::clone(&self.services),
             self.owner.clone(),
-            self.session.clone(),
+            self.session.id.clone(),
             workspace,
-            self.worker.policy.writable_roots.clone(),
+            self.policy.writable_roots.clone(),
             keeps_caches,
         );
         ctx.spawn(making.into_actor(self).map(move |made, handle, ctx| {
-            match (made, handle.worker.child.ending) {
+            match (made, handle.child.ending) {
                 (Ok((cgroup, caches, id)), None) => {
-                    handle.worker.place = Place::of(id);
+                    handle.place = Place::of(id);
                     handle.spawn_process(env, probe, caches, cgroup, ctx);
                 }
                 (Ok((cgroup, ..)), Some(_)) => {
-                    handle.worker.child.cgroup = cgroup;
-                    handle.spawn_failed(OfWorker, &SpawnRequestError::Unavailable, ctx);
+                    handle.child.cgroup = cgroup;
+                    handle.spawn_failed(&SpawnRequestError::Unavailable, ctx);
                 }
                 (Err(SpawnRequestError::Workspace(error)), _) => {
-                    let workspace = handle.workspace.clone();
+                    let workspace = handle.session.workspace.clone();
                     handle.on_workspace_error(&error, &CallError::NoWorkspace(workspace), ctx);
                 }
                 (Err(SpawnRequestError::NoPlace(why)), _) => {
                     handle.on_workspace_error(&why, &CallError::NoPlace(why.clone()), ctx);
                 }
-                (Err(failure), _) => handle.spawn_failed(OfWorker, &failure, ctx),
+                (Err(failure), _) => handle.spawn_failed(&failure, ctx),
             }
         }));
     }
@@ -115,38 +115,38 @@ impl SessionActor {
         ctx: &mut Context<Self>,
     ) {
         let services = Rc::clone(&self.services);
-        let run_dir = services.daemon.home.session_run_dir(self.session.as_str());
-        let isolated = self.worker.isolated.clone().map(|copied| IsolatedStart {
+        let run_dir = services.daemon.home.session_run_dir(self.session.id.as_str());
+        let isolated = self.isolated.clone().map(|copied| IsolatedStart {
             directory: services
                 .daemon
                 .home
-                .session_isolated_dir(self.session.as_str())
+                .session_isolated_dir(self.session.id.as_str())
                 .map(|directory| directory.display().to_string())
                 .unwrap_or_default(),
             copied,
         });
         // Paths and numbers always have a JSON form.
         let cgroup_for_worker = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
-        self.worker.running_policy = Some(Rc::new(self.worker.policy.clone()));
+        self.running_policy = Some(Rc::new(self.policy.clone()));
         let is_transparent = services.daemon.config.sandbox.transparent.value;
-        self.worker.ports = TransparentPorts::of(&self.worker.rules, is_transparent);
-        self.worker.workspace_replaced = false;
-        self.worker.files_replaced = false;
-        self.worker.network_failed = false;
-        self.worker.ends_jobs = false;
-        self.worker.client_left = false;
+        self.ports = TransparentPorts::of(&self.rules, is_transparent);
+        self.workspace_replaced = false;
+        self.files_replaced = false;
+        self.network_failed = false;
+        self.ends_jobs = false;
+        self.client_left = false;
         let start = ToWorker::Start(Box::new(Start {
             proto: FRAME_PROTOCOL,
-            session_id: self.session.clone(),
-            label: self.label.clone(),
-            workspace: self.workspace.clone(),
+            session_id: self.session.id.clone(),
+            label: self.session.label.clone(),
+            workspace: self.session.workspace.clone(),
             run_dir: run_dir.map(|dir| dir.display().to_string()).unwrap_or_default(),
             env,
             safe_mode: false,
             respect_ignore_files: services.daemon.config.tools.respect_ignore_files.value,
             limits: command_limits(&services.daemon.config.limits, services.pool.disk.min_free()),
             sandbox: SandboxStart {
-                policy: self.worker.policy.clone(),
+                policy: self.policy.clone(),
                 probe,
                 tier: services.daemon.config.sandbox.tier.value,
                 sandbox_exec: test_sandbox_exec(),
@@ -154,12 +154,12 @@ impl SessionActor {
                 state_dir: services.daemon.home.dir().display().to_string(),
                 caches,
                 isolated,
-                ports: self.worker.ports.list(),
+                ports: self.ports.list(),
                 cgroup: cgroup_for_worker,
             },
         }));
         let descriptors = self.make_pair();
-        self.launch(OfWorker, &start, &descriptors, cgroup, ctx);
+        self.launch(&start, &descriptors, cgroup, ctx);
     }
 
     /// Fails the queued calls because the workspace cannot be opened. The next call tries again.
@@ -169,21 +169,21 @@ impl SessionActor {
         error: &CallError,
         ctx: &mut Context<Self>,
     ) {
-        tracing::warn!(session = %self.session, workspace = self.workspace, %why, "worker not started, workspace unusable");
-        for number in self.worker.calls.unsent() {
+        tracing::warn!(session = %self.session.id, workspace = self.session.workspace, %why, "worker not started, workspace unusable");
+        for number in self.calls.unsent() {
             self.answer(number, ctx, |_| Err(error.clone()));
         }
-        self.not_started(OfWorker, ctx);
+        self.not_started(ctx);
     }
 
     fn forget_jobs(&mut self) {
         self.note_lost_jobs();
-        self.worker.jobs.clear();
-        self.services.pool.slots.set_jobs(&self.session, 0);
+        self.jobs.clear();
+        self.services.pool.slots.set_jobs(&self.session.id, 0);
     }
 
     pub(super) fn load(&self) -> Load {
-        Load { in_flight: self.worker.calls.any_sent(), waiting: self.worker.calls.any_unsent() }
+        Load { in_flight: self.calls.any_sent(), waiting: self.calls.any_unsent() }
     }
 
     /// Handles the exit of the process. Everything below it is gone.
@@ -194,30 +194,30 @@ impl SessionActor {
             // The status was lost because the main thread has ended: the daemon is shutting down.
             None => Exit::Signal(9),
         };
-        let (after, process, crash) = self.note_exit(OfWorker, exit, self.load(), ctx);
+        let (after, process, crash) = self.note_exit(exit, self.load(), ctx);
         let cause = crash.clone().unwrap_or_else(|| Cause::from(exit));
-        for number in self.worker.calls.sent() {
-            let error = match self.worker.child.ending {
+        for number in self.calls.sent() {
+            let error = match self.child.ending {
                 Some(ending) => ending.cut_short(),
                 None => CallError::Died(cause.clone()),
             };
             self.answer(number, ctx, |_| Err(error));
         }
         if !self.has_calls()
-            && let Some((_, timer)) = self.worker.call_timer.take()
+            && let Some((_, timer)) = self.call_timer.take()
         {
             ctx.cancel_future(timer);
         }
         self.forget_jobs();
         self.end_network();
-        self.worker.hello = None;
+        self.hello = None;
         if crash.is_some() {
             self.services.children.repo_cleanup.schedule();
         }
         if let Some(process) = process {
             self.report_end(process, exit, crash, ctx);
         }
-        self.after_exit(OfWorker, after, ctx);
+        self.after_exit(after, ctx);
     }
 
     fn report_end(
@@ -227,14 +227,14 @@ impl SessionActor {
         crash: Option<Cause>,
         ctx: &mut Context<Self>,
     ) {
-        let (session, pid) = (self.session.clone(), process.monitor_pid());
+        let (session, pid) = (self.session.id.clone(), process.monitor_pid());
         // At the end of a session, the supervisor kills a process that does not exit. That is not a crash.
-        let Some(cause) = crash.filter(|_| self.worker.child.ending.is_none()) else {
+        let Some(cause) = crash.filter(|_| self.child.ending.is_none()) else {
             tracing::info!(%session, pid, "worker ended");
             return;
         };
         self.owner.crashed(&session);
-        let (name, label) = (self.name.clone(), self.label.clone());
+        let (name, label) = (self.session.name(), self.session.label.clone());
         let events = Rc::clone(&self.services.events);
         let deaths = Rc::clone(&self.services.children.deaths);
         let started = process.started;
@@ -257,30 +257,45 @@ impl SessionActor {
     }
 }
 
-impl SessionActor {
-    /// Lets the running calls finish until `until`, then stops the worker. The future ends after the exit.
-    pub(in crate::session) fn drain_worker(
-        &mut self,
-        ending: DrainReason,
-        until: Instant,
-        ctx: &mut Context<Self>,
-    ) -> impl Future<Output = ()> + use<> {
-        for number in self.worker.calls.unsent() {
+/// Start a worker soon, because a client attached. Retries after a failure.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct StartWorker;
+
+impl Handler<StartWorker> for WorkerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: StartWorker, ctx: &mut Self::Context) {
+        if self.child.ending.is_none() {
+            self.demand(Demander::Attach, ctx);
+        }
+    }
+}
+
+impl Handler<Drain> for WorkerActor {
+    type Result = ResponseFuture<()>;
+
+    /// Refuses the waiting calls and lets the running ones finish.
+    fn handle(&mut self, Drain { until, ending }: Drain, ctx: &mut Self::Context) -> Self::Result {
+        self.child.ending = Some(ending);
+        for number in self.calls.unsent() {
             self.answer(number, ctx, |_| Err(ending.refusal()));
         }
-        let gone = self.kill_at(OfWorker, until, ctx);
+        let gone = self.kill_at(until, ctx);
         self.end_if_drained(ctx);
-        async {
+        Box::pin(async {
             if let Some(gone) = gone {
                 // A stopped actor has no process.
                 gone.await.ok();
             }
-        }
+        })
     }
+}
 
+impl WorkerActor {
     pub(super) fn end_if_drained(&mut self, ctx: &mut Context<Self>) {
-        if self.worker.child.ending.is_some() && !self.worker.calls.any_sent() {
-            self.drain(OfWorker, ctx);
+        if self.child.ending.is_some() && !self.calls.any_sent() {
+            self.drain(ctx);
         }
     }
 }

@@ -1,12 +1,13 @@
-//! The worker of a session: the part of the session's actor that runs tools.
+//! The worker of a session, which runs tools, and the actor that owns it.
 //!
 //! Invariants: every call is answered exactly once, even if the worker crashes. A call that was sent to a worker is
 //! never sent again, unless that worker reports that the call was not run. Then it is sent once more.
 //!
 //! `quackd-supervision` makes the decisions and does no I/O. [`crate::children`] executes them for every kind of
-//! process. This folder contains the parts that are specific to workers: its state in [`part`], [`calls`],
-//! [`lifecycle`], [`frames`] and the background [`jobs`].
+//! process. This folder contains the parts that are specific to workers: its [`actor`], [`calls`],
+//! [`lifecycle`], [`frames`], the background [`jobs`] and the [`recording`] of the files' states.
 
+mod actor;
 mod calls;
 mod child_impl;
 mod denials;
@@ -15,16 +16,19 @@ mod input;
 mod jobs;
 mod lifecycle;
 mod network;
-mod part;
 mod place;
 mod place_check;
 mod policy;
+mod recording;
 mod tool_call;
+mod unrecorded;
 
-pub(crate) use calls::call;
-pub(super) use part::WorkerPart;
+pub(crate) use actor::WorkerActor;
+pub(super) use actor::WorkerStart;
+pub(super) use calls::AbortCalls;
+pub(crate) use calls::{AbortedCalls, OutputTaken, call};
+pub(crate) use lifecycle::StartWorker;
+pub(crate) use network::OpenNetwork;
+pub(super) use policy::SetPolicy;
+pub(crate) use policy::{ClientLeft, EndJobs, SetIsolated};
 pub(crate) use tool_call::{CallDone, CallResult, CallTool, Printed};
-
-/// Selects the worker of a session's actor.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct OfWorker;

@@ -1,26 +1,27 @@
 //! The worker's network: the pair to the worker, and the owner of its proxy.
 
-use super::WorkerPart;
-use crate::session::actor::SessionActor;
-use crate::session::network::{NetworkActor, NetworkLink, TellNetwork, worker_pair};
+use super::actor::WorkerActor;
+use crate::session::network::{
+    AllowOnce, CallsEnded, EndNetwork, NetworkActor, NetworkFailed, NetworkLink, NetworkStart,
+    SetRules, worker_pair,
+};
 use actix::prelude::*;
-use quackd_policy::hosts::HostPort;
 use quackd_protocol::policy::NetworkMode;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-impl SessionActor {
+impl WorkerActor {
     /// Creates the pair for a new worker, and returns the worker's end. Without it, the worker has no hosts and no
     /// forwards.
     pub(super) fn make_pair(&mut self) -> Vec<OwnedFd> {
         match worker_pair() {
             Ok((ours, theirs)) => {
-                self.worker.pair = Some(NetworkLink::without_sockets(ours));
+                self.pair = Some(NetworkLink::without_sockets(ours));
                 vec![theirs]
             }
             Err(error) => {
-                tracing::warn!(session = %self.session, %error, "cannot make the network of a worker");
+                tracing::warn!(session = %self.session.id, %error, "cannot make the network of a worker");
                 Vec::new()
             }
         }
@@ -28,47 +29,34 @@ impl SessionActor {
 
     /// Takes the sockets of a worker that has said hello. Its proxy starts at the first connection of a command.
     pub(super) fn begin_network(&mut self, ctx: &mut Context<Self>) {
-        if !self.worker.has_sockets() {
+        if !self.has_sockets() {
             return;
         }
-        let Some(pair) = self.worker.pair.take() else { return };
+        let Some(pair) = self.pair.take() else { return };
         match pair.receive() {
-            Ok(link) => drop(self.start_network(link)),
+            Ok(link) => drop(self.start_network(link, ctx)),
             Err(error) => self.worker_broke(&error.to_string(), ctx),
         }
     }
 
-    /// The owner of the worker's proxy. `None` without a worker.
-    pub(crate) fn open_network(&mut self) -> Option<Recipient<TellNetwork>> {
-        if let Some(network) = &self.worker.network {
-            return Some(network.clone());
-        }
-        // Before its hello, the worker's sockets may be in the pair. A worker with the machine's network has none.
-        self.worker.hello.as_ref()?;
-        let pair = self.worker.pair.take()?;
-        Some(self.start_network(pair))
-    }
-
-    fn start_network(&mut self, link: NetworkLink) -> Recipient<TellNetwork> {
-        let services = Rc::clone(&self.services);
-        let rules = Arc::clone(&self.worker.rules);
-        self.worker.told_rules = Arc::clone(&rules);
-        let network = NetworkActor::start_for(
-            self.session.clone(),
-            self.label.clone(),
-            services,
+    fn start_network(&mut self, link: NetworkLink, ctx: &Context<Self>) -> Addr<NetworkActor> {
+        self.told_rules = Arc::clone(&self.rules);
+        let network = NetworkActor::start_for(NetworkStart {
+            session: Rc::clone(&self.session),
+            services: Rc::clone(&self.services),
             link,
-            rules,
-        )
-        .recipient::<TellNetwork>();
-        self.worker.network = Some(network.clone());
+            rules: Arc::clone(&self.rules),
+            worker: ctx.address().recipient().downgrade(),
+            worker_generation: self.child.generation,
+        });
+        self.network = Some(network.clone());
         network
     }
 
     /// Passes the rules of hosts on to the running worker's proxy. A worker with another policy than the requested one
     /// gets no new host: it may read what the new policy hides.
-    pub(crate) fn tell_rules(&mut self) {
-        let WorkerPart { rules, told_rules, policy, .. } = &self.worker;
+    pub(super) fn tell_rules(&mut self) {
+        let Self { rules, told_rules, policy, .. } = &*self;
         let rules = match self.has_other_policy() {
             // Without restriction, no rule names the hosts that this worker's commands use.
             true if policy.network_mode() == NetworkMode::On && self.is_less_than_wanted() => {
@@ -77,51 +65,77 @@ impl SessionActor {
             true => Arc::new(rules.narrowed(told_rules)),
             false => Arc::clone(rules),
         };
-        self.worker.told_rules = Arc::clone(&rules);
-        self.tell_network(TellNetwork::Rules(rules));
-    }
-
-    /// Replaces the running worker, whose sockets no proxy will serve, as soon as nothing runs in it.
-    pub(crate) fn network_failed(
-        &mut self,
-        network: &Recipient<TellNetwork>,
-        ctx: &mut Context<Self>,
-    ) {
-        if self.worker.network.as_ref() == Some(network) {
-            self.worker.network_failed = true;
-            self.restart_if_outdated(ctx);
-        }
+        self.told_rules = Arc::clone(&rules);
+        self.tell_network(SetRules(rules));
     }
 
     /// Ends the proxy of a worker that has exited.
     pub(super) fn end_network(&mut self) {
-        self.worker.pair = None;
-        self.tell_network(TellNetwork::End);
-        self.worker.network = None;
+        self.pair = None;
+        self.tell_network(EndNetwork);
+        self.network = None;
     }
 
     /// Closes questions about hosts that commands of ended calls wanted.
     pub(super) fn end_questions_of_calls(&self) {
         let is_open = self.services.approvals.with_pending(|open| {
-            open.iter().any(|question| question.subject.session == self.session)
+            open.iter().any(|question| question.subject.session == self.session.id)
         });
         if is_open {
-            self.tell_network(TellNetwork::CallsEnded);
+            self.tell_network(CallsEnded);
         }
-    }
-
-    /// Allows connections to a host and port for a while.
-    pub(crate) fn allow_once(&self, target: HostPort) {
-        self.tell_network(TellNetwork::AllowOnce(target));
     }
 
     #[expect(
         clippy::disallowed_methods,
         reason = "internal signals that must not be lost; a change of the policy, the end of a call with a question, or an exit causes one"
     )]
-    fn tell_network(&self, tell: TellNetwork) {
-        if let Some(network) = &self.worker.network {
-            network.do_send(tell);
+    fn tell_network<M>(&self, message: M)
+    where
+        M: Message<Result = ()> + Send + 'static,
+        NetworkActor: Handler<M>,
+    {
+        if let Some(network) = &self.network {
+            network.do_send(message);
+        }
+    }
+}
+
+/// Reply with the owner of the worker's network, which is started if necessary. `None` without a worker.
+#[derive(Debug, Message)]
+#[rtype(result = "Option<Addr<NetworkActor>>")]
+pub(crate) struct OpenNetwork;
+
+impl Handler<OpenNetwork> for WorkerActor {
+    type Result = Option<Addr<NetworkActor>>;
+
+    fn handle(&mut self, _: OpenNetwork, ctx: &mut Self::Context) -> Self::Result {
+        if let Some(network) = &self.network {
+            return Some(network.clone());
+        }
+        // Before its hello, the worker's sockets may be in the pair. A worker with the machine's network has none.
+        self.hello.as_ref()?;
+        let pair = self.pair.take()?;
+        Some(self.start_network(pair, ctx))
+    }
+}
+
+impl Handler<AllowOnce> for WorkerActor {
+    type Result = ();
+
+    fn handle(&mut self, allow: AllowOnce, _: &mut Self::Context) {
+        self.tell_network(allow);
+    }
+}
+
+impl Handler<NetworkFailed> for WorkerActor {
+    type Result = ();
+
+    /// Replaces the running worker, whose sockets no proxy will serve, as soon as nothing runs in it.
+    fn handle(&mut self, NetworkFailed { generation }: NetworkFailed, ctx: &mut Self::Context) {
+        if self.child.current(generation).is_some() {
+            self.network_failed = true;
+            self.restart_if_outdated(ctx);
         }
     }
 }

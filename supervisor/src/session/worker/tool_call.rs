@@ -1,4 +1,4 @@
-//! A call of a tool: its request to the session's actor, its result, and the output of a streamed call. Methods make the
+//! A call of a tool: its request to the worker's actor, its result, and the output of a streamed call. Methods make the
 //! requests, and `calls.rs` answers them.
 
 use crate::errors::CallError;

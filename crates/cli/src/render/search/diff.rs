@@ -1,12 +1,12 @@
 //! Renders a patch: unchanged in a pipe, so that `git apply` and `patch -p1` accept it, colored and sanitized on a
-//! terminal. Used by `quack replace --dry-run`.
+//! terminal. Used by `quack replace --dry-run`, `quack diff`, `quack changes --diff` and `quack mcp install`.
 
 use super::{fit, push};
 use crate::output::{BOLD, CYAN, GREEN, RED, StdoutProperties};
 use anstyle::Style;
 
 /// Returns the patch for this stdout.
-pub(crate) fn diff(patch: &str, audience: StdoutProperties) -> String {
+pub(crate) fn render_patch(patch: &str, audience: StdoutProperties) -> String {
     if !audience.is_terminal && !audience.is_colored {
         return patch.to_owned();
     }
@@ -70,12 +70,15 @@ mod tests {
 
     #[test]
     fn in_a_pipe_it_is_what_it_is() {
-        assert_eq!(diff(PATCH, StdoutProperties { is_terminal: false, is_colored: false }), PATCH);
+        assert_eq!(
+            render_patch(PATCH, StdoutProperties { is_terminal: false, is_colored: false }),
+            PATCH
+        );
     }
 
     #[test]
     fn on_a_terminal_it_has_colours_and_steers_nothing() {
-        let text = diff(PATCH, StdoutProperties { is_terminal: true, is_colored: true });
+        let text = render_patch(PATCH, StdoutProperties { is_terminal: true, is_colored: true });
         for part in [
             format!("{BOLD}--- a/x{BOLD:#}\n"),
             format!("{CYAN}@@ -1,2 +1,2 @@{CYAN:#}\n"),

@@ -211,9 +211,11 @@ impl Dialog {
                 return self.answer(Answer::Confirmed(is_so));
             }
             QuestionKind::Select(options) => {
+                // Only those that were shown.
+                let mut shown = options.iter().take(MAX_OPTIONS);
                 let number = line.trim().parse::<usize>().ok();
-                let by_number = number.and_then(|n| options.get(n.checked_sub(1)?));
-                let by_name = || options.iter().find(|option| option.trim() == line.trim());
+                let by_number = number.and_then(|n| shown.clone().nth(n.checked_sub(1)?));
+                let by_name = || shown.find(|option| option.trim() == line.trim());
                 let Some(option) = by_number.or_else(by_name).cloned() else {
                     return InputResult::Again("answer with one of these numbers");
                 };

@@ -16,7 +16,7 @@ use crate::args::mcp::{McpHost, McpInstallArgs, McpServeArgs, McpUninstallArgs};
 use crate::display::{self, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
-use crate::render::search::diff::diff;
+use crate::render::search::diff::render_patch;
 use crate::subcommands::service::program;
 use anyhow::Context;
 use change::Change;
@@ -351,7 +351,7 @@ impl Edit {
             }
         };
 
-        let mut text = diff(&patch, output.audience());
+        let mut text = render_patch(&patch, output.audience());
         text.push_str(&done);
         for note in &self.notes {
             text.push_str(&format!("note: {}\n", plain(note)));

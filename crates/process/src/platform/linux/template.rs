@@ -12,7 +12,7 @@
 
 use super::monitor::{end_process, require_single_thread};
 use super::{SelfExe, die_with_parent, set_process_name};
-use crate::{ProcessHandle, SpawnError, SpawnedWorker, rank_above_parent, spawn_worker_blocking};
+use crate::{ProcessHandle, SpawnError, SpawnedChild, rank_above_parent, spawn_worker_blocking};
 use nix::libc;
 use nix::sys::signal::Signal;
 use rustix::io::Errno;
@@ -63,7 +63,7 @@ impl Template {
             set_socket_timeout(&socket, direction, Some(ANSWER_LIMIT)).map_err(io::Error::from)?;
         }
 
-        let SpawnedWorker { process, stderr } = spawn_worker_blocking(exe, args, theirs)?;
+        let SpawnedChild { process, stderr } = spawn_worker_blocking(exe, args, theirs)?;
         Ok(Self { process, socket, _stderr: stderr, left: Self::FORKS })
     }
 
@@ -86,7 +86,7 @@ impl Template {
     /// `TooManyFiles` and `TooManyProcesses` are those of the machine. `Io`: the template has not got the request, so
     /// `stdin` may be used otherwise. `Template`: an unknown child may exist, with `stdin`. After these two the template
     /// must not be used again.
-    pub fn fork_blocking(&mut self, stdin: BorrowedFd<'_>) -> Result<SpawnedWorker, SpawnError> {
+    pub fn fork_blocking(&mut self, stdin: BorrowedFd<'_>) -> Result<SpawnedChild, SpawnError> {
         let (stderr, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         rustix::io::ioctl_fionbio(&stderr, true).map_err(io::Error::from)?;
 
@@ -102,7 +102,7 @@ impl Template {
 
         self.left = self.left.saturating_sub(1);
         match u32::try_from(i32::from_le_bytes(answer)) {
-            Ok(pid) => Ok(SpawnedWorker { process: watch(pid)?, stderr }),
+            Ok(pid) => Ok(SpawnedChild { process: watch(pid)?, stderr }),
             Err(_) => Err(io::Error::from_raw_os_error(-i32::from_le_bytes(answer)).into()),
         }
     }

@@ -1,6 +1,6 @@
 //! The template of workers, as in the directory for Linux: there is none, so every worker is a start of the program.
 
-use crate::{SelfExe, SpawnError, SpawnedWorker};
+use crate::{SelfExe, SpawnError, SpawnedChild};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -33,7 +33,7 @@ impl Template {
     ///
     /// # Errors
     /// See [`SpawnError`].
-    pub fn fork_blocking(&mut self, _stdin: BorrowedFd<'_>) -> Result<SpawnedWorker, SpawnError> {
+    pub fn fork_blocking(&mut self, _stdin: BorrowedFd<'_>) -> Result<SpawnedChild, SpawnError> {
         match *self {}
     }
 

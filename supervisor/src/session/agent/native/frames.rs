@@ -1,11 +1,11 @@
 //! Handles frames of quackd's own agent.
 
-use crate::session::actor::SessionActor;
+use crate::session::agent::actor::AgentActor;
 use crate::wire::raw_json::with_whole_characters;
 use actix::prelude::*;
 use quackd_protocol::agent::FromNative;
 
-impl SessionActor {
+impl AgentActor {
     pub(in crate::session::agent) fn on_native_frame(
         &mut self,
         frame: FromNative,
@@ -16,7 +16,7 @@ impl SessionActor {
                 self.on_agent_hello(proto, [pid, pi_pid], ctx);
             }
             FromNative::CannotStart { reason } => self.on_agent_refused(&reason, ctx),
-            _ if self.agent.pids.is_none() => self.agent_broke("the first frame was no hello", ctx),
+            _ if self.pids.is_none() => self.agent_broke("the first frame was no hello", ctx),
             FromNative::Answer(answer) => self.command_answered(answer, ctx),
             FromNative::Event { name, data } => {
                 self.on_agent_event(name.as_str(), &with_whole_characters(data), ctx);
@@ -26,9 +26,9 @@ impl SessionActor {
             FromNative::Warning { text } => self.on_agent_warning(&text, ctx),
             FromNative::ModelRequest(request) => self.model_request(*request, ctx),
             FromNative::ModelTaken { number } => self.model_taken(number),
-            FromNative::ModelCancel { number } => self.agent.work.cancel_request(number),
+            FromNative::ModelCancel { number } => self.work.cancel_request(number),
             FromNative::CallTool(call) => self.agent_call(*call, ctx),
-            FromNative::CancelTool { number } => self.agent.work.cancel_call(number),
+            FromNative::CancelTool { number } => self.work.cancel_call(number),
             FromNative::Spent(usd) => self.services.spending.add(usd),
         }
     }

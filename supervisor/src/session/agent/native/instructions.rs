@@ -1,8 +1,8 @@
 //! The user's own instructions for agents, which the session's agent gets before each turn. Only the supervisor can read
 //! them: workers see nothing of the user's home.
 
-use crate::session::actor::SessionServices;
 use crate::session::owner::Owner;
+use crate::session::services::SessionServices;
 use quackd_home::own_file;
 use quackd_process::Writable;
 use quackd_protocol::instructions::{Import, InstructionFile, imports, joined};

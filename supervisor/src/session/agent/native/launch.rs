@@ -4,10 +4,11 @@ use super::not_started;
 use crate::children::LifecycleDriver;
 use crate::clock::now_text;
 use crate::errors::AgentError;
-use crate::session::actor::{NoLook, SessionActor, SessionServices};
+use crate::session::agent::actor::AgentActor;
 use crate::session::agent::choice::{AgentChoice, StartFacts};
-use crate::session::agent::{OfAgent, history};
+use crate::session::agent::history;
 use crate::session::owner::Owner;
+use crate::session::services::{NoLook, SessionServices};
 use actix::prelude::*;
 use quackd_config::Setting;
 use quackd_egress::models::ModelCatalog;
@@ -210,21 +211,21 @@ fn with_settings_of_pi_blocking(
     (settings, tools)
 }
 
-impl SessionActor {
+impl AgentActor {
     pub(in crate::session::agent) fn spawn_native(
         &mut self,
         prepared: NativeLaunch,
         ctx: &mut Context<Self>,
     ) {
         let NativeLaunch { mut start, file } = prepared;
-        self.agent.session_file.clone_from(&start.session_file);
-        self.agent.engine = Engine::Native;
+        self.session_file.clone_from(&start.session_file);
+        self.engine = Engine::Native;
         // The provider may have answered while the agent started.
-        self.agent.started.models = self.services.models.version();
-        let StartFacts { is_safe, network, .. } = self.agent.started;
+        self.started.models = self.services.models.version();
+        let StartFacts { is_safe, network, .. } = self.started;
         start.safe_mode = is_safe;
         let default_tools = start.options.tools.take();
-        start.options = self.agent.started.options.clone();
+        start.options = self.started.options.clone();
         start.options.tools = start.options.tools.take().or(default_tools);
         // In safe mode none is started.
         start.has_mcp_servers = !is_safe && !start.options.no_mcp && !self.mcp_servers().is_empty();
@@ -238,6 +239,6 @@ impl SessionActor {
             }
             NetworkMode::On => String::new(),
         };
-        self.launch(OfAgent, &ToAgent::StartAgent(Box::new(start)), &[file], None, ctx);
+        self.launch(&ToAgent::StartAgent(Box::new(start)), &[file], None, ctx);
     }
 }

@@ -2,15 +2,13 @@
 //! them.
 
 use crate::children::ProcessKind;
-use crate::session::actor::SessionActor;
-use crate::session::messages::TellSession;
+use crate::session::agent::actor::AgentActor;
 use actix::prelude::*;
 use quackd_protocol::agent::AgentToolDone;
 use quackd_protocol::foreign_text::message_line;
 use quackd_protocol::mcp::{McpCall, McpList, McpServer};
 use quackd_protocol::tools;
 use serde::Deserialize;
-use tokio::sync::oneshot;
 
 /// Most problems of MCP servers that are kept for a session.
 const MAX_PROBLEMS: usize = 8;
@@ -18,18 +16,36 @@ const MAX_PROBLEMS: usize = 8;
 /// Longest problem that is kept, in bytes.
 const MAX_PROBLEM_BYTES: usize = 600;
 
-impl SessionActor {
-    /// Takes the servers that a client gives. An idle agent ends, so that the next one lists their tools.
-    pub(in crate::session) fn set_mcp_servers(
-        &mut self,
-        servers: Vec<McpServer>,
-        ctx: &mut Context<Self>,
-    ) {
-        self.agent.mcp_servers = servers;
+/// MCP servers that a client gives the session, in place of earlier ones. An idle agent ends, so that the next one lists
+/// their tools.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct SetMcpServers(pub(crate) Vec<McpServer>);
+
+impl Handler<SetMcpServers> for AgentActor {
+    type Result = ();
+
+    fn handle(&mut self, SetMcpServers(servers): SetMcpServers, ctx: &mut Self::Context) {
+        self.mcp_servers = servers;
         self.show_mcp_problems(Vec::new());
         self.end_if_replaced(ctx);
     }
+}
 
+/// Reply with the session's MCP servers.
+#[derive(Debug, Message)]
+#[rtype(result = "Vec<McpServer>")]
+struct GetMcpServers;
+
+impl Handler<GetMcpServers> for AgentActor {
+    type Result = Vec<McpServer>;
+
+    fn handle(&mut self, _: GetMcpServers, _: &mut Self::Context) -> Vec<McpServer> {
+        self.mcp_servers()
+    }
+}
+
+impl AgentActor {
     /// Keeps the problems of a list of tools, for `get_state` and `doctor`.
     pub(super) fn note_mcp_problems(&mut self, done: &AgentToolDone) {
         if !done.aborted {
@@ -44,8 +60,8 @@ impl SessionActor {
     }
 
     /// Returns the servers of a client, then those of the configuration with other names.
-    pub(in crate::session) fn mcp_servers(&self) -> Vec<McpServer> {
-        let given = &self.agent.mcp_servers;
+    pub(super) fn mcp_servers(&self) -> Vec<McpServer> {
+        let given = &self.mcp_servers;
         let configured = self.services.daemon.config.mcp_servers.iter();
         let is_free = |server: &&McpServer| given.iter().all(|it| it.name != server.name);
         let configured = configured.map(|setting| &setting.value).filter(is_free);
@@ -76,17 +92,16 @@ fn problems(done: &AgentToolDone) -> Vec<String> {
 
 /// Adds the servers of the session to the arguments of the tools that start servers. `None` if the session is gone.
 pub(crate) async fn complete(
-    session: &Addr<SessionActor>,
+    agent: &Addr<AgentActor>,
     tool: &str,
     arguments: String,
 ) -> Option<String> {
     if ![tools::MCP_LIST, tools::MCP_CALL].contains(&tool) {
         return Some(arguments);
     }
-    let (reply, servers) = oneshot::channel();
-    session.send(TellSession::GetMcpServers(reply)).await.ok()?;
+    let servers = agent.send(GetMcpServers).await.ok()?;
     // The worker refuses a call without a server.
-    let made = with_servers(tool, &arguments, servers.await.ok()?);
+    let made = with_servers(tool, &arguments, servers);
     Some(made.unwrap_or_else(|| "{}".to_owned()))
 }
 

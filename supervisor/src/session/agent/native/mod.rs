@@ -9,7 +9,7 @@ mod frames;
 mod instructions;
 pub(super) mod launch;
 pub(crate) mod mcp_servers;
-pub(crate) mod open_work;
+pub(super) mod open_work;
 pub(crate) mod tool_runner;
 mod work;
 

@@ -1,6 +1,5 @@
 //! Requests to models and tool calls of quackd's own agent that have no answer yet. `work.rs` begins and ends them.
 
-use quackd_protocol::model::ModelPart;
 use std::collections::HashMap;
 use std::rc::Rc;
 use tokio::sync::Semaphore;
@@ -49,12 +48,4 @@ impl NativeWork {
         self.requests.drain().for_each(|(_, request)| request.cancel.cancel());
         self.calls.drain().for_each(|(_, cancel)| cancel.cancel());
     }
-}
-
-/// A part of a model's answer, for the process that sent the request.
-#[derive(Debug)]
-pub(crate) struct ModelAnswer {
-    pub(super) generation: u64,
-    pub(super) number: u64,
-    pub(super) part: ModelPart,
 }

@@ -2,12 +2,11 @@
 //! requests, and the session's worker runs its calls.
 
 use super::instructions;
-use super::open_work::{ModelAnswer, OpenRequest};
+use super::open_work::OpenRequest;
 use super::tool_runner::AgentCall;
 use crate::children::{STALL_THRESHOLD, SendError};
-use crate::session::actor::SessionActor;
+use crate::session::agent::actor::AgentActor;
 use crate::session::agent::frames::MAX_EVENT_NAME;
-use crate::session::messages::TellSession;
 use actix::prelude::*;
 use quackd_protocol::agent::{AgentToolCall, AgentToolDone, ToAgent};
 use quackd_protocol::limits::{MAX_ARGUMENTS_BYTES, MAX_CALLS_PER_SESSION};
@@ -32,14 +31,14 @@ const SUMMARIES: usize = 16;
 /// Longest id of a call by a model, in bytes.
 const MAX_CALL_ID: usize = 512;
 
-impl SessionActor {
+impl AgentActor {
     pub(in crate::session::agent) fn model_request(
         &mut self,
         request: ModelRequest,
         ctx: &mut Context<Self>,
     ) {
         let number = request.number;
-        let work = &mut self.agent.work;
+        let work = &mut self.work;
         let is_sound = request.body.get().len() <= MAX_MODEL_REQUEST_BYTES
             && request.provider.len() <= MAX_EVENT_NAME * 4
             && !work.requests.contains_key(&number)
@@ -53,7 +52,7 @@ impl SessionActor {
         let most = (agent.max_turns.value + SUMMARIES) * (agent.retries.value.max(10) + 1);
         work.n_requests += 1;
         let is_meant = usize::try_from(work.n_requests).is_ok_and(|n| n <= most);
-        if !is_meant || !(self.agent.in_turn() || self.agent.is_compacting) {
+        if !is_meant || !(self.in_turn() || self.is_compacting) {
             return self.agent_broke("a request to a model without a turn", ctx);
         }
         let limit = agent.max_cost_usd_per_day.value.usd();
@@ -62,7 +61,7 @@ impl SessionActor {
             self.tell_agent(&ToAgent::Model { number, part }, ctx);
             return;
         }
-        let work = &mut self.agent.work;
+        let work = &mut self.work;
         let open = OpenRequest {
             credits: Rc::new(Semaphore::new(MODEL_PIECES)),
             cancel: CancellationToken::new(),
@@ -70,7 +69,7 @@ impl SessionActor {
         let (credits, cancel) = (Rc::clone(&open.credits), open.cancel.clone());
         work.requests.insert(number, open);
         self.touch_agent();
-        let (handle, generation) = (ctx.address(), self.agent.child.generation);
+        let (handle, generation) = (ctx.address(), self.child.generation);
         let services = Rc::clone(&self.services);
         // Ends with the answer, with the request's cancellation, or with the actor.
         actix::spawn(async move {
@@ -85,13 +84,13 @@ impl SessionActor {
                             Ok(Err(_closed)) => return,
                             Err(_late) => {
                                 // The session may have ended.
-                                handle.send(TellSession::AgentIsSlow { generation }).await.ok();
+                                handle.send(AgentIsSlow { generation }).await.ok();
                                 return;
                             }
                         }
                     }
                     let answer = ModelAnswer { generation, number, part };
-                    if handle.send(TellSession::ModelPart(answer)).await.is_err() {
+                    if handle.send(answer).await.is_err() {
                         return;
                     }
                 }
@@ -104,7 +103,7 @@ impl SessionActor {
     }
 
     pub(in crate::session::agent) fn model_taken(&mut self, number: u64) {
-        if let Some(request) = self.agent.work.requests.get(&number)
+        if let Some(request) = self.work.requests.get(&number)
             && request.credits.available_permits() < MODEL_PIECES
         {
             request.credits.add_permits(1);
@@ -120,8 +119,8 @@ impl SessionActor {
         let is_sound = call.tool_call_id.len() <= MAX_CALL_ID
             && call.shown_tool.len() <= MAX_EVENT_NAME * 4
             && call.arguments.len() <= MAX_ARGUMENTS_BYTES
-            && !self.agent.work.calls.contains_key(&number)
-            && self.agent.work.calls.len() < MAX_CALLS_PER_SESSION;
+            && !self.work.calls.contains_key(&number)
+            && self.work.calls.len() < MAX_CALLS_PER_SESSION;
         if !is_sound {
             return self.agent_broke("a tool call beyond its limits", ctx);
         }
@@ -132,10 +131,10 @@ impl SessionActor {
             return;
         };
         let cancel = CancellationToken::new();
-        self.agent.work.calls.insert(number, cancel.clone());
+        self.work.calls.insert(number, cancel.clone());
         self.touch_agent();
         let (is_loading, is_listing) = (call.tool == INSTRUCTIONS, call.tool == MCP_LIST);
-        let running = runner.run(AgentCall { session: self.session.clone(), call, cancel });
+        let running = runner.run(AgentCall { session: self.session.id.clone(), call, cancel });
         let owner = self.owner.clone();
         let running = async move {
             if !is_loading {
@@ -145,10 +144,10 @@ impl SessionActor {
             let (done, own) = tokio::join!(running, instructions::of_user(services, owner));
             AgentToolDone { user_instructions: own, ..done }
         };
-        let generation = self.agent.child.generation;
+        let generation = self.child.generation;
         ctx.spawn(running.into_actor(self).map(move |done, handle, ctx| {
-            if handle.agent.child.generation == generation {
-                handle.agent.work.calls.remove(&number);
+            if handle.child.generation == generation {
+                handle.work.calls.remove(&number);
                 if is_listing {
                     handle.note_mcp_problems(&done);
                 }
@@ -162,10 +161,10 @@ impl SessionActor {
 
     /// Returns false if the frame is too long. An agent that does not take frames is killed.
     fn tell_agent(&mut self, frame: &ToAgent, ctx: &mut Context<Self>) -> bool {
-        if self.agent.end.is_some() {
+        if self.end.is_some() {
             return true;
         }
-        match self.agent.child.try_send(frame) {
+        match self.child.try_send(frame) {
             // A closed channel is the end of the process, which is handled elsewhere.
             Ok(()) | Err(SendError::Closed) => true,
             Err(SendError::TooLong) => false,
@@ -178,23 +177,42 @@ impl SessionActor {
     }
 }
 
-impl SessionActor {
-    /// Kills an agent that has not taken a piece of an answer for [`TAKE_LIMIT`].
-    pub(in crate::session) fn agent_is_slow(&mut self, generation: u64, ctx: &mut Context<Self>) {
-        if self.agent.child.generation == generation {
+/// The process of this generation has not taken a piece of an answer for [`TAKE_LIMIT`].
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct AgentIsSlow {
+    generation: u64,
+}
+
+impl Handler<AgentIsSlow> for AgentActor {
+    type Result = ();
+
+    fn handle(&mut self, AgentIsSlow { generation }: AgentIsSlow, ctx: &mut Self::Context) {
+        if self.child.generation == generation {
             self.agent_broke("a piece of an answer was not taken", ctx);
         }
     }
+}
 
-    pub(in crate::session) fn model_part(&mut self, answer: ModelAnswer, ctx: &mut Context<Self>) {
+/// A part of a model's answer, for the process that sent the request.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct ModelAnswer {
+    generation: u64,
+    number: u64,
+    part: ModelPart,
+}
+
+impl Handler<ModelAnswer> for AgentActor {
+    type Result = ();
+
+    fn handle(&mut self, answer: ModelAnswer, ctx: &mut Self::Context) {
         let ModelAnswer { generation, number, part } = answer;
-        if self.agent.child.generation != generation
-            || !self.agent.work.requests.contains_key(&number)
-        {
+        if self.child.generation != generation || !self.work.requests.contains_key(&number) {
             return;
         }
         if matches!(part, ModelPart::Done {} | ModelPart::Failed(_)) {
-            self.agent.work.requests.remove(&number);
+            self.work.requests.remove(&number);
         }
         self.touch_agent();
         // A piece fits: see `MAX_PIECE_BYTES`.

@@ -1,14 +1,13 @@
 //! Handles frames of the Pi worker.
 
 use crate::children::{KillReason, LifecycleDriver};
-use crate::session::actor::SessionActor;
-use crate::session::agent::OfAgent;
+use crate::session::agent::actor::AgentActor;
 use crate::wire::raw_json::with_whole_characters;
 use actix::prelude::*;
 use quackd_protocol::agent::FromPi;
 use quackd_supervision::Cause;
 
-impl SessionActor {
+impl AgentActor {
     pub(in crate::session::agent) fn on_pi_frame(
         &mut self,
         frame: FromPi,
@@ -17,7 +16,7 @@ impl SessionActor {
         match frame {
             FromPi::Hello { proto, pid, pi_pid } => self.on_agent_hello(proto, [pid, pi_pid], ctx),
             FromPi::CannotStart { reason } => self.on_agent_refused(&reason, ctx),
-            _ if self.agent.pids.is_none() => self.agent_broke("the first frame was no hello", ctx),
+            _ if self.pids.is_none() => self.agent_broke("the first frame was no hello", ctx),
             FromPi::Answer(answer) => self.command_answered(answer, ctx),
             FromPi::Event { name, data } => {
                 self.on_agent_event(&name, &with_whole_characters(data), ctx);
@@ -27,9 +26,9 @@ impl SessionActor {
             }
             FromPi::StdinFailed { reason } => {
                 let reason: String = reason.chars().take(200).collect();
-                tracing::warn!(session = %self.session, reason, "Pi does not read commands");
+                tracing::warn!(session = %self.session.id, reason, "Pi does not read commands");
                 let cause = Cause::Protocol("Pi closed its stdin".to_owned());
-                self.kill_for(OfAgent, cause, KillReason::ClosedStdin, ctx);
+                self.kill_for(cause, KillReason::ClosedStdin, ctx);
             }
             FromPi::Ended(end) => self.on_agent_exit(end, ctx),
             FromPi::Pong { seq } => self.on_agent_pong(seq, ctx),

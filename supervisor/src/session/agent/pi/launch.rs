@@ -8,10 +8,11 @@ use crate::children::pi_env as environment;
 use crate::children::{LifecycleDriver, create_cgroup, group_name};
 use crate::clock::now_text;
 use crate::errors::AgentError;
-use crate::session::actor::{NoLook, SessionActor, SessionServices};
+use crate::session::agent::actor::AgentActor;
 use crate::session::agent::engine::Engine;
-use crate::session::agent::{OfAgent, history};
+use crate::session::agent::history;
 use crate::session::owner::Owner;
+use crate::session::services::{NoLook, SessionServices};
 use actix::prelude::*;
 use quackd_process::{SessionPaths, Writable};
 use quackd_protocol::SessionId;
@@ -34,17 +35,17 @@ pub(in crate::session::agent) struct PiLaunch {
     pub(in crate::session::agent) session_file: String,
 }
 
-impl SessionActor {
+impl AgentActor {
     pub(in crate::session::agent) fn spawn_pi(
         &mut self,
         prepared: PiLaunch,
         ctx: &mut Context<Self>,
     ) {
-        self.agent.engine = Engine::Pi;
+        self.engine = Engine::Pi;
         let PiLaunch { mut start, cgroup, .. } = prepared;
         // Paths and numbers always have a JSON form.
         start.cgroup = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
-        self.launch(OfAgent, &ToAgent::Start(Box::new(start)), &[], cgroup, ctx);
+        self.launch(&ToAgent::Start(Box::new(start)), &[], cgroup, ctx);
     }
 }
 

@@ -1,4 +1,13 @@
-//! The state of a session's agent. The session's actor owns it, and the other files of this folder change it.
+//! The actor that owns the agent of one session, with the commands and prompts without an answer. The other files of this
+//! folder handle its messages.
+//!
+//! Receives: [`SendCommand`](super::SendCommand), and the messages of `requests.rs` and of [`native`] (from clients,
+//! through the methods and the registry, and from the tasks of model requests); `ChannelEvent` of the agent (from its
+//! link); the requests of `children/manage.rs` (from [`crate::pool::sessions`] and the registry).
+//! Publishes: the agent's half of the session's snapshot after each change, in the session's entry of the table.
+//! Blocks on: nothing. The main thread starts and reaps processes.
+//! Mailbox: [`MAILBOX`] messages; a sender waits until there is space.
+//! Ends: with the daemon, or with its session. Dropping their senders then answers the remaining commands.
 
 use super::choice::{AgentChoice, StartFacts};
 use super::commands::PendingCommands;
@@ -8,19 +17,26 @@ use super::turns::Turns;
 use super::{ExitReason, pi};
 use crate::children::{Child, KillReason};
 use crate::errors::AgentError;
-use actix::SpawnHandle;
+use crate::pool::sessions::SessionEntry;
+use crate::session::identity::SessionIdentity;
+use crate::session::owner::Owner;
+use crate::session::services::SessionServices;
+use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
-use quackd_protocol::SessionId;
 use quackd_protocol::agent::{AgentCommand, AgentExit, Engine};
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::client::ErrorCode;
 use quackd_protocol::mcp::McpServer;
+use quackd_protocol::policy::NetworkMode;
 use quackd_supervision::AGENT;
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Instant;
 use tokio::sync::oneshot;
+
+/// Size of the mailbox: messages of many clients of one session, and one frame of the agent at a time.
+const MAILBOX: usize = 256;
 
 /// The caller that waits for the response to a command.
 #[derive(Debug)]
@@ -29,7 +45,7 @@ pub(super) enum Waiter {
     Client(oneshot::Sender<Result<CommandReply, AgentError>>),
     /// An `abort`, which only waits for the acknowledgment.
     Abort(oneshot::Sender<()>),
-    /// The callers in [`AgentPart::state_waiters`].
+    /// The callers in [`AgentActor::state_waiters`].
     State,
 }
 
@@ -60,9 +76,26 @@ pub(super) struct QueuedCommand {
     pub(super) waiter: Waiter,
 }
 
-/// The agent of one session.
-pub(crate) struct AgentPart {
-    pub(in crate::session) child: Child,
+/// Facts of a session that the actor gets when it starts.
+pub(in crate::session) struct AgentStart {
+    pub(in crate::session) session: Rc<SessionIdentity>,
+    pub(in crate::session) services: Rc<SessionServices>,
+    pub(in crate::session) owner: Owner,
+    pub(in crate::session) entry: Weak<SessionEntry>,
+    pub(in crate::session) session_file: String,
+    pub(in crate::session) network: NetworkMode,
+    pub(in crate::session) is_safe: bool,
+    pub(in crate::session) choice: AgentChoice,
+}
+
+/// Owner of one session's agent. Runs as an actor.
+pub(crate) struct AgentActor {
+    pub(super) session: Rc<SessionIdentity>,
+    pub(super) services: Rc<SessionServices>,
+    pub(super) owner: Owner,
+    /// Entry in the table, which has the published state.
+    pub(super) entry: Weak<SessionEntry>,
+    pub(super) child: Child,
     /// Path of the agent's session file. Empty if the agent has never reported one.
     pub(super) session_file: String,
     /// The agent of the process, or of the last one.
@@ -70,7 +103,9 @@ pub(crate) struct AgentPart {
     /// Whether a summary runs, also after the turn.
     pub(super) is_compacting: bool,
     /// Whether the session is in safe mode.
-    pub(in crate::session) is_safe: bool,
+    pub(super) is_safe: bool,
+    /// Network of the session's commands.
+    pub(super) network: NetworkMode,
     /// The user's choice of the agent for this session.
     pub(super) chosen: AgentChoice,
     /// MCP servers that a client has given.
@@ -106,16 +141,23 @@ pub(crate) struct AgentPart {
     pub(super) work: NativeWork,
 }
 
-impl AgentPart {
-    /// Creates the part without a process.
-    pub(in crate::session) fn new(session: &SessionId, session_file: String) -> Self {
+impl AgentActor {
+    /// Creates the actor without a process.
+    pub(in crate::session) fn new(start: AgentStart) -> Self {
+        let AgentStart { session, services, owner, entry, session_file, network, is_safe, choice } =
+            start;
         Self {
-            child: Child::new(AGENT, session.0.clone()),
+            child: Child::new(AGENT, session.id.0.clone()),
+            session,
+            services,
+            owner,
+            entry,
             session_file,
             engine: Engine::Pi,
             is_compacting: false,
-            is_safe: false,
-            chosen: AgentChoice::default(),
+            is_safe,
+            network,
+            chosen: choice,
             mcp_servers: Vec::new(),
             options: AgentOptions::default(),
             started: StartFacts::default(),
@@ -137,20 +179,6 @@ impl AgentPart {
         }
     }
 
-    /// Takes what the registry knows about the session's agent. An empty path of the session file means no news.
-    pub(in crate::session) fn learn(
-        &mut self,
-        session_file: &str,
-        chosen: &AgentChoice,
-        is_safe: bool,
-    ) {
-        if !session_file.is_empty() {
-            session_file.clone_into(&mut self.session_file);
-        }
-        self.chosen.clone_from(chosen);
-        self.is_safe = is_safe;
-    }
-
     /// Error of the callers that wait for a process that exits or cannot be reached.
     pub(super) fn exit_error(&self, reason: ExitReason) -> AgentError {
         match self.engine {
@@ -167,22 +195,25 @@ impl AgentPart {
         }
     }
 
-    /// Id of the running turn.
-    pub(in crate::session) fn running_turn(&self) -> Option<u64> {
-        self.turns.running()
-    }
-
     /// Whether a turn runs.
     pub(super) fn in_turn(&self) -> bool {
         self.turns.running().is_some()
     }
 
     /// Whether a turn or a summary runs, or a caller or a dialog waits.
-    pub(in crate::session) fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         let works = ["prompt", "bash"].into_iter().any(|name| self.commands.count(name) != 0);
         let waits = works || !self.unsent.is_empty();
         // An extension of Pi may accept a prompt without a turn.
         let is_awaited = self.engine == Engine::Native && self.turns.is_awaited();
         self.in_turn() || waits || is_awaited || self.is_compacting || self.dialogs.any()
+    }
+}
+
+impl Actor for AgentActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
     }
 }

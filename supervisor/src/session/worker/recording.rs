@@ -1,10 +1,10 @@
 //! Records states of the session's files: when its worker is ready, and after calls that may change files. Only the first
 //! such call waits for it, as long as for a worker: without a state before it, nothing could be taken back.
 
-use super::actor::SessionActor;
-use super::checkpoints::{SessionFiles, StatesError, records, run};
+use super::actor::WorkerActor;
 use super::unrecorded::ChangingCall;
 use crate::events::SessionCall;
+use crate::session::checkpoints::{SessionFiles, StatesError, records, run};
 use actix::prelude::*;
 use quackd_protocol::isolate::{Checkpoint, CheckpointAction, FromIsolate, MAX_CHECKPOINT_CALLS};
 use quackd_protocol::mask::{cut_at_word, masked};
@@ -22,15 +22,15 @@ const MAX_DELAY: Duration = Duration::from_secs(10);
 /// Longest beginning of a command in the name of a call, in bytes.
 const MAX_COMMAND: usize = 160;
 
-impl SessionActor {
+impl WorkerActor {
     fn records_states(&self) -> bool {
-        records(&self.services, self.worker.isolated.is_some())
+        records(&self.services, self.isolated.is_some())
     }
 
     /// Records the state before the first call of a new worker. Only its session changes a copy, and the first state of a
     /// copy is recorded when it is made.
     pub(super) fn record_first_state(&mut self, ctx: &mut Context<Self>) {
-        let is_copy = self.worker.isolated.is_some();
+        let is_copy = self.isolated.is_some();
         if self.records_states() && !is_copy && !self.checkpoints.is_recording {
             self.checkpoints.since = Some(Instant::now());
             // The waiting calls have changed nothing yet.
@@ -121,10 +121,10 @@ impl SessionActor {
         let calls = calls.into_iter().map(|call| call.name).collect();
         let action = CheckpointAction::Take { calls, by_commands, while_running };
         let files = SessionFiles {
-            session: self.session.clone(),
-            workspace: self.workspace.clone(),
-            is_isolated: self.worker.isolated.is_some(),
-            hidden: self.worker.policy.hidden.clone(),
+            session: self.session.id.clone(),
+            workspace: self.session.workspace.clone(),
+            is_isolated: self.isolated.is_some(),
+            hidden: self.policy.hidden.clone(),
         };
         let services = Rc::clone(&self.services);
         let running = async move { run(&services, files, action).await };
@@ -145,7 +145,7 @@ impl SessionActor {
             Ok(_) => self.checkpoints.has_failed = true,
             Err(error) => {
                 self.checkpoints.has_failed = true;
-                tracing::warn!(session = %self.session, %error, "state of the files not recorded");
+                tracing::warn!(session = %self.session.id, %error, "state of the files not recorded");
             }
         }
         self.release_calls(ctx);
@@ -155,7 +155,7 @@ impl SessionActor {
     fn publish_checkpoint(&self, taken: &Checkpoint) {
         const NAME: &str = "checkpoint_created";
         let event = || json!({ "type": NAME, "number": taken.number, "files": taken.files, "calls": taken.calls });
-        self.services.events.publish(&self.session, NAME, event);
+        self.services.events.publish(&self.session.id, NAME, event);
     }
 }
 

@@ -1,33 +1,70 @@
-//! The state of a session's worker. The session's actor owns it, and the other files of this folder change it.
+//! The actor that owns the worker of one session, with its calls, its jobs and its policy. The other files of this folder
+//! handle its messages.
+//!
+//! Receives: [`CallTool`](super::CallTool), and the messages of `calls.rs`, `policy.rs` and `network.rs` (from clients,
+//! through the methods and the registry); `ChannelEvent` of the worker (from its link); the requests of
+//! `children/manage.rs` (from [`crate::pool::sessions`], the registry, and the user).
+//! Publishes: the worker's half of the session's snapshot after each change, in the session's entry of the table.
+//! Blocks on: nothing. The main thread starts and reaps processes.
+//! Mailbox: [`MAILBOX`] messages; a sender waits until there is space.
+//! Ends: with the daemon, or with its session. Dropping their senders then answers the remaining calls.
 
 use super::jobs::ReportedJobs;
 use super::place::Place;
+use super::unrecorded::UnrecordedCalls;
 use crate::children::Child;
 use crate::pool::network::TransparentPorts;
+use crate::pool::sessions::SessionEntry;
 use crate::pool::snapshot::Denials;
-use crate::session::network::{NetworkLink, TellNetwork};
+use crate::session::identity::SessionIdentity;
+use crate::session::network::{NetworkActor, NetworkLink};
+use crate::session::owner::Owner;
 use crate::session::pending_calls::PendingCalls;
-use actix::{Recipient, SpawnHandle};
+use crate::session::services::SessionServices;
+use actix::prelude::*;
 use quackd_policy::hosts::SessionRules;
-use quackd_protocol::SessionId;
 use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::limits::UPDATE_CREDITS;
 use quackd_protocol::policy::Policy;
 use quackd_protocol::worker::Hello;
 use quackd_supervision::SESSION_WORKER;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The worker of one session, with its calls and jobs.
-pub(crate) struct WorkerPart {
-    pub(in crate::session) child: Child,
+/// Size of the mailbox: messages of many clients of one session, and one frame of the worker at a time.
+const MAILBOX: usize = 256;
+
+/// Facts of a session that the actor gets when it starts.
+pub(in crate::session) struct WorkerStart {
+    pub(in crate::session) session: Rc<SessionIdentity>,
+    pub(in crate::session) services: Rc<SessionServices>,
+    pub(in crate::session) owner: Owner,
+    pub(in crate::session) entry: Weak<SessionEntry>,
+    pub(in crate::session) policy: Policy,
+    pub(in crate::session) rules: Arc<SessionRules>,
+    pub(in crate::session) is_safe: bool,
+    pub(in crate::session) isolated: Option<CopiedTree>,
+}
+
+/// Owner of one session's worker. Runs as an actor.
+pub(crate) struct WorkerActor {
+    pub(super) session: Rc<SessionIdentity>,
+    pub(super) services: Rc<SessionServices>,
+    pub(super) owner: Owner,
+    /// Entry in the table, which has the published state.
+    pub(super) entry: Weak<SessionEntry>,
+    pub(super) child: Child,
+    /// Calls whose changes of files are not recorded yet.
+    pub(super) checkpoints: UnrecordedCalls,
     /// Hello frame of the running worker. For display only.
     pub(super) hello: Option<Rc<Hello>>,
     /// Policy of the next worker.
-    pub(in crate::session) policy: Policy,
+    pub(super) policy: Policy,
+    /// Whether the session is in safe mode now.
+    pub(super) is_safe: bool,
     /// The private copy of an isolated session.
-    pub(in crate::session) isolated: Option<CopiedTree>,
+    pub(super) isolated: Option<CopiedTree>,
     /// Rules of hosts.
     pub(super) rules: Arc<SessionRules>,
     /// Rules that the proxy of the running worker has.
@@ -35,7 +72,7 @@ pub(crate) struct WorkerPart {
     /// The supervisor's end of the pair to the running worker, until a proxy needs it.
     pub(super) pair: Option<NetworkLink>,
     /// Owner of the running worker's proxy.
-    pub(super) network: Option<Recipient<TellNetwork>>,
+    pub(super) network: Option<Addr<NetworkActor>>,
     /// Ports of hosts that the running worker serves for programs that use no proxy.
     pub(super) ports: TransparentPorts,
     /// Policy of the running worker.
@@ -66,18 +103,21 @@ pub(crate) struct WorkerPart {
     pub(super) denials: Rc<Denials>,
 }
 
-impl WorkerPart {
-    /// Creates the part without a process.
-    pub(in crate::session) fn new(
-        session: &SessionId,
-        policy: Policy,
-        rules: Arc<SessionRules>,
-        isolated: Option<CopiedTree>,
-    ) -> Self {
+impl WorkerActor {
+    /// Creates the actor without a process.
+    pub(in crate::session) fn new(start: WorkerStart) -> Self {
+        let WorkerStart { session, services, owner, entry, policy, rules, is_safe, isolated } =
+            start;
         Self {
-            child: Child::new(SESSION_WORKER, session.0.clone()),
+            child: Child::new(SESSION_WORKER, session.id.0.clone()),
+            session,
+            services,
+            owner,
+            entry,
+            checkpoints: UnrecordedCalls::default(),
             hello: None,
             policy,
+            is_safe,
             isolated,
             told_rules: Arc::clone(&rules),
             rules,
@@ -102,13 +142,16 @@ impl WorkerPart {
         }
     }
 
-    /// Sets the rules of hosts. `SessionActor::tell_rules` passes them on.
-    pub(in crate::session) fn set_rules(&mut self, rules: Arc<SessionRules>) {
-        self.rules = rules;
-    }
-
     /// True if the running worker has passed on its sockets, so that a proxy can serve hosts.
     pub(super) fn has_sockets(&self) -> bool {
         self.hello.as_ref().is_some_and(|hello| hello.sandbox.hosts)
+    }
+}
+
+impl Actor for WorkerActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
     }
 }
