@@ -403,8 +403,7 @@ impl Approvals {
             return self.end(open, CloseReason::Answered, answer, outcome);
         }
 
-        // No operation waits any longer. The next equal one gets the answer, except for hosts: the proxy allows a host for
-        // a while.
+        // No operation waits any longer. The next equal one gets the answer; the proxy allows a host for a while.
         let is_once = (decision, scope) == (Decision::Allow, AnswerScope::Once);
         if is_once && subject.kind != ApprovalKind::Network {
             self.table.borrow_mut().answer_late(subject.clone(), Instant::now());

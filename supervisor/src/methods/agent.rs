@@ -50,7 +50,11 @@ impl Serve<AgentParams> for Caller {
         let AgentParams { session_id, command } = params;
         let (name, fields) = parse(command)?;
         let found = self.session(reference(&session_id), Purpose::Use).await?;
-        check_name_in(&name, &fields)?;
+        // The session may take the name of the conversation.
+        let title = fields.get("name").and_then(Value::as_str).filter(|_| name == SET_NAME);
+        if let Some(c) = title.and_then(first_unsafe) {
+            return Err(NameError::Unsafe(MAX_NAME_CHARS, c).into());
+        }
         let command = command_of(name, fields, &found.workspace_path)?;
 
         self.services.interrupted.resumed(&found.session_id);
@@ -92,15 +96,6 @@ fn parse(command: Value) -> Result<(String, Map<String, Value>), MethodError> {
         return Err(MethodError::Refused { text, code: None });
     }
     Ok((name, fields))
-}
-
-/// Checks the name that a command gives to the conversation. The session may take this name.
-fn check_name_in(command: &str, fields: &Map<String, Value>) -> Result<(), MethodError> {
-    let name = fields.get("name").and_then(Value::as_str).filter(|_| command == SET_NAME);
-    match name.and_then(first_unsafe) {
-        None => Ok(()),
-        Some(c) => Err(NameError::Unsafe(MAX_NAME_CHARS, c).into()),
-    }
 }
 
 /// Creates the command, with the user's directory relative to the workspace.

@@ -32,7 +32,8 @@ fn chosen(first: &'static Entry, request: &ParsedRequest) -> &'static Entry {
     METHODS.iter().find(|method| takes(&method.row)).unwrap_or(first)
 }
 
-/// Returns whether other requests of the client run at the same time as this one. Unknown methods are answered in order.
+/// Returns whether other requests of the client run at the same time as this one. Unknown methods are answered in
+/// order.
 pub(crate) fn is_concurrent(request: &ParsedRequest) -> bool {
     find(&request.method).is_some_and(|method| method.row.order == ReplyOrder::Concurrent)
 }

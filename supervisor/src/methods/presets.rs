@@ -14,8 +14,8 @@ use tokio::time::timeout;
 /// Time limit for the answers of the tools, the wait for an earlier request included.
 const ASK_LIMIT: Duration = Duration::from_secs(35);
 
-/// Returns the presets with these names, or all. A local client that names derived presets gets the current answers of the
-/// tools.
+/// Returns the presets with these names, or all. A local client that names derived presets gets the current answers of
+/// the tools.
 pub(super) async fn list(names: &[String], caller: &Caller) -> Result<PresetsData, MethodError> {
     let names: Vec<&str> = names.iter().map(|name| name.trim_start_matches('@')).collect();
     if let Some(unknown) = names.iter().find(|name| presets::find(name).is_none()) {

@@ -187,7 +187,7 @@ impl CallRun<'_> {
     async fn make_and_ask(&self, call: CallTool) -> CallResult {
         let started = Instant::now();
         let approvals = &self.caller.services.sessions.approvals;
-        // A caller that gives up soon would not be there for the answer.
+        // A caller with a known timeout gives up before most users have answered.
         if self.gives_up.is_some() || !approvals.may_ask(&self.session.session_id) {
             return self.make(call).await;
         }

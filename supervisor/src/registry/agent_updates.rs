@@ -1,10 +1,11 @@
-//! Reports of child processes: crashes, the agent's own state that the metadata keeps, and hosts of the user's tools.
+//! Reports to the registry: crashes, the agent's own state that the metadata keeps, hosts of the user's tools
+//! ([`super::presets`] keeps them), and a configuration file that commands could change.
 
 use super::Registry;
 use super::catalog;
 use crate::session::owner::{AgentReport, Crashed, ListWritable};
 use actix::prelude::*;
-use quackd_protocol::state::{FoundPreset, HeldConfig, MAX_HELD};
+use quackd_protocol::state::{FoundPreset, HeldConfig, MAX_HELD, SessionState};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,62 +27,22 @@ pub(crate) struct ConfigHeld(pub(crate) HeldConfig);
 impl Handler<Crashed> for Registry {
     type Result = ();
 
+    /// Counts a crash of a session's worker or agent. The count survives restarts of the daemon.
     fn handle(&mut self, Crashed(session): Crashed, ctx: &mut Self::Context) {
-        self.crashed(&session, ctx);
+        let is_known = catalog::by_id(&self.metadata, &session).is_some();
+        let count = |state: &mut SessionState| state.restarts = state.restarts.saturating_add(1);
+        if is_known && self.change_state(&session, count) && !self.draining {
+            // The log reports a failed save, which loses the count.
+            drop(self.save(ctx));
+        }
     }
 }
 
 impl Handler<AgentReport> for Registry {
     type Result = Option<String>;
 
+    /// Takes the agent's state into the metadata, and returns the session's name. The caller does not wait for the disk.
     fn handle(&mut self, report: AgentReport, ctx: &mut Self::Context) -> Option<String> {
-        self.agent_report(report, ctx)
-    }
-}
-
-impl Handler<KeepHosts> for Registry {
-    type Result = ();
-
-    fn handle(&mut self, KeepHosts(found): KeepHosts, ctx: &mut Self::Context) {
-        self.keep_hosts(found, ctx);
-    }
-}
-
-impl Handler<ConfigHeld> for Registry {
-    type Result = ();
-
-    fn handle(&mut self, ConfigHeld(record): ConfigHeld, ctx: &mut Self::Context) {
-        self.keep_held(record, ctx);
-    }
-}
-
-impl Handler<ListWritable> for Registry {
-    type Result = Vec<PathBuf>;
-
-    fn handle(&mut self, _: ListWritable, _: &mut Self::Context) -> Vec<PathBuf> {
-        self.snapshot().writable(&self.services.daemon.config.sandbox)
-    }
-}
-
-impl Registry {
-    /// Remembers that commands could change the configuration file. A failed save is repeated with the next one.
-    fn keep_held(&mut self, record: HeldConfig, ctx: &mut Context<Self>) {
-        if self.draining || self.state.held.contains(&record) {
-            return;
-        }
-
-        let held = &mut Arc::make_mut(&mut self.state).held;
-        if MAX_HELD <= held.len() {
-            held.remove(0);
-        }
-
-        held.push(record);
-        drop(self.save(ctx));
-    }
-
-    /// Takes the agent's state into the metadata, and returns the session's name. The caller does not wait for the
-    /// disk.
-    fn agent_report(&mut self, report: AgentReport, ctx: &mut Context<Self>) -> Option<String> {
         let AgentReport { session, session_file, session_name } = report;
         let known = catalog::by_id(&self.metadata, &session)?;
         let file = session_file.filter(|file| *file != known.pi_session_file);
@@ -104,5 +65,32 @@ impl Registry {
         // turn.
         drop(self.save(ctx));
         Some(final_name)
+    }
+}
+
+impl Handler<ConfigHeld> for Registry {
+    type Result = ();
+
+    /// Remembers that commands could change the configuration file. A failed save is repeated with the next one.
+    fn handle(&mut self, ConfigHeld(record): ConfigHeld, ctx: &mut Self::Context) {
+        if self.draining || self.state.held.contains(&record) {
+            return;
+        }
+
+        let held = &mut Arc::make_mut(&mut self.state).held;
+        if MAX_HELD <= held.len() {
+            held.remove(0);
+        }
+
+        held.push(record);
+        drop(self.save(ctx));
+    }
+}
+
+impl Handler<ListWritable> for Registry {
+    type Result = Vec<PathBuf>;
+
+    fn handle(&mut self, _: ListWritable, _: &mut Self::Context) -> Vec<PathBuf> {
+        self.snapshot().writable(&self.services.daemon.config.sandbox)
     }
 }

@@ -304,15 +304,6 @@ pub(crate) fn delete(metadata: &mut Metadata, id: &SessionId) -> Option<Attached
     Some(AttachedSession { id: session.id.clone(), name: session.name.clone() })
 }
 
-/// Returns the sessions of each workspace in stored order.
-pub(crate) fn by_workspace(metadata: &Metadata) -> HashMap<&WorkspaceId, Vec<&Shared<Session>>> {
-    let mut found: HashMap<&WorkspaceId, Vec<&Shared<Session>>> = HashMap::new();
-    for session in &metadata.sessions {
-        found.entry(&session.workspace_id).or_default().push(session);
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

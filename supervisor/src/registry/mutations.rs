@@ -13,7 +13,7 @@ use actix::prelude::*;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{ActivateData, AttachData};
 use quackd_protocol::isolate::CopiedTree;
-use quackd_protocol::state::{DaemonState, SessionState};
+use quackd_protocol::state::DaemonState;
 use std::sync::Arc;
 
 /// Open a session of a directory.
@@ -176,17 +176,5 @@ impl Registry {
             changed = true;
         }
         changed
-    }
-
-    /// Counts a crash of a session's worker or agent. The count survives restarts of the daemon.
-    pub(super) fn crashed(&mut self, session: &SessionId, ctx: &mut Context<Self>) {
-        let is_known = catalog::by_id(&self.metadata, session).is_some();
-        let count = |state: &mut SessionState| {
-            state.restarts = state.restarts.saturating_add(1);
-        };
-        if is_known && self.change_state(session, count) && !self.draining {
-            // The log reports a failed save, which loses the count.
-            drop(self.save(ctx));
-        }
     }
 }

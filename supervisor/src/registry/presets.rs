@@ -94,14 +94,12 @@ fn sorted(
     (problems, found)
 }
 
-impl Registry {
+impl Handler<KeepHosts> for Registry {
+    type Result = ();
+
     /// Keeps hosts of derived presets. In force before the save, like a policy. The log reports a failed save, which
     /// takes the hosts back.
-    pub(super) fn keep_hosts(
-        &mut self,
-        found: BTreeMap<String, FoundPreset>,
-        ctx: &mut Context<Self>,
-    ) {
+    fn handle(&mut self, KeepHosts(found): KeepHosts, ctx: &mut Self::Context) {
         if self.draining {
             return;
         }
@@ -109,7 +107,9 @@ impl Registry {
         self.tell_policies(None);
         drop(self.save(ctx));
     }
+}
 
+impl Registry {
     /// Asks the tools for the derived presets that the configuration names.
     pub(super) fn ask_for_configuration(&self, ctx: &Context<Self>) {
         let hosts = self.services.daemon.config.sandbox.patch().hosts.unwrap_or_default();

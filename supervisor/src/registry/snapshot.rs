@@ -91,7 +91,11 @@ impl RegistrySnapshot {
     /// Returns the rows of the `workspaces` method, with their sessions.
     pub(crate) fn workspaces(&self, services: &SessionServices) -> Vec<WorkspaceInfo> {
         let active = catalog::active(&self.metadata).map(|session| &session.id);
-        let mut by_workspace = catalog::by_workspace(&self.metadata);
+        let mut by_workspace: HashMap<_, Vec<_>> = HashMap::new();
+        for session in &self.metadata.sessions {
+            by_workspace.entry(&session.workspace_id).or_default().push(session);
+        }
+
         let row = |session: &Shared<Session>| WorkspaceSession {
             id: session.id.clone(),
             name: session.name.clone(),
