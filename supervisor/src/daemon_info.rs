@@ -2,7 +2,6 @@
 
 use crate::obeyed::Obeyed;
 use crate::workspaces::Places;
-pub(crate) use crate::workspaces::user_home;
 use quackd_config::{Config, UpstreamChoice};
 use quackd_home::Home;
 use quackd_policy::upstream::{UpstreamError, UpstreamProxy};
@@ -23,14 +22,13 @@ pub(crate) struct DaemonInfo {
     pub(crate) started_in: PathBuf,
     /// Path of the socket that clients connect to.
     pub(crate) socket: PathBuf,
-    /// Start of the daemon.
+    /// Origin of durations since the start.
     pub(crate) started: Instant,
     /// Start of the daemon as wall-clock time, for display only.
     pub(crate) started_at: String,
     /// Configuration that was read at the start.
     pub(crate) config: Config,
     pub(crate) config_file: ConfigFile,
-    /// Files that the daemon obeys.
     pub(crate) obeyed: Obeyed,
     /// Proxy of the user's network for connections of commands. They connect directly without one, or after an error.
     pub(crate) upstream: Result<Option<UpstreamVariables>, UpstreamError>,
@@ -75,6 +73,7 @@ pub(crate) fn upstream(choice: UpstreamChoice) -> Result<Option<UpstreamVariable
     if choice == UpstreamChoice::None {
         return Ok(None);
     }
+
     // Upper case first, like reqwest, which sends the daemon's own requests.
     let value = |upper: &str, lower: &str| {
         std::env::var(upper).or_else(|_unset| std::env::var(lower)).unwrap_or_default()
@@ -85,6 +84,7 @@ pub(crate) fn upstream(choice: UpstreamChoice) -> Result<Option<UpstreamVariable
         https: value("HTTPS_PROXY", "https_proxy"),
         no: value("NO_PROXY", "no_proxy"),
     };
+
     UpstreamProxy::check(variables).inspect_err(|error| {
         tracing::warn!(%error, "commands connect to allowed hosts without the proxy of this network");
     })

@@ -1,7 +1,7 @@
 //! The files that the daemon runs or obeys outside of the confinement, and which of them commands of sessions could
 //! change. Used before they are used, and by `attach`, `quack.sandbox` and `doctor` to tell the user.
 
-use crate::workspaces::user_home;
+use crate::workspaces::{identity_blocking, user_home};
 use quackd_config::Config;
 use quackd_home::Home;
 use quackd_home::own_file::read_blocking;
@@ -14,7 +14,6 @@ use quackd_protocol::state::{DaemonState, HeldConfig};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Variables with certificates that the daemon trusts.
@@ -32,7 +31,6 @@ const UNITS: [&str; 5] = [
     "environment.d",
 ];
 
-/// Use of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     Configuration,
@@ -70,13 +68,6 @@ pub(crate) struct Obeyed {
     of_sessions: [PathBuf; 3],
 }
 
-/// A file that the daemon runs or obeys.
-#[derive(Debug, Clone)]
-struct ObeyedFile {
-    used_as: Use,
-    path: PathBuf,
-}
-
 /// A file that the daemon runs or obeys, and that commands of sessions could change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HeldFile {
@@ -105,8 +96,10 @@ impl Obeyed {
     pub(crate) fn held_blocking(&self, writable: Vec<PathBuf>) -> Vec<HeldFile> {
         let all = writable.into_iter().chain(self.of_sessions.clone());
         let writable = Writable::of_blocking(all, &user_home());
-        let held = self.files_blocking().into_iter().filter_map(|ObeyedFile { used_as, path }| {
+
+        let held = self.files_blocking().into_iter().filter_map(|(used_as, path)| {
             let held = match used_as {
+                // A program is found by the links on its path, so each of them counts.
                 Use::Launcher => writable.way_blocking(&path),
                 _ => writable.held_blocking(&path),
             }?;
@@ -145,10 +138,11 @@ impl Obeyed {
     }
 
     /// Reads directories, and variables of this process.
-    fn files_blocking(&self) -> Vec<ObeyedFile> {
+    fn files_blocking(&self) -> Vec<(Use, PathBuf)> {
         let home = user_home();
         let config_home = directory("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
         let pi = directory("PI_CODING_AGENT_DIR").unwrap_or_else(|| home.join(".pi/agent"));
+
         let units = UNITS.iter().map(|name| config_home.join(name));
         let units = units.flat_map(with_entries_blocking).collect();
         let start_files = if self.login_shell {
@@ -156,9 +150,9 @@ impl Obeyed {
         } else {
             Vec::new()
         };
-        let of = |used_as, paths: Vec<PathBuf>| {
-            paths.into_iter().map(move |path| ObeyedFile { used_as, path })
-        };
+
+        let of = |used_as, paths: Vec<PathBuf>| paths.into_iter().map(move |path| (used_as, path));
+
         of(Use::Configuration, vec![self.config_file.clone()])
             .chain(of(Use::StartFile, start_files))
             .chain(of(Use::Certificates, CERTIFICATES.into_iter().filter_map(directory).collect()))
@@ -172,16 +166,17 @@ impl Obeyed {
     /// `--profile=/path`. Reads the file system.
     fn launcher_blocking(&self) -> Vec<PathBuf> {
         let Some((program, words)) = self.launcher.split_first() else { return Vec::new() };
-        let found = if program.contains('/') {
+        let program = if program.contains('/') {
             Some(program.into())
         } else {
             let path = std::env::var("PATH").unwrap_or_default();
             let path = quackd_process::system_first(&path);
             path.split(':').map(|at| Path::new(at).join(program)).find(|it| it.is_file())
         };
+
         let parts = words.iter().flat_map(|word| word.split(['=', ',', ':']));
         let paths = parts.filter(|part| part.starts_with('/')).map(PathBuf::from);
-        found.into_iter().chain(paths).collect()
+        program.into_iter().chain(paths).collect()
     }
 }
 
@@ -202,6 +197,7 @@ pub(crate) fn in_words(held: &[HeldFile]) -> Option<String> {
             None => parts.push((file, 1)),
         }
     }
+
     let text = |(first, n): (&HeldFile, usize)| match n {
         1 => first.to_string(),
         2 => format!("{first} (1 more file)"),
@@ -217,9 +213,11 @@ pub fn held_config_blocking(home: &Home, path: &Path, named: Vec<PathBuf>) -> Op
     let OnDisk { writable, held } = on_disk_blocking(home);
     let of_file = || held.iter().filter(|it| it.path == path);
     let earlier = of_file().map(|it| it.directory.clone());
+
     let writable = writable.into_iter().chain(named).chain(earlier);
-    let found = Writable::of_blocking(writable, &user_home()).held_blocking(path);
-    found.or_else(|| {
+    let held_now = Writable::of_blocking(writable, &user_home()).held_blocking(path);
+    // Commands may have written the file while it was held, so it counts until it is replaced.
+    held_now.or_else(|| {
         let identity = identity_blocking(path)?;
         let known = of_file().find(|it| it.identity == Some(identity))?;
         Some(Held::Earlier { directory: known.directory.clone() })
@@ -237,10 +235,6 @@ pub(crate) fn record_blocking(path: &Path, held: &Held) -> HeldConfig {
     HeldConfig { identity: identity_blocking(&path), path, directory }
 }
 
-fn identity_blocking(path: &Path) -> Option<(u64, u64)> {
-    path.metadata().ok().map(|found| (found.dev(), found.ino()))
-}
-
 /// Facts in the files of the last daemon.
 struct OnDisk {
     writable: BTreeSet<PathBuf>,
@@ -251,8 +245,10 @@ struct OnDisk {
 /// empty, because the daemon itself then restores it from the others. Reads the file system.
 fn on_disk_blocking(home: &Home) -> OnDisk {
     let metadata = home.metadata();
+    // Each copy counts, because the daemon restores an unreadable one from the others.
     let parts =
         ["json", "json.bak", "json.ours", "json.theirs"].map(|it| metadata.with_extension(it));
+
     let mut all = BTreeSet::from([home.run_dir(), home.caches_dir(), home.isolated_dir()]);
     let mut add = |metadata: Metadata| {
         all.extend(metadata.workspaces.iter().map(|one| PathBuf::from(&one.path)));
@@ -260,10 +256,12 @@ fn on_disk_blocking(home: &Home) -> OnDisk {
     for path in parts {
         read_json::<Metadata>(&path, MAX_METADATA_BYTES).map(&mut add);
     }
+
     let Some(file) = read_json::<StateFile>(&home.state_file(), MAX_STATE_BYTES) else {
         return OnDisk { writable: all, held: Vec::new() };
     };
     file.metadata.map(&mut add);
+
     let state = file.state;
     let sessions = state.sessions.values().map(|it| (&it.policy, &it.grants));
     let workspaces = state.workspaces.values().map(|it| (&it.policy, &it.grants));

@@ -43,6 +43,7 @@ impl Places {
     /// See [`NoPlace`].
     pub(crate) fn check_blocking(&self, path: &Path) -> Result<(), NoPlace> {
         check_blocking(path, &self.user_home)?;
+
         let Ok(real) = path.canonicalize() else { return Ok(()) };
         let one = Writable::of_blocking([real.clone()], &self.user_home);
         match one.way_blocking(&self.state_dir) {
@@ -56,6 +57,7 @@ fn check_blocking(path: &Path, home: &Path) -> Result<(), NoPlace> {
     let Ok(real) = path.canonicalize() else { return Ok(()) };
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+
     let reason = refusal(&real, &home)
         .or_else(|| refusal_by_identity(&real, &home))
         .or_else(|| refusal_by_socket(&real, &home, runtime_dir.as_deref()));
@@ -71,25 +73,31 @@ fn refusal_by_socket(path: &Path, home: &Path, runtime_dir: Option<&Path>) -> Op
     let in_runtime_dir = runtime_dir.filter(|dir| dir.is_absolute());
     let in_runtime_dir = in_runtime_dir.map(|dir| dir.join(SOCKET_IN_RUNTIME_DIR));
     let mut all = in_runtime_dir.into_iter().chain([home.join(SOCKET_IN_HOME)]);
-    let is_there = all.any(|place| {
+    let holds_socket = all.any(|place| {
         let real = place.canonicalize();
         real.is_ok_and(|real| path.starts_with(&real) || real.starts_with(path))
     });
-    is_there.then_some(HOLDS_SOCKET)
+    holds_socket.then_some(HOLDS_SOCKET)
+}
+
+/// Returns device and inode of a file. `None` if it cannot be inspected.
+pub(crate) fn identity_blocking(path: &Path) -> Option<(u64, u64)> {
+    path.metadata().ok().map(|file| (file.dev(), file.ino()))
 }
 
 /// Recognizes a listed directory by device and inode, for bind mounts and case-insensitive file systems.
 fn refusal_by_identity(path: &Path, home: &Path) -> Option<&'static str> {
-    let identity = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
-    let own = identity(path)?;
-    if home.ancestors().any(|above| identity(above) == Some(own)) {
+    let own = identity_blocking(path)?;
+    // A directory above the home contains it.
+    if home.ancestors().any(|above| identity_blocking(above) == Some(own)) {
         return refusal(home, home);
     }
-    let above: Vec<_> = path.ancestors().map(|above| (above, identity(above))).collect();
+
+    let above: Vec<_> = path.ancestors().map(|above| (above, identity_blocking(above))).collect();
     SYSTEM.iter().find_map(|place| {
         let real = PathBuf::from(place).canonicalize().ok()?;
-        let found = identity(&real);
-        let (same, _) = above.iter().find(|(it, id)| *id == found && **it != real)?;
+        let listed = identity_blocking(&real);
+        let (same, _) = above.iter().find(|(it, id)| *id == listed && **it != real)?;
         refusal(&real.join(path.strip_prefix(same).ok()?), home)
     })
 }

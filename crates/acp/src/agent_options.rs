@@ -74,8 +74,7 @@ impl AgentOptions {
         let ask = |kind: &'static str| command(client, session, json!({ "type": kind }));
         let Ok(models) = ask("get_available_models").await else { return Self::default() };
         let levels = ask("get_available_thinking_levels").await.unwrap_or_default();
-        let state = ask("get_state").await;
-        let state = match state {
+        let state = match ask("get_state").await {
             Ok(state) => state,
             Err(_) => last_state(client, session).await,
         };

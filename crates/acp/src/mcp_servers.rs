@@ -45,27 +45,22 @@ const HEADERS: &str = "MCP_HEADERS";
 /// A server over HTTP.
 #[derive(Debug, Deserialize)]
 struct HttpServer {
-    r#type: HttpKind,
+    /// Transport: `http`, which is streamable HTTP, or `sse`, the older HTTP with events.
+    #[serde(rename = "type")]
+    kind: String,
     name: String,
     url: String,
     #[serde(default)]
     headers: Vec<McpVariable>,
 }
 
-/// Transport of a server over HTTP.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum HttpKind {
-    /// Streamable HTTP.
-    Http,
-    /// HTTP with events, the older one.
-    Sse,
-}
-
 /// Returns the program for a server over HTTP. The error is a verb phrase after the server's name.
 fn over_http(value: Value) -> Result<McpServer, &'static str> {
-    let HttpServer { r#type, name, url, headers } =
-        serde_json::from_value(value).map_err(|_| "must have a type, http or sse, and a name")?;
+    let server = serde_json::from_value(value).ok();
+    let server = server.filter(|server: &HttpServer| matches!(&*server.kind, "http" | "sse"));
+    let HttpServer { kind, name, url, headers } =
+        server.ok_or("must have a type, http or sse, and a name")?;
+
     let is_url = url.starts_with("http://") || url.starts_with("https://");
     if !is_url || !url.chars().all(|c| c.is_ascii_graphic()) {
         return Err("must have a URL that begins with http:// or https://");
@@ -81,16 +76,11 @@ fn over_http(value: Value) -> Result<McpServer, &'static str> {
         return Err("must have headers with usual names and without control characters");
     }
 
-    let kind = match r#type {
-        HttpKind::Http => "http",
-        HttpKind::Sse => "sse",
-    };
-
     let headers: String =
         headers.iter().map(|header| format!("{}: {}\n", header.name, header.value)).collect();
     // In the environment, because other processes can read the arguments.
     let env = vec![McpVariable { name: HEADERS.to_owned(), value: headers }];
-    let args = ["-c", OVER_HTTP, "mcp-http", kind, &url].map(str::to_owned).to_vec();
+    let args = ["-c", OVER_HTTP, "mcp-http", &kind, &url].map(str::to_owned).to_vec();
     Ok(McpServer { name, command: "bash".to_owned(), args, env })
 }
 

@@ -31,7 +31,9 @@ impl Modes {
             // Only the user ends safe mode.
             Profile::ReadOnly
         } else {
-            wider(wider(base, current), layers.session.profile.unwrap_or(base))
+            // The user may have given the session more than the configuration.
+            let profiles = [base, current, layers.session.profile.unwrap_or(base)];
+            profiles.into_iter().max_by_key(|profile| rank(*profile)).unwrap_or(base)
         };
         let is_network_off = data.hosts_denied_unasked;
         Self { current, base, most, layer: layers.session.clone(), is_network_off }
@@ -39,16 +41,14 @@ impl Modes {
 
     /// Returns the state for the client.
     pub(crate) fn state(&self) -> Value {
-        let offered = Profile::ALL.into_iter().filter(|profile| rank(*profile) <= rank(self.most));
-
-        let modes: Vec<Value> = offered.map(|profile| mode(profile, self.is_network_off)).collect();
+        let modes = self.offered().map(|profile| mode(profile, self.is_network_off));
+        let modes: Vec<Value> = modes.collect();
         json!({"currentModeId": id(self.current), "availableModes": modes})
     }
 
     /// Returns the parameters of `quack.sandbox` for a mode. `None` if the mode is not offered.
     pub(crate) fn change(&self, mode: &str, session: &str) -> Option<SandboxSet> {
-        let offered = Profile::ALL.into_iter().filter(|profile| rank(*profile) <= rank(self.most));
-        let chosen = offered.into_iter().find(|profile| id(*profile) == mode)?;
+        let chosen = self.offered().find(|profile| id(*profile) == mode)?;
         // Without a profile the session follows later changes of the configuration.
         let profile = Some(chosen).filter(|chosen| *chosen != self.base);
 
@@ -60,18 +60,16 @@ impl Modes {
             end_jobs: None,
         })
     }
-}
 
-fn rank(profile: Profile) -> u8 {
-    match profile {
-        Profile::ReadOnly => 0,
-        Profile::WorkspaceWrite => 1,
-        Profile::FullAccess => 2,
+    fn offered(&self) -> impl Iterator<Item = Profile> {
+        let n = rank(self.most).map_or(0, |rank| rank + 1);
+        Profile::ALL.into_iter().take(n)
     }
 }
 
-fn wider(first: Profile, second: Profile) -> Profile {
-    if rank(first) < rank(second) { second } else { first }
+/// Returns the position among the profiles, from the narrowest to the widest.
+fn rank(profile: Profile) -> Option<usize> {
+    Profile::ALL.iter().position(|other| *other == profile)
 }
 
 fn id(profile: Profile) -> &'static str {

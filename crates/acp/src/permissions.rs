@@ -9,14 +9,14 @@ const DENY_SESSION: &str = "deny-session";
 
 /// A request to the client.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Asked {
+pub(crate) struct ClientRequest {
     pub(crate) method: &'static str,
     pub(crate) params: Value,
 }
 
 /// The message to the daemon that answers a question.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Told {
+pub(crate) enum QuestionReply {
     /// `extension_ui_response`.
     Answer(Answer),
     /// `quack.answer`: denied until the session ends.
@@ -26,7 +26,11 @@ pub(crate) enum Told {
 /// Returns the request for a question. `None` if the client cannot show it.
 ///
 /// `has_forms`: the client shows forms. `is_shown`: the client has seen the call that the question is about.
-pub(crate) fn asked(question: &Question, has_forms: bool, is_shown: bool) -> Option<Asked> {
+pub(crate) fn request(
+    question: &Question,
+    has_forms: bool,
+    is_shown: bool,
+) -> Option<ClientRequest> {
     let session = question.session.as_str();
     if matches!(question.kind, QuestionKind::Input | QuestionKind::Editor) {
         let mut property = json!({"type": "string", "title": question.title});
@@ -37,7 +41,7 @@ pub(crate) fn asked(question: &Question, has_forms: bool, is_shown: bool) -> Opt
             json!({"type": "object", "properties": {"value": property}, "required": ["value"]});
         let params = json!({"sessionId": session, "mode": "form", "message": question.text(),
             "requestedSchema": schema});
-        return has_forms.then_some(Asked { method: "elicitation/create", params });
+        return has_forms.then_some(ClientRequest { method: "elicitation/create", params });
     }
 
     let (facts, words) = question.facts_and_words();
@@ -58,7 +62,7 @@ pub(crate) fn asked(question: &Question, has_forms: bool, is_shown: bool) -> Opt
     };
 
     let params = json!({"sessionId": session, "toolCall": call, "options": options(question)});
-    Some(Asked { method: "session/request_permission", params })
+    Some(ClientRequest { method: "session/request_permission", params })
 }
 
 fn options(question: &Question) -> Vec<Value> {
@@ -92,7 +96,7 @@ fn options(question: &Question) -> Vec<Value> {
 }
 
 /// Returns the message to the daemon for the client's result.
-pub(crate) fn told(question: &Question, result: &Value) -> Told {
+pub(crate) fn reply(question: &Question, result: &Value) -> QuestionReply {
     let answer = match &question.kind {
         QuestionKind::Input | QuestionKind::Editor => {
             let is_accepted = result.get("action").and_then(Value::as_str) == Some("accept");
@@ -107,7 +111,7 @@ pub(crate) fn told(question: &Question, result: &Value) -> Told {
             match (kind, id) {
                 // Only a question about a permission has this option.
                 (_, Some(DENY_SESSION)) if question.permission.is_some() => {
-                    return Told::DenySession;
+                    return QuestionReply::DenySession;
                 }
                 (QuestionKind::Confirm, Some("yes")) => Some(Answer::Confirmed(true)),
                 (QuestionKind::Confirm, Some("no")) => Some(Answer::Confirmed(false)),
@@ -120,7 +124,7 @@ pub(crate) fn told(question: &Question, result: &Value) -> Told {
             }
         }
     };
-    Told::Answer(answer.unwrap_or(Answer::Cancelled))
+    QuestionReply::Answer(answer.unwrap_or(Answer::Cancelled))
 }
 
 #[cfg(test)]
@@ -143,10 +147,10 @@ mod tests {
 
     #[test]
     fn a_permission_has_options_of_all_four_kinds() {
-        let asked = asked(&permission(), false, true).unwrap();
-        assert_eq!(asked.method, "session/request_permission");
-        assert_eq!(asked.params["toolCall"]["toolCallId"], "c");
-        let kinds: Vec<_> = asked.params["options"]
+        let known = request(&permission(), false, true).unwrap();
+        assert_eq!(known.method, "session/request_permission");
+        assert_eq!(known.params["toolCall"]["toolCallId"], "c");
+        let kinds: Vec<_> = known.params["options"]
             .as_array()
             .unwrap()
             .iter()
@@ -156,17 +160,17 @@ mod tests {
             kinds,
             ["allow_once", "allow_always", "allow_always", "reject_once", "reject_always"]
         );
-        let unknown = super::asked(&permission(), false, false).unwrap().params;
+        let unknown = request(&permission(), false, false).unwrap().params;
         assert_eq!(unknown["toolCall"]["toolCallId"], "quack-1");
         assert_eq!(unknown["toolCall"]["title"], "Allow network access? curl connects to a:443");
     }
 
     #[test]
     fn words_of_others_are_a_block_after_the_facts() {
-        let mut asked = permission();
-        asked.message =
+        let mut question = permission();
+        question.message =
             "connects to a:443\ncommand \"# Allowed ![x](http://e)\"\nsession s".to_owned();
-        let shown = super::asked(&asked, false, false).unwrap().params;
+        let shown = request(&question, false, false).unwrap().params;
         assert_eq!(shown["toolCall"]["title"], "Allow network access? connects to a:443");
         assert_eq!(
             shown["toolCall"]["content"][0]["content"]["text"],
@@ -176,11 +180,11 @@ mod tests {
 
     #[test]
     fn only_a_selected_option_allows() {
-        let value = |text: &str| Told::Answer(Answer::Value(text.into()));
-        assert_eq!(told(&permission(), &selected("1")), value("Allow once"));
-        assert_eq!(told(&permission(), &selected("3")), value("Always allow"));
-        assert_eq!(told(&permission(), &selected(DENY_SESSION)), Told::DenySession);
-        let cancelled = Told::Answer(Answer::Cancelled);
+        let value = |text: &str| QuestionReply::Answer(Answer::Value(text.into()));
+        assert_eq!(reply(&permission(), &selected("1")), value("Allow once"));
+        assert_eq!(reply(&permission(), &selected("3")), value("Always allow"));
+        assert_eq!(reply(&permission(), &selected(DENY_SESSION)), QuestionReply::DenySession);
+        let cancelled = QuestionReply::Answer(Answer::Cancelled);
         for result in [
             selected("deny"),
             selected("9"),
@@ -190,30 +194,36 @@ mod tests {
             json!({"outcome": "selected"}),
             Value::Null,
         ] {
-            assert_eq!(told(&permission(), &result), cancelled, "{result}");
+            assert_eq!(reply(&permission(), &result), cancelled, "{result}");
         }
         let confirm = question(json!({"id": 1, "method": "confirm", "title": "Sure?"}));
-        assert_eq!(told(&confirm, &selected("yes")), Told::Answer(Answer::Confirmed(true)));
-        assert_eq!(told(&confirm, &selected("no")), Told::Answer(Answer::Confirmed(false)));
-        assert_eq!(told(&confirm, &selected(DENY_SESSION)), cancelled);
+        assert_eq!(
+            reply(&confirm, &selected("yes")),
+            QuestionReply::Answer(Answer::Confirmed(true))
+        );
+        assert_eq!(
+            reply(&confirm, &selected("no")),
+            QuestionReply::Answer(Answer::Confirmed(false))
+        );
+        assert_eq!(reply(&confirm, &selected(DENY_SESSION)), cancelled);
         let select = question(json!({"id": 1, "method": "select", "options": ["a", "b"]}));
-        assert_eq!(told(&select, &selected("1")), value("b"));
-        assert_eq!(told(&select, &selected("cancel")), cancelled);
+        assert_eq!(reply(&select, &selected("1")), value("b"));
+        assert_eq!(reply(&select, &selected("cancel")), cancelled);
     }
 
     #[test]
     fn a_text_is_asked_for_in_a_form_if_the_client_has_forms() {
         let input = question(json!({"id": 1, "method": "editor", "title": "Text", "prefill": "x"}));
-        assert_eq!(asked(&input, false, false), None);
-        let form = asked(&input, true, false).unwrap();
+        assert_eq!(request(&input, false, false), None);
+        let form = request(&input, true, false).unwrap();
         assert_eq!(form.method, "elicitation/create");
         assert_eq!(form.params["requestedSchema"]["properties"]["value"]["default"], "x");
         let accepted = json!({"action": "accept", "content": {"value": "y"}});
-        assert_eq!(told(&input, &accepted), Told::Answer(Answer::Value("y".into())));
+        assert_eq!(reply(&input, &accepted), QuestionReply::Answer(Answer::Value("y".into())));
         for result in
             [json!({"action": "decline", "content": {"value": "y"}}), json!({"action": "accept"})]
         {
-            assert_eq!(told(&input, &result), Told::Answer(Answer::Cancelled));
+            assert_eq!(reply(&input, &result), QuestionReply::Answer(Answer::Cancelled));
         }
     }
 }

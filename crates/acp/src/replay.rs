@@ -43,6 +43,7 @@ impl<'a> Past<'a> {
         if let Some(id) = renamed.and_then(|update| update.get_mut("toolCallId")) {
             *id = format!("{}#{earlier}", call.id).into();
         }
+
         let past = PastCall { call, at: self.updates.len(), has_result: false, earlier };
         self.calls.insert(&call.id, past);
         self.updates.push(update);
@@ -75,7 +76,7 @@ impl Translator {
                             }
                         }
                     }
-                    self.add_past(answer);
+                    self.add_usage(answer.usage);
                 }
                 Message::ToolResult(result) => {
                     if let Some((call, update)) = past.answered(&result.tool_call_id) {

@@ -198,6 +198,8 @@ impl Peer {
             }
             waiting.insert(id, answer);
         }
+
+        // Before the request is sent, so that the entry is removed even if this future is dropped.
         let pending = Pending { id, answered, waiting: Arc::clone(&self.waiting) };
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
         Some(pending)

@@ -16,7 +16,6 @@ use quackd_protocol::client::SessionDeleteParams;
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -46,12 +45,6 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time that an answer waits for the options of an agent, which may have to start.
 const OPTIONS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time to look at the directory of a session.
-const DIRECTORY_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Maximum length of a path in an error, in characters.
-const MAX_SHOWN: usize = 200;
-
 /// Serves one client until its input ends, it stops reading, or `ended` is cancelled. Then running prompts are aborted.
 /// `read_blocking` reads the conversations of loaded sessions. With `isolated`, each new session works in a private copy of
 /// its workspace.
@@ -77,15 +70,18 @@ pub async fn serve_lines<R, W>(
         slots: Arc::new(Semaphore::new(MAX_SESSIONS)),
         in_flight: Mutex::default(),
     });
+
     let mut tasks = JoinSet::new();
     let mut reader = LineReader::new(input, MAX_LINE_BYTES);
     loop {
         let line = tokio::select! {
             () = ended.cancelled() => break,
             () = lines.closed() => break,
+            // Removes tasks that have ended from the set.
             Some(_) = tasks.join_next() => continue,
             line = reader.next() => line,
         };
+
         match line {
             Ok(Some(Line::Text(line))) => server.line(&line, &mut tasks).await,
             Ok(Some(Line::TooLong)) => {
@@ -95,11 +91,14 @@ pub async fn serve_lines<R, W>(
             Ok(None) | Err(_) => break,
         }
     }
+
     lock(&server.in_flight).values().for_each(|request| request.cancel.cancel());
     let ending = async { while tasks.join_next().await.is_some() {} };
     // A client that does not read loses the last messages.
     timeout(END_TIMEOUT, ending).await.ok();
     tasks.shutdown().await;
+
+    // Without senders, the writer ends after the last message.
     lock(&server.sessions).clear();
     drop((server, lines));
     if timeout(CLOSE_TIMEOUT, &mut writer).await.is_err() {
@@ -133,15 +132,15 @@ struct InFlight {
     prompted: Option<String>,
 }
 
-/// Result of a request, and updates that follow the answer.
+/// Result of a request, and the session and update that follow the answer.
 struct Reply {
     result: Value,
-    after: Vec<(String, Value)>,
+    after: Option<(String, Value)>,
 }
 
 impl From<Value> for Reply {
     fn from(result: Value) -> Self {
-        Self { result, after: Vec::new() }
+        Self { result, after: None }
     }
 }
 
@@ -160,6 +159,7 @@ impl Server {
         if line.iter().all(u8::is_ascii_whitespace) {
             return;
         }
+
         match rpc::parse_line(line) {
             Ok(Incoming::Request { id, method, params }) => {
                 if let Err(error) = self.begin(&id, method, params, tasks) {
@@ -195,16 +195,17 @@ impl Server {
             }
             in_flight.insert(id.to_string(), InFlight { cancel: cancel.clone(), prompted });
         }
+
         let (server, id) = (Arc::clone(self), id.clone());
         tasks.spawn(async move {
             let reply = server.handle(&method, params, &cancel).await;
             lock(&server.in_flight).remove(&id.to_string());
             let (result, after) = match reply {
                 Ok(Reply { result, after }) => (Ok(result), after),
-                Err(error) => (Err(error), Vec::new()),
+                Err(error) => (Err(error), None),
             };
             server.peer.answer(&id, result).await;
-            for (session, update) in after {
+            if let Some((session, update)) = after {
                 server.peer.update(&session, update).await;
             }
         });
@@ -242,6 +243,7 @@ impl Server {
         params: Value,
         cancel: &CancellationToken,
     ) -> Result<Reply, RpcError> {
+        // A cancelled prompt has an answer: the reason for the end of its turn.
         if method == "session/prompt" {
             return self.prompt(parse_params(params)?, cancel).await;
         }
@@ -285,9 +287,10 @@ impl Server {
         }
     }
 
-    fn initialize(&self, given: Initialize) -> Value {
-        let of = |path: &str| given.client_capabilities.pointer(path).is_some_and(Value::is_object);
-        let info = given.client_info.unwrap_or_default();
+    fn initialize(&self, params: Initialize) -> Value {
+        let capabilities = params.client_capabilities;
+        let of = |path: &str| capabilities.pointer(path).is_some_and(Value::is_object);
+        let info = params.client_info.unwrap_or_default();
         let mut facts = lock(&self.facts);
         *facts = Facts {
             isolated: facts.isolated,
@@ -300,6 +303,7 @@ impl Server {
             },
         };
         drop(facts);
+
         json!({
             "protocolVersion": PROTOCOL,
             "agentCapabilities": {
@@ -327,27 +331,26 @@ impl Server {
 
     async fn create(self: &Arc<Self>, params: New) -> Result<Reply, RpcError> {
         let New { cwd, mcp_servers } = params;
-        check_directory(&cwd).await?;
+        sessions::check_directory(&cwd).await?;
         let servers = mcp_servers::checked(mcp_servers)?;
+
         let slot = self.slot()?;
         let client = self.connect().await?;
         let facts = lock(&self.facts).clone();
         let id =
             sessions::create(&client, &sessions::workspace(&client, &cwd).await, &facts).await?;
         let session = self.open(id, client, slot).await?;
-        session.set_directory(&cwd);
         session.is_new();
-        if !servers.is_empty() {
-            session.set_mcp_servers(servers).await?;
-        }
+        session.configure(&cwd, Some(servers).filter(|servers| !servers.is_empty())).await?;
         self.described(&session).await.map(|reply| reply.of(session.id()))
     }
 
     /// Opens a session of the daemon. `replays`: its conversation is sent before the answer.
     async fn load(self: &Arc<Self>, params: Load, replays: bool) -> Result<Reply, RpcError> {
         let Load { session_id, cwd, mcp_servers } = params;
-        check_directory(&cwd).await?;
+        sessions::check_directory(&cwd).await?;
         let servers = mcp_servers.map(mcp_servers::checked).transpose()?;
+
         let known = lock(&self.sessions).get(&session_id).cloned();
         let session = match known {
             Some(session) => self.reconnected(session).await?,
@@ -360,10 +363,7 @@ impl Server {
                 self.open(session_id, client, slot).await?
             }
         };
-        session.set_directory(&cwd);
-        if let Some(servers) = servers {
-            session.set_mcp_servers(servers).await?;
-        }
+        session.configure(&cwd, servers).await?;
         if replays {
             session.replay(self.read_blocking).await?;
         }
@@ -374,8 +374,9 @@ impl Server {
     /// session.
     async fn fork(self: &Arc<Self>, params: Load) -> Result<Reply, RpcError> {
         let Load { session_id, cwd, mcp_servers } = params;
-        check_directory(&cwd).await?;
+        sessions::check_directory(&cwd).await?;
         let servers = mcp_servers.map(mcp_servers::checked).transpose()?;
+
         let slot = self.slot()?;
         if session_id.is_empty() {
             return Err(RpcError::unknown_session(&session_id));
@@ -384,10 +385,7 @@ impl Server {
         let facts = lock(&self.facts).clone();
         let id = sessions::fork(&client, &session_id, &facts).await?;
         let session = self.open(id, client, slot).await?;
-        session.set_directory(&cwd);
-        if let Some(servers) = servers {
-            session.set_mcp_servers(servers).await?;
-        }
+        session.configure(&cwd, servers).await?;
         self.described(&session).await.map(|reply| reply.of(session.id()))
     }
 
@@ -408,6 +406,8 @@ impl Server {
     async fn described(self: &Arc<Self>, session: &Arc<Session>) -> Result<Reply, RpcError> {
         let modes = session.modes().await?.state();
         let mut result = json!({ "modes": modes });
+
+        // In a task, so that the timeout does not end it.
         let mut fetching = {
             let session = Arc::clone(session);
             tokio::spawn(async move { session.fetch_options().await })
@@ -429,10 +429,11 @@ impl Server {
                 AgentOptions::default()
             }
         };
+
         if let (Some(options), Some(result)) = (options.options(), result.as_object_mut()) {
             result.insert("configOptions".to_owned(), options);
         }
-        Ok(Reply { result, after: vec![(session.id().to_owned(), options.commands())] })
+        Ok(Reply { result, after: Some((session.id().to_owned(), options.commands())) })
     }
 
     /// Returns an open session, with a connection.
@@ -443,6 +444,7 @@ impl Server {
 
     /// Connects the session again if the daemon has ended.
     async fn reconnected(&self, session: Arc<Session>) -> Result<Arc<Session>, RpcError> {
+        // Two requests at once must not connect twice.
         let connecting = session.connecting.lock().await;
         if !session.is_connected().await {
             session.follow(self.connect().await?).await?;
@@ -459,7 +461,7 @@ impl Server {
         let text = prompt::message(&prompt)?;
         let session = self.session(&session_id).await?;
         let stop = Box::pin(session.prompt(&text, cancel)).await?;
-        Ok(json!({"stopReason": stop.name()}).into())
+        Ok(json!({"stopReason": stop}).into())
     }
 
     /// Forgets a session and ends its prompt. The daemon keeps it.
@@ -477,24 +479,5 @@ impl Server {
         let params = SessionDeleteParams { session_id: session_id.into(), force: Some(is_ours) };
         client.call_within(params, REPLY_TIMEOUT).await?;
         Ok(json!({}).into())
-    }
-}
-
-/// Checks the directory of a session before anything is created. A disk that hangs counts as fine.
-async fn check_directory(cwd: &str) -> Result<(), RpcError> {
-    let path = PathBuf::from(cwd);
-    if !path.is_absolute() {
-        return Err(RpcError::invalid_params("cwd must be an absolute path"));
-    }
-    let checking = tokio::task::spawn_blocking(move || path.metadata());
-    let checked = timeout(DIRECTORY_TIMEOUT, checking).await;
-    let cwd: String = cwd.chars().take(MAX_SHOWN).collect();
-    let refused = |problem: &str| Err(RpcError::invalid_params(format!("cwd {cwd} {problem}")));
-    match checked {
-        Ok(Ok(Ok(found))) if found.is_dir() => Ok(()),
-        Ok(Ok(Ok(_))) => refused("is not a directory"),
-        Ok(Ok(Err(error))) => refused(&format!("cannot be opened: {error}")),
-        // The daemon reports a disk that hangs.
-        Ok(Err(_)) | Err(_) => Ok(()),
     }
 }

@@ -59,7 +59,6 @@ pub(crate) struct Session {
     shared: Arc<Shared>,
     link: AsyncMutex<Option<Arc<Link>>>,
     options: Mutex<AgentOptions>,
-    is_busy: AtomicBool,
     has_title: AtomicBool,
     /// MCP servers of the client. Sent again to a daemon that was restarted, because it keeps them in memory only.
     mcp_servers: Mutex<Vec<McpServer>>,
@@ -110,7 +109,6 @@ struct Prompting<'a>(&'a Session);
 impl Drop for Prompting<'_> {
     fn drop(&mut self) {
         lock(&self.0.shared.translator).is_prompting = false;
-        self.0.is_busy.store(false, Ordering::Release);
     }
 }
 
@@ -122,12 +120,11 @@ impl Session {
         facts: Facts,
         permit: OwnedSemaphorePermit,
     ) -> Self {
-        let translator = Translator::new(facts.displays);
         let shared = Shared {
             id,
             peer,
+            translator: Mutex::new(Translator::new(facts.displays)),
             facts,
-            translator: Mutex::new(translator),
             turns: Turns::default(),
             questions: Mutex::default(),
         };
@@ -135,7 +132,6 @@ impl Session {
             shared: Arc::new(shared),
             link: AsyncMutex::default(),
             options: Mutex::default(),
-            is_busy: AtomicBool::default(),
             has_title: AtomicBool::new(true),
             mcp_servers: Mutex::default(),
             places: Mutex::default(),
@@ -165,9 +161,11 @@ impl Session {
         };
 
         let data = client.call_within(params, REPLY_TIMEOUT).await?;
+        // The daemon also finds sessions by name, but events have the id.
         if data.session_id.0 != shared.id {
             return Err(RpcError::unknown_session(&shared.id));
         }
+
         let servers = lock(&self.mcp_servers).clone();
         if !servers.is_empty() {
             send_mcp_servers(&client, &shared.id, &servers).await?;
@@ -177,6 +175,7 @@ impl Session {
 
         // The turns of the connection before can no longer end.
         shared.turns.clear();
+
         let (client, ended) = (Arc::new(client), CancellationToken::new());
         let reading = Arc::clone(shared).read(events, Arc::clone(&client));
         let at_end = ended.clone().drop_guard();
@@ -184,27 +183,30 @@ impl Session {
             let _at_end = at_end;
             reading.await;
         });
+
         let link = Link { client, ended, _reader: AbortOnDropHandle::new(reader) };
         *self.link.lock().await = Some(Arc::new(link));
         Ok(())
     }
 
-    /// Sets the directory in which prompts start.
-    pub(crate) fn set_directory(&self, directory: &str) {
+    /// Sets the directory in which prompts start, and MCP servers in place of earlier ones. `None` keeps those.
+    pub(crate) async fn configure(
+        &self,
+        directory: &str,
+        mcp_servers: Option<Vec<McpServer>>,
+    ) -> Result<(), RpcError> {
         lock(&self.places).0 = PathBuf::from(directory);
+        if let Some(servers) = mcp_servers {
+            send_mcp_servers(&self.link().await?.client, &self.shared.id, &servers).await?;
+            *lock(&self.mcp_servers) = servers;
+        }
+        Ok(())
     }
 
     /// Returns the directory in which prompts start, if it is not the workspace.
     fn directory(&self) -> Option<String> {
         let (directory, workspace) = lock(&self.places).clone();
         quackd_client::directory_in(&workspace, &directory)
-    }
-
-    /// Gives MCP servers to the session, in place of earlier ones.
-    pub(crate) async fn set_mcp_servers(&self, servers: Vec<McpServer>) -> Result<(), RpcError> {
-        send_mcp_servers(&self.link().await?.client, &self.shared.id, &servers).await?;
-        *lock(&self.mcp_servers) = servers;
-        Ok(())
     }
 
     async fn link(&self) -> Result<Arc<Link>, RpcError> {
@@ -219,13 +221,13 @@ impl Session {
         cancel: &CancellationToken,
     ) -> Outcome {
         let text = message.text.as_str();
-        if self.is_busy.swap(true, Ordering::AcqRel) {
+        if std::mem::replace(&mut lock(&self.shared.translator).is_prompting, true) {
             return Err(RpcError::invalid_request(
                 "the session has a running prompt; cancel it, or wait until it ends",
             ));
         }
         let _prompting = Prompting(self);
-        lock(&self.shared.translator).is_prompting = true;
+
         let link = self.link().await?;
         let command = crate::prompt::command(text).filter(|_| lock(&self.options).has_commands);
         match command {
@@ -233,10 +235,12 @@ impl Session {
             Some(PromptCommand::Undo) => return self.undo(&link).await,
             None => {}
         }
+
         if !self.has_title.swap(true, Ordering::Relaxed) {
             let title = session_info(&crate::prompt::title(text));
             self.shared.peer.update(self.id(), title).await;
         }
+
         let turn = self.turn(&link, message);
         tokio::pin!(turn);
         let outcome = tokio::select! {
@@ -273,6 +277,7 @@ impl Session {
             let reply = agent_options::command(&link.client, self.id(), command).await?;
             serde_json::from_value(reply).map_err(|error| RpcError::internal(error.to_string()))?
         };
+
         // A command of an extension has no turn.
         let Some(turn) = reply.turn else { return Ok(StopReason::EndTurn) };
         tokio::select! {
@@ -287,6 +292,7 @@ impl Session {
         if let (false, Some(command)) = (kept.is_empty(), command.as_object_mut()) {
             command.insert("customInstructions".to_owned(), kept.into());
         }
+
         let compacting = agent_options::command(&link.client, self.id(), command);
         let text = tokio::select! {
             done = compacting => match done {
@@ -327,8 +333,9 @@ impl Session {
         self.shared.peer.update(self.id(), chunk).await;
     }
 
-    /// Ends the turn and the calls of the session. A refusal means that nothing runs.
+    /// Ends the turn and the calls of the session.
     async fn abort(&self, client: &Client) {
+        // A refusal means that nothing runs.
         client.call_within(AbortParams::of(self.id()), REPLY_TIMEOUT).await.ok();
     }
 
@@ -337,6 +344,7 @@ impl Session {
         if lock(&self.shared.translator).window.is_some() {
             return;
         }
+
         let state = agent_options::last_state(client, self.id()).await;
         let window = state.pointer("/model/contextWindow").and_then(Value::as_u64);
         let update = {
@@ -386,13 +394,15 @@ impl Session {
             let read = read.unwrap_or_else(|error| Err(error.into()));
             let failed =
                 |error| RpcError::internal(format!("cannot read the conversation: {error}"));
-            // Without a file the session has no conversation yet.
             let transcript = read.map_err(failed)?;
+            // Without a file the session has no conversation yet.
             return Ok(transcript.as_ref().map(replay::messages).unwrap_or_default());
         }
-        let asked = json!({"type": "get_messages"});
-        let mut known = match agent_options::command(client, self.id(), asked).await {
+
+        let command = json!({"type": "get_messages"});
+        let mut known = match agent_options::command(client, self.id(), command).await {
             Ok(known) => known,
+            // An agent that refuses has no messages to show.
             Err(ClientError::Refused { .. }) => Value::Null,
             Err(error) => return Err(error.into()),
         };
@@ -467,6 +477,7 @@ impl Shared {
             }
             _ => {}
         }
+
         let translated = lock(&self.translator).event(&event.name, &data, event.turn);
         for update in translated.updates {
             self.peer.update(&self.id, update).await;

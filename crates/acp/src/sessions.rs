@@ -1,4 +1,4 @@
-//! The daemon's sessions: connecting, creating, listing.
+//! The daemon's sessions: connecting, checking directories, creating, listing.
 
 use crate::rpc::RpcError;
 use crate::session::{Facts, REPLY_TIMEOUT};
@@ -8,8 +8,9 @@ use quackd_protocol::client::{
 };
 use quackd_protocol::foreign_text::one_line;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// Name of a client that does not say its own.
 const UNNAMED: &str = "acp";
@@ -23,6 +24,12 @@ const MAX_ATTEMPTS: u32 = 3;
 /// Maximum wait for a new session with its copy of the workspace.
 const COPY_TIMEOUT: Duration = Duration::from_secs(160);
 
+/// Time to look at the directory of a session.
+const DIRECTORY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Maximum length of a path in an error, in characters.
+const MAX_SHOWN: usize = 200;
+
 /// Connects, and introduces the client to the daemon.
 pub(crate) async fn connect(connector: &Connector, facts: &Facts) -> Result<Client, RpcError> {
     let client = connector().await.map_err(|error| RpcError::internal(error.to_string()))?;
@@ -35,23 +42,41 @@ pub(crate) async fn connect(connector: &Connector, facts: &Facts) -> Result<Clie
     Ok(client)
 }
 
+/// Checks the directory of a session before anything is created. A disk that hangs counts as fine.
+pub(crate) async fn check_directory(cwd: &str) -> Result<(), RpcError> {
+    let path = PathBuf::from(cwd);
+    if !path.is_absolute() {
+        return Err(RpcError::invalid_params("cwd must be an absolute path"));
+    }
+
+    let checking = tokio::task::spawn_blocking(move || path.metadata());
+    let checked = timeout(DIRECTORY_TIMEOUT, checking).await;
+    let cwd: String = cwd.chars().take(MAX_SHOWN).collect();
+    let refused = |problem: &str| Err(RpcError::invalid_params(format!("cwd {cwd} {problem}")));
+    match checked {
+        Ok(Ok(Ok(metadata))) if metadata.is_dir() => Ok(()),
+        Ok(Ok(Ok(_))) => refused("is not a directory"),
+        Ok(Ok(Err(error))) => refused(&format!("cannot be opened: {error}")),
+        // The daemon reports a disk that hangs.
+        Ok(Err(_)) | Err(_) => Ok(()),
+    }
+}
+
 /// Returns the workspace of the user's session that contains `cwd`, else `cwd`. Outside of repositories the workspace may be
 /// above `cwd`, as it is for the user there.
 pub(crate) async fn workspace(client: &Client, cwd: &str) -> String {
     let params =
         FindParams { path: Some(cwd.to_owned()), own: Some(true), ..FindParams::default() };
-    let found = client.call_within(params, REPLY_TIMEOUT).await;
-    let found = found.ok().and_then(|found| found.session);
-    found.map_or_else(|| cwd.to_owned(), |found| found.workspace_path)
+    let reply = client.call_within(params, REPLY_TIMEOUT).await;
+    let session = reply.ok().and_then(|reply| reply.session);
+    session.map_or_else(|| cwd.to_owned(), |session| session.workspace_path)
 }
 
 /// Creates a session in the workspace of `cwd`, named after the client. Returns its id.
 pub(crate) async fn create(client: &Client, cwd: &str, facts: &Facts) -> Result<String, RpcError> {
-    let base = base_name(&facts.name);
     let mut attempt = 1;
     loop {
-        let taken = all(client).await?;
-        let name = free_name(&base, taken.sessions.iter().map(|session| session.name.as_str()));
+        let name = new_name(client, facts).await?;
 
         // Restrictions of a session protect files of its workspace, also from the agent of an editor.
         let params = SessionNewParams {
@@ -61,9 +86,9 @@ pub(crate) async fn create(client: &Client, cwd: &str, facts: &Facts) -> Result<
             isolated: facts.isolated.then_some(true),
             ..SessionNewParams::default()
         };
-        let timeout = if facts.isolated { COPY_TIMEOUT } else { REPLY_TIMEOUT };
+        let limit = if facts.isolated { COPY_TIMEOUT } else { REPLY_TIMEOUT };
 
-        match client.call_within(params, timeout).await {
+        match client.call_within(params, limit).await {
             Ok(created) => return Ok(created.session.id.0),
             Err(error @ ClientError::Refused { .. }) if attempt < MAX_ATTEMPTS => {
                 // Only another client with the same name is a reason to try again.
@@ -80,10 +105,8 @@ pub(crate) async fn create(client: &Client, cwd: &str, facts: &Facts) -> Result<
 
 /// Copies the conversation of a session into a new one, named after the client. Returns its id.
 pub(crate) async fn fork(client: &Client, of: &str, facts: &Facts) -> Result<String, RpcError> {
-    let taken = all(client).await?;
-    let taken = taken.sessions.iter().map(|session| session.name.as_str());
-    let name = free_name(&base_name(&facts.name), taken);
-    let params = ForkParams { session_id: of.into(), name: Some(name), ..ForkParams::default() };
+    let name = Some(new_name(client, facts).await?);
+    let params = ForkParams { session_id: of.into(), name, ..ForkParams::default() };
     Ok(client.call_within(params, REPLY_TIMEOUT).await?.session_id.0)
 }
 
@@ -118,6 +141,13 @@ pub(crate) async fn list(
 async fn all(client: &Client) -> Result<SessionsData, RpcError> {
     let params = SessionsParams { all: true.into(), ..SessionsParams::default() };
     Ok(client.call_within(params, REPLY_TIMEOUT).await?)
+}
+
+/// Returns a name for a new session of the client, which no session has.
+async fn new_name(client: &Client, facts: &Facts) -> Result<String, RpcError> {
+    let all = all(client).await?;
+    let taken = all.sessions.iter().map(|session| session.name.as_str());
+    Ok(free_name(&base_name(&facts.name), taken))
 }
 
 /// Returns the client's name in lower case, with `-` for other characters.

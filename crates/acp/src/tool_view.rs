@@ -2,6 +2,7 @@
 
 use crate::prompt::{fenced, title};
 use quackd_protocol::tools::{self, Action, NEW_TEXT, OLD_TEXT};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::path::{Component, Path, PathBuf};
 
@@ -9,7 +10,8 @@ use std::path::{Component, Path, PathBuf};
 const MAX_EDITS: usize = 100;
 
 /// Kind of a tool call, which selects icon and form in an editor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 enum Kind {
     Read,
     Edit,
@@ -41,19 +43,6 @@ impl Kind {
             },
         }
     }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Edit => "edit",
-            Self::Delete => "delete",
-            Self::Move => "move",
-            Self::Search => "search",
-            Self::Execute => "execute",
-            Self::Fetch => "fetch",
-            Self::Other => "other",
-        }
-    }
 }
 
 /// A tool call: the tool, its arguments, and the directory of relative paths.
@@ -71,7 +60,7 @@ impl Call<'_> {
         let mut members = Map::from_iter([
             ("title".to_owned(), self.title(kind).into()),
             ("name".to_owned(), self.tool.into()),
-            ("kind".to_owned(), kind.name().into()),
+            ("kind".to_owned(), json!(kind)),
         ]);
 
         if !self.args.is_null() {
@@ -91,15 +80,15 @@ impl Call<'_> {
         is_error: bool,
     ) -> Map<String, Value> {
         // A failed edit has changed nothing.
-        let mut shown = if is_error { Vec::new() } else { self.diffs() };
-        if shown.is_empty() {
-            shown = self.content(content);
+        let mut display = if is_error { Vec::new() } else { self.diffs() };
+        if display.is_empty() {
+            display = self.content(content);
         }
 
         let status = if is_error { "failed" } else { "completed" };
         let mut members = Map::from_iter([
             ("status".to_owned(), status.into()),
-            ("content".to_owned(), shown.into()),
+            ("content".to_owned(), display.into()),
         ]);
         if let Some(location) = self.location(details).filter(|at| at.get("line").is_some()) {
             members.insert("locations".to_owned(), json!([location]));
@@ -110,7 +99,7 @@ impl Call<'_> {
     /// Returns the blocks of a result as content of a tool call.
     pub(crate) fn content(&self, blocks: &[Value]) -> Vec<Value> {
         let is_plain = matches!(Kind::of(self.tool), Kind::Execute | Kind::Read | Kind::Search);
-        let shown = |block: &Value| {
+        let convert = |block: &Value| {
             let block = match block.get("type").and_then(Value::as_str)? {
                 "text" => {
                     let text = block.get("text").and_then(Value::as_str)?;
@@ -128,7 +117,7 @@ impl Call<'_> {
             };
             Some(json!({"type": "content", "content": block}))
         };
-        blocks.iter().filter_map(shown).collect()
+        blocks.iter().filter_map(convert).collect()
     }
 
     /// Returns the changes of an edit or a write. Empty for other tools.
@@ -174,8 +163,8 @@ impl Call<'_> {
         };
 
         let name = if self.tool.is_empty() { "Tool call" } else { self.tool };
-        let shown = text.map(|text| title(&text)).filter(|text| !text.is_empty());
-        shown.unwrap_or_else(|| name.to_owned())
+        let text = text.map(|text| title(&text)).filter(|text| !text.is_empty());
+        text.unwrap_or_else(|| name.to_owned())
     }
 
     /// Returns the new content of a whole file.

@@ -2,6 +2,7 @@
 
 use crate::lock;
 use crate::rpc::RpcError;
+use serde::Serialize;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use tokio::sync::Notify;
@@ -10,26 +11,14 @@ use tokio::sync::Notify;
 const MAX_TURNS: usize = 16;
 
 /// Reason for the end of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum StopReason {
     EndTurn,
     MaxTokens,
     MaxTurnRequests,
     Refusal,
     Cancelled,
-}
-
-impl StopReason {
-    /// Returns the name on the wire.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::EndTurn => "end_turn",
-            Self::MaxTokens => "max_tokens",
-            Self::MaxTurnRequests => "max_turn_requests",
-            Self::Refusal => "refusal",
-            Self::Cancelled => "cancelled",
-        }
-    }
 }
 
 /// End of a turn: its reason, or the error of the prompt.
@@ -59,8 +48,8 @@ impl Turns {
         loop {
             // Before the look, so that no end is missed.
             let changed = self.changed.notified();
-            let found = lock(&self.ended).iter().find(|(of, _)| *of == turn).cloned();
-            if let Some((_, outcome)) = found {
+            let ended = lock(&self.ended).iter().find(|(of, _)| *of == turn).cloned();
+            if let Some((_, outcome)) = ended {
                 return outcome;
             }
             changed.await;

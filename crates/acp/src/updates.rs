@@ -4,7 +4,7 @@
 use crate::rpc::RpcError;
 use crate::tool_view::Call;
 use crate::turns::{Outcome, StopReason};
-use quackd_agent::message::{AssistantMessage, Usage};
+use quackd_agent::message::Usage;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -143,21 +143,18 @@ impl Translator {
             "thinking_delta" => "agent_thought_chunk",
             "toolcall_start" => {
                 let (id, tool) = (text(part, "id"), text(part, "toolName"));
-                let is_known = id.is_empty() || self.calls.contains_key(id);
-                return if is_known {
-                    Vec::new()
-                } else {
-                    vec![self.tool_call(id, tool, &Value::Null, "pending")]
-                };
+                if id.is_empty() || self.calls.contains_key(id) {
+                    return Vec::new();
+                }
+                return vec![self.tool_call(id, tool, &Value::Null, "pending")];
             }
             "toolcall_end" => {
                 let call = &part["toolCall"];
                 let (id, tool) = (text(call, "id"), text(call, "name"));
-                return if id.is_empty() {
-                    Vec::new()
-                } else {
-                    vec![self.tool_call(id, tool, &call["arguments"], "pending")]
-                };
+                if id.is_empty() {
+                    return Vec::new();
+                }
+                return vec![self.tool_call(id, tool, &call["arguments"], "pending")];
             }
             _ => return Vec::new(),
         };
@@ -207,13 +204,13 @@ impl Translator {
 
     /// Returns a text, an image or a thought as a chunk.
     pub(crate) fn block(&self, kind: &str, block: &Value) -> Option<Value> {
-        let shown = |text: &str| json!({"type": "text", "text": text});
+        let plain = |text: &str| json!({"type": "text", "text": text});
         match text(block, "type") {
             "text" if !text(block, "text").is_empty() => {
-                Some(self.chunk(kind, shown(text(block, "text"))))
+                Some(self.chunk(kind, plain(text(block, "text"))))
             }
             "thinking" if !text(block, "thinking").is_empty() => {
-                Some(self.chunk("agent_thought_chunk", shown(text(block, "thinking"))))
+                Some(self.chunk("agent_thought_chunk", plain(text(block, "thinking"))))
             }
             "image" => {
                 let (data, mime) = (block.get("data")?.as_str()?, block.get("mimeType")?.as_str()?);
@@ -229,10 +226,12 @@ impl Translator {
         if MAX_CALLS <= self.calls.len() {
             self.calls.clear();
         }
+
         let known = KnownCall { tool: tool.to_owned(), args: args.clone() };
         let call = Call { tool: &known.tool, args: &known.args, cwd: &self.cwd };
         let mut update = call.described();
         self.calls.insert(id.to_owned(), known);
+
         let kind = if is_new { "tool_call" } else { "tool_call_update" };
         update.insert("status".to_owned(), status.into());
         tool_update(kind, id, update)
@@ -240,8 +239,11 @@ impl Translator {
 
     fn tool_output(&self, data: &Value, content: &[Value]) -> Value {
         let call = Call { tool: text(data, "toolName"), args: &data["args"], cwd: &self.cwd };
-        let update = json!({"status": "in_progress", "content": call.content(content)});
-        tool_update("tool_call_update", text(data, "toolCallId"), object(update))
+        let update = Map::from_iter([
+            ("status".to_owned(), "in_progress".into()),
+            ("content".to_owned(), call.content(content).into()),
+        ]);
+        tool_update("tool_call_update", text(data, "toolCallId"), update)
     }
 
     fn tool_end(&mut self, data: &Value) -> Value {
@@ -260,6 +262,7 @@ impl Translator {
         if known.is_some() {
             return tool_update("tool_call_update", id, update);
         }
+
         // Its start was before this client followed.
         update.extend(call.described());
         tool_update("tool_call", id, update)
@@ -330,12 +333,10 @@ impl Translator {
             "auto_compaction_end" if self.displays.compaction => {
                 let summary = data.pointer("/result/summary").and_then(Value::as_str);
                 let is_aborted = data.get("aborted") == Some(&Value::Bool(true));
-                let status = if is_aborted {
-                    "cancelled"
-                } else if summary.is_some() {
-                    "completed"
-                } else {
-                    "failed"
+                let status = match summary {
+                    _ if is_aborted => "cancelled",
+                    Some(_) => "completed",
+                    None => "failed",
                 };
                 vec![self.compaction(status, summary)]
             }
@@ -352,11 +353,6 @@ impl Translator {
         }
         update
     }
-
-    /// Counts the tokens of an answer in the history.
-    pub(crate) fn add_past(&mut self, message: &AssistantMessage) {
-        self.add_usage(message.usage);
-    }
 }
 
 /// Returns an update of the session's title.
@@ -369,13 +365,6 @@ pub(crate) fn tool_update(kind: &str, id: &str, mut members: Map<String, Value>)
     members.insert("sessionUpdate".to_owned(), kind.into());
     members.insert("toolCallId".to_owned(), id.into());
     Value::Object(members)
-}
-
-fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(members) => members,
-        _ => Map::new(),
-    }
 }
 
 fn text<'a>(data: &'a Value, name: &str) -> &'a str {

@@ -22,12 +22,13 @@ pub(crate) async fn find_files(call: WorkspaceCall<'_>) -> Output {
     let pattern = arguments.pattern.unwrap_or_else(|| EVERYTHING.to_owned());
     let path =
         directory.path_of(arguments.path).unwrap_or_else(|| directory.path(".").into_owned());
+
     let request = Find {
         name: NameRule::Minimatch(pattern.clone()),
         kinds: Kinds { files: true, dirs: arguments.include_directories, symlinks: true },
         scope: Scope {
             // Entries of any type with such a name.
-            exclude: EXCLUDED_DIRS.iter().map(|name| (*name).to_owned()).collect(),
+            exclude: EXCLUDED_DIRS.map(str::to_owned).into(),
             ignore: Ignore::None,
             hidden: if arguments.include_hidden { Hidden::Show } else { Hidden::Leave },
             vcs_dirs: true,
@@ -36,15 +37,14 @@ pub(crate) async fn find_files(call: WorkspaceCall<'_>) -> Output {
         limit: MAX_PATHS,
         ..Find::new(call.stop())
     };
-    let found = call.search(move |root, stop| {
-        let found = find_blocking(root, &path, Find { stop, ..request });
-        found.map(|mut found| {
-            directory.show_find(&mut found);
-            found
-        })
+
+    let finding = call.search(move |root, stop| {
+        let mut outcome = find_blocking(root, &path, Find { stop, ..request })?;
+        directory.show_find(&mut outcome);
+        Ok::<_, FindFailure>(outcome)
     });
-    match found.await {
-        Ok(found) => answer(&found, &pattern, call.limit()),
+    match finding.await {
+        Ok(outcome) => answer(&outcome, &pattern, call.limit()),
         Err(error) => call.failed(&error),
     }
 }
@@ -74,6 +74,7 @@ fn find_blocking(root: &Root, path: &str, mut request: Find) -> Result<FindOutco
     if start.kind != Kind::Directory {
         return Err(FindFailure::NotADirectory(path.to_owned()));
     }
+
     request.scope.starts = vec![start.relative];
     quackd_search::find(&request, &RootTree(root)).map_err(|error| match error {
         SearchError::StartNotFound(_) => not_found(),
@@ -81,38 +82,36 @@ fn find_blocking(root: &Root, path: &str, mut request: Find) -> Result<FindOutco
     })
 }
 
-fn answer(found: &FindOutcome, pattern: &str, limit: Duration) -> Output {
-    let mut lines: Vec<String> = found.entries.iter().map(|entry| shown(&entry.path)).collect();
-    if found.truncated {
+fn answer(outcome: &FindOutcome, pattern: &str, limit: Duration) -> Output {
+    let mut lines: Vec<String> = outcome.entries.iter().map(|entry| shown(&entry.path)).collect();
+    if outcome.truncated {
         lines.push(format!("[Results truncated at {MAX_PATHS} entries]"));
     }
-    if found.unreadable != 0 {
-        lines.extend(unreadable(found.unreadable));
-        let warnings = found.warnings.iter();
-        lines.extend(
-            warnings.map(|warning| {
-                format!("[Warning] {} ({})", warning.path.display(), warning.reason)
-            }),
-        );
+    if outcome.unreadable != 0 {
+        lines.extend(unreadable(outcome.unreadable));
+        for warning in &outcome.warnings {
+            lines.push(format!("[Warning] {} ({})", warning.path.display(), warning.reason));
+        }
     }
     if lines.is_empty() {
         lines.push(nothing(pattern));
     }
-    if found.too_many_files {
+    if outcome.too_many_files {
         lines.push(TOO_MANY_FILES.to_owned());
     }
-    if found.timed_out {
+    if outcome.timed_out {
         lines.push(timed_out(limit));
     }
+
     let mut output = Output::success(lines.join("\n"));
-    output.report.truncated = found.truncated;
-    output.report.timed_out = found.timed_out;
+    output.report.truncated = outcome.truncated;
+    output.report.timed_out = outcome.timed_out;
     output.data = Some(
         json!({
-            "files": found.shown,
-            "truncated": found.truncated,
-            "timedOut": found.timed_out,
-            "unreadable": found.unreadable,
+            "files": outcome.shown,
+            "truncated": outcome.truncated,
+            "timedOut": outcome.timed_out,
+            "unreadable": outcome.unreadable,
         })
         .into(),
     );

@@ -14,7 +14,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 
 /// Directories that a search does not enter unless it starts there.
-pub(crate) const EXCLUDED_DIRS: &[&str] = &[".git", ".build", "node_modules"];
+pub(crate) const EXCLUDED_DIRS: [&str; 3] = [".git", ".build", "node_modules"];
 
 const NO_MATCHES: &str = "No matches found";
 
@@ -71,13 +71,14 @@ impl GrepParams {
         let directory = call.directory();
         let pattern = arguments.pattern.ok_or(BadParameter::Missing("pattern"))?;
         let path = directory.path_of(arguments.path);
+
         // An empty glob is valid and matches no file.
         let include = arguments.include.0;
         let finds_nothing = include.as_deref() == Some("");
         let scope = Scope {
             include: include.map(|glob| directory.glob(&glob)).into_iter().collect(),
             exclude: arguments.exclude.unwrap_or_default(),
-            exclude_dirs: EXCLUDED_DIRS.iter().map(|name| (*name).to_owned()).collect(),
+            exclude_dirs: EXCLUDED_DIRS.map(str::to_owned).into(),
             ignore: if call.respects_ignore_files() && !arguments.no_ignore.unwrap_or_default() {
                 Ignore::All
             } else {
@@ -87,17 +88,20 @@ impl GrepParams {
             vcs_dirs: true,
             ..Scope::default()
         };
+
         let context = arguments.context.unwrap_or_default();
         let lines = |lines: Checked<Option<u64>>| {
             let lines = lines.unwrap_or_default().or(context).unwrap_or_default();
             usize::try_from(lines).unwrap_or_default()
         };
+
         let max_rows = arguments.total_max_matches.unwrap_or_default().unwrap_or_default();
         let literal = arguments.fixed_strings.unwrap_or_default();
         let case = match arguments.case_sensitive {
             Ok(Some(false)) => Case::Insensitive,
             _ => Case::Sensitive,
         };
+
         let request = Search {
             scope,
             before: lines(arguments.before),
@@ -125,22 +129,24 @@ impl GrepParams {
     fn answer_blocking(mut self, root: &Root, stop: Stop) -> Result<Output, GrepError> {
         self.request.scope.starts = starts_blocking(root, std::slice::from_ref(&self.path))?;
         self.request.stop = stop;
+
         if self.finds_nothing {
-            // Only the pattern is checked.
+            // Only the pattern is checked: the deadline has passed before the first file.
             self.request.stop.deadline = Instant::now();
         }
         let mut outcome = self.search(root)?;
+
         // 10,000 short rows may be smaller than the limit of the answer.
         while outcome.truncated && !self.is_full(&outcome) {
             let Some(cursor) = outcome.cursor.take() else { break };
             self.request.cursor = Some(cursor);
             add(&mut outcome, self.search(root)?);
         }
+
         if self.finds_nothing {
-            Ok(self.output(&SearchOutcome::default()))
-        } else {
-            Ok(self.output(&outcome))
+            outcome = SearchOutcome::default();
         }
+        Ok(self.output(&outcome))
     }
 
     fn search(&self, root: &Root) -> Result<SearchOutcome, GrepError> {
@@ -171,6 +177,7 @@ impl GrepParams {
             is_cut = !push(&mut text, row);
             !is_cut
         };
+
         match self.request.output {
             OutputMode::Files => text::files(outcome, OutputMode::Files, &mut take),
             _ => text::rows(&outcome.files, style, &mut take),
@@ -182,6 +189,7 @@ impl GrepParams {
         let (mut text, is_cut) = self.rendered(outcome);
         let truncated = outcome.truncated || is_cut;
         let notes = notes(outcome, truncated, self.limit);
+
         if text.is_empty() {
             NO_MATCHES.clone_into(&mut text);
         }
@@ -193,6 +201,7 @@ impl GrepParams {
                 text.push_str(&note);
             }
         }
+
         let mut output = Output::success(text);
         output.report.truncated = truncated;
         output.report.timed_out = outcome.timed_out;
@@ -209,6 +218,7 @@ fn add(outcome: &mut SearchOutcome, next: SearchOutcome) {
     outcome.timed_out |= next.timed_out;
     outcome.cursor = next.cursor.filter(|_| next.shown != 0);
     outcome.files_searched = outcome.files_searched.max(next.files_searched);
+
     let (all, more) = (&mut outcome.skipped, next.skipped);
     all.binary = all.binary.max(more.binary);
     all.unreadable = all.unreadable.max(more.unreadable);
@@ -246,12 +256,14 @@ fn notes(outcome: &SearchOutcome, truncated: bool, limit: Duration) -> Vec<Strin
     if truncated {
         notes.push(TRUNCATED.to_owned());
     }
+
     let is_across = outcome.notes.contains(&Note::MultilineBecauseOfNewline);
     let hints = [
         (outcome.dialect_used == Dialect::Basic).then_some(Note::RetriedAsBasic),
         is_across.then_some(Note::MultilineBecauseOfNewline),
     ];
     notes.extend(hints.into_iter().flatten().map(|note| format!("[Note: {note}]")));
+
     if outcome.too_many_files {
         notes.push(text::TOO_MANY_FILES.to_owned());
     }

@@ -54,6 +54,7 @@ pub(crate) async fn ripgrep_search(call: WorkspaceCall<'_>) -> Output {
         Ok(params) => params,
         Err(error) => return failed(&RipgrepError::Parameter(error)),
     };
+
     let limit = call.limit();
     match call.search(move |root, stop| params.answer_blocking(root, stop, limit)).await {
         Ok(output) => output,
@@ -127,6 +128,7 @@ impl RipgrepParams {
         if pattern.is_empty() {
             return Err(BadParameter::Missing("pattern"));
         }
+
         let mut exclude_dirs: Vec<String> = EXCLUDED_DIRS.map(str::to_owned).into();
         exclude_dirs.extend(arguments.exclude_dirs?);
         let file_type = arguments.file_type?.map(|name| file_type(&name).to_owned());
@@ -134,6 +136,7 @@ impl RipgrepParams {
             none if none.is_empty() => vec![directory.path(".").into_owned()],
             paths => paths.iter().map(|path| directory.path(path).into_owned()).collect(),
         };
+
         let case = match arguments.case_sensitive? {
             Some(false) => Case::Insensitive,
             _ => Case::Sensitive,
@@ -150,6 +153,7 @@ impl RipgrepParams {
             follow: arguments.follow_links?,
             ..Scope::default()
         };
+
         let request = Search {
             scope,
             before: arguments.before_context_lines?,
@@ -171,13 +175,15 @@ impl RipgrepParams {
         let starts = Starts::look_blocking(root, &self.paths)?;
         self.request.scope.starts.clone_from(&starts.real);
         self.request.stop = stop;
+
         let has_context = self.request.before != 0 || self.request.after != 0;
-        let mut output = OutputTail::new(has_context);
+        let mut output = OutputTail { has_context, ..OutputTail::default() };
         let mut n_rows = 0;
         loop {
             let outcome = quackd_search::search(&self.request, &RootTree(root))?;
             n_rows += outcome.shown;
             output.push(&outcome.files, &starts, &self.directory);
+
             let more = outcome.cursor.clone().filter(|_| outcome.truncated && !outcome.timed_out);
             let Some(cursor) = more else {
                 return Ok(answer(output, n_rows, &outcome, &starts.missing, limit));
@@ -214,20 +220,23 @@ impl Starts {
                 }
                 Err(error) => return Err(error.into()),
             };
-            let given =
+
+            let named =
                 Path::new(path).strip_prefix(root.path()).unwrap_or_else(|_| Path::new(path));
-            let given: PathBuf =
-                given.components().filter(|one| *one != Component::CurDir).collect();
-            let is_plain = given.components().all(|one| matches!(one, Component::Normal(_)));
+            let named: PathBuf =
+                named.components().filter(|one| *one != Component::CurDir).collect();
+            // Files below a path with `..` are shown by their real paths.
+            let is_plain = named.components().all(|one| matches!(one, Component::Normal(_)));
             for real in real {
-                if is_plain && real != given {
-                    starts.links.push((real.clone(), given.clone()));
+                if is_plain && real != named {
+                    starts.links.push((real.clone(), named.clone()));
                 } else {
                     starts.own.push(real.clone());
                 }
                 starts.real.push(real);
             }
         }
+
         if starts.real.is_empty() {
             return Err(RipgrepError::NotFound(starts.missing));
         }
@@ -239,16 +248,18 @@ impl Starts {
     fn name<'a>(&self, file: &'a Path) -> Cow<'a, Path> {
         let is_covered = self.own.iter().any(|start| file.starts_with(start));
         let mut links = self.links.iter().filter(|_| !is_covered);
-        let named = links.find_map(|(real, given)| Some((given, file.strip_prefix(real).ok()?)));
-        match named {
+        let below = links.find_map(|(real, link)| Some((link, file.strip_prefix(real).ok()?)));
+        match below {
             None => Cow::Borrowed(file),
-            Some((given, rest)) if rest.as_os_str().is_empty() => Cow::Owned(given.clone()),
-            Some((given, rest)) => Cow::Owned(given.join(rest)),
+            // Joining an empty path would add a separator.
+            Some((link, rest)) if rest.as_os_str().is_empty() => Cow::Owned(link.clone()),
+            Some((link, rest)) => Cow::Owned(link.join(rest)),
         }
     }
 }
 
 /// The last lines of an output that is added page by page.
+#[derive(Default)]
 struct OutputTail {
     lines: VecDeque<String>,
     n_left_out: u64,
@@ -259,10 +270,6 @@ struct OutputTail {
 }
 
 impl OutputTail {
-    fn new(has_context: bool) -> Self {
-        Self { lines: VecDeque::new(), n_left_out: 0, n_bytes: 0, has_context, last: None }
-    }
-
     fn push(&mut self, files: &[FileHits], starts: &Starts, directory: &CallerDir) {
         let style = Style { gaps: false, carriage_returns: false };
         for file in files {
@@ -271,10 +278,13 @@ impl OutputTail {
             if known.is_none() {
                 self.line(shown(&directory.shown(&starts.name(&file.path))));
             }
+
             for row in &file.rows {
+                // The page before has this row already.
                 if last_line.is_some_and(|last| row.line <= last) {
                     continue;
                 }
+
                 if self.has_context && row.after_gap {
                     self.line("--".to_owned());
                 }
@@ -323,11 +333,13 @@ fn answer(
     for path in missing {
         tail.line(not_found(std::slice::from_ref(path)));
     }
+
     let is_cut = tail.n_left_out != 0;
     // Without the hints that refer to quackd's own tool.
     let mut notes: Vec<String> =
         outcome.notes.iter().map(|note| format!("[Note: {note}]")).collect();
     notes.extend(ResultNotes::of_search(outcome).only_warnings().lines(limit));
+
     let code = match n_rows {
         _ if !missing.is_empty() => FAILED,
         0 => NOTHING,
@@ -357,11 +369,13 @@ struct RipgrepResult<'a> {
 /// Returns the answer of a search with the exit code `return_code`.
 fn result(output: &str, return_code: i32, matches: u64, notes: &[String]) -> Output {
     let note = (!notes.is_empty()).then(|| notes.join("\n"));
-    let found = RipgrepResult { output, return_code, success: return_code == FOUND, matches, note };
+    let result =
+        RipgrepResult { output, return_code, success: return_code == FOUND, matches, note };
+
     // Texts and numbers always serialize.
-    let text = serde_json::to_string(&found).unwrap_or_default();
+    let text = serde_json::to_string(&result).unwrap_or_default();
     let mut answer = Output::success(text);
     answer.report.is_error = return_code == FAILED;
-    answer.data = serde_json::to_value(&found).ok().map(Data::from);
+    answer.data = serde_json::to_value(&result).ok().map(Data::from);
     answer
 }

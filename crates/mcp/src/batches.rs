@@ -5,6 +5,7 @@
 use rmcp::model::{ErrorData, ProtocolVersion, RequestId, ServerJsonRpcMessage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// Maximum number of messages of a batch.
@@ -39,10 +40,7 @@ pub(crate) fn admit(
     batch: serde_json::Result<Vec<Box<RawValue>>>,
     has_batches: bool,
 ) -> Result<Vec<Box<RawValue>>, Refusal> {
-    let refused = |text: String| {
-        let error = ErrorData::invalid_request(text, None);
-        Err(Box::new(ServerJsonRpcMessage::error(error, None)))
-    };
+    let refused = |text: String| Err(Box::new(refusal(text, None)));
 
     match batch {
         Ok(_) if !has_batches => {
@@ -58,12 +56,21 @@ pub(crate) fn admit(
     }
 }
 
+/// Returns the answer that refuses a message. `id`: that of the request, if the message is one.
+pub(crate) fn refusal(
+    text: impl Into<Cow<'static, str>>,
+    id: Option<RequestId>,
+) -> ServerJsonRpcMessage {
+    ServerJsonRpcMessage::error(ErrorData::invalid_request(text, None), id)
+}
+
 /// Returns the answer to a text that is not a message.
 pub(crate) fn unreadable(text: &[u8], error: &serde_json::Error) -> Refusal {
     #[derive(Deserialize)]
     struct WithId {
         id: Option<RequestId>,
     }
+
     let id = serde_json::from_slice(text).ok().and_then(|WithId { id }| id);
     let error = if error.is_syntax() || error.is_eof() {
         ErrorData::parse_error(format!("not JSON: {error}"), None)

@@ -159,11 +159,8 @@ async fn start(
     output: &Arc<CallOutput>,
 ) -> Result<StartedCall, LinkError> {
     let mut arguments = arguments.clone();
-    let directory = match gateway.options.scope {
-        Scope::Any(_) => arguments.remove(WORKSPACE),
-        _ => None,
-    };
-    let directory = match directory {
+    let may_choose = matches!(gateway.options.scope, Scope::Any(_));
+    let directory = match may_choose.then(|| arguments.remove(WORKSPACE)).flatten() {
         None | Some(Value::Null) => None,
         Some(Value::String(path)) => Some(PathBuf::from(path)),
         Some(_) => return Err(LinkError::RelativeWorkspace),
@@ -225,7 +222,7 @@ async fn start(
         cancel,
         reply: AbortOnDropHandle::new(reply),
         deadline: Duration::from_millis(deadline_ms).min(MAX_TOOL_DEADLINE),
-        asked: Vec::new(),
+        questions: Vec::new(),
     })
 }
 

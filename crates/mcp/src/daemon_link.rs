@@ -1,5 +1,6 @@
 //! One connection to the daemon: says who the agent is, claims sessions, and distributes the output of running calls.
 
+use crate::lock;
 use crate::questions::{Askers, Questions};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,7 +21,7 @@ use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -204,6 +205,7 @@ impl DaemonLink {
 
         let mut sessions = lock(&self.sessions);
         if MAX_WORKSPACES <= sessions.len() {
+            // Workspaces in use are claimed again.
             sessions.clear();
         }
         sessions.insert(dir.to_owned(), session.clone());
@@ -213,9 +215,9 @@ impl DaemonLink {
     /// Returns the id of a session. If the daemon does not find the session, returns the reference.
     pub(crate) async fn id_of(&self, reference: String) -> String {
         let params = FindParams { session_id: Some(reference.clone()), ..FindParams::default() };
-        let found = self.client.call_within(params, REPLY_TIMEOUT).await;
-        let found = found.ok().and_then(|found| found.session);
-        found.map_or(reference, |found| found.session_id.0)
+        let reply = self.client.call_within(params, REPLY_TIMEOUT).await;
+        let session = reply.ok().and_then(|reply| reply.session);
+        session.map_or(reference, |session| session.session_id.0)
     }
 
     fn all_sessions(&self) -> HashMap<PathBuf, String> {
@@ -311,10 +313,19 @@ async fn read(mut events: Events, running: Arc<RunningCalls>, questions: Arc<Que
         tool_call_id: &'a str,
         bytes: &'a str,
     }
+
     while let Some(event) = events.recv().await {
         let text = event.data.as_deref().map(RawValue::get).unwrap_or_default();
         match event.name.as_str() {
-            ToolOutput::NAME => {}
+            ToolOutput::NAME => {
+                let Ok(Printed { tool_call_id, bytes }) = serde_json::from_str(text) else {
+                    continue;
+                };
+                let output = lock(&running.0).get(tool_call_id).cloned();
+                if let (Some(output), Ok(bytes)) = (output, STANDARD.decode(bytes)) {
+                    output.add(&bytes);
+                }
+            }
             ApprovalRequest::NAME => {
                 let data = serde_json::from_str(text).unwrap_or_default();
                 let session = event.session_id.as_deref().unwrap_or_default();
@@ -324,27 +335,15 @@ async fn read(mut events: Events, running: Arc<RunningCalls>, questions: Arc<Que
                 {
                     questions.opened(question);
                 }
-                continue;
             }
             ApprovalClosed::NAME => {
                 let data: Value = serde_json::from_str(text).unwrap_or_default();
                 questions.closed(data.get("id").unwrap_or(&Value::Null));
-                continue;
             }
-            _ => continue,
-        }
-
-        let Ok(Printed { tool_call_id, bytes }) = serde_json::from_str(text) else { continue };
-        let output = lock(&running.0).get(tool_call_id).cloned();
-        if let (Some(output), Ok(bytes)) = (output, STANDARD.decode(bytes)) {
-            output.add(&bytes);
+            _ => {}
         }
     }
     questions.close_all();
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

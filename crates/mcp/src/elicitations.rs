@@ -3,7 +3,7 @@
 //! The questions of each session that the agent uses are passed on until the connection closes.
 
 use crate::daemon_link::{DaemonLink, REPLY_TIMEOUT};
-use crate::questions::{self, Asked, Questions};
+use crate::questions::{self, Questions, TakenQuestion};
 use quackd_protocol::client::{ApprovalsParams, FollowParams};
 use rmcp::model::{ClientResult, ElicitRequest, ElicitResult, ElicitationAction, ServerRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RoleServer, ServiceError};
@@ -26,6 +26,7 @@ pub(crate) async fn pass_on(link: &Arc<DaemonLink>, session: &str, peer: &Peer<R
 
     if link.is_first_asker() {
         let follow = FollowParams { session_id: session.into(), ..FollowParams::default() };
+        // Without it, only questions of a Pi are missing.
         link.client.call_within(follow, REPLY_TIMEOUT).await.ok();
         let (weak, questions) = (Arc::downgrade(link), Arc::clone(&link.questions));
         let ended = link.ended.clone();
@@ -38,15 +39,14 @@ async fn ask_all(link: Weak<DaemonLink>, questions: Arc<Questions>) {
     loop {
         let is_asked_here =
             |session: &str| link.upgrade().is_some_and(|link| link.askers.of(session).is_some());
-        let taken = questions.take(|question| is_asked_here(&question.session)).await;
-        for taken_question in taken {
-            tokio::spawn(ask(Weak::clone(&link), taken_question));
+        for question in questions.take(|question| is_asked_here(&question.session)).await {
+            tokio::spawn(ask(Weak::clone(&link), question));
         }
     }
 }
 
 /// Asks the agent one question, until it answers or the question is closed.
-async fn ask(link: Weak<DaemonLink>, Asked { question, closed }: Asked) {
+async fn ask(link: Weak<DaemonLink>, TakenQuestion { question, closed }: TakenQuestion) {
     let Some(form) = questions::form(&question) else { return };
     let session = question.session.as_str();
     let Some(peer) = link.upgrade().and_then(|link| link.askers.of(session)) else { return };
@@ -87,5 +87,6 @@ async fn stop(link: &DaemonLink, session: &str, error: &ServiceError) {
         _ => link.askers.remove(session),
     }
     let unwatch = ApprovalsParams { session_id: Some(session.to_owned()), watch: Some(false) };
+    // If the connection has closed, the watch has ended too.
     link.client.call_within(unwatch, REPLY_TIMEOUT).await.ok();
 }

@@ -3,6 +3,7 @@
 use crate::daemon_link::{
     AgentSession, ClaimOptions, DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT,
 };
+use crate::lock;
 use crate::parked_calls::ParkedCalls;
 use crate::results::Reply;
 use crate::tool_list::Selection;
@@ -15,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::time::timeout;
@@ -90,7 +91,7 @@ impl Gateways {
     /// Returns the gateway of the agent that sent a request.
     pub(crate) fn of(&self, context: &RequestContext<RoleServer>) -> Arc<Gateway> {
         let name = context.client_info().map(|agent| agent.name).unwrap_or_default();
-        let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_name = lock(&self.by_name);
         // Agents choose their names, so further ones share a gateway.
         let name = if by_name.contains_key(&name) || by_name.len() < MAX_AGENTS {
             name
@@ -129,6 +130,7 @@ impl Gateway {
         &self,
         agent: Option<Implementation>,
     ) -> Result<Arc<DaemonLink>, LinkError> {
+        // Held while connecting, so that two calls do not connect twice.
         let mut current = self.link.lock().await;
         if let Some(link) = current.as_ref().filter(|link| !link.is_closed()) {
             return Ok(Arc::clone(link));
@@ -143,15 +145,14 @@ impl Gateway {
         Ok(link)
     }
 
-    /// Returns the session of a call. `wanted` is the directory that the call names, if it names
-    /// one.
+    /// Returns the session of a call. `named`: the directory in the arguments of the call.
     pub(crate) async fn session(
         &self,
         link: &DaemonLink,
-        wanted: Option<&Path>,
+        named: Option<&Path>,
         context: &RequestContext<RoleServer>,
     ) -> Result<AgentSession, LinkError> {
-        let current = match (&self.options.scope, wanted) {
+        let current = match (&self.options.scope, named) {
             (Scope::Session(id), _) => {
                 return Ok(AgentSession { id: id.clone(), cwd: None, workspace: None });
             }
@@ -198,7 +199,7 @@ impl Gateway {
 
     /// Remembers the file of a long output, which is offered as a resource from now on.
     pub(crate) fn remember_file(&self, path: &str, session: &str) {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = lock(&self.files);
         if MAX_FILES <= files.len() {
             files.pop_front();
         }
@@ -207,7 +208,7 @@ impl Gateway {
 
     /// Returns the files that are offered as resources, oldest first, each with its session.
     pub(crate) fn files(&self) -> Vec<(PathBuf, String)> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        lock(&self.files).iter().cloned().collect()
     }
 }
 

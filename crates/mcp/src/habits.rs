@@ -37,9 +37,9 @@ pub(crate) fn of_bash(arguments: &mut Map<String, Value>) -> Option<PathBuf> {
     }
 
     let directories = DIRECTORIES.map(|name| arguments.remove(name));
-    let given =
+    let directory =
         directories.into_iter().flatten().find_map(|value| Some(value.as_str()?.to_owned()));
-    given.filter(|path| !path.is_empty()).map(PathBuf::from)
+    directory.filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 fn number(value: &Value) -> Option<f64> {

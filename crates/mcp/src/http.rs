@@ -6,12 +6,11 @@
 
 use crate::batches;
 use crate::counted_body::CountedBody;
-use crate::http_batches::HttpBatches;
+use crate::http_batches::{Body, HttpBatches, respond};
 use bytes::Bytes;
-use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -59,8 +58,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Maximum wait for the slot of a closed connection.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(1);
-
-type Body = BoxBody<Bytes, Infallible>;
 
 /// The service of all connections.
 struct Endpoint<S: ServerHandler> {
@@ -196,7 +193,7 @@ impl<S: ServerHandler> Endpoint<S> {
             refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return refusal;
         }
-        // From here on the connection is no stranger's.
+        // From here on, the connection keeps its slot.
         is_known.cancel();
 
         let headers = request.headers();
@@ -248,18 +245,15 @@ impl<S: ServerHandler> Endpoint<S> {
     }
 
     fn is_authorized(&self, headers: &HeaderMap) -> bool {
-        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let Some((scheme, given)) = given.and_then(|given| given.split_once(' ')) else {
+        let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let Some((scheme, credentials)) = header.and_then(|header| header.split_once(' ')) else {
             return false;
         };
         let token = self.token.expose_secret().as_bytes();
-        scheme.eq_ignore_ascii_case("bearer") && given.trim().as_bytes().ct_eq(token).into()
+        scheme.eq_ignore_ascii_case("bearer") && credentials.trim().as_bytes().ct_eq(token).into()
     }
 }
 
 fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(Full::new(text.into()).boxed());
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
-    response
+    respond(status, "text/plain", text)
 }

@@ -3,7 +3,8 @@
 //!
 //! Called by [`crate::http`].
 
-use crate::batches;
+use crate::batches::{self, refusal};
+use crate::lock;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::{iter, select_all};
@@ -14,15 +15,15 @@ use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, ProtocolVersion, RequestId,
+    ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ProtocolVersion, RequestId,
     ServerJsonRpcMessage,
 };
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
-use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 
 /// Requests of batches without an answer, of all agents. Batches beyond are refused.
@@ -31,7 +32,7 @@ const MAX_REQUESTS: usize = 256;
 /// Maximum size of the text of a refused message that becomes an error, in bytes.
 const MAX_REASON_BYTES: usize = 1024;
 
-type Body = BoxBody<Bytes, Infallible>;
+pub(crate) type Body = BoxBody<Bytes, Infallible>;
 
 /// The sessions whose revision has batches, and the requests of batches.
 pub(crate) struct HttpBatches {
@@ -55,28 +56,18 @@ impl HttpBatches {
 
     /// Remembers a new session if the body that began it names the revision that has batches.
     pub(crate) async fn began(&self, session: &str, body: &[u8], all: &LocalSessionManager) {
-        #[derive(Deserialize)]
-        struct Begin {
-            params: BeginParams,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct BeginParams {
-            protocol_version: ProtocolVersion,
-        }
-        let begin = serde_json::from_slice::<Begin>(body);
-        if begin.is_ok_and(|begin_message| {
-            begin_message.params.protocol_version == ProtocolVersion::V_2025_03_26
-        }) {
+        let request: Value = serde_json::from_slice(body).unwrap_or_default();
+        let revision = request.pointer("/params/protocolVersion").and_then(Value::as_str);
+        if revision == Some(ProtocolVersion::V_2025_03_26.as_str()) {
             let running = all.sessions.read().await;
-            let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sessions = lock(&self.sessions);
             sessions.retain(|session| running.contains_key(session.as_str()));
             sessions.insert(session.to_owned());
         }
     }
 
     fn has_batches(&self, session: Option<&str>) -> bool {
-        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions = lock(&self.sessions);
         session.is_some_and(|session| sessions.contains(session))
     }
 
@@ -98,14 +89,12 @@ impl HttpBatches {
 
         let Messages { served, mut refusals, n_requests } = Messages::of(batch);
         let Ok(slots) = Arc::clone(&self.slots).try_acquire_many_owned(n_requests) else {
-            let error = ErrorData::invalid_request("too many requests are in flight", None);
-            let refusal = ServerJsonRpcMessage::error(error, None);
+            let refusal = refusal("too many requests are in flight", None);
             return json(StatusCode::SERVICE_UNAVAILABLE, &refusal);
         };
 
         let mut streams = Vec::new();
         let mut is_begun = false;
-
         for (id, message) in served {
             let body = Full::new(Bytes::from(String::from(Box::<str>::from(message))));
             let mut request = Request::from_parts(parts.clone(), body);
@@ -133,6 +122,7 @@ impl HttpBatches {
         }
 
         let refusals = iter(refusals.into_iter().filter_map(event));
+        // The slots are free again when the last answer is sent.
         let answers = select_all(streams).map(move |frame| {
             let _until_the_end = &slots;
             frame
@@ -167,10 +157,7 @@ impl Messages {
                         _ => None,
                     };
                     if let Some(problem) = problem {
-                        let error = ErrorData::invalid_request(problem, None);
-                        messages
-                            .refusals
-                            .push(ServerJsonRpcMessage::error(error, Some(request.id)));
+                        messages.refusals.push(refusal(problem, Some(request.id)));
                         continue;
                     }
                     messages.n_requests += 1;
@@ -191,7 +178,7 @@ async fn refused(id: RequestId, response: Response<Body>) -> ServerJsonRpcMessag
     let text = String::from_utf8_lossy(&body.to_bytes()).into_owned();
     let cut = text.floor_char_boundary(MAX_REASON_BYTES.min(text.len()));
     let reason = format!("{status}: {}", text.get(..cut).unwrap_or_default());
-    ServerJsonRpcMessage::error(ErrorData::invalid_request(reason, None), Some(id))
+    refusal(reason, Some(id))
 }
 
 /// Returns the server-sent event of a message. `None` if it cannot be encoded.
@@ -207,10 +194,18 @@ fn empty(status: StatusCode) -> Response<Body> {
 }
 
 fn json(status: StatusCode, value: &impl serde::Serialize) -> Response<Body> {
-    let mut response = empty(status);
     // Answers always have a JSON form.
-    *response.body_mut() =
-        Full::new(Bytes::from(serde_json::to_vec(value).unwrap_or_default())).boxed();
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    respond(status, "application/json", serde_json::to_vec(value).unwrap_or_default())
+}
+
+/// Returns a response with a body of the media type `kind`.
+pub(crate) fn respond(
+    status: StatusCode,
+    kind: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Body> {
+    let mut response = empty(status);
+    *response.body_mut() = Full::new(body.into()).boxed();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }

@@ -37,3 +37,9 @@ pub mod tool_list;
 pub use gateway::{Gateways, Scope, ServeOptions};
 pub use line_transport::serve_lines;
 pub use server::AgentServer;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -4,23 +4,24 @@
 //! that are in use, bounds the requests in flight, reports the end of the input at once, and reads batches if the agent's
 //! revision has them.
 
-use crate::batches::{self, Batches, NotInABatch, Refusal, unreadable};
+use crate::batches::{self, Batches, NotInABatch, Refusal, refusal, unreadable};
+use crate::lock;
 use bytes::Bytes;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use quackd_protocol::surrogates;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, JsonRpcMessage,
-    ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage, ProtocolVersion,
+    RequestId, ServerJsonRpcMessage, ServerResult,
 };
-use rmcp::service::{RoleServer, RxJsonRpcMessage, ServerInitializeError, TxJsonRpcMessage};
+use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::{ServerHandler, ServiceExt};
 use serde_json::value::RawValue;
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -45,13 +46,10 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let transport = LineTransport::new(input, output, ended.clone());
-    match server.serve_with_ct(transport, ended).await {
+    // Otherwise the agent has left before its first request, or that got an error as its answer.
+    if let Ok(running) = server.serve_with_ct(transport, ended).await {
         // An error is a panic in the service's task, which has already been reported.
-        Ok(running) => drop(running.waiting().await),
-        // The agent left before it asked for anything.
-        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {}
-        // It was answered.
-        Err(_) => {}
+        running.waiting().await.ok();
     }
 }
 
@@ -120,8 +118,7 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
                     if matches!(request.request, ClientRequest::InitializeRequest(_)) =>
                 {
                     lock(&self.in_flight).remove(&request.id);
-                    let error = ErrorData::invalid_request("initialize is part of a batch", None);
-                    refusals.push(ServerJsonRpcMessage::error(error, Some(request.id)));
+                    refusals.push(refusal("initialize is part of a batch", Some(request.id)));
                 }
                 Ok(message) => {
                     if let Some(JsonRpcMessage::Request(request)) = &message {
@@ -145,18 +142,15 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
         match &message {
             JsonRpcMessage::Request(request) => {
                 let mut in_flight = lock(&self.in_flight);
-                let problem = match () {
-                    () if in_flight.contains(&request.id) => Some("the id is in use"),
-                    () if MAX_REQUESTS <= in_flight.len() => {
-                        Some("too many requests are in flight")
-                    }
-                    () => None,
-                };
-                if let Some(problem) = problem {
-                    let error = ErrorData::invalid_request(problem, None);
-                    let id = Some(request.id.clone());
-                    return Err(Box::new(ServerJsonRpcMessage::error(error, id)));
+                let refused =
+                    |text: &'static str| Box::new(refusal(text, Some(request.id.clone())));
+                if in_flight.contains(&request.id) {
+                    return Err(refused("the id is in use"));
                 }
+                if MAX_REQUESTS <= in_flight.len() {
+                    return Err(refused("too many requests are in flight"));
+                }
+
                 in_flight.insert(request.id.clone());
                 self.has_begun |= !matches!(
                     request.request,
@@ -247,6 +241,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
             }
 
             let line = tokio::select! {
+                // The agent no longer reads.
                 () = output.closed() => Ok(None),
                 line = self.lines.next() => line,
             };
@@ -259,8 +254,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
                 }
                 Ok(Some(Line::TooLong)) => {
                     let text = format!("the message is longer than {MAX_LINE_BYTES} bytes");
-                    let error = ErrorData::invalid_request(text, None);
-                    self.answers.extend(encoded(&ServerJsonRpcMessage::error(error, None)));
+                    self.answers.extend(encoded(&refusal(text, None)));
                 }
                 Ok(None) | Err(_) => {
                     // The agent does not wait for the running calls.
@@ -295,8 +289,4 @@ fn encoded(message: &ServerJsonRpcMessage) -> Option<Bytes> {
     let mut line = serde_json::to_vec(message).ok()?;
     line.push(b'\n');
     Some(line.into())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

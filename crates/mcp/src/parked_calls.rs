@@ -4,7 +4,8 @@
 //! the daemon. The agent calls again with the answer and the state that names the call, and gets the call's result.
 
 use crate::daemon_link::{CallOutput, DaemonLink, LinkError, REPLY_TIMEOUT};
-use crate::questions::{self, Asked};
+use crate::lock;
+use crate::questions::{self, TakenQuestion};
 use crate::results::Reply;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,7 +15,7 @@ use rmcp::model::{
     InputResponses,
 };
 use serde_json::{Map, Value};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -39,11 +40,12 @@ pub(crate) struct StartedCall {
     /// Maximum time that the call runs, without its questions.
     pub(crate) deadline: Duration,
     /// The questions that the agent has.
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) questions: Vec<TakenQuestion>,
 }
 
 impl StartedCall {
-    /// Waits for the end of the call. `None` if the user is asked first ([`Self::asked`]) and the agent takes questions.
+    /// Waits for the end of the call. `None` if the user is asked first ([`Self::questions`]) and the agent takes
+    /// questions.
     pub(crate) async fn wait(
         &mut self,
         takes_questions: bool,
@@ -67,10 +69,11 @@ impl StartedCall {
         };
 
         tokio::select! {
+            // A call that has ended needs no answer to its questions.
             biased;
             reply = &mut self.reply => return Some(ended(reply)),
-            asked = questions => {
-                self.asked = asked;
+            taken = questions => {
+                self.questions = taken;
                 return None;
             }
             () = agent.cancelled() => {}
@@ -83,14 +86,15 @@ impl StartedCall {
 
     /// Answers the questions that the agent has. A question without an answer is asked again.
     pub(crate) async fn answer(&mut self, mut answers: InputResponses) {
-        for Asked { question, .. } in std::mem::take(&mut self.asked) {
-            let Some(given) = answers.remove(&question.key()) else {
+        for TakenQuestion { question, .. } in std::mem::take(&mut self.questions) {
+            let Some(result) = answers.remove(&question.key()) else {
                 self.link.questions.put_back(&question);
                 continue;
             };
 
+            // A result of another form is no permission.
             let declined = || ElicitResult::new(ElicitationAction::Decline);
-            let result = serde_json::from_value(given).unwrap_or_else(|_| declined());
+            let result = serde_json::from_value(result).unwrap_or_else(|_| declined());
 
             let answer = questions::answer(&question, &result);
             // A refusal means that another client was first or the question has timed out.
@@ -101,7 +105,7 @@ impl StartedCall {
 
     /// Returns the questions as forms, by their keys.
     fn forms(&self) -> impl Iterator<Item = (String, InputRequest)> {
-        self.asked.iter().filter_map(|Asked { question, .. }| {
+        self.questions.iter().filter_map(|TakenQuestion { question, .. }| {
             let request = ElicitRequest::new(questions::form(question)?);
             Some((question.key(), InputRequest::Elicitation(request)))
         })
@@ -110,7 +114,7 @@ impl StartedCall {
     /// Returns the time for which the result is kept: the call's deadline, and the longest timeout
     /// of its questions.
     fn lifetime(&self) -> Duration {
-        let timeouts = self.asked.iter().filter_map(|asked| asked.question.timeout);
+        let timeouts = self.questions.iter().filter_map(|taken| taken.question.timeout);
         self.deadline + Duration::from_millis(timeouts.max().unwrap_or_default())
     }
 }
@@ -160,9 +164,9 @@ impl ParkedCalls {
         let expiry = AbortOnDropHandle::new(expiry);
         let tool = tool.to_owned();
 
-        let mut all = self.lock();
+        let mut all = lock(&self.0);
         if MAX_PARKED <= all.len() {
-            // Fewer calls can run, so one has ended.
+            // Fewer calls can run, so one has ended and its agent did not come back for the result.
             let at = all.iter().position(|parked| parked.call.reply.is_finished());
             all.remove(at.unwrap_or_default());
         }
@@ -191,12 +195,8 @@ impl ParkedCalls {
     }
 
     fn remove(&self, is_wanted: impl Fn(&Parked) -> bool) -> Option<Parked> {
-        let mut all = self.lock();
+        let mut all = lock(&self.0);
         let at = all.iter().position(is_wanted)?;
         Some(all.remove(at))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Parked>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

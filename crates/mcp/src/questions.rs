@@ -4,6 +4,7 @@
 //! The daemon sends a question to other clients too, and the first answer counts. Agents of revisions before 2026-07-28
 //! get a question as a request ([`crate::elicitations`]), others as the result of a call ([`crate::parked_calls`]).
 
+use crate::lock;
 use quackd_client::{Answer, OpenQuestion, OpenQuestions, Question, QuestionKind};
 use quackd_protocol::approval::DENY_OPTION;
 use quackd_protocol::client::UiResponseParams;
@@ -12,7 +13,7 @@ use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, Protocol
 use rmcp::service::{Peer, RequestContext, RoleServer};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +33,7 @@ pub(crate) fn way(context: &RequestContext<RoleServer>) -> Option<Way> {
     if elicitation.form.is_none() && elicitation.url.is_some() {
         return None;
     }
+
     let version = context.protocol_version()?;
     if version.as_str() < ProtocolVersion::V_2026_07_28.as_str() {
         Some(Way::Request)
@@ -108,7 +110,7 @@ struct Taken {
 
 /// A question for the agent.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct TakenQuestion {
     pub(crate) question: Arc<Question>,
     /// Cancelled when the question is closed.
     pub(crate) closed: CancellationToken,
@@ -140,7 +142,7 @@ impl Questions {
     }
 
     /// Waits for questions without a taker, and takes them. Cancel-safe.
-    pub(crate) async fn take(&self, is_wanted: impl Fn(&Question) -> bool) -> Vec<Asked> {
+    pub(crate) async fn take(&self, is_wanted: impl Fn(&Question) -> bool) -> Vec<TakenQuestion> {
         loop {
             // Before the look, so that no question is missed.
             let changed = self.changed.notified();
@@ -152,7 +154,7 @@ impl Questions {
         }
     }
 
-    fn take_now(&self, is_wanted: impl Fn(&Question) -> bool) -> Vec<Asked> {
+    fn take_now(&self, is_wanted: impl Fn(&Question) -> bool) -> Vec<TakenQuestion> {
         let mut open = lock(&self.open);
         // After its call, this client does not get the end of a question.
         let now = Instant::now();
@@ -164,7 +166,7 @@ impl Questions {
             |open: &&mut OpenQuestion<Taken>| !open.state.is_taken && is_wanted(&open.question);
         let take = |open: &mut OpenQuestion<Taken>| {
             open.state.is_taken = true;
-            Asked { question: Arc::clone(&open.question), closed: open.closed.clone() }
+            TakenQuestion { question: Arc::clone(&open.question), closed: open.closed.clone() }
         };
         open.list.iter_mut().filter(is_free).map(take).collect()
     }
@@ -178,44 +180,33 @@ impl Questions {
     }
 }
 
-/// The agents that get the questions of a session as requests.
+/// The agents that get the questions of a session as requests. `None` if the agent refused one, so it gets no more.
 #[derive(Debug, Default)]
-pub(crate) struct Askers(Mutex<HashMap<String, Asker>>);
-
-#[derive(Debug)]
-enum Asker {
-    Agent(Peer<RoleServer>),
-    /// The agent refused a question, so it gets no more.
-    Refused,
-}
+pub(crate) struct Askers(Mutex<HashMap<String, Option<Peer<RoleServer>>>>);
 
 impl Askers {
     /// Sets the agent of a session. Returns true if the daemon must send the questions of the session from now on.
     pub(crate) fn set(&self, session: &str, peer: &Peer<RoleServer>) -> bool {
         let mut all = lock(&self.0);
-        match all.get_mut(session) {
-            Some(Asker::Refused) => return false,
-            Some(asker) => {
-                *asker = Asker::Agent(peer.clone());
-                return false;
+        if let Some(agent) = all.get_mut(session) {
+            // The agent may have connected again.
+            if let Some(known) = agent {
+                *known = peer.clone();
             }
-            None => {}
+            return false;
         }
 
         if MAX_WATCHED_SESSIONS <= all.len() {
             // Sessions in use come again.
             all.clear();
         }
-        all.insert(session.to_owned(), Asker::Agent(peer.clone()));
+        all.insert(session.to_owned(), Some(peer.clone()));
         true
     }
 
     /// Returns the agent of a session.
     pub(crate) fn of(&self, session: &str) -> Option<Peer<RoleServer>> {
-        match lock(&self.0).get(session)? {
-            Asker::Agent(peer) => Some(peer.clone()),
-            Asker::Refused => None,
-        }
+        lock(&self.0).get(session).cloned().flatten()
     }
 
     /// Removes the agent of a session.
@@ -225,12 +216,8 @@ impl Askers {
 
     /// Gives the agent of a session no more questions.
     pub(crate) fn refuse(&self, session: &str) {
-        lock(&self.0).insert(session.to_owned(), Asker::Refused);
+        lock(&self.0).insert(session.to_owned(), None);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -315,7 +302,9 @@ mod tests {
     #[test]
     fn a_question_is_taken_once_and_closed_for_its_taker() {
         let questions = Questions::default();
-        let keys = |taken: Vec<Asked>| taken.iter().map(|it| it.question.key()).collect::<Vec<_>>();
+        let keys = |taken: Vec<TakenQuestion>| {
+            taken.iter().map(|it| it.question.key()).collect::<Vec<_>>()
+        };
         let mut waiting = Box::pin(questions.take(|question| question.key() != "quack-b"));
         assert!(waiting.as_mut().now_or_never().is_none());
         questions.opened(permission("a"));
@@ -342,6 +331,6 @@ mod tests {
         assert_eq!(taken.last().unwrap().question.key(), "quack-99");
         assert_eq!(taken.len(), 64);
         questions.close_all();
-        assert!(taken.iter().all(|asked| asked.closed.is_cancelled()));
+        assert!(taken.iter().all(|question| question.closed.is_cancelled()));
     }
 }

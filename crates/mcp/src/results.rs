@@ -33,7 +33,8 @@ pub(crate) fn complete(tool: &str, reply: Reply, structured: bool) -> CallToolRe
 
     facts.insert("text".to_owned(), text.clone().into());
     let mut content = vec![ContentBlock::text(text)];
-    content.extend(info.full_output_path.as_deref().and_then(whole_output));
+    let whole_output = info.full_output_path.as_deref().and_then(|path| resource(Path::new(path)));
+    content.extend(whole_output.map(ContentBlock::resource_link));
     result(content, structured.then_some(facts), info.is_error)
 }
 
@@ -54,17 +55,12 @@ fn result(
     result
 }
 
-/// The fields of [`FIELDS`] that say something.
+/// Returns the fields of [`FIELDS`] that are set.
 fn facts(info: &ToolInfo) -> Map<String, Value> {
     let all = json!(info);
-    let is_told = |value: &&Value| !matches!(value, Value::Null | Value::Bool(false));
-    let pick = |name: &&str| Some(((*name).to_owned(), all.get(*name).filter(is_told)?.clone()));
+    let is_set = |value: &&Value| !matches!(value, Value::Null | Value::Bool(false));
+    let pick = |name: &&str| Some(((*name).to_owned(), all.get(*name).filter(is_set)?.clone()));
     FIELDS.iter().filter_map(pick).collect()
-}
-
-/// Returns a link to the file of a long output.
-fn whole_output(path: &str) -> Option<ContentBlock> {
-    resource(Path::new(path)).map(ContentBlock::resource_link)
 }
 
 /// Returns the file of a long output as a resource.

@@ -75,6 +75,7 @@ impl ServerHandler for AgentServer {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let options = self.gateways.options();
+        // An unknown network counts as one, so that the annotations do not promise too much.
         let has_network = self.gateways.of(&context).has_network(&context).await;
         let facts = ListFacts {
             safe: options.safe,

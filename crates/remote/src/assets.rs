@@ -3,11 +3,11 @@
 //! Paths, types and headers are upstream's; the content is ours. All files are compiled in, so a request
 //! cannot read a file of this machine.
 
-use crate::host_header::{DialedHost, Urls};
+use crate::host_header::Urls;
 use crate::reply::{self, HttpReply};
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, HeaderValue};
-use serde::Serialize;
+use serde_json::json;
 
 const PAGE: &str = include_str!("../assets/index.html");
 const SCRIPT: &str = include_str!("../assets/app.js");
@@ -48,37 +48,12 @@ fn cached(mut reply: HttpReply, may_be_kept: bool) -> HttpReply {
     reply
 }
 
-/// Returns a script with the daemon's URLs for the page. The host comes from the client. [`DialedHost`] has
-/// checked that it has no special meaning in HTML, and `<` is escaped in addition.
+/// Returns a script with the daemon's URLs for the page. The host comes from the client. `DialedHost` has checked
+/// that it has no special meaning in HTML, and `<` is escaped in addition.
 fn config_script(urls: &Urls) -> String {
-    #[derive(Serialize)]
-    struct Config<'a> {
-        daemon: Daemon<'a>,
-        sideband: Sideband<'a>,
-    }
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Daemon<'a> {
-        http_url: &'a str,
-    }
-    #[derive(Serialize)]
-    struct Sideband<'a> {
-        url: &'a str,
-    }
-
-    let config =
-        Config { daemon: Daemon { http_url: &urls.http }, sideband: Sideband { url: &urls.ws } };
-    let json = serde_json::to_string(&config).unwrap_or_else(|_| "{}".to_owned());
-    let json = json.replace('<', "\\u003c");
+    let config = json!({"daemon": {"httpUrl": urls.http}, "sideband": {"url": urls.ws}});
+    let json = config.to_string().replace('<', "\\u003c");
     format!("<script>globalThis.__RUBBER_DUCK_REMOTE_CONFIG__ = {json};</script>")
-}
-
-/// Returns the URLs for the client's page. Prefers the host that the client dialed.
-pub(crate) fn urls(seen: Option<&DialedHost>, host: &str, port: u16, has_tls: bool) -> Urls {
-    match seen {
-        Some(seen) => Urls::as_seen(seen, has_tls),
-        None => Urls::of(host, port, has_tls, None),
-    }
 }
 
 /// Decodes the percent escapes of a path; `None` if an escape is malformed or the result is not UTF-8.

@@ -76,6 +76,7 @@ impl AttemptLimiter {
         // The budget cannot become negative.
         let full_at = self.full_at.max(now) + ALL_REFILL;
         self.full_at = full_at.min(now + ALL_REFILL * ALL_TRIES);
+
         let network = network(peer);
         if !self.peers.contains_key(&network) {
             self.make_room(now);
@@ -85,16 +86,14 @@ impl AttemptLimiter {
 
     /// Removes one address from a full table.
     fn make_room(&mut self, now: Instant) {
-        if self.peers.len() < MAX_PEERS {
-            return;
+        if MAX_PEERS <= self.peers.len() {
+            self.peers.retain(|_, peer| !peer.is_forgotten(now));
         }
-        self.peers.retain(|_, peer| !peer.is_forgotten(now));
-        if self.peers.len() < MAX_PEERS {
-            return;
-        }
-        let oldest =
-            self.peers.iter().min_by_key(|(_, peer)| peer.last).map(|(address, _)| *address);
-        if let Some(oldest) = oldest {
+
+        if MAX_PEERS <= self.peers.len()
+            && let Some((oldest, _)) = self.peers.iter().min_by_key(|(_, peer)| peer.last)
+        {
+            let oldest = *oldest;
             self.peers.remove(&oldest);
         }
     }
@@ -124,6 +123,7 @@ impl Peer {
         if self.is_forgotten(now) {
             *self = Self::new(now);
         }
+
         self.last = now;
         self.tries = self.tries.saturating_sub(1);
         if self.tries == 0 {

@@ -13,19 +13,17 @@ use quackd_protocol::limits::{
     CLIENT_WRITE_TIMEOUT, MAX_LINE_BYTES, REMOTE_PING_INTERVAL, REMOTE_SILENCE,
 };
 use quackd_supervision::{Budget, Share};
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadBuf};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message, Utf8Bytes};
+use tokio_util::io::InspectReader;
 use tokio_util::sync::CancellationToken;
 
 /// Buffer between the remote thread and the actors' thread, in bytes per direction.
@@ -49,43 +47,16 @@ pub(crate) struct CloseTokens {
     pub(crate) refused: CancellationToken,
 }
 
-/// A connection whose bytes count until their message is complete.
-struct Counted<S> {
+/// Counts the bytes of a connection until their message is complete.
+fn counted<S: AsyncRead>(
     io: S,
     share: Arc<Share<CancellationToken>>,
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let read = ready!(Pin::new(&mut self.io).poll_read(cx, buf));
-        for refused in self.share.add(buf.filled().len() - before, Instant::now()) {
+) -> InspectReader<S, impl FnMut(&[u8])> {
+    InspectReader::new(io, move |bytes: &[u8]| {
+        for refused in share.add(bytes.len(), Instant::now()) {
             refused.cancel();
         }
-        Poll::Ready(read)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
+    })
 }
 
 /// Serves one client until it disconnects, the token changes or remote control is closed.
@@ -103,7 +74,7 @@ pub(crate) async fn serve(
         .max_message_size(Some(MAX_LINE_BYTES))
         .max_frame_size(Some(MAX_LINE_BYTES));
     let share = Arc::new(budget.join(cancel.refused.clone()));
-    let io = Counted { io: TokioIo::new(upgraded), share: Arc::clone(&share) };
+    let io = counted(TokioIo::new(upgraded), Arc::clone(&share));
     let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
 
     let (ours, lines) = tokio::io::duplex(PIPE_BYTES);
@@ -260,6 +231,7 @@ async fn outgoing(
         sink.send(Message::Close(Some(frame))).await.ok();
         sink.close().await.ok();
     };
+    // A client that does not read gets no close frame.
     timeout(CLOSE_TIMEOUT, closing).await.ok();
 }
 

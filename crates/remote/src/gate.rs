@@ -69,11 +69,10 @@ impl TokenHash {
     #[must_use]
     pub fn verifies_blocking(&self, token: &SecretString) -> bool {
         let token = token.expose_secret();
-        let (Some(kept), Some(given)) = (unhex(&self.hash), derive_blocking(token, &self.salt))
-        else {
-            return false;
-        };
-        token.len() <= MAX_TOKEN_BYTES && kept.ct_eq(&given).into()
+        let Some(hash) = derive_blocking(token, &self.salt) else { return false };
+        // The digits may be in upper case.
+        let expected = self.hash.to_ascii_lowercase();
+        token.len() <= MAX_TOKEN_BYTES && hex(&hash).as_bytes().ct_eq(expected.as_bytes()).into()
     }
 }
 
@@ -107,18 +106,6 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn unhex(text: &str) -> Option<[u8; 32]> {
-    let bytes = text.as_bytes();
-    if bytes.len() != 64 {
-        return None;
-    }
-    let mut out = [0; 32];
-    for (byte, pair) in out.iter_mut().zip(bytes.chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(out)
-}
-
 /// Result of checking a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TokenCheck {
@@ -139,7 +126,8 @@ pub(crate) struct TokenVerifier {
     is_short: Arc<AtomicBool>,
     limiter: Rc<RefCell<AttemptLimiter>>,
     slow: Semaphore,
-    waiting: Cell<usize>,
+    /// Permits to wait for `slow`.
+    waiting: Semaphore,
     /// Cancelled when the token was replaced.
     pub(crate) revoked: CancellationToken,
 }
@@ -161,7 +149,7 @@ impl TokenVerifier {
             is_short,
             limiter,
             slow: Semaphore::new(1),
-            waiting: Cell::new(0),
+            waiting: Semaphore::new(MAX_WAITING),
             revoked: CancellationToken::new(),
         };
 
@@ -226,11 +214,11 @@ impl TokenVerifier {
 
     /// Checks a token by its slow hash. Returns `None` if too many checks are waiting.
     async fn check_slowly(&self, token: &str) -> Option<bool> {
-        if MAX_WAITING <= self.waiting.get() || MAX_TOKEN_BYTES < token.len() {
+        if MAX_TOKEN_BYTES < token.len() {
             return None;
         }
 
-        let _counted = WaiterGuard::new(&self.waiting);
+        let _waiting = self.waiting.try_acquire().ok()?;
         let _turn = self.slow.acquire().await.ok()?;
         // The previous check may have been of the correct token.
         if let Some(is_right) = self.is_known_right(token) {
@@ -238,30 +226,14 @@ impl TokenVerifier {
         }
 
         // On another thread, because a check takes about 60 ms.
-        let (hash, given) = (self.token.clone(), SecretString::from(token));
-        let checking = tokio::task::spawn_blocking(move || hash.verifies_blocking(&given));
+        let (hash, secret) = (self.token.clone(), SecretString::from(token));
+        let checking = tokio::task::spawn_blocking(move || hash.verifies_blocking(&secret));
         let is_right = checking.await.ok()?;
 
         if is_right {
             self.remember(token);
         }
         Some(is_right)
-    }
-}
-
-/// Increments the count, and decrements it when dropped.
-struct WaiterGuard<'a>(&'a Cell<usize>);
-
-impl<'a> WaiterGuard<'a> {
-    fn new(count: &'a Cell<usize>) -> Self {
-        count.set(count.get() + 1);
-        Self(count)
-    }
-}
-
-impl Drop for WaiterGuard<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
     }
 }
 

@@ -28,28 +28,18 @@ pub(crate) struct Query {
 impl Query {
     /// Parses the query string. Ignores malformed parameters.
     pub(crate) fn parse(query: Option<&str>) -> Self {
-        let mut found = Self { session: None, limit: DEFAULT_HISTORY_EVENTS };
-        let (mut has_session, mut has_limit) = (false, false);
+        let pairs = query.unwrap_or_default().split('&');
+        let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        // The first of several values counts.
+        let value =
+            |name: &str| pairs.clone().find(|(key, _)| *key == name).map(|(_, value)| value);
 
-        for pair in query.unwrap_or_default().split('&') {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            // The first of several values counts.
-            match key {
-                "sessionId" if !has_session => {
-                    has_session = true;
-                    found.session = Some(value.to_owned()).filter(|id| is_id(id));
-                }
-                "limit" if !has_limit => {
-                    has_limit = true;
-                    let limit = value.parse::<i64>().ok();
-                    found.limit = limit.map_or(DEFAULT_HISTORY_EVENTS, |limit| {
-                        usize::try_from(limit).unwrap_or(1).clamp(1, MAX_HISTORY_EVENTS)
-                    });
-                }
-                _ => (),
-            }
-        }
-        found
+        let session = value("sessionId").filter(|id| is_id(id)).map(str::to_owned);
+        let limit = value("limit").and_then(|limit| limit.parse::<i64>().ok());
+        let limit = limit.map_or(DEFAULT_HISTORY_EVENTS, |limit| {
+            usize::try_from(limit).unwrap_or(1).clamp(1, MAX_HISTORY_EVENTS)
+        });
+        Self { session, limit }
     }
 }
 
@@ -97,13 +87,13 @@ pub(crate) async fn answer(histories: &Path, query: Query) -> HttpReply {
 /// valid JSON.
 fn last_lines_blocking(path: PathBuf, limit: usize) -> io::Result<Vec<Box<RawValue>>> {
     // Reading another file type, such as a FIFO, could block forever.
-    let found = path.metadata()?;
-    if !found.is_file() {
+    let metadata = path.metadata()?;
+    if !metadata.is_file() {
         return Err(io::Error::other("not a file"));
     }
 
     let mut file = File::open(path)?;
-    let skipped = found.len().saturating_sub(MAX_HISTORY_BYTES);
+    let skipped = metadata.len().saturating_sub(MAX_HISTORY_BYTES);
     file.seek(SeekFrom::Start(skipped))?;
 
     let mut bytes = Vec::new();

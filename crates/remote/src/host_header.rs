@@ -29,6 +29,7 @@ impl DialedHost {
         if values.next().is_some() {
             return Err(MalformedHost);
         }
+
         let authority = value.to_str().ok().and_then(checked).ok_or(MalformedHost)?;
         // It only affects the reply to this client, so it may be forged.
         let is_https = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");

@@ -20,6 +20,7 @@
 pub mod gate;
 pub mod scrape;
 
+mod accept;
 mod ask;
 mod assets;
 mod attempt_limiter;
@@ -64,9 +65,9 @@ impl Remote {
     #[must_use]
     pub fn new() -> (Self, mpsc::Receiver<Ask>) {
         // Each sender waits in its own task while the queue is full.
-        let (asks, asked) = mpsc::channel(64);
+        let (asks, requests) = mpsc::channel(64);
         let (connected, is_token_short) = (Arc::default(), Arc::default());
-        (Self { asks, connected, is_token_short, commands: OnceCell::new() }, asked)
+        (Self { asks, connected, is_token_short, commands: OnceCell::new() }, requests)
     }
 
     /// Starts listening with these settings, or applies them to the open listener. Returns the port.
@@ -82,6 +83,7 @@ impl Remote {
             thread::start(self.asks.clone(), Arc::clone(connected), Arc::clone(is_short))
         };
         let commands = self.commands.get_or_try_init(start).await?;
+
         let (answer, answered) = oneshot::channel();
         let command = thread::ServerCommand::Apply { settings: Box::new(settings), answer };
         commands.send(command).await.map_err(|_gone| ApplyError::Ended)?;

@@ -59,11 +59,7 @@ pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> HttpReply {
 
 /// Returns `{"error":"…"}`, the form of upstream's errors.
 pub(crate) fn error(status: StatusCode, text: &str) -> HttpReply {
-    #[derive(Serialize)]
-    struct Error<'a> {
-        error: &'a str,
-    }
-    json(status, &Error { error: text })
+    json(status, &serde_json::json!({ "error": text }))
 }
 
 /// Like [`error`], and closes the connection.

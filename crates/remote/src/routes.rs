@@ -60,9 +60,7 @@ pub(crate) async fn answer(mut request: Request<Incoming>, context: &RouteContex
             Some(reply::json(StatusCode::OK, &Health { ok: true, status }))
         }
         _ if is_get && assets::is_asset(path) => {
-            let (settings, port) = (&listener.settings, listener.port);
-            let urls = assets::urls(seen.as_ref(), &settings.host, port, settings.tls.is_some());
-            Some(assets::answer(path, &urls))
+            Some(assets::answer(path, &listener.page_urls(seen.as_ref())))
         }
         _ => None,
     };
@@ -77,6 +75,7 @@ pub(crate) async fn answer(mut request: Request<Incoming>, context: &RouteContex
         return rpc::answer(&parts, body, &state.asks, &state.unfinished).await;
     }
 
+    // Before every other reply: a client that still sends its body would not see it.
     rpc::discard(&parts, body).await;
     match (refusal, path) {
         (Some(answer), _) => answer,
@@ -167,8 +166,7 @@ async fn websocket(
         return reply::last_error(StatusCode::SERVICE_UNAVAILABLE, "Too many clients");
     };
 
-    let settings = &listener.settings;
-    let url = assets::urls(seen, &settings.host, listener.port, settings.tls.is_some()).ws;
+    let url = listener.page_urls(seen).ws;
     let cancel = CloseTokens {
         revoked: listener.verifier.revoked.clone(),
         epoch: context.epoch.clone(),

@@ -4,6 +4,7 @@
 //! connection keeps the `epoch` of its listener, which closes it. It reads the current [`ListenerState`] for
 //! each request, so that a new token applies immediately.
 
+use crate::accept::next_connection;
 use crate::attempt_limiter::AttemptLimiter;
 use crate::gate::TokenVerifier;
 use crate::settings::Settings;
@@ -19,11 +20,8 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-
-/// First and longest pause after a failed accept, for example if no descriptors are left.
-const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// Timeout of resolving and binding the host name.
 const BIND_TIMEOUT: Duration = Duration::from_secs(5);
@@ -61,6 +59,7 @@ impl Server {
         let tls = match settings.tls.clone() {
             None => None,
             Some(paths) => {
+                // An unusable certificate must not close the old listener, so it is read first.
                 let reading =
                     tokio::task::spawn_blocking(move || tls::acceptor_blocking(&paths)).await;
                 Some(reading.map_err(|_ended| ApplyError::Ended)??)
@@ -151,7 +150,9 @@ impl Server {
         if let Some(old) = self.state.take_listener() {
             old.epoch.cancel();
             self.is_token_short.store(false, Ordering::Relaxed);
+
             self.state.tasks.close();
+            // A client that does not read gets no close frame.
             timeout(CLOSE_TIMEOUT, self.state.tasks.wait()).await.ok();
             self.state.tasks.reopen();
         }
@@ -171,28 +172,17 @@ async fn listen(host: &str, port: u16) -> Result<(TcpListener, u16), ApplyError>
 /// Accepts connections until the task is aborted.
 async fn accept(tcp: TcpListener, state: Rc<ServerState>) {
     let slots = Arc::new(Semaphore::new(MAX_REMOTE_CONNECTIONS));
-    let mut pause = ACCEPT_PAUSE.0;
     loop {
-        let (stream, peer) = match tcp.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::debug!(%error, ?pause, "remote: cannot accept");
-                sleep(pause).await;
-                pause = (pause * 2).min(ACCEPT_PAUSE.1);
-                continue;
-            }
-        };
-        pause = ACCEPT_PAUSE.0;
-
+        let (stream, peer) = next_connection(&tcp, "remote").await;
         let peer = peer.ip().to_canonical();
         // Without a slot, close the connection without a reply, because a reply would need a slot.
         let Some(listener) = state.listener() else { continue };
         let Ok(total) = Arc::clone(&slots).try_acquire_owned() else { continue };
         let Some(slot) = PeerSlot::take(&state, peer) else { continue };
 
-        let here = Rc::clone(&state);
+        let shared = Rc::clone(&state);
         state.tasks.spawn_local(async move {
-            connection::serve(stream, peer, here, listener).await;
+            connection::serve(stream, peer, shared, listener).await;
             drop((slot, total));
         });
     }

@@ -3,6 +3,7 @@
 use crate::Ask;
 use crate::attempt_limiter::network;
 use crate::gate::TokenVerifier;
+use crate::host_header::{DialedHost, Urls};
 use crate::settings::Settings;
 use quackd_protocol::limits::{
     MAX_REMOTE_CLIENTS, MAX_REMOTE_CONNECTIONS_PER_PEER, MAX_UNFINISHED_BYTES,
@@ -52,6 +53,17 @@ impl std::fmt::Debug for ListenerState {
             .field("settings", &self.settings)
             .field("port", &self.port)
             .finish()
+    }
+}
+
+impl ListenerState {
+    /// Returns the URLs for the client's page. Prefers the host that the client dialed.
+    pub(crate) fn page_urls(&self, seen: Option<&DialedHost>) -> Urls {
+        let has_tls = self.settings.tls.is_some();
+        match seen {
+            Some(seen) => Urls::as_seen(seen, has_tls),
+            None => Urls::of(&self.settings.host, self.port, has_tls, None),
+        }
     }
 }
 
@@ -111,6 +123,7 @@ impl Drop for PeerSlot {
         let mut peers = self.state.peers.borrow_mut();
         if let Some(count) = peers.get_mut(&self.peer) {
             *count -= 1;
+            // The table has only addresses with connections, so the number of connections bounds it.
             if *count == 0 {
                 peers.remove(&self.peer);
             }

@@ -49,9 +49,10 @@ pub(crate) fn start(
     Ok(sender)
 }
 
-/// Runs one command at a time. Ignores callers that stopped waiting.
+/// Runs one command at a time.
 async fn serve(mut server: Server, mut commands: mpsc::Receiver<ServerCommand>) {
     while let Some(command) = commands.recv().await {
+        // A failed answer means that the caller stopped waiting.
         match command {
             ServerCommand::Apply { settings, answer } => {
                 let applied = server.apply(*settings).await;

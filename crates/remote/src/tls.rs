@@ -71,6 +71,7 @@ fn read_blocking(path: &Path) -> Result<Vec<u8>, TlsError> {
     if !path.metadata().map_err(failed)?.is_file() {
         return Err(failed(io::Error::other("not a file")));
     }
+
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(MAX_PEM_BYTES).read_to_end(&mut bytes))

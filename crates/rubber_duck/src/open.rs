@@ -40,8 +40,8 @@ pub fn open_blocking(paths: Paths) -> Opened {
     let mut files = None;
 
     // Nothing is written if one of the files cannot be read: it may be valid.
-    if let (Ok(state), Ok(found)) = (&state, &file) {
-        match catch_up_blocking(paths, state, found) {
+    if let (Ok(state), Ok(metadata)) = (&state, &file) {
+        match catch_up_blocking(paths, state, metadata) {
             Ok(opened) => files = Some(opened),
             Err(error) => file = Err(error),
         }
@@ -83,6 +83,7 @@ fn catch_up_blocking(
         recent.note(&before.metadata.unwrap_or_else(|| ours.clone()), ours, now);
     }
 
+    // After a kill, it is unknown which of our changes the other program has seen.
     let is_settled = is_intact && state.document.is_settled;
     if !is_settled {
         recent.doubt(now);

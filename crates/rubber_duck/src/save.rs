@@ -119,6 +119,7 @@ impl Files {
     /// [`StoreError`]: both files are unchanged. After [`Saved::not_exported`], only the view is.
     pub fn save_blocking(&mut self, snapshot: &Snapshot) -> Result<Saved, StoreError> {
         let saved = self.try_save_blocking(snapshot, Instant::now());
+        // The same file would fail again, so it does not request another save.
         let failed_with = || FileStamp::at_blocking(&self.paths.metadata);
         self.failed_with = saved.is_err().then(failed_with);
         saved
@@ -127,8 +128,8 @@ impl Files {
     /// Returns true if another program has written the metadata and a save would import it, or if the view is due.
     #[must_use]
     pub fn has_changed_blocking(&self) -> bool {
-        let found = FileStamp::at_blocking(&self.paths.metadata);
-        (self.is_view_due || found != self.stamp) && self.failed_with != Some(found)
+        let stamp = FileStamp::at_blocking(&self.paths.metadata);
+        (self.is_view_due || stamp != self.stamp) && self.failed_with != Some(stamp)
     }
 
     /// Completes the last save. Records that everything has been seen, unless the other program may still write an
@@ -138,9 +139,11 @@ impl Files {
             // A failure leaves the change for the next start, which imports it.
             self.save_blocking(&self.durable()).ok();
         }
+
         let is_open = self.unread.is_some() || self.has_changed_blocking();
         // Otherwise the next start could take an old copy of the other program for a change.
         if !is_open && !self.recent.is_fresh(Instant::now()) {
+            // Without the mark, the next start is only more careful.
             self.state.settle_blocking().ok();
         }
     }
@@ -188,7 +191,7 @@ impl Files {
         }
 
         let path = &self.paths.metadata;
-        if FileStamp::at_blocking(path).is_some_and(|found| self.stamp == Some(found)) {
+        if FileStamp::at_blocking(path).is_some_and(|stamp| self.stamp == Some(stamp)) {
             return Ok(None);
         }
 

@@ -22,6 +22,7 @@ pub fn session_gone(
         Some(limits) => drop(state.sessions.insert(id.clone(), limits)),
         None => drop(state.sessions.remove(id)),
     }
+
     // Otherwise a session of the file that was not read yet would lose its restrictions here.
     if are_all_known {
         trim_sessions(state, metadata, |gone| gone == id);
@@ -69,8 +70,7 @@ fn trim<K: Ord + Clone, V>(
     // The newest come first, so that the limit removes older ones.
     let gone = entries.keys().filter(|id| !exists(id));
     let (newest, others): (Vec<&K>, Vec<&K>) = gone.partition(|id| is_newest(id));
-    let surplus = newest.into_iter().chain(others).skip(MAX_REMEMBERED);
-    let surplus: Vec<K> = surplus.cloned().collect();
+    let surplus: Vec<K> = newest.into_iter().chain(others).skip(MAX_REMEMBERED).cloned().collect();
 
     for id in surplus {
         entries.remove(&id);
@@ -128,9 +128,9 @@ mod tests {
         }
         trim_workspaces(&mut state, &metadata(&[], &["here"]), |_| false);
         let hidden = PolicyPatch { hidden: open.hidden.clone(), ..PolicyPatch::default() };
-        let wanted = [("closed", closed), ("here", open), ("open", hidden)];
-        let wanted = wanted.map(|(id, policy)| (id.into(), of(&policy)));
-        assert_eq!(state.workspaces, BTreeMap::from(wanted));
+        let expected = [("closed", closed), ("here", open), ("open", hidden)];
+        let expected = expected.map(|(id, policy)| (id.into(), of(&policy)));
+        assert_eq!(state.workspaces, BTreeMap::from(expected));
     }
 
     #[test]

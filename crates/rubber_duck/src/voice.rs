@@ -53,7 +53,7 @@ struct Registration<C, T> {
     bound: Option<VoiceSession>,
     state: VoiceState,
     /// Transport of the client that requested the start, and the time of the request.
-    asked: Option<(T, Instant)>,
+    start_request: Option<(T, Instant)>,
 }
 
 impl<C, T> Registration<C, T> {
@@ -76,7 +76,7 @@ impl<C, T> Registration<C, T> {
 
     fn be_idle(&mut self) {
         self.state = VoiceState::Idle;
-        self.asked = None;
+        self.start_request = None;
     }
 }
 
@@ -99,7 +99,7 @@ impl<C: Clone + PartialEq, T: Copy + PartialEq> VoiceClients<C, T> {
     pub fn connect(&mut self, client: C, kind: &str, takeover: bool) -> Vec<SessionId> {
         let kind: String = kind.chars().take(MAX_TYPE_CHARS).collect();
         let state = VoiceState::Idle;
-        let fresh = Registration { client, kind, bound: None, state, asked: None };
+        let fresh = Registration { client, kind, bound: None, state, start_request: None };
 
         let is_replaced = |other: &Registration<C, T>| {
             other.client == fresh.client || (takeover && other.kind == fresh.kind)
@@ -107,6 +107,7 @@ impl<C: Clone + PartialEq, T: Copy + PartialEq> VoiceClients<C, T> {
         let replaced = self.registered.iter().filter(|other| is_replaced(other));
         let released = replaced.filter_map(Registration::owned).cloned().collect();
 
+        // Without a takeover, only the client's own entry is replaced, and it keeps its place.
         let place = self.registered.iter().position(|other| other.client == fresh.client);
         match place.filter(|_| !takeover).and_then(|at| self.registered.get_mut(at)) {
             Some(entry) => *entry = fresh,
@@ -121,11 +122,8 @@ impl<C: Clone + PartialEq, T: Copy + PartialEq> VoiceClients<C, T> {
     /// Binds a newly registered client to the active session, unless an event has already bound it. Returns its
     /// session.
     pub fn bind(&mut self, client: &C, active: Option<VoiceSession>) -> VoiceConnectData {
-        let entry = self.registered.iter_mut().find(|entry| entry.client == *client);
-        let bound = entry.and_then(|entry| {
-            if entry.bound.is_none() {
-                entry.bound = active;
-            }
+        let bound = self.entry_mut(client).and_then(|entry| {
+            entry.bound = entry.bound.take().or(active);
             entry.bound.clone()
         });
         let (session_id, session_name, workspace_path) = match bound {
@@ -142,7 +140,7 @@ impl<C: Clone + PartialEq, T: Copy + PartialEq> VoiceClients<C, T> {
             let reason = Some(reason.to_owned());
             (VoiceStartData { reason, state, ..VoiceStartData::default() }, None)
         };
-        if let Some(owner) = self.registered.iter().find(|entry| entry.owns(&session.id)) {
+        if let Some(owner) = self.owner_entry(&session.id) {
             return refused("voice_already_active", Some(owner.state));
         }
 
@@ -154,7 +152,7 @@ impl<C: Clone + PartialEq, T: Copy + PartialEq> VoiceClients<C, T> {
 
         let session_id = Some(session.id.clone());
         entry.bound = Some(session);
-        entry.asked = Some((by, Instant::now()));
+        entry.start_request = Some((by, Instant::now()));
         let data = VoiceStartData { started: true, session_id, ..VoiceStartData::default() };
         (data, Some(entry.client.clone()))
     }
@@ -174,8 +172,7 @@ impl<C: Clone + PartialEq, T: Copy + PartialEq> VoiceClients<C, T> {
     /// Client that owns a session.
     #[must_use]
     pub fn owner(&self, session: &SessionId) -> Option<C> {
-        let owner = self.registered.iter().find(|entry| entry.owns(session));
-        owner.map(|entry| entry.client.clone())
+        self.owner_entry(session).map(|entry| entry.client.clone())
     }
 
     /// Whether another client owns a session.
@@ -202,8 +199,7 @@ impl<C: Clone + PartialEq, T: Copy + PartialEq> VoiceClients<C, T> {
         }
 
         let mut sessions = vec![target.id.clone()];
-        let entry = self.registered.iter_mut().find(|entry| entry.client == *client);
-        let entry = entry.ok_or(VoiceRefusal::NotConnected)?;
+        let entry = self.entry_mut(client).ok_or(VoiceRefusal::NotConnected)?;
         match (entry.is_idle(), state) {
             (_, VoiceState::Idle) => {
                 // An idle client that reports idle again must not end another client's conversation.
@@ -213,9 +209,10 @@ impl<C: Clone + PartialEq, T: Copy + PartialEq> VoiceClients<C, T> {
                 entry.bound = active.or_else(|| Some(target.clone()));
             }
             (true, _) => {
+                // The client starts for another reason if the request is old, or for another session.
                 let is_same = entry.is_bound_to(&target.id);
                 let now = Instant::now();
-                entry.asked.take_if(|(_, at)| !is_same || BEGINS_WITHIN < now - *at);
+                entry.start_request.take_if(|(_, at)| !is_same || BEGINS_WITHIN < now - *at);
                 entry.bound = Some(target.clone());
                 entry.state = state;
             }
@@ -223,6 +220,7 @@ impl<C: Clone + PartialEq, T: Copy + PartialEq> VoiceClients<C, T> {
         }
 
         if state == VoiceState::Idle {
+            // A session that another client owns keeps that client's state.
             sessions.retain(|session| !self.is_owned_by_another(session, client));
         }
         Ok(sessions)
@@ -235,7 +233,7 @@ impl<C: Clone + PartialEq, T: Copy + PartialEq> VoiceClients<C, T> {
         for entry in &mut self.registered {
             if entry.is_idle() || entry.bound.is_none() || entry.is_bound_to(&session.id) {
                 if !entry.is_bound_to(&session.id) {
-                    entry.asked = None;
+                    entry.start_request = None;
                 }
                 entry.bound = Some(session.clone());
                 changed.push(entry.client.clone());
@@ -248,8 +246,8 @@ impl<C: Clone + PartialEq, T: Copy + PartialEq> VoiceClients<C, T> {
     /// the same transport.
     #[must_use]
     pub fn stopped_by(&self, session: &SessionId, by: &C, transport: T) -> Option<C> {
-        let owner = self.registered.iter().find(|entry| entry.owns(session))?;
-        let is_started = owner.asked.is_some_and(|(asked_by, _)| asked_by == transport);
+        let owner = self.owner_entry(session)?;
+        let is_started = owner.start_request.is_some_and(|(requester, _)| requester == transport);
         (is_started && owner.client != *by).then(|| owner.client.clone())
     }
 
@@ -274,5 +272,13 @@ impl<C: Clone + PartialEq, T: Copy + PartialEq> VoiceClients<C, T> {
 
     fn entry(&self, client: &C) -> Option<&Registration<C, T>> {
         self.registered.iter().find(|entry| entry.client == *client)
+    }
+
+    fn entry_mut(&mut self, client: &C) -> Option<&mut Registration<C, T>> {
+        self.registered.iter_mut().find(|entry| entry.client == *client)
+    }
+
+    fn owner_entry(&self, session: &SessionId) -> Option<&Registration<C, T>> {
+        self.registered.iter().find(|entry| entry.owns(session))
     }
 }

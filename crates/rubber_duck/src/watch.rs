@@ -32,7 +32,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Inode that is watched. Tests on Linux use both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Subject {
+pub(crate) enum Subject {
     /// The directory. It stays when the file is replaced.
     Directory,
     /// The file. Its removal and its replacement end the watch, and the next round watches the new file.
@@ -43,7 +43,8 @@ enum Subject {
 }
 
 impl Subject {
-    const CURRENT: Self = if WATCHES_FILES { Self::File } else { Self::Directory };
+    /// The one that this system needs.
+    pub(crate) const CURRENT: Self = if WATCHES_FILES { Self::File } else { Self::Directory };
 }
 
 /// Detection of external changes.
@@ -72,13 +73,6 @@ impl FileWatcher {
     /// Calls `look` on a separate thread whenever the file at `path` may have been replaced. Stops when
     /// `look` returns false.
     pub(crate) fn start(
-        path: &Path,
-        look: impl FnMut() -> bool + Send + 'static,
-    ) -> std::io::Result<(Self, watch::Receiver<Watching>)> {
-        Self::start_with(Subject::CURRENT, path, look)
-    }
-
-    fn start_with(
         subject: Subject,
         path: &Path,
         look: impl FnMut() -> bool + Send + 'static,
@@ -152,6 +146,7 @@ impl PollThread {
             }
 
             if self.watched.is_none() && next_try <= Instant::now() {
+                // An absent file is tried at each poll, so that a new one is watched at once.
                 let is_absent = self.subject == Subject::File && self.identity().is_none();
                 let pause = if is_absent { Duration::ZERO } else { RETRY_INTERVAL };
                 next_try = Instant::now() + pause;
@@ -216,6 +211,7 @@ impl PollThread {
     }
 
     fn watch(&self) -> Result<Watched, String> {
+        // Before the watch: if the path becomes another inode in between, the next round finds the difference.
         let subject = self
             .identity()
             .ok_or_else(|| format!("{} cannot be inspected", self.path.display()))?;
@@ -243,9 +239,9 @@ impl PollThread {
     /// Returns device and inode of the subject. `None` for a FIFO in the place of the file, because
     /// kqueue would wait for its writer.
     fn identity(&self) -> Option<(u64, u64)> {
-        let found = std::fs::metadata(&self.path).ok()?;
-        let is_usable = self.subject == Subject::Directory || found.is_file();
-        is_usable.then(|| (found.dev(), found.ino()))
+        let metadata = std::fs::metadata(&self.path).ok()?;
+        let is_usable = self.subject == Subject::Directory || metadata.is_file();
+        is_usable.then(|| (metadata.dev(), metadata.ino()))
     }
 }
 
@@ -259,27 +255,22 @@ enum WatchSignal {
 /// Classifies an event; `None` is an error of the watcher.
 fn classify(event: Option<&Event>, name: &OsStr, directory: &Path) -> WatchSignal {
     let Some(event) = event else { return WatchSignal::Lost };
-    if event.need_rescan() {
-        return WatchSignal::Hint;
-    }
 
-    let is_read = match event.kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,
-        EventKind::Access(_) => true,
-        _ => false,
+    let is_write = match event.kind {
+        EventKind::Access(kind) => kind == AccessKind::Close(AccessMode::Write),
+        _ => true,
     };
+    let is_of_file = event.paths.iter().any(|path| path.file_name() == Some(name));
 
-    let is_named = event.paths.iter().any(|path| path.file_name() == Some(name));
-    if is_named && !is_read {
-        return WatchSignal::Hint;
-    }
-
+    // The next round checks whether it is still the same directory.
     let is_end = matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(_));
-    if is_end && event.paths.iter().any(|path| path == directory) {
-        // The next round checks whether it is still the same directory.
-        return WatchSignal::Hint;
+    let is_of_directory = event.paths.iter().any(|path| path == directory);
+
+    if event.need_rescan() || (is_write && is_of_file) || (is_end && is_of_directory) {
+        WatchSignal::Hint
+    } else {
+        WatchSignal::Nothing
     }
-    WatchSignal::Nothing
 }
 
 #[cfg(test)]
@@ -305,14 +296,14 @@ mod tests {
     }
 
     #[track_caller]
-    fn wait_for(looks: &Receiver<Option<String>>, wanted: &str) {
+    fn wait_for(looks: &Receiver<Option<String>>, expected: &str) {
         let begin = Instant::now();
         while begin.elapsed() < PATIENCE {
-            if looks.recv_timeout(PATIENCE).unwrap().as_deref() == Some(wanted) {
+            if looks.recv_timeout(PATIENCE).unwrap().as_deref() == Some(expected) {
                 return;
             }
         }
-        panic!("{wanted} was never seen");
+        panic!("{expected} was never seen");
     }
 
     #[track_caller]
@@ -334,7 +325,7 @@ mod tests {
             let path = dir.path().join("f");
             fs::write(&path, "zero").unwrap();
             let (look, looks) = looking(&path);
-            let (_watch, mut mode_changes) = FileWatcher::start_with(subject, &path, look).unwrap();
+            let (_watch, mut mode_changes) = FileWatcher::start(subject, &path, look).unwrap();
             wait_until(&mut mode_changes, |mode| *mode == Watching::Told);
             fs::write(&path, "one").unwrap();
             wait_for(&looks, "one");
@@ -353,8 +344,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let (look, looks) = looking(&path);
-        let (_watch, mut mode_changes) =
-            FileWatcher::start_with(Subject::File, &path, look).unwrap();
+        let (_watch, mut mode_changes) = FileWatcher::start(Subject::File, &path, look).unwrap();
         for text in ["one", "two"] {
             wait_until(
                 &mut mode_changes,
@@ -373,7 +363,7 @@ mod tests {
         let path = dir.path().join("d/f");
         let (look, looks) = looking(&path);
         let (_watch, mut mode_changes) =
-            FileWatcher::start_with(Subject::Directory, &path, look).unwrap();
+            FileWatcher::start(Subject::Directory, &path, look).unwrap();
         wait_until(
             &mut mode_changes,
             |it| matches!(it, Watching::Polling { why } if why.contains("cannot")),
@@ -390,7 +380,7 @@ mod tests {
         let path = dir.path().join("d/f");
         let (look, looks) = looking(&path);
         let (_watch, mut mode_changes) =
-            FileWatcher::start_with(Subject::Directory, &path, look).unwrap();
+            FileWatcher::start(Subject::Directory, &path, look).unwrap();
         wait_until(&mut mode_changes, |mode| *mode == Watching::Told);
         rename(&dir.path().join("d"), &dir.path().join("old"));
         fs::create_dir(dir.path().join("d")).unwrap();

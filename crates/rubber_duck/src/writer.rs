@@ -10,7 +10,7 @@
 //! Owns the thread `store` and the threads of the watch. They stop when the [`Writer`] is dropped, after the
 //! last snapshot is saved.
 
-use crate::watch::FileWatcher;
+use crate::watch::{FileWatcher, Subject};
 use crate::{Files, Saved, Watching};
 use quackd_store::{Snapshot, StoreError};
 use std::io;
@@ -79,7 +79,7 @@ impl Writer {
             None => false,
         };
 
-        let (watch, watching) = match FileWatcher::start(&metadata_path, look) {
+        let (watch, watching) = match FileWatcher::start(Subject::CURRENT, &metadata_path, look) {
             Ok((watch, watching)) => (Some(watch), watching),
             Err(error) => (None, watch::channel(Watching::Polling { why: error.to_string() }).1),
         };
@@ -120,11 +120,6 @@ impl Writer {
     ) -> impl Future<Output = Result<Saved, StoreError>> + Send + use<> {
         let answered = self.hand_over(snapshot);
         async move { answered?.await.unwrap_or(Err(StoreError::Stopped)) }
-    }
-
-    /// Saves the last snapshot and stops the thread, like dropping.
-    pub fn shutdown_blocking(self) {
-        drop(self);
     }
 
     fn hand_over(
@@ -168,6 +163,7 @@ fn run_blocking(
     while let Some(first) = waiting.blocking_recv() {
         let mut group = Vec::new();
         let mut next = Some(first);
+
         // All requests that arrived during the last save share the next one.
         while let Some(request) = next {
             if let WriterRequest::Save(answer) = request {
@@ -325,7 +321,7 @@ mod tests {
         for n in 0..10 {
             drop(writer.save(snapshot(n)));
         }
-        writer.shutdown_blocking();
+        drop(writer);
         assert_eq!(on_disk(dir.path()), snapshot(9));
     }
 }

@@ -62,13 +62,13 @@ impl DurableDocument for Metadata {
 
 /// Keeps the first of several entries with the same id, because upstream does so.
 fn remove_duplicates(metadata: &mut Metadata) -> Vec<Duplicate> {
-    let mut workspaces = Duplicates::new(Duplicate::Workspace);
+    let mut workspaces = Duplicates::new("workspace with the id");
     metadata.workspaces.retain(|workspace| workspaces.is_first(workspace.id.as_str()));
-    let mut sessions = Duplicates::new(Duplicate::Session);
+    let mut sessions = Duplicates::new("session with the id");
     metadata.sessions.retain(|session| sessions.is_first(session.id.as_str()));
 
-    let mut duplicates = workspaces.found();
-    duplicates.extend(sessions.found());
+    let mut duplicates = workspaces.into_vec();
+    duplicates.extend(sessions.into_vec());
     duplicates
 }
 
@@ -160,14 +160,14 @@ impl<'de> Visitor<'de> for EntriesVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
         let mut sessions = BTreeMap::new();
-        let mut seen = Duplicates::new(Duplicate::State);
+        let mut seen = Duplicates::new("state of the session");
         // The first entry counts, as for the metadata.
         while let Some((id, session)) = map.next_entry::<SessionId, SessionState>()? {
             if seen.is_first(id.as_str()) {
                 sessions.insert(id, session);
             }
         }
-        Ok(Entries { sessions, duplicates: seen.found() })
+        Ok(Entries { sessions, duplicates: seen.into_vec() })
     }
 }
 
@@ -270,9 +270,9 @@ mod tests {
             metadata.sessions.iter().map(|s| (s.id.as_str(), &*s.name)).collect();
         // Two sessions may have the same name.
         assert_eq!(sessions, [("s", "one"), ("t", "one")]);
-        let told: Vec<_> = duplicates.iter().map(Duplicate::to_string).collect();
+        let texts: Vec<_> = duplicates.iter().map(Duplicate::to_string).collect();
         assert_eq!(
-            told,
+            texts,
             [
                 r#"second workspace with the id "w" left out"#,
                 r#"second session with the id "s" left out"#
@@ -282,10 +282,10 @@ mod tests {
         let text = r#"{"version":1,"sessions":{"s":{"safeMode":true},"t":{},"s":{}}}"#;
         let (StateFile { state, .. }, duplicates) = parse::<StateFile>(text.as_bytes()).unwrap();
         let safe = SessionState { safe_mode: true, ..SessionState::default() };
-        let wanted = BTreeMap::from([("s".into(), safe), ("t".into(), SessionState::default())]);
-        assert_eq!(state.sessions, wanted);
-        let told: Vec<_> = duplicates.iter().map(Duplicate::to_string).collect();
-        assert_eq!(told, [r#"second state of the session "s" left out"#]);
+        let expected = BTreeMap::from([("s".into(), safe), ("t".into(), SessionState::default())]);
+        assert_eq!(state.sessions, expected);
+        let texts: Vec<_> = duplicates.iter().map(Duplicate::to_string).collect();
+        assert_eq!(texts, [r#"second state of the session "s" left out"#]);
     }
 
     #[test]

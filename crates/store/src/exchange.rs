@@ -23,6 +23,7 @@ pub fn exchange_blocking(new: &Path, target: &Path) -> io::Result<bool> {
             match renameat_with(CWD, new, CWD, target, flags) {
                 Ok(()) => return Ok(had_target),
                 Err(Errno::NOENT | Errno::EXIST) => {}
+                // The file system or the kernel cannot exchange.
                 Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                     return replace_blocking(new, target);
                 }
@@ -38,6 +39,7 @@ fn replace_blocking(new: &Path, target: &Path) -> io::Result<bool> {
     let held = with_suffix(target, ".bak.tmp");
     // A leftover of a save that a kill cut short.
     remove_if_there(&held)?;
+
     let previous = hold_blocking(target, &held)?;
     rename(new, target)?;
     if previous == Previous::Held {

@@ -50,6 +50,7 @@ fn quarantined(prefix: &Path) -> io::Result<Vec<u64>> {
     else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
+
     let mut numbers = Vec::new();
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
@@ -87,8 +88,9 @@ mod tests {
             })
             .collect();
         kept.sort_by_key(|(_, text)| text.parse::<u32>().unwrap());
-        let wanted: Vec<_> = (8..=12).map(|n| (format!("m.corrupt-{n}"), n.to_string())).collect();
-        assert_eq!(kept, wanted);
+        let expected: Vec<_> =
+            (8..=12).map(|n| (format!("m.corrupt-{n}"), n.to_string())).collect();
+        assert_eq!(kept, expected);
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub(crate) fn replace_with_backup_blocking(path: &Path, bytes: &[u8]) -> io::Res
 /// is removed then.
 pub fn keep_as_backup_blocking(old: &Path, path: &Path) {
     if rename(old, &with_suffix(path, ".bak")).is_err() {
+        // An extra file does no harm.
         remove_if_there(old).ok();
     }
 }
@@ -138,7 +139,7 @@ pub fn write_synced_blocking(path: &Path, bytes: &[u8]) -> io::Result<FileStamp>
     file.write_all(bytes)?;
     // On macOS, `sync_all` is F_FULLFSYNC; fsync(2) alone does not flush the drive's cache.
     file.sync_all()?;
-    file.metadata().map(|found| FileStamp::of(&found))
+    file.metadata().map(|metadata| FileStamp::of(&metadata))
 }
 
 fn copy_synced(from: &Path, to: &Path) -> io::Result<()> {

@@ -28,6 +28,6 @@ impl FileStamp {
     /// Returns the stamp of whatever is at the path; `None` if it cannot be inspected.
     #[must_use]
     pub fn at_blocking(path: &Path) -> Option<Self> {
-        fs::symlink_metadata(path).ok().map(|found| Self::of(&found))
+        fs::symlink_metadata(path).ok().map(|metadata| Self::of(&metadata))
     }
 }

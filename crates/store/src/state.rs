@@ -52,8 +52,10 @@ impl StoredState {
         if self.is_known && (is_same || self.durable == snapshot) {
             return Ok(());
         }
+
         // After an error, the next save writes the file in any case.
         self.is_known = false;
+        // Not settled: the other program may not have seen this change.
         self.write_blocking(&snapshot, false)?;
         (self.durable, self.is_known, self.is_settled) = (snapshot, true, false);
         Ok(())

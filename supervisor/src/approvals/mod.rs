@@ -449,7 +449,7 @@ impl Approvals {
     }
 
     fn tell_watchers<D: serde::Serialize>(&self, session: &SessionId, event: &str, data: &D) {
-        let line = wire::direct_event(&ToldLine { event, session_id: session, data });
+        let line = wire::event(&ToldLine { event, session_id: session, data });
         self.clients.push_to_watchers(session, &line);
     }
 

@@ -8,10 +8,10 @@
 //! When a client disconnects, its calls keep running until their end or deadline. Its following and its voice role end
 //! when it stops sending.
 //!
-//! The listener serves the Unix socket. Remote control passes a pair of pipes. A single HTTP request has no connection
-//! ([`answer_single_request`]).
+//! The listener serves the Unix socket. Remote control passes a pair of pipes. A single HTTP request has no connection:
+//! [`super::remote`] answers it.
 
-use crate::events::client_registry::{Client, Clients, Transport};
+use crate::events::client_registry::{Client, Transport};
 use crate::methods::{self, Caller};
 use crate::metrics::Metrics;
 use crate::registry::Registry;
@@ -19,8 +19,7 @@ use crate::services::Services;
 use crate::wire;
 use crate::wire::client_outbox::{ClientOutbox, WriterExit, outbox};
 use actix::Addr;
-use bytes::Bytes;
-use quackd_ipc::halves::{ImmediateWriter, WritingHalf};
+use quackd_ipc::halves::ImmediateWriter;
 use quackd_ipc::lines::{Line, LineError, LineReader};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::ToldLine;
@@ -29,7 +28,7 @@ use serde::Serialize;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
@@ -37,26 +36,12 @@ use tokio::sync::Semaphore;
 #[derive(Debug)]
 pub(crate) struct ConnectionOrigin {
     pub(crate) transport: Transport,
-    /// Data of the first event for a remote client.
-    pub(crate) remote_ready: Option<RemoteReady>,
+    /// Address that a remote client connected to, for its first event.
+    pub(crate) websocket_url: Option<String>,
+    /// Writes to the socket of a local client at once.
     pub(crate) immediate: Option<ImmediateWriter>,
     /// Process of a local client.
     pub(crate) pid: Option<u32>,
-}
-
-impl ConnectionOrigin {
-    /// The Unix socket.
-    pub(crate) fn socket(writing: &WritingHalf, pid: Option<u32>) -> Self {
-        let immediate = Some(writing.immediate());
-        Self { transport: Transport::Socket, remote_ready: None, immediate, pid }
-    }
-}
-
-/// Data of the first event for a remote client, except its id.
-#[derive(Debug)]
-pub(crate) struct RemoteReady {
-    /// The address that the client connected to.
-    pub(crate) websocket_url: String,
 }
 
 /// Data of the event `remote_ready`.
@@ -81,7 +66,7 @@ pub(crate) async fn serve<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     registry: Addr<Registry>,
 ) {
     let metrics = Arc::clone(&services.sessions.metrics);
-    metrics.clients.up();
+    metrics.clients.add(1);
     let _counted = ClientCountGuard(&metrics);
 
     let (outbox, writing) = outbox(
@@ -100,16 +85,17 @@ pub(crate) async fn serve<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     };
 
     client.pid.set(origin.pid);
-    if let Some(RemoteReady { websocket_url }) = &origin.remote_ready {
+    if let Some(websocket_url) = &origin.websocket_url {
         let client_id = client.id.as_str();
         let data = RemoteReadyData { kind: "remote_ready", client_id, websocket_url };
         let session_id = SessionId::from(REMOTE_SESSION);
         let ready = ToldLine { event: data.kind, session_id: &session_id, data };
         // A new queue has space. If the client is gone already, reading ends at once.
-        outbox.push(wire::direct_event(&ready)).ok();
+        outbox.push(wire::event(&ready)).ok();
     }
 
-    let connected = ConnectionGuard::new(Caller::new(services, registry, client));
+    services.clients.add(&client);
+    let connected = ConnectionGuard(Rc::new(Caller::new(services, registry, client)));
     let reading = read(reading, connected, outbox);
 
     tokio::pin!(reading, writing);
@@ -124,66 +110,17 @@ pub(crate) async fn serve<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     }
 }
 
-/// No client with this id is connected.
-#[derive(Debug)]
-pub(crate) struct UnknownClient;
-
-/// Answers one request without a connection, such as an HTTP request. `speaks_for` names the WebSocket client for which
-/// the request is made. Only WebSocket clients can be named. Returns `Ok(None)` for a blank line.
-pub(crate) async fn answer_single_request(
-    line: &[u8],
-    speaks_for: Option<&str>,
-    services: &Rc<Services>,
-    registry: &Addr<Registry>,
-) -> Result<Option<Bytes>, UnknownClient> {
-    let client = match speaks_for {
-        Some(id) => spoken_for(&services.clients, id)?,
-        None => match Client::new(Transport::RemoteHttp, None) {
-            Ok(client) => client,
-            Err(error) => return Ok(Some(wire::disconnect_notice(&error.to_string()))),
-        },
-    };
-
-    let caller = Caller::new(Rc::clone(services), registry.clone(), client);
-
-    let request = match wire::parse(line) {
-        Ok(Some(request)) => request,
-        Ok(None) => return Ok(None),
-        Err(reply) => {
-            services.sessions.metrics.bad_lines.add(1);
-            return Ok(Some(reply));
-        }
-    };
-
-    let reply = methods::answer(request, &caller).await;
-    caller.client.replied();
-    Ok(Some(reply))
-}
-
-fn spoken_for(clients: &Clients, id: &str) -> Result<Rc<Client>, UnknownClient> {
-    let client = clients.get(id).filter(|client| client.transport == Transport::RemoteWs);
-    client.ok_or(UnknownClient)
-}
-
 /// A client's entry in the client registry. Dropping it removes the client.
 #[derive(Debug)]
-struct ConnectionGuard {
-    caller: Rc<Caller>,
-}
-
-impl ConnectionGuard {
-    fn new(caller: Caller) -> Self {
-        caller.services.clients.add(&caller.client);
-        Self { caller: Rc::new(caller) }
-    }
-}
+struct ConnectionGuard(Rc<Caller>);
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.caller.services.clients.remove(&self.caller.client.id);
-        self.caller.disconnect();
-        self.caller.client.named_calls.end_streams();
-        self.caller.end_jobs();
+        let Self(caller) = self;
+        caller.services.clients.remove(&caller.client.id);
+        caller.disconnect();
+        caller.client.named_calls.end_streams();
+        caller.end_jobs();
     }
 }
 
@@ -191,31 +128,34 @@ struct ClientCountGuard<'a>(&'a Metrics);
 
 impl Drop for ClientCountGuard<'_> {
     fn drop(&mut self) {
-        self.0.clients.down();
+        self.0.clients.subtract(1);
     }
 }
 
 /// Lets every task that is ready run once. `tokio::task::yield_now` would also ask the system for new input.
 async fn let_ready_tasks_run() {
     let mut has_run = false;
-    let run = |cx: &mut Context<'_>| {
+    poll_fn(|cx| {
         if std::mem::replace(&mut has_run, true) {
             return Poll::Ready(());
         }
         cx.waker().wake_by_ref();
         Poll::Pending
-    };
-    poll_fn(run).await;
+    })
+    .await;
 }
 
 /// Reads requests. Removes the client from the registry when it stops sending.
 async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outbox: ClientOutbox) {
-    let caller = &connected.caller;
+    let ConnectionGuard(caller) = &connected;
     let slots = Arc::new(Semaphore::new(MAX_CLIENT_REQUESTS));
+
     let mut lines = LineReader::new(reading, MAX_LINE_BYTES)
         .with_patience(PARTIAL_LINE_TIMEOUT)
         .with_budget(&caller.services.memory.unfinished);
+    // Counted here and logged once, because a client may send any number.
     let mut bad_lines = 0_u64;
+
     loop {
         let parsed = match lines.next().await {
             Ok(Some(Line::Text(line))) => wire::parse(&line),
@@ -243,6 +183,7 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
             Ok(Some(request)) if methods::is_concurrent(&request) => {
                 // At the limit, reading stops until a request of this client is answered.
                 let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
+
                 let (caller, outbox) = (Rc::clone(caller), outbox.clone());
                 actix::spawn(async move {
                     let reply = methods::answer(request, &caller).await;
@@ -252,6 +193,7 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
                     caller.client.replied();
                     drop(slot);
                 });
+
                 // Let the request start before the next line is read. An `abort` that follows a call then finds the
                 // call, unless the call first had to look up its session's directory.
                 let_ready_tasks_run().await;

@@ -4,6 +4,7 @@
 //! Otherwise no client could find this daemon, and its lock would prevent another one from starting.
 
 use crate::clients::connection::{self, ConnectionOrigin};
+use crate::events::client_registry::Transport;
 use crate::registry::Registry;
 use crate::services::Services;
 use crate::wire;
@@ -32,16 +33,16 @@ const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Accepts clients until it is dropped.
 pub(crate) async fn accept_clients(
-    socket: BoundSocket,
+    mut socket: BoundSocket,
     services: Rc<Services>,
     registry: Addr<Registry>,
 ) {
-    let mut socket = socket;
     let mut looking = tokio::time::interval(FILE_CHECK_INTERVAL);
     looking.set_missed_tick_behavior(MissedTickBehavior::Delay);
 
     let room = Arc::new(Semaphore::new(MAX_CLIENTS));
     let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
+
     let mut pause = BACKOFF.0;
     loop {
         let accepted = tokio::select! {
@@ -66,6 +67,7 @@ pub(crate) async fn accept_clients(
         };
 
         pause = BACKOFF.0;
+        // A peer that cannot be identified counts as another user.
         if !peer_is_owner(&stream).unwrap_or(false) {
             services.sessions.metrics.refused_clients.add(1);
             tracing::warn!("refused a client of another user");
@@ -74,6 +76,7 @@ pub(crate) async fn accept_clients(
 
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
             services.sessions.metrics.refused_clients.add(1);
+            // In a separate task, because the client may not read.
             if let Ok(refusal) = Arc::clone(&refusals).try_acquire_owned() {
                 actix::spawn(async move {
                     refuse(stream).await;
@@ -88,7 +91,12 @@ pub(crate) async fn accept_clients(
         actix::spawn(async move {
             match halves::split(stream) {
                 Ok((reading, writing)) => {
-                    let origin = ConnectionOrigin::socket(&writing, pid);
+                    let origin = ConnectionOrigin {
+                        transport: Transport::Socket,
+                        websocket_url: None,
+                        immediate: Some(writing.immediate()),
+                        pid,
+                    };
                     connection::serve(reading, writing, origin, services, registry).await;
                 }
                 Err(error) => tracing::warn!(%error, "cannot serve a client"),
@@ -108,6 +116,7 @@ async fn bound_anew(file: SocketFile, services: &Services) -> Option<BoundSocket
         file.look_blocking()
     };
 
+    // A directory that hangs counts as unchanged. The next check tries again.
     let looked = actix_rt::task::spawn_blocking(look);
     let standing = tokio::time::timeout(FILE_CHECK_INTERVAL, looked).await.ok()?.ok()?;
     if standing != Standing::Gone {
@@ -131,5 +140,5 @@ async fn bound_anew(file: SocketFile, services: &Services) -> Option<BoundSocket
 async fn refuse(mut stream: ClientStream) {
     let line = wire::disconnect_notice("Too many connections");
     // The client may be gone or not read, so the timeout applies.
-    drop(tokio::time::timeout(REFUSAL_TIMEOUT, stream.write_all(&line)).await);
+    tokio::time::timeout(REFUSAL_TIMEOUT, stream.write_all(&line)).await.ok();
 }

@@ -6,6 +6,7 @@
 //! requests cost little.
 
 use crate::methods::metrics_text;
+use crate::metrics::endpoint::EndpointState;
 use crate::metrics::prometheus_text::CONTENT_TYPE;
 use crate::registry::Registry;
 use crate::services::Services;
@@ -28,14 +29,15 @@ pub(crate) fn start(services: &Rc<Services>, registry: &Addr<Registry>) {
     let Ok(address) = services.daemon.config.metrics.listen.value.parse::<SocketAddr>() else {
         return;
     };
+
     match Endpoint::open(address, CONTENT_TYPE) {
         Ok((endpoint, scrapes)) => {
             actix::spawn(answer(scrapes, Rc::clone(services), registry.clone()));
-            services.metrics_endpoint.opened(address, endpoint);
+            services.metrics_endpoint.set(EndpointState::Open { address, endpoint });
         }
         Err(error) => {
             tracing::error!(%error, "metrics: cannot start the thread that serves them");
-            services.metrics_endpoint.not_started(error.to_string());
+            services.metrics_endpoint.set(EndpointState::NotStarted(error.to_string()));
         }
     }
 }
@@ -52,11 +54,13 @@ async fn answer(
         if answer.is_closed() {
             continue;
         }
+
         if kept.as_ref().is_none_or(|(made, _)| METRICS_KEPT_FOR <= made.elapsed()) {
             let made = timeout(TEXT_LIMIT, metrics_text(&services, &registry)).await;
             // A failed text is not kept, so the next request tries again.
             kept = made.ok().and_then(Result::ok).map(|text| (Instant::now(), text.into()));
         }
+
         if let Some((_, text)) = &kept {
             // The client may have disconnected.
             answer.send(text.clone()).ok();

@@ -1,7 +1,8 @@
 //! Serves the clients of remote control like those of the socket.
 
-use super::connection::{self, ConnectionOrigin, RemoteReady};
-use crate::events::client_registry::Transport;
+use super::connection::{self, ConnectionOrigin};
+use crate::events::client_registry::{Client, Transport};
+use crate::methods::{self, Caller};
 use crate::registry::Registry;
 use crate::services::Services;
 use crate::wire;
@@ -37,7 +38,7 @@ async fn hand_in(
             Ask::WebSocket { lines, url } => {
                 let origin = ConnectionOrigin {
                     transport: Transport::RemoteWs,
-                    remote_ready: Some(RemoteReady { websocket_url: url }),
+                    websocket_url: Some(url),
                     pid: None,
                     immediate: None,
                 };
@@ -66,18 +67,39 @@ async fn hand_in(
     }
 }
 
+/// Answers one HTTP request, which has no connection. `client` is the id of the WebSocket client that sends the request.
 async fn alone_answer(
     body: &Bytes,
     client: Option<&str>,
     services: &Rc<Services>,
     registry: &Addr<Registry>,
 ) -> RpcAnswer {
-    match connection::answer_single_request(body, client, services, registry).await {
-        Ok(Some(reply)) => RpcAnswer::Reply(reply),
+    let client = match client {
+        Some(id) => match services.clients.get(id) {
+            Some(client) if client.transport == Transport::RemoteWs => client,
+            _ => return RpcAnswer::UnknownClient,
+        },
+        None => match Client::new(Transport::RemoteHttp, None) {
+            Ok(client) => client,
+            Err(error) => return RpcAnswer::Reply(wire::disconnect_notice(&error.to_string())),
+        },
+    };
+
+    let request = match wire::parse(body) {
+        Ok(Some(request)) => request,
         // The listener accepts no blank body.
         Ok(None) => {
-            RpcAnswer::Reply(wire::disconnect_notice("Failed to parse request: it is blank"))
+            let why = "Failed to parse request: it is blank";
+            return RpcAnswer::Reply(wire::disconnect_notice(why));
         }
-        Err(connection::UnknownClient) => RpcAnswer::UnknownClient,
-    }
+        Err(reply) => {
+            services.sessions.metrics.bad_lines.add(1);
+            return RpcAnswer::Reply(reply);
+        }
+    };
+
+    let caller = Caller::new(Rc::clone(services), registry.clone(), client);
+    let reply = methods::answer(request, &caller).await;
+    caller.client.replied();
+    RpcAnswer::Reply(reply)
 }

@@ -3,7 +3,6 @@
 //! The protocol specification fixes the texts that clients depend on. The other texts may change.
 
 mod agent;
-mod approval;
 mod call;
 mod forward;
 pub(crate) mod start;
@@ -16,7 +15,7 @@ use crate::workspaces::NoPlace;
 use quackd_home::WorkspaceError;
 use quackd_policy::PolicyError;
 use quackd_protocol::agent_options::AgentOptionsError;
-use quackd_protocol::approval::RecentApproval;
+use quackd_protocol::approval::{Decision, RecentApproval};
 use quackd_protocol::client::{ErrorCode, SayData, VoiceState};
 use quackd_protocol::foreign_text::NameError;
 use quackd_protocol::limits::{MAX_CLIENT_CLAIMS, MIN_REMOTE_TOKEN_BYTES};
@@ -126,7 +125,7 @@ pub(crate) enum MethodError {
         "A policy for all sessions is set with `quack config set`; give a session or a workspace"
     )]
     PolicyOfAll,
-    /// The wanted rule, and the rules about the same hosts.
+    /// The rule of the request, and the rules about the same hosts.
     #[error("No rule and no grant: {0}; {about}quack sandbox show lists them", about = about(.1))]
     NoSuchRule(String, Vec<String>),
     #[error("Too many grants: revoke some first")]
@@ -158,7 +157,7 @@ pub(crate) enum MethodError {
     NoLinkName(String),
     #[error("No question to the user has this id: {0}; quack approvals lists them")]
     NoSuchRequest(String),
-    #[error("UI request {} was answered already ({})", .0.id, approval::closed(.0))]
+    #[error("UI request {} was answered already ({})", .0.id, closed(.0))]
     RequestClosed(Box<RecentApproval>),
     #[error("The answer is not an option of the question: {0}")]
     NoOption(String),
@@ -264,8 +263,18 @@ pub(crate) enum MethodError {
     LocalRestart,
     #[error(transparent)]
     Clean(#[from] GcError),
-    #[error(transparent)]
-    Remote(#[from] ConfigureError),
+    #[error("Remote authToken must be at most {MAX_TOKEN_BYTES} printable ASCII characters")]
+    BadToken,
+    #[error(
+        "Remote authToken must have at least {MIN_REMOTE_TOKEN_BYTES} characters; rotateToken makes a random one"
+    )]
+    ShortToken,
+    #[error("Remote control was not changed: {0}")]
+    RemoteNotOpened(String),
+    #[error("Remote control cannot be changed: {0}")]
+    RemoteLocked(String),
+    #[error("Remote control was not changed, config.json cannot be saved: {0}")]
+    RemoteNotSaved(std::io::Error),
     #[error("Daemon is shutting down")]
     ShuttingDown,
     #[error("Daemon or its disk is overloaded, try again")]
@@ -283,9 +292,9 @@ impl MethodError {
             | Self::FilesInUse { .. }
             | Self::Overloaded => Some(ErrorCode::Busy),
             Self::NoPlace(_) => Some(ErrorCode::NotAWorkspace),
-            Self::ShuttingDown
-            | Self::Agent(AgentError::ShuttingDown)
-            | Self::Remote(ConfigureError::ShuttingDown) => Some(ErrorCode::ShuttingDown),
+            Self::ShuttingDown | Self::Agent(AgentError::ShuttingDown) => {
+                Some(ErrorCode::ShuttingDown)
+            }
             _ => None,
         }
     }
@@ -295,9 +304,19 @@ impl MethodError {
 const MAX_SHOWN_REFERENCE: usize = 100;
 
 fn ambiguous(reference: &str, labels: &[String], has_more: bool) -> String {
-    let shown: String = reference.chars().take(MAX_SHOWN_REFERENCE).collect();
+    let start: String = reference.chars().take(MAX_SHOWN_REFERENCE).collect();
     let more = if has_more { ", and others" } else { "" };
-    format!("\"{shown}\" means several sessions; use one of: {}{more}", labels.join(", "))
+    format!("\"{start}\" means several sessions; use one of: {}{more}", labels.join(", "))
+}
+
+/// Describes the end of a question: `allowed for this session by quack (process 4711)`.
+fn closed(record: &RecentApproval) -> String {
+    let by = record.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+    match (record.decision, record.scope) {
+        (Some(Decision::Allow), Some(scope)) => format!("allowed {}{by}", scope.in_words()),
+        (Some(Decision::Deny), _) => format!("denied{by}"),
+        _ => record.reason.clone(),
+    }
 }
 
 fn voice_states() -> String {
@@ -308,12 +327,16 @@ fn unapplied(n: u64) -> String {
     format!("{n} unapplied change{}", if n == 1 { "" } else { "s" })
 }
 
-fn running(work: RunningWork) -> String {
-    let count = |n: usize, what: &str| match n {
+/// Returns the number with a noun: `1 call`, `2 calls`. `None` for 0.
+pub(crate) fn count(n: usize, noun: &str) -> Option<String> {
+    match n {
         0 => None,
-        1 => Some(format!("1 {what}")),
-        n => Some(format!("{n} {what}s")),
-    };
+        1 => Some(format!("1 {noun}")),
+        n => Some(format!("{n} {noun}s")),
+    }
+}
+
+fn running(work: RunningWork) -> String {
     let parts = [count(work.calls, "call"), count(work.jobs, "background job")];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let verb = if work.calls + work.jobs == 1 { "is" } else { "are" };
@@ -382,26 +405,6 @@ pub(crate) enum GcError {
     Ended,
 }
 
-/// The reason why remote control did not change.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ConfigureError {
-    #[error("Remote authToken must be at most {MAX_TOKEN_BYTES} printable ASCII characters")]
-    BadToken,
-    #[error(
-        "Remote authToken must have at least {MIN_REMOTE_TOKEN_BYTES} characters; rotateToken makes a random one"
-    )]
-    ShortToken,
-    #[error("Remote control was not changed: {0}")]
-    NotOpened(String),
-    #[error("Remote control cannot be changed: {0}")]
-    Locked(String),
-    #[error("Remote control was not changed, config.json cannot be saved: {0}")]
-    NotSaved(std::io::Error),
-    #[error("No random numbers: {0}")]
-    NoRandom(std::io::Error),
-    #[error("Daemon is shutting down")]
-    ShuttingDown,
-}
 /// Names the rules about the host of an unknown rule.
 fn about(rules: &[String]) -> String {
     match rules {

@@ -17,27 +17,8 @@ const MAX_COMPARED: u64 = 512 * 1024 * 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct Executable {
     path: PathBuf,
-    /// Identity of the file at startup. `None` if it could not be read.
-    identity: Option<FileIdentity>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileIdentity {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    modified: (i64, i64),
-}
-
-impl From<Metadata> for FileIdentity {
-    fn from(found: Metadata) -> Self {
-        Self {
-            device: found.dev(),
-            inode: found.ino(),
-            bytes: found.len(),
-            modified: (found.mtime(), found.mtime_nsec()),
-        }
-    }
+    /// The file at startup. `None` if it could not be read.
+    recorded: Option<Metadata>,
 }
 
 impl Executable {
@@ -45,11 +26,15 @@ impl Executable {
     /// from which it starts the next daemon, which may be a link that an upgrade changes.
     pub(crate) fn record_blocking(called: Option<OsString>) -> Self {
         let running = std::env::current_exe().unwrap_or_default();
-        let identity = identity(&running);
+        let recorded = running.metadata().ok();
+
         let called = called.map(PathBuf::from).filter(|path| path.is_absolute());
         // Only a path that leads to the running file: the first argument may be anything.
-        let leads_here = |path: &PathBuf| identity.is_some() && self::identity(path) == identity;
-        Self { path: called.filter(leads_here).unwrap_or(running), identity }
+        let leads_here = |path: &PathBuf| {
+            let files = path.metadata().ok().zip(recorded.as_ref());
+            files.is_some_and(|(file, recorded)| identity(&file) == identity(recorded))
+        };
+        Self { path: called.filter(leads_here).unwrap_or(running), recorded }
     }
 
     /// Returns the path from which the next daemon is started.
@@ -57,28 +42,28 @@ impl Executable {
         &self.path
     }
 
-    /// Returns the path for display.
     pub(crate) fn path_text(&self) -> String {
         self.path.display().to_string()
     }
 
     /// Returns the path, and whether its file was replaced or deleted.
     pub(crate) fn check_blocking(&self) -> ExecutableInfo {
-        let state = match (std::fs::metadata(&self.path), self.identity) {
+        let state = match (self.path.metadata(), &self.recorded) {
             (Err(error), _) if error.kind() == io::ErrorKind::NotFound => ExecutableState::Deleted,
             (Err(_), _) | (_, None) => ExecutableState::Unknown,
-            (Ok(found), Some(noted)) => self.compared(found.into(), noted),
+            (Ok(file), Some(recorded)) => self.compared(&file, recorded),
         };
         ExecutableInfo { path: self.path_text(), state }
     }
 
-    fn compared(&self, found: FileIdentity, noted: FileIdentity) -> ExecutableState {
-        if found == noted {
+    fn compared(&self, file: &Metadata, recorded: &Metadata) -> ExecutableState {
+        if identity(file) == identity(recorded) {
             return ExecutableState::Current;
         }
 
         // The same version may have been installed again.
-        let may_be_same = found.bytes == noted.bytes && found.bytes <= MAX_COMPARED;
+        let may_be_same = file.len() == recorded.len() && file.len() <= MAX_COMPARED;
+        // The open program of this process: its path may lead to another file by now.
         let running = Path::new("/proc/self/exe");
         match may_be_same.then(|| has_same_content(&self.path, running)) {
             Some(Ok(true)) => ExecutableState::Current,
@@ -87,34 +72,28 @@ impl Executable {
     }
 }
 
-fn identity(path: &Path) -> Option<FileIdentity> {
-    std::fs::metadata(path).ok().map(FileIdentity::from)
+/// Returns device, inode, size and time of the last change, which together change with each upgrade.
+fn identity(file: &Metadata) -> (u64, u64, u64, (i64, i64)) {
+    (file.dev(), file.ino(), file.len(), (file.mtime(), file.mtime_nsec()))
 }
 
 fn has_same_content(first: &Path, other: &Path) -> io::Result<bool> {
     let (mut first, mut other) = (File::open(first)?, File::open(other)?);
-    let (mut left, mut right) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+    // In chunks, because programs are large.
+    let chunk = |file: &mut File| {
+        let mut bytes = Vec::new();
+        file.take(64 * 1024).read_to_end(&mut bytes).map(|_length| bytes)
+    };
+
     loop {
-        let (n, m) = (fill(&mut first, &mut left)?, fill(&mut other, &mut right)?);
-        if left.get(..n) != right.get(..m) {
+        let (left, right) = (chunk(&mut first)?, chunk(&mut other)?);
+        if left != right {
             return Ok(false);
         }
-        if n == 0 {
+        if left.is_empty() {
             return Ok(true);
         }
     }
-}
-
-/// Reads until the buffer is full or the file ends.
-fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut n = 0;
-    while let Some(rest) = buffer.get_mut(n..).filter(|rest| !rest.is_empty()) {
-        match file.read(rest)? {
-            0 => break,
-            read => n += read,
-        }
-    }
-    Ok(n)
 }
 
 #[cfg(test)]
@@ -134,7 +113,7 @@ mod tests {
         std::fs::hard_link(&running, &path)
             .or_else(|_| std::fs::copy(&running, &path).map(drop))
             .unwrap();
-        let exe = Executable { path: path.clone(), identity: identity(&path) };
+        let exe = Executable { path: path.clone(), recorded: path.metadata().ok() };
         let state = |exe: &Executable| exe.check_blocking().state;
         assert_eq!(state(&exe), ExecutableState::Current);
         std::fs::remove_file(&path).unwrap();
@@ -144,7 +123,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "another program").unwrap();
         assert_eq!(state(&exe), ExecutableState::Replaced);
-        let nothing = Executable { path, identity: None };
+        let nothing = Executable { path, recorded: None };
         assert_eq!(state(&nothing), ExecutableState::Unknown);
     }
 

@@ -207,15 +207,25 @@ impl LoopMonitor {
 
     /// Records and logs a pause.
     fn note(&self, pause: ClockEvent) {
-        log(pause);
         if matches!(pause, ClockEvent::Clock(ms) if CLOCK_JUMP_MS < ms) {
             self.jumped.set(Some(Instant::now()));
         }
 
         let (kind, ms) = match pause {
-            ClockEvent::Suspended(time) => (PauseKind::Suspended, signed_ms(time)),
-            ClockEvent::Stopped(time) => (PauseKind::Stopped, signed_ms(time)),
-            ClockEvent::Clock(ms) => (PauseKind::Clock, ms),
+            ClockEvent::Clock(ms) => {
+                tracing::info!(ms, "wall clock was set, deadlines unchanged");
+                (PauseKind::Clock, ms)
+            }
+            ClockEvent::Suspended(time) => {
+                let slept_s = time.as_secs();
+                tracing::warn!(slept_s, "resumed from suspend, deadlines restarted");
+                (PauseKind::Suspended, signed_ms(time))
+            }
+            ClockEvent::Stopped(time) => {
+                let stopped_s = time.as_secs();
+                tracing::warn!(stopped_s, "resumed after a stop, deadlines restarted");
+                (PauseKind::Stopped, signed_ms(time))
+            }
         };
 
         let mut pauses = self.pauses.borrow_mut();
@@ -223,22 +233,6 @@ impl LoopMonitor {
             pauses.pop_front();
         }
         pauses.push_back(PauseInfo { at: now_text(), kind, ms });
-    }
-}
-
-fn log(pause: ClockEvent) {
-    match pause {
-        ClockEvent::Clock(ms) => {
-            tracing::info!(ms, "wall clock was set, deadlines unchanged");
-        }
-        ClockEvent::Suspended(time) => {
-            let slept_s = time.as_secs();
-            tracing::warn!(slept_s, "resumed from suspend, deadlines restarted");
-        }
-        ClockEvent::Stopped(time) => {
-            let stopped_s = time.as_secs();
-            tracing::warn!(stopped_s, "resumed after a stop, deadlines restarted");
-        }
     }
 }
 

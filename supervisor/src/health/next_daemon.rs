@@ -4,10 +4,11 @@
 //! keys. It reads the configuration file of this daemon, in the environment of this daemon.
 
 use crate::daemon_info::ConfigFile;
-use crate::daemon_info::user_home;
+use crate::errors::chain;
 use crate::errors::start::StartError;
 use crate::health::executable::Executable;
 use crate::obeyed::{held_config_blocking, record_blocking};
+use crate::workspaces::user_home;
 use quackd_config::Config;
 use quackd_home::Home;
 use quackd_process::{Exit, spawn_other_blocking};
@@ -25,9 +26,6 @@ const CHECK_LIMIT: Duration = Duration::from_secs(3);
 /// Poll interval for the exit of the process.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Number of attempts: a sweep of strays may kill the process of the first one.
-const ATTEMPTS: usize = 2;
-
 /// Maximum length of another program's text, in characters.
 const MAX_SHOWN: usize = 1024;
 
@@ -38,36 +36,30 @@ const MAX_SHOWN: usize = 1024;
 pub(crate) fn check_blocking(home: &Home, executable: &Executable) -> Result<(), String> {
     if executable.check_blocking().state != ExecutableState::Replaced {
         // The same program, so the check can run in this process.
-        return check_config_blocking(home).map_err(|error| crate::errors::chain(&error));
+        return check_config_blocking(home).map_err(|error| chain(&error));
     }
 
-    let mut result = Err(String::new());
-    for _ in 0..ATTEMPTS {
-        match ask_blocking(executable) {
-            Ok(answer) => return answer,
-            Err(why) => result = Err(why),
-        }
-    }
-    result
+    // Once more, because a sweep of strays may have killed the first process.
+    ask_blocking(executable).or_else(|_no_answer| ask_blocking(executable))?
 }
 
 /// Asks the other program to check the configuration. The outer error means that it did not answer.
 fn ask_blocking(executable: &Executable) -> Result<Result<(), String>, String> {
     let path = executable.path();
     let failed = |why: &dyn ToString| format!("cannot run {}: {}", path.display(), why.to_string());
-    let mut child =
-        spawn_other_blocking(path, &CHECK).map_err(|e| failed(&crate::errors::chain(&e)))?;
+    let mut child = spawn_other_blocking(path, &CHECK).map_err(|error| failed(&chain(&error)))?;
 
     let until = Instant::now() + CHECK_LIMIT;
     loop {
         match child.try_wait() {
             Ok(Some(Exit::Code(0))) => return Ok(Ok(())),
             Ok(Some(Exit::Code(_))) => return Ok(Err(one_line(&child.stderr_so_far()))),
+            // A signal: the program did not answer.
             Ok(Some(exit)) => return Err(failed(&exit)),
             Err(error) => return Err(failed(&error)),
             Ok(None) if until <= Instant::now() => {
                 // The next sweep reaps the process.
-                drop(child.kill());
+                child.kill().ok();
                 return Err(failed(&format!("no answer after {} s", CHECK_LIMIT.as_secs())));
             }
             Ok(None) => {
@@ -101,7 +93,7 @@ pub fn read_config(home: &Home) -> Result<(Config, ConfigFile), StartError> {
     let (path, is_named) = quackd_config::locate(home.config_blocking(), &variable)?;
 
     // Before reading the file, so that a change in between is detected later.
-    let modified = path.metadata().and_then(|found| found.modified()).ok();
+    let modified = path.metadata().and_then(|file| file.modified()).ok();
     let mut config = quackd_config::load_blocking(&path, is_named, &variable)?;
 
     let named = config.sandbox.writable.value.iter().map(PathBuf::from).collect();
@@ -119,7 +111,7 @@ pub fn read_config(home: &Home) -> Result<(Config, ConfigFile), StartError> {
     Ok((config, ConfigFile { path, modified, held, record, is_default: !is_named, unread }))
 }
 
-/// Checks a file that shall become the configuration, as the next daemon would.
+/// Checks a file before it becomes the configuration, as the next daemon would. Ignores the variables of this process.
 ///
 /// # Errors
 /// The reason why a daemon would not start with it.

@@ -30,6 +30,7 @@ impl ServiceManager {
             tracing::warn!(%error, "service manager notifications unavailable");
             None
         });
+
         // Without a notifier, nothing can be sent in time.
         let watchdog = watchdog_interval(&variable).filter(|_| notifier.is_some());
         Self { manager, is_activated, notifier, watchdog }

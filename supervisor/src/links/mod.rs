@@ -53,13 +53,10 @@ impl Links {
         // `off`. Everything else was checked when the configuration was read.
         let Ok(address) = setting.parse::<SocketAddr>() else { return Err(MethodError::LinksOff) };
 
-        let listening = TcpListener::bind(address).and_then(|listener| {
-            let address = listener.local_addr()?;
-            Ok((address, listener))
-        });
-
-        let (address, listener) =
-            listening.map_err(|source| MethodError::LinksListen { address, source })?;
+        // The port of the setting may be 0, so the links have that of the listener.
+        let (address, listener) = TcpListener::bind(address)
+            .and_then(|listener| Ok((listener.local_addr()?, listener)))
+            .map_err(|source| MethodError::LinksListen { address, source })?;
 
         let router = Router::start_for(Rc::clone(&self.actors), registry.clone(), listener);
         tracing::info!(%address, "opened the listener of links");

@@ -50,6 +50,7 @@ impl Router {
     /// Creates the pair to the next process and serves it. Returns the descriptors of the process.
     fn descriptors(&self, ctx: &mut Context<Self>) -> io::Result<Vec<OwnedFd>> {
         let (ours, theirs) = packet_pair()?;
+        // A copy, so that connections wait in the listener between two processes.
         let listener = self.listener.as_fd().try_clone_to_owned()?;
 
         let (actors, registry) = (Rc::clone(&self.actors), self.registry.clone());
@@ -94,8 +95,10 @@ impl Handler<CloseRouter> for Router {
         if gone.is_some() {
             self.drain(ctx);
         }
+
         let gone = async move {
             if let Some(gone) = gone {
+                // It also ends if the sender is dropped.
                 gone.await.ok();
             }
         };
@@ -187,6 +190,7 @@ impl ChildActor for Router {
 
         let load = Load { in_flight: true, waiting: true };
         let (after, process, crash) = self.note_exit(exit, load, ctx);
+
         if let (Some(process), Some(cause), None) = (process, crash, self.child.ending) {
             let deaths = Rc::clone(&self.actors.services.children.deaths);
             // Not a future of this actor, which may end now.
@@ -226,6 +230,7 @@ impl Router {
 
         match self.child.lifecycle.on_hello(Instant::now()) {
             Hello::Ready => {}
+            // The router is exiting already.
             Hello::Late => return,
             Hello::Unexpected => return self.broke("a second hello", ctx),
         }

@@ -2,7 +2,7 @@
 
 use crate::registry::{LinkNames, Named, Registry, RegistrySnapshot, TakeSnapshot};
 use crate::session::actors::ActorTable;
-use crate::session::network::{ForeignSocket, NetworkActor, Route, close_pair_elsewhere};
+use crate::session::network::{ForeignSocket, Route, close_pair_elsewhere};
 use crate::session::worker::OpenNetwork;
 use actix::Addr;
 use quackd_ipc::descriptors::{MAX_DESCRIPTORS, receive_with_descriptors, send_with_descriptors};
@@ -43,11 +43,13 @@ pub(super) async fn serve(
     actors: Rc<ActorTable>,
     registry: Addr<Registry>,
 ) -> io::Result<()> {
+    // Empty only while it is dropped.
     let Some(pair) = &pair.0 else { return Ok(()) };
     let mut packet = vec![0; MAX_PACKET_BYTES];
     let mut names = NameCache::default();
     loop {
         let mut ready = pair.readable().await?;
+
         let mut received = Vec::new();
         let read =
             receive_with_descriptors(pair.get_ref(), &mut packet, MAX_DESCRIPTORS, &mut received);
@@ -71,11 +73,13 @@ pub(super) async fn serve(
                 let result = pass_on(&name, port, client, &mut names, &actors, &registry).await;
                 let answer = serde_json::to_vec(&RouteAnswer { id, result })?;
                 match send_with_descriptors(pair.get_ref(), &answer, &[]) {
+                    // The process ended while its request was served, which is not a violation.
                     Err(error) if has_ended(&error) => return Ok(()),
                     sent => drop(sent?),
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+            // A signal interrupted the call: the next round receives again.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if has_ended(&error) => return Ok(()),
             Err(error) => return Err(error),
@@ -122,18 +126,6 @@ async fn pass_on(
 ) -> Result<(), RouteRefusal> {
     // Without a registry the daemon is stopping.
     let names = names.names(registry).await.ok_or(RouteRefusal::Busy)?;
-
-    let network = proxy_of(name, names, actors).await?;
-
-    // An actor that has ended drops the connection, which the router still has.
-    network.send(Route { port, client }).await.unwrap_or(Err(RouteRefusal::NoWorker))
-}
-
-async fn proxy_of(
-    name: &str,
-    names: &LinkNames,
-    actors: &ActorTable,
-) -> Result<Addr<NetworkActor>, RouteRefusal> {
     let id = match names.find(name) {
         Named::One(id) => id,
         Named::Several => return Err(RouteRefusal::Ambiguous),
@@ -141,5 +133,8 @@ async fn proxy_of(
     };
 
     let actors = actors.get(&id).ok_or(RouteRefusal::NoWorker)?;
-    actors.worker.send(OpenNetwork).await.ok().flatten().ok_or(RouteRefusal::NoWorker)
+    let network = actors.worker.send(OpenNetwork).await.ok().flatten();
+    let network = network.ok_or(RouteRefusal::NoWorker)?;
+    // An actor that has ended drops the connection, which the router still has.
+    network.send(Route { port, client }).await.unwrap_or(Err(RouteRefusal::NoWorker))
 }

@@ -55,6 +55,7 @@ impl RepeatFilter {
             return self.to.line(line);
         }
 
+        // Two lines with an equal hash would count as one. The random keys make that unlikely, also on purpose.
         let key = self.hasher.hash_one(without_time(line));
         if let Some(seen) = self.seen.get_mut(&key) {
             seen.times += 1;
@@ -119,11 +120,8 @@ fn counted(line: &[u8], n: u64) -> Vec<u8> {
     [open, format!(",\"repeated\":{n}}}\n").as_bytes()].concat()
 }
 
-fn is_power_of_ten(mut n: u64) -> bool {
-    while 10 <= n && n.is_multiple_of(10) {
-        n /= 10;
-    }
-    n == 1
+fn is_power_of_ten(n: u64) -> bool {
+    n.checked_ilog10().is_some_and(|digits| 10_u64.pow(digits) == n)
 }
 
 #[cfg(test)]
@@ -140,7 +138,8 @@ mod tests {
     }
 
     fn log(dir: &Path) -> RepeatFilter {
-        RepeatFilter::new(RotatingFile::new(&dir.join("l"), Arc::default()))
+        let max = LOG_FILE_BYTES as u64;
+        RepeatFilter::new(RotatingFile::new(&dir.join("l"), max, LOG_FILES_KEPT, Arc::default()))
     }
 
     fn lines(dir: &Path) -> Vec<serde_json::Value> {

@@ -3,18 +3,18 @@
 //! which the first record starts.
 
 use super::rotating::RotatingFile;
+use crate::clock::unix_ms;
 use memchr::memmem;
 use quackd_home::call_journal::{JournalLimits, JournalWriter};
 use quackd_protocol::journal::JournalGap;
-use quackd_protocol::limits::{APPROVALS_FILE_BYTES, NETWORK_FILE_BYTES};
 use quackd_protocol::mask::mask_value;
 use serde::Serialize;
-use std::cell::OnceCell;
+use std::cell::LazyCell;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 
 /// Maximum number of records that wait for the disk. Further ones are dropped; those of calls are counted.
@@ -23,12 +23,15 @@ const QUEUED_RECORDS: usize = 4096;
 /// Number of older files.
 const N_OLDER: usize = 1;
 
+/// The queue to the thread that writes, and the guard that waits for the thread at the end.
+type Writer = (NonBlocking, WorkerGuard);
+
 /// Records of one kind.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    files: Files,
     missed: Arc<Missed>,
-    writer: OnceCell<(NonBlocking, WorkerGuard)>,
+    /// The first record starts the thread.
+    writer: LazyCell<Writer, Box<dyn FnOnce() -> Writer>>,
 }
 
 /// Part of the records of calls that still run. Their ends are counted if they are missing.
@@ -50,7 +53,7 @@ impl Missed {
 
         // Only the first missing call sets the beginning of the gap.
         if self.n_calls.fetch_add(1, Ordering::Relaxed) == 0 {
-            self.since_ms.store(milliseconds(now), Ordering::Relaxed);
+            self.since_ms.store(unix_ms(now), Ordering::Relaxed);
         }
     }
 
@@ -67,7 +70,7 @@ impl Missed {
         (n_calls != 0).then(|| JournalGap {
             n_calls,
             since_ms: self.since_ms.load(Ordering::Relaxed),
-            until_ms: milliseconds(now),
+            until_ms: unix_ms(now),
             has_failed: self.has_failed.load(Ordering::Relaxed),
         })
     }
@@ -82,35 +85,23 @@ impl Missed {
     }
 }
 
-fn milliseconds(time: SystemTime) -> i64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
-#[derive(Debug)]
-enum Files {
-    Rotating { path: PathBuf, max_bytes: u64 },
-    Daily { dir: PathBuf, limits: JournalLimits },
-}
-
 impl Journal {
-    /// Creates the journal of the user's answers. Opens nothing yet.
-    pub(crate) fn of_approvals(path: PathBuf) -> Self {
-        Self::of(Files::Rotating { path, max_bytes: APPROVALS_FILE_BYTES })
-    }
-
-    /// Creates the journal of requests for hosts. Opens nothing yet.
-    pub(crate) fn of_network(path: PathBuf) -> Self {
-        Self::of(Files::Rotating { path, max_bytes: NETWORK_FILE_BYTES })
+    /// Creates a journal in one file of at most `max_bytes`, and an older one. Opens nothing yet.
+    pub(crate) fn rotating(path: &Path, max_bytes: u64) -> Self {
+        let file = RotatingFile::new(path, max_bytes, N_OLDER, Arc::default());
+        Self::new(Records::Rotating(file), Arc::default())
     }
 
     /// Creates the journal of calls. Opens nothing yet.
     pub(crate) fn of_calls(dir: PathBuf, limits: JournalLimits) -> Self {
-        Self::of(Files::Daily { dir, limits })
+        let missed = Arc::<Missed>::default();
+        let writer = JournalWriter::new(dir, limits);
+        Self::new(Records::Daily { writer, missed: Arc::clone(&missed) }, missed)
     }
 
-    fn of(files: Files) -> Self {
-        Self { files, missed: Arc::default(), writer: OnceCell::new() }
+    fn new(records: Records, missed: Arc<Missed>) -> Self {
+        let builder = NonBlockingBuilder::default().buffered_lines_limit(QUEUED_RECORDS);
+        Self { missed, writer: LazyCell::new(Box::new(move || builder.finish(records))) }
     }
 
     /// Counts a call that is not recorded, because the disk is almost full. The next record comes after one that reports it.
@@ -126,20 +117,7 @@ impl Journal {
         let Ok(mut line) = serde_json::to_vec(&value) else { return };
         line.push(b'\n');
 
-        let (writer, _) = self.writer.get_or_init(|| {
-            let records = match &self.files {
-                Files::Rotating { path, max_bytes } => {
-                    let failed = Arc::<AtomicU64>::default();
-                    let file = RotatingFile::with_limits(path, *max_bytes, N_OLDER, failed);
-                    Records::Rotating(file)
-                }
-                Files::Daily { dir, limits } => {
-                    let missed = Arc::clone(&self.missed);
-                    Records::Daily { writer: JournalWriter::new(dir.clone(), *limits), missed }
-                }
-            };
-            NonBlockingBuilder::default().buffered_lines_limit(QUEUED_RECORDS).finish(records)
-        });
+        let (writer, _) = &*self.writer;
         queue(&line, writer.clone(), &self.missed);
     }
 }
@@ -151,7 +129,7 @@ fn queue(line: &[u8], mut writer: NonBlocking, missed: &Missed) {
     let n_dropped = dropped.dropped_lines();
 
     // Never fails: a full queue drops the line.
-    drop(writer.write_all(line));
+    writer.write_all(line).ok();
 
     if dropped.dropped_lines() != n_dropped {
         missed.unwritten(line);

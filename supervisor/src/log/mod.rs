@@ -2,9 +2,6 @@
 //!
 //! All resources are bounded: at most [`LOG_FILES_KEPT`] old files of [`LOG_FILE_BYTES`]. A full queue drops lines and
 //! does not block the daemon. Repeated lines are counted. Payloads (arguments, output) are never logged.
-//!
-//! [`LOG_FILES_KEPT`]: quackd_protocol::limits::LOG_FILES_KEPT
-//! [`LOG_FILE_BYTES`]: quackd_protocol::limits::LOG_FILE_BYTES
 
 mod dedup;
 pub(crate) mod journal;
@@ -12,6 +9,7 @@ mod rotating;
 
 use dedup::RepeatFilter;
 use quackd_home::own_file::{NotOurFile, append_blocking};
+use quackd_protocol::limits::{LOG_FILE_BYTES, LOG_FILES_KEPT};
 use rotating::RotatingFile;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -62,7 +60,8 @@ pub(crate) fn check_blocking(path: &Path) -> Result<(), NotOurFile> {
 /// from `log.level`.
 pub(crate) fn start(path: &Path, filter: &str, to_stderr: bool) -> (WorkerGuard, LogControl) {
     let failed = Arc::<AtomicU64>::default();
-    let file = RepeatFilter::new(RotatingFile::new(path, Arc::clone(&failed)));
+    let file = RotatingFile::new(path, LOG_FILE_BYTES as u64, LOG_FILES_KEPT, Arc::clone(&failed));
+    let file = RepeatFilter::new(file);
     let (writer, guard) =
         NonBlockingBuilder::default().buffered_lines_limit(QUEUED_LINES).finish(file);
     let is_brief = Arc::<AtomicBool>::default();
@@ -73,15 +72,17 @@ pub(crate) fn start(path: &Path, filter: &str, to_stderr: bool) -> (WorkerGuard,
         *metadata.level() <= Level::WARN || !is_brief.load(Ordering::Relaxed)
     });
 
+    // The configuration was checked, so the filter is usable.
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_unusable| "info".into());
     let builder = tracing_subscriber::fmt().json().flatten_event(true).with_env_filter(filter);
 
-    // A second start in one process keeps the first log.
-    drop(if to_stderr {
+    let started = if to_stderr {
         builder.with_writer(writer.and(std::io::stderr)).try_init()
     } else {
         builder.with_writer(writer).try_init()
-    });
+    };
+    // A second start in one process keeps the first log.
+    started.ok();
     (guard, control)
 }
 
@@ -100,9 +101,9 @@ pub(crate) fn abort_on_panic(path: PathBuf) {
 
         // A failed write to the log or the terminal cannot be reported.
         if let Ok(mut file) = append_blocking(&path) {
-            drop(writeln!(file, "{line}"));
+            writeln!(file, "{line}").ok();
         }
-        drop(writeln!(std::io::stderr(), "quackd: {text}"));
+        writeln!(std::io::stderr(), "quackd: {text}").ok();
         std::process::abort();
     }));
 }

@@ -4,7 +4,6 @@
 //! [`super::dedup`].
 
 use quackd_home::own_file::append_blocking;
-use quackd_protocol::limits::{LOG_FILE_BYTES, LOG_FILES_KEPT};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt as _;
@@ -25,26 +24,15 @@ pub(super) struct RotatingFile {
     n_older: usize,
     /// `None` if it could not be opened. The next line tries again.
     file: Option<File>,
-    /// Size of the file.
+    /// Size of the open file.
     bytes: u64,
     looked: Instant,
     failed: Arc<AtomicU64>,
 }
 
 impl RotatingFile {
-    /// Opens nothing yet. `failed` counts the dropped lines.
-    pub(super) fn new(path: &Path, failed: Arc<AtomicU64>) -> Self {
-        let max_bytes = LOG_FILE_BYTES as u64;
-        Self::with_limits(path, max_bytes, LOG_FILES_KEPT, failed)
-    }
-
-    /// Like [`Self::new`], with the maximum size of a file in bytes and the number of older files.
-    pub(super) fn with_limits(
-        path: &Path,
-        max_bytes: u64,
-        n_older: usize,
-        failed: Arc<AtomicU64>,
-    ) -> Self {
+    /// Opens nothing yet. `max_bytes` is the maximum size of a file, and `failed` counts the dropped lines.
+    pub(super) fn new(path: &Path, max_bytes: u64, n_older: usize, failed: Arc<AtomicU64>) -> Self {
         Self {
             path: path.to_owned(),
             max_bytes,
@@ -84,12 +72,13 @@ impl RotatingFile {
             self.rotate()?;
         }
 
+        // Opened above, or by the rotation.
         let Some(file) = &mut self.file else { return Err(io::ErrorKind::NotFound.into()) };
         // The written part of a truncated line counts.
         let written = file.write_all(line);
         match &written {
             Ok(()) => self.bytes = self.bytes.saturating_add(n_bytes),
-            Err(_) => self.bytes = file.metadata().map_or(self.bytes, |found| found.len()),
+            Err(_) => self.bytes = file.metadata().map_or(self.bytes, |file| file.len()),
         }
         written
     }
@@ -109,6 +98,7 @@ impl RotatingFile {
             #[expect(clippy::disallowed_methods, reason = "a log need not survive a power cut")]
             match std::fs::rename(from, older(&self.path, n)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                // Fewer files than the maximum exist until the log has been full that often.
                 _ => {}
             }
         }
@@ -142,7 +132,7 @@ mod tests {
     }
 
     fn file(path: &Path, max_bytes: u64) -> RotatingFile {
-        RotatingFile { max_bytes, ..RotatingFile::new(path, Arc::default()) }
+        RotatingFile::new(path, max_bytes, 4, Arc::default())
     }
 
     #[test]

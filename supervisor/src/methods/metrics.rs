@@ -213,8 +213,8 @@ fn calls(text: &mut PrometheusText, histograms: &[Histogram]) {
         let bucket = format!("{NAME}_bucket");
         let of = [("tool", *tool), ("outcome", *outcome)];
         let [tool, outcome] = of;
-        for ((_, le), n) in BOUNDS.iter().zip(cumulative) {
-            text.sample(&bucket, &[tool, outcome, ("le", le)], n);
+        for (le, n) in BOUNDS.iter().zip(cumulative) {
+            text.sample(&bucket, &[tool, outcome, ("le", le.to_string().as_str())], n);
         }
         text.sample(&bucket, &[tool, outcome, ("le", "+Inf")], count);
         text.sample(&format!("{NAME}_sum"), &of, sum.as_secs_f64());

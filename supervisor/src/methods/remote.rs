@@ -17,6 +17,6 @@ impl Serve<RemoteStatusParams> for Caller {
 
 impl Serve<RemoteConfigureParams> for Caller {
     async fn serve(&self, params: Map<String, Value>) -> Result<RemoteData, MethodError> {
-        Ok(self.services.remote.configure(params).await?)
+        self.services.remote.configure(params).await
     }
 }

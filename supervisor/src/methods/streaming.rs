@@ -106,7 +106,7 @@ impl<'a> NamedCall<'a> {
             data: ToolOutput { kind, tool_call_id: self.id.clone(), piece },
         };
         // If the client has disconnected, its call was canceled.
-        outbox.send_event(wire::direct_event(&line)).await.ok();
+        outbox.send_event(wire::event(&line)).await.ok();
     }
 }
 

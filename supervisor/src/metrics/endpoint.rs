@@ -9,8 +9,9 @@ use std::net::SocketAddr;
 #[derive(Debug, Default)]
 pub(crate) struct MetricsEndpoint(RefCell<EndpointState>);
 
+/// State of the listener.
 #[derive(Debug, Default)]
-enum EndpointState {
+pub(crate) enum EndpointState {
     /// Not configured, or the daemon is shutting down.
     #[default]
     Off,
@@ -28,19 +29,9 @@ impl MetricsEndpoint {
         matches!(*self.0.borrow(), EndpointState::Open { .. })
     }
 
-    /// Records that the endpoint's thread runs. `address` is the configured one.
-    pub(crate) fn opened(&self, address: SocketAddr, endpoint: Endpoint) {
-        self.0.replace(EndpointState::Open { address, endpoint });
-    }
-
-    /// Records that the endpoint's thread could not be started.
-    pub(crate) fn not_started(&self, why: String) {
-        self.0.replace(EndpointState::NotStarted(why));
-    }
-
-    /// Closes the port and all connections.
-    pub(crate) fn close(&self) {
-        self.0.replace(EndpointState::Off);
+    /// Replaces the state. The port and the connections of a dropped endpoint are closed.
+    pub(crate) fn set(&self, state: EndpointState) {
+        self.0.replace(state);
     }
 
     /// Returns the check of `doctor`. `None` if the endpoint is off.

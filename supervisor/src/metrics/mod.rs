@@ -46,7 +46,6 @@ pub(crate) struct Metrics {
     pub(crate) approvals_expired: Counter,
     /// Replies to clients that had disconnected.
     pub(crate) unread_answers: Counter,
-    /// Durations of calls.
     pub(crate) calls: CallLatencies,
 }
 
@@ -69,14 +68,6 @@ impl Counter {
 pub(crate) struct Gauge(AtomicUsize);
 
 impl Gauge {
-    pub(crate) fn up(&self) {
-        self.add(1);
-    }
-
-    pub(crate) fn down(&self) {
-        self.subtract(1);
-    }
-
     pub(crate) fn add(&self, n: usize) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }

@@ -17,7 +17,6 @@ const PAGES: usize = 21;
 pub(crate) struct Usage {
     /// Resident memory in KiB.
     pub(crate) resident_kb: Option<u64>,
-    /// Open file descriptors.
     pub(crate) open_files: Option<usize>,
     /// Processor time in milliseconds, without children.
     pub(crate) cpu_ms: Option<u64>,
@@ -25,21 +24,19 @@ pub(crate) struct Usage {
 
 /// Reads `/proc`. All fields are `None` on other systems. For the blocking pool.
 pub(crate) fn own_usage_blocking() -> Usage {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-
     // The list contains the descriptor of the directory itself.
     let open_files =
-        std::fs::read_dir("/proc/self/fd").ok().map(|found| found.count().saturating_sub(1));
+        std::fs::read_dir("/proc/self/fd").ok().map(|files| files.count().saturating_sub(1));
 
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let cpu_ms = ProcStat::parse(&stat).map(|stat| ticks_to_ms(stat.own_ticks));
-    Usage { resident_kb: resident_kb(&status), open_files, cpu_ms }
+    let own = std::process::id();
+    let cpu_ms = ProcStat::read_blocking(own).map(|stat| ticks_to_ms(stat.own_ticks));
+    Usage { resident_kb: resident_kb_blocking(own), open_files, cpu_ms }
 }
 
 /// Returns the resident memory of another process in KiB, if the system reports it. For display,
 /// and for the blocking pool.
 pub(crate) fn resident_kb_blocking(pid: u32) -> Option<u64> {
-    resident_kb(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+    number_after("VmRSS:", &std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
 
 /// Maximum number of generations between a worker and its monitor.
@@ -48,16 +45,14 @@ const MAX_DEPTH: usize = 4;
 /// Returns whether a process is a descendant of another one, at most [`MAX_DEPTH`] generations
 /// below. For the blocking pool.
 pub(crate) fn is_below_blocking(pid: u32, ancestor: u32) -> bool {
-    let parent = |pid: &u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        Some(ProcStat::parse(&stat)?.parent)
-    };
+    let parent = |pid: &u32| Some(ProcStat::read_blocking(*pid)?.parent);
     std::iter::successors(Some(pid), parent).skip(1).take(MAX_DEPTH).any(|it| it == ancestor)
 }
 
-fn resident_kb(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
+/// Returns the number in the first line that begins with `label`, in a text of the kernel. The unit after it is ignored.
+pub(crate) fn number_after(label: &str, text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(label))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// Snapshot of the system's processes: their parents and their usage.
@@ -67,7 +62,7 @@ pub(crate) struct ProcessTable {
     children: HashMap<u32, Vec<u32>>,
 }
 
-/// Fields of one process.
+/// Fields of `/proc/<pid>/stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ProcStat {
     parent: u32,
@@ -79,6 +74,11 @@ struct ProcStat {
 }
 
 impl ProcStat {
+    /// Returns `None` if the process has exited.
+    fn read_blocking(pid: u32) -> Option<Self> {
+        Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
     /// Parses `/proc/<pid>/stat`. The program's name is in parentheses and may contain any character.
     fn parse(text: &str) -> Option<Self> {
         // The last parenthesis: the name may contain others.
@@ -102,12 +102,12 @@ impl ProcessTable {
     pub(crate) fn read_blocking() -> Self {
         let mut all = Self::default();
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
+            // Other entries are no processes.
+            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
             // The process may have exited since the directory was listed.
-            let stat = std::fs::read_to_string(entry.path().join("stat")).ok();
-            if let Some(stat) = stat.as_deref().and_then(ProcStat::parse) {
+            if let Some((pid, stat)) =
+                pid.and_then(|pid| Some((pid, ProcStat::read_blocking(pid)?)))
+            {
                 all.add(pid, stat);
             }
             if MAX_PROCESSES <= all.stats.len() {
@@ -164,6 +164,7 @@ mod tests {
 
     #[test]
     fn resident_memory_is_read_from_the_status_text() {
+        let resident_kb = |status| number_after("VmRSS:", status);
         assert_eq!(resident_kb("VmPeak:\t 9 kB\nVmRSS:\t    3456 kB\n"), Some(3456));
         assert_eq!(resident_kb("VmRSS: x"), None);
         assert_eq!(resident_kb(""), None);

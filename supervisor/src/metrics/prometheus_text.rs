@@ -7,7 +7,6 @@ use std::fmt::{Display, Write};
 /// Content type for HTTP.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Type of a metric.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum MetricType {
     Counter,
@@ -27,6 +26,7 @@ impl PrometheusText {
             MetricType::Gauge => "gauge",
             MetricType::Histogram => "histogram",
         };
+        // The format escapes these two in a help text, and quotation marks too in the text of a label.
         let help = help.replace('\\', r"\\").replace('\n', r"\n");
         self.write(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }
@@ -57,14 +57,13 @@ impl PrometheusText {
         }
     }
 
-    /// Returns the complete text.
     pub(crate) fn finish(self) -> String {
         self.0
     }
 
     fn write(&mut self, arguments: std::fmt::Arguments<'_>) {
         // Writing to a String cannot fail.
-        let _never = self.0.write_fmt(arguments);
+        self.0.write_fmt(arguments).ok();
     }
 }
 

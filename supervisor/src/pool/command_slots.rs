@@ -19,13 +19,12 @@ use tokio::sync::oneshot;
 #[derive(Debug, Clone)]
 pub(crate) struct CommandSlots(Rc<RefCell<SlotTable>>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct SlotTable {
     max: usize,
     max_jobs: usize,
     /// Running commands by session. Contains no zeros.
     running: HashMap<SessionId, usize>,
-    total: usize,
     /// Running background jobs by session. Contains no zeros.
     jobs: HashMap<SessionId, usize>,
     /// In the order of arrival. Bounded by the limit on calls per session.
@@ -35,7 +34,7 @@ struct SlotTable {
 #[derive(Debug)]
 struct SlotWaiter {
     session: SessionId,
-    given: oneshot::Sender<CommandSlot>,
+    granted: oneshot::Sender<CommandSlot>,
 }
 
 /// Permit to run one command. Dropping it frees the slot.
@@ -56,14 +55,7 @@ pub(crate) enum SlotRequest {
 
 impl CommandSlots {
     pub(crate) fn new(max: usize, max_jobs: usize) -> Self {
-        let table = SlotTable {
-            max,
-            max_jobs,
-            running: HashMap::new(),
-            total: 0,
-            jobs: HashMap::new(),
-            waiting: Vec::new(),
-        };
+        let table = SlotTable { max, max_jobs, ..SlotTable::default() };
         Self(Rc::new(RefCell::new(table)))
     }
 
@@ -71,32 +63,32 @@ impl CommandSlots {
     pub(crate) fn acquire(&self, session: &SessionId) -> SlotRequest {
         let mut table = self.0.borrow_mut();
         // Receivers of canceled calls are dropped without notice.
-        table.waiting.retain(|waiting| !waiting.given.is_closed());
+        table.waiting.retain(|waiting| !waiting.granted.is_closed());
 
         // A session's calls start in the order of their arrival.
-        let is_anyone_before = table.waiting.iter().any(|waiting| waiting.session == *session);
-        if !is_anyone_before && table.has_slot_for(session) {
+        let has_waiting = table.waiting.iter().any(|waiting| waiting.session == *session);
+        if !has_waiting && table.has_slot_for(session) {
             table.take(session);
             drop(table);
             return SlotRequest::Granted(self.slot(session));
         }
 
-        let (given, queued) = oneshot::channel();
-        table.waiting.push(SlotWaiter { session: session.clone(), given });
+        let (granted, queued) = oneshot::channel();
+        table.waiting.push(SlotWaiter { session: session.clone(), granted });
         SlotRequest::Queued(queued)
     }
 
     pub(crate) fn fullness(&self, session: &SessionId) -> SlotUsage {
         let table = self.0.borrow();
-        SlotUsage { running: table.total, own: table.held_by(session), max: table.max }
+        SlotUsage { running: table.total(), own: table.held_by(session), max: table.max }
     }
 
     /// Usage of the slots, for display only.
     pub(crate) fn describe(&self) -> PlacesInfo {
         let table = self.0.borrow();
-        let waiting = table.waiting.iter().filter(|waiting| !waiting.given.is_closed()).count();
+        let waiting = table.waiting.iter().filter(|waiting| !waiting.granted.is_closed()).count();
         let jobs = table.jobs.values().sum();
-        PlacesInfo { running: table.total, waiting, max: table.max, jobs }
+        PlacesInfo { running: table.total(), waiting, max: table.max, jobs }
     }
 
     /// Sets the number of background jobs of a session.
@@ -128,49 +120,50 @@ impl CommandSlots {
         loop {
             // Borrowed for this line only: sending may drop a slot, which borrows the table again.
             let next = self.0.borrow_mut().next_waiting();
-            let Some(SlotWaiter { session, given }) = next else { return };
+            let Some(SlotWaiter { session, granted }) = next else { return };
             // If the receiver is gone, dropping the slot returns it and the next waiter gets it.
-            drop(given.send(self.slot(&session)));
+            granted.send(self.slot(&session)).ok();
         }
     }
 }
 
 impl SlotTable {
+    fn total(&self) -> usize {
+        self.running.values().sum()
+    }
+
     fn held_by(&self, session: &SessionId) -> usize {
         self.running.get(session).copied().unwrap_or(0)
     }
 
     fn has_slot_for(&self, session: &SessionId) -> bool {
-        let kept = self.max / 4;
-        self.total + kept < self.max
-            || self.total < self.max && self.held_by(session) < COMMANDS_PER_SESSION_ANYWAY
+        let (total, reserved) = (self.total(), self.max / 4);
+        total + reserved < self.max
+            || total < self.max && self.held_by(session) < COMMANDS_PER_SESSION_ANYWAY
     }
 
     fn take(&mut self, session: &SessionId) {
         *self.running.entry(session.clone()).or_default() += 1;
-        self.total += 1;
     }
 
     fn give_back(&mut self, session: &SessionId) {
-        self.total = self.total.saturating_sub(1);
-        let left = self.held_by(session).saturating_sub(1);
-        match left {
-            0 => drop(self.running.remove(session)),
-            left => drop(self.running.insert(session.clone(), left)),
+        match self.held_by(session) {
+            0 | 1 => drop(self.running.remove(session)),
+            n => drop(self.running.insert(session.clone(), n - 1)),
         }
     }
 
     /// Removes the next waiter from the queue and counts its slot.
     fn next_waiting(&mut self) -> Option<SlotWaiter> {
-        self.waiting.retain(|waiting| !waiting.given.is_closed());
-        let can_go = |(_, waiting): &(usize, &SlotWaiter)| self.has_slot_for(&waiting.session);
+        self.waiting.retain(|waiting| !waiting.granted.is_closed());
+        let may_run = |(_, waiting): &(usize, &SlotWaiter)| self.has_slot_for(&waiting.session);
 
         // Among equals, `min_by_key` returns the first, which waited longest.
         let (index, _) = self
             .waiting
             .iter()
             .enumerate()
-            .filter(can_go)
+            .filter(may_run)
             .min_by_key(|(_, waiting)| self.held_by(&waiting.session))?;
 
         let next = self.waiting.remove(index);
@@ -196,16 +189,16 @@ mod tests {
     }
 
     #[track_caller]
-    fn given(asked: SlotRequest) -> CommandSlot {
-        match asked {
+    fn granted(request: SlotRequest) -> CommandSlot {
+        match request {
             SlotRequest::Granted(slot) => slot,
             SlotRequest::Queued(_) => panic!("no slot was free"),
         }
     }
 
     #[track_caller]
-    fn queued(asked: SlotRequest) -> oneshot::Receiver<CommandSlot> {
-        match asked {
+    fn queued(request: SlotRequest) -> oneshot::Receiver<CommandSlot> {
+        match request {
             SlotRequest::Granted(_) => panic!("a slot was free"),
             SlotRequest::Queued(queued) => queued,
         }
@@ -214,9 +207,9 @@ mod tests {
     #[test]
     fn the_last_quarter_is_for_those_who_hold_few() {
         let (slots, greedy, modest) = (CommandSlots::new(16, 1), session("a"), session("b"));
-        let held: Vec<_> = (0..12).map(|_| given(slots.acquire(&greedy))).collect();
+        let held: Vec<_> = (0..12).map(|_| granted(slots.acquire(&greedy))).collect();
         let mut waits = queued(slots.acquire(&greedy));
-        let modest_ones: Vec<_> = (0..4).map(|_| given(slots.acquire(&modest))).collect();
+        let modest_ones: Vec<_> = (0..4).map(|_| granted(slots.acquire(&modest))).collect();
         assert_eq!(slots.fullness(&modest), SlotUsage { running: 16, own: 4, max: 16 });
         let mut last = queued(slots.acquire(&session("c")));
 
@@ -234,9 +227,9 @@ mod tests {
     fn a_free_place_goes_to_the_session_that_holds_fewest() {
         let slots = CommandSlots::new(16, 1);
         let (a, b, c) = (session("a"), session("b"), session("c"));
-        let mut of_a: Vec<_> = (0..12).map(|_| given(slots.acquire(&a))).collect();
+        let mut of_a: Vec<_> = (0..12).map(|_| granted(slots.acquire(&a))).collect();
         let of_others: Vec<_> =
-            ["x", "y", "z", "x"].map(|name| given(slots.acquire(&session(name)))).into();
+            ["x", "y", "z", "x"].map(|name| granted(slots.acquire(&session(name)))).into();
         let mut waiting = [&a, &b, &c, &b].map(|session| queued(slots.acquire(session)));
         let mut kept = Vec::new();
         for (n, expected) in [1, 2, 3].into_iter().enumerate() {
@@ -266,7 +259,7 @@ mod tests {
     #[test]
     fn who_stops_waiting_holds_up_nobody() {
         let (slots, a, b) = (CommandSlots::new(16, 1), session("a"), session("b"));
-        let mut held: Vec<_> = (0..12).map(|_| given(slots.acquire(&a))).collect();
+        let mut held: Vec<_> = (0..12).map(|_| granted(slots.acquire(&a))).collect();
         let left = queued(slots.acquire(&a));
         let mut stays = queued(slots.acquire(&a));
         drop(left);
@@ -278,7 +271,7 @@ mod tests {
         drop(gone);
         assert_eq!(slots.fullness(&a).running, 11);
         drop(kept);
-        drop(given(slots.acquire(&b)));
+        drop(granted(slots.acquire(&b)));
     }
 
     #[test]

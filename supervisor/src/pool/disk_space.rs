@@ -81,7 +81,7 @@ impl DiskSpace {
         });
 
         match tokio::time::timeout(CHECK_TIMEOUT, checking).await {
-            Ok(Ok(Ok(room))) => self.found(room),
+            Ok(Ok(Ok(room))) => self.note(room),
             Ok(Ok(Err(error))) => {
                 tracing::debug!(%error, "cannot determine the free disk space");
             }
@@ -90,61 +90,54 @@ impl DiskSpace {
         }
     }
 
-    fn found(&self, room: DiskRoom) {
+    /// Records the result of a check, and logs when the disk becomes low or recovers.
+    fn note(&self, room: DiskRoom) {
         self.room.set(Some(room));
         let was_low = self.is_low.get();
         let is_low = room.is_low(self.min_free_bytes, was_low);
 
         self.is_low.set(is_low);
-        if is_low != was_low {
-            let (free, needed) = (room.free, room.needed(self.min_free_bytes));
-            if is_low {
-                self.cleanup_due.set(true);
-                tracing::warn!(free, needed, "disk almost full, spill files disabled");
-            }
-            self.log.set_warnings_only(is_low);
-            // After the change of the level, which would otherwise suppress this line.
-            if !is_low {
-                tracing::info!(free, "disk space recovered");
-            }
+        if is_low == was_low {
+            return;
+        }
+
+        let (free, needed) = (room.free, room.needed(self.min_free_bytes));
+        // Before the line about the end, which the level would otherwise suppress.
+        self.log.set_warnings_only(is_low);
+        if is_low {
+            self.cleanup_due.set(true);
+            tracing::warn!(free, needed, "disk almost full, spill files disabled");
+        } else {
+            tracing::info!(free, "disk space recovered");
         }
     }
 
     /// The check of `doctor`. `note` describes the last garbage collection.
     pub(crate) fn report(&self, note: Option<String>) -> Check {
-        let check = |status, message, hint: Option<&str>| Check {
-            name: "disk".to_owned(),
-            status,
-            message,
-            hint: hint.map(str::to_owned),
-        };
-
         let dropped = match self.log_lines_dropped() {
             0 => String::new(),
             n => format!("; {n} lines are missing in the log"),
         };
-
-        let Some(room) = self.room.get() else {
-            let message = format!("free disk space unknown{dropped}");
-            return check(CheckStatus::Ok, message, None);
-        };
-
-        let free = mebibytes_of(room.free);
-        if self.is_low.get() {
-            let needed = mebibytes_of(room.needed(self.min_free_bytes));
-            let message = format!(
-                "{free} MiB free, fewer than {needed}: long outputs and the journal of calls are not written, the log \
-                 has warnings and errors only{dropped}"
-            );
-            return check(
-                CheckStatus::Warn,
-                message,
-                Some("free disk space; `quack gc -n` lists what can be deleted"),
-            );
-        }
-
         let last = note.map_or_else(String::new, |note| format!("; {note}"));
-        check(CheckStatus::Ok, format!("{free} MiB free{last}{dropped}"), None)
+
+        let (status, message, hint) = match self.room.get() {
+            None => (CheckStatus::Ok, format!("free disk space unknown{dropped}"), None),
+            Some(room) if self.is_low.get() => (
+                CheckStatus::Warn,
+                format!(
+                    "{} MiB free, fewer than {}: long outputs and the journal of calls are not written, the log has \
+                     warnings and errors only{dropped}",
+                    mebibytes_of(room.free),
+                    mebibytes_of(room.needed(self.min_free_bytes))
+                ),
+                Some("free disk space; `quack gc -n` lists what can be deleted".to_owned()),
+            ),
+            Some(room) => {
+                let free = mebibytes_of(room.free);
+                (CheckStatus::Ok, format!("{free} MiB free{last}{dropped}"), None)
+            }
+        };
+        Check { name: "disk".to_owned(), status, message, hint }
     }
 }
 

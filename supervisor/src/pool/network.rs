@@ -55,9 +55,9 @@ impl TransparentPorts {
     /// Returns whether a worker with these ports serves all that the rules name. If not, the worker
     /// is replaced.
     pub(crate) fn serve(&self, rules: &SessionRules) -> bool {
-        let are_all =
-            |known: &Vec<u16>| Self::in_rules(rules).iter().all(|port| known.contains(port));
-        self.0.as_ref().is_none_or(are_all)
+        let serve_all =
+            |ports: &Vec<u16>| Self::in_rules(rules).iter().all(|port| ports.contains(port));
+        self.0.as_ref().is_none_or(serve_all)
     }
 }
 
@@ -82,7 +82,7 @@ struct NetworkLog {
     hosts: BTreeMap<String, HostTotals>,
     dropped: u64,
     /// Denials with an event, and its time.
-    told: VecDeque<(String, u16, Instant)>,
+    announced: VecDeque<(String, u16, Instant)>,
     /// Start of the current second of events, and their number.
     events: Option<(Instant, usize)>,
 }
@@ -142,6 +142,7 @@ impl NetworkLog {
         self.last += 1;
         self.count(&entry, at);
 
+        // The oldest request makes room. The totals still contain it.
         if self.requests.len() == MAX_NETWORK_LOG {
             self.requests.pop_front();
         }
@@ -171,34 +172,37 @@ impl NetworkLog {
         totals.received = totals.received.saturating_add(entry.received);
     }
 
+    /// Whether a denial causes an event. Remembers it then.
     fn is_news(&mut self, entry: &LogEntry, now: Instant) -> bool {
         // In the order of their times, so only the first ones can be too old.
-        while self.told.front().is_some_and(|(_, _, at)| SAME_DENIAL < now.duration_since(*at)) {
-            self.told.pop_front();
+        while self.announced.front().is_some_and(|(_, _, at)| SAME_DENIAL < now.duration_since(*at))
+        {
+            self.announced.pop_front();
         }
 
-        let (since, n) = self.events.unwrap_or((now, 0));
-        let is_over = EVENTS_TIME <= now.duration_since(since);
-        let (since, n) = if is_over { (now, 0) } else { (since, n) };
+        let second = self.events.filter(|(since, _)| now.duration_since(*since) < EVENTS_TIME);
+        let (since, n) = second.unwrap_or((now, 0));
         // Not remembered as sent, so the denial causes an event when it is repeated later.
         if n == MAX_EVENTS {
             return false;
         }
 
-        let is_told =
-            self.told.iter().any(|(host, port, _)| *host == entry.host && *port == entry.port);
-        if !is_told {
-            if self.told.len() == MAX_HOSTS {
-                self.told.pop_front();
-            }
-            self.told.push_back((entry.host.clone(), entry.port, now));
-            self.events = Some((since, n + 1));
+        let is_same =
+            |(host, port, _): &(String, u16, Instant)| *host == entry.host && *port == entry.port;
+        if self.announced.iter().any(is_same) {
+            return false;
         }
-        !is_told
+
+        if self.announced.len() == MAX_HOSTS {
+            self.announced.pop_front();
+        }
+        self.announced.push_back((entry.host.clone(), entry.port, now));
+        self.events = Some((since, n + 1));
+        true
     }
 }
 
-// A proxy may send any text.
+/// Cuts the texts of an entry, because a proxy may send any text.
 fn cut(entry: LogEntry) -> LogEntry {
     let plain = |text: &str| stripped_line(text, MAX_HOST_BYTES);
     LogEntry { host: plain(&entry.host), rule: entry.rule.as_deref().map(plain), ..entry }

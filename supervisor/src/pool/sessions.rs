@@ -21,8 +21,8 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(1500);
 impl ProcessKind {
     const ALL: [Self; 2] = [Self::Worker, Self::Agent];
 
-    /// Returns whether a process keeps its slot until it has exited. The slot of an agent is free
-    /// when it was asked to exit, because no start waits for the exit of an agent.
+    /// Returns whether a process keeps its slot until it has exited. The slot of an agent is free when it was asked to
+    /// exit, because no start waits for the exit of an agent.
     fn keeps_slot(self) -> bool {
         self == Self::Worker
     }
@@ -140,6 +140,7 @@ impl SessionTable {
     ) {
         // The session was deleted: its state is not read.
         let Some(entry) = entry.upgrade() else { return };
+        // Readers keep the snapshot that they have: it is copied while one holds it.
         let mut snapshot = entry.snapshot.borrow_mut();
         Rc::make_mut(&mut snapshot).change(change);
 
@@ -201,7 +202,6 @@ impl SessionTable {
         // The session's own slot is not counted: a process that starts again takes it over.
         let holders = || entries.values().filter(|entry| entry.id != *session && holds(entry));
         let taken = holders().filter(|entry| kind.keeps_slot() || !is_leaving(entry)).count();
-
         if taken < max {
             if let Some(entry) = entries.get(session) {
                 entry.seat(kind).holds_slot.set(true);
@@ -231,10 +231,8 @@ impl SessionTable {
             for kind in ProcessKind::ALL {
                 let process = kind.of(&snapshot);
                 let is_here = process.stage == Stage::Here && !entry.seat(kind).is_asked.get();
-                if let Some(since) = process.free_since
-                    && is_here
-                    && !self.is_pinned(&entry.id)
-                {
+                let is_evictable = is_here && !self.is_pinned(&entry.id);
+                if let Some(since) = process.free_since.filter(|_| is_evictable) {
                     free.push((since, Rc::clone(&entry), kind));
                 }
             }

@@ -4,7 +4,7 @@
 //! thread, so no update happens during a read. Times are kept as [`Instant`]s; readers convert them.
 
 use crate::children::{ChildSnapshot, StopReason};
-use crate::errors::RunningWork;
+use crate::errors::{RunningWork, count};
 use crate::pool::network::TransparentPorts;
 use bytes::Bytes;
 use quackd_policy::hosts::SessionRules;
@@ -20,7 +20,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// State of a session at one moment. The default is the state of a session that nothing has used.
+/// State of a session at one moment. A change copies it while a reader holds it, so its large parts are counted references.
+/// The default is the state of a session that nothing has used.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SessionSnapshot {
     pub(crate) worker: WorkerSnapshot,
@@ -117,7 +118,6 @@ pub(crate) struct CallSnapshot {
     pub(crate) told: Option<Rc<(String, String)>>,
 }
 
-/// A background job.
 #[derive(Debug, Clone)]
 pub(crate) struct JobSnapshot {
     pub(crate) info: JobInfo,
@@ -210,16 +210,15 @@ impl WorkerSnapshot {
         self.hello.as_ref().is_some_and(|hello| hello.sandbox.hosts)
     }
 
-    /// Returns whether the running worker must be replaced, because it does not enforce the policy
-    /// `wanted`.
-    pub(crate) fn is_outdated(&self, wanted: &Policy, rules: &SessionRules) -> bool {
+    /// Returns whether the running worker must be replaced, because it does not enforce this policy.
+    pub(crate) fn is_outdated(&self, policy: &Policy, rules: &SessionRules) -> bool {
         // A worker in use is not replaced for missing ports.
         let is_used = !self.jobs.is_empty() || self.calls.iter().any(|call| call.is_sent);
         let has_proxy = self.has_sockets() && (is_used || self.ports.serve(rules));
 
-        let given = self.policy.as_ref();
+        let enforced = self.policy.as_ref();
         self.process.child.has_process
-            && given.is_some_and(|given| !quackd_policy::confines_like(given, wanted, has_proxy))
+            && enforced.is_some_and(|it| !quackd_policy::confines_like(it, policy, has_proxy))
     }
 }
 
@@ -267,6 +266,7 @@ impl SessionSnapshot {
     pub(super) fn change(&mut self, change: impl FnOnce(&mut Self)) {
         let before = self.word();
         change(self);
+        // The first change counts too, although it may not change the status.
         if self.since.is_none() || self.word() != before {
             self.since = Some(Instant::now());
         }
@@ -325,34 +325,24 @@ impl Activity {
         match self {
             Self::Stopped(StopReason::Unasked) => "nobody has asked for it".to_owned(),
             Self::Stopped(StopReason::Ended) => "it was ended; the next call starts it".to_owned(),
-            Self::Stopped(StopReason::Evicted(why)) => {
-                format!("{}; the next call starts it", why.why())
+            Self::Stopped(StopReason::Evicted(reason)) => {
+                format!("{}; the next call starts it", reason.why())
             }
             Self::Stopped(StopReason::Died(cause)) => format!("it died: {cause}"),
-            Self::Idle { since, .. } if is_pinned => {
-                format!("idle for {}; pinned", span(now.saturating_duration_since(*since)))
-            }
             Self::Idle { since, until } => {
-                let idle = span(now.saturating_duration_since(*since));
+                let idle = format!("idle for {}", span(now.saturating_duration_since(*since)));
                 match until {
+                    _ if is_pinned => format!("{idle}; pinned"),
                     Some(until) => {
-                        let left = span(until.saturating_duration_since(now));
-                        format!("idle for {idle}; ended in {left}")
+                        format!("{idle}; ended in {}", span(until.saturating_duration_since(now)))
                     }
-                    None => format!("idle for {idle}"),
+                    None => idle,
                 }
             }
             Self::Working { calls, jobs, turn } => {
-                let count = |n: &usize, one: &str, many: &str| match n {
-                    0 => None,
-                    1 => Some(format!("1 {one}")),
-                    n => Some(format!("{n} {many}")),
-                };
-
                 let turn = turn.then(|| "a turn".to_owned());
-                let calls = count(calls, "call", "calls");
-                let jobs = count(jobs, "background job", "background jobs");
-                [calls, jobs, turn].into_iter().flatten().collect::<Vec<_>>().join(", ")
+                let parts = [count(*calls, "call"), count(*jobs, "background job"), turn];
+                parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
             }
             Self::Waiting => "its agent has asked you something".to_owned(),
             Self::Failed(cause) => cause.to_string(),

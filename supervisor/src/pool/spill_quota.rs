@@ -47,7 +47,7 @@ impl SpillQuota {
             actix::spawn(async move {
                 loop {
                     // A timeout also leads to a check, because a job may still write.
-                    drop(tokio::time::timeout(MINUTE, inner.changed.notified()).await);
+                    tokio::time::timeout(MINUTE, inner.changed.notified()).await.ok();
                     inner.trim().await;
                     tokio::time::sleep(PAUSE).await;
                 }

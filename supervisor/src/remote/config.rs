@@ -3,8 +3,9 @@
 //! Invalid values are handled like in upstream, with two exceptions. Unknown keys are kept. A missing host means this
 //! machine only, not all addresses; a file with `0.0.0.0` means all addresses.
 
+use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
 use quackd_remote::{Settings, TlsPaths, TokenHash};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde_json::{Map, Number, Value};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,6 @@ use std::path::{Path, PathBuf};
 /// Default host: only programs of this machine can connect.
 pub(crate) const DEFAULT_HOST: &str = "127.0.0.1";
 
-/// Default port.
 pub(crate) const DEFAULT_PORT: u16 = 43111;
 
 /// The complete file. Serializes like upstream, with the same key order, followed by unknown keys.
@@ -43,6 +43,33 @@ pub(crate) struct RemoteConfig {
     others: Map<String, Value>,
 }
 
+/// The configuration in force, and the state of the listener. The default is that of a missing file.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RemoteState {
+    pub(crate) config: DaemonConfig,
+    /// Port of the listener.
+    pub(super) port: Option<u16>,
+    /// The reason why the listener is not open, or the problem of the file. For display.
+    pub(super) last_error: Option<String>,
+    /// Plaintext token, if known.
+    pub(super) token: Option<SecretString>,
+    /// Whether the file must not be written, because it exists and its content is unknown.
+    pub(super) is_locked: bool,
+}
+
+impl RemoteState {
+    /// Returns the defaults, because the file cannot be used.
+    pub(super) fn unusable(problem: String, is_locked: bool) -> Self {
+        Self { last_error: Some(problem), is_locked, ..Self::default() }
+    }
+
+    /// Returns whether the token is a short one from an earlier version. False if only its hash is known.
+    pub(super) fn has_short_token(&self) -> bool {
+        let is_short = |token: &SecretString| token.expose_secret().len() < MIN_REMOTE_TOKEN_BYTES;
+        self.token.as_ref().is_some_and(is_short)
+    }
+}
+
 /// Leaves out the token's hash and salt.
 impl std::fmt::Debug for RemoteConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -67,6 +94,7 @@ impl DaemonConfig {
             Some(Value::Number(version)) => version,
             _ => 2.into(),
         };
+
         let log_to_stderr = file.remove("logToStderr") == Some(Value::Bool(true));
 
         let mut remote = match file.remove("remote") {

@@ -4,14 +4,14 @@
 //! everything as it was, on disk too. If the listener is closed, the configuration is saved in any case. The state then
 //! contains the reason why the listener did not open, as in upstream.
 
-use super::config::{DaemonConfig, port, trimmed};
-use super::{RemoteControl, RemoteState};
-use crate::errors::ConfigureError as Refused;
+use super::RemoteControl;
+use super::config::{DaemonConfig, RemoteState, port, trimmed};
+use crate::errors::MethodError;
 use quackd_protocol::client::RemoteData;
 use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
 use quackd_remote::TokenHash;
 use quackd_remote::gate::{MAX_TOKEN_BYTES, new_token};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde_json::{Map, Value};
 use std::io;
 
@@ -31,13 +31,13 @@ impl RemoteControl {
     pub(crate) async fn configure(
         &self,
         params: Map<String, Value>,
-    ) -> Result<RemoteData, Refused> {
-        let _turn = self.turn.acquire().await.map_err(|_closed| Refused::ShuttingDown)?;
+    ) -> Result<RemoteData, MethodError> {
+        let _turn = self.turn.acquire().await.map_err(|_closed| MethodError::ShuttingDown)?;
 
         let old = self.state.borrow().clone();
         // The file must not be written, so no change can be kept.
         if old.is_locked {
-            return Err(Refused::Locked(old.last_error.unwrap_or_default()));
+            return Err(MethodError::RemoteLocked(old.last_error.unwrap_or_default()));
         }
 
         let mut new = RemoteState { config: changed(&old.config, &params), ..old.clone() };
@@ -62,23 +62,21 @@ impl RemoteControl {
         if let (Err(why), true) = (&applied, was_open)
             && self.door.port().await.is_some()
         {
-            return Err(Refused::NotOpened(why.clone()));
+            return Err(MethodError::RemoteNotOpened(why.clone()));
         }
 
         if let Err(why) = self.save(&new, issued).await {
             // The listener must not serve with settings that the file does not have.
             let back = self.apply(&old).await;
             self.note(back);
-            return Err(Refused::NotSaved(why));
+            return Err(MethodError::RemoteNotSaved(why));
         }
 
         *self.state.borrow_mut() = new;
         self.note(applied);
 
-        let is_token_wanted = params.get("includeToken") == Some(&Value::Bool(true));
-        let token = if is_token_wanted { self.known_token().await } else { None };
-        let auth_token = token.map(|token| token.expose_secret().to_owned());
-        Ok(RemoteData { status: self.status_now(), auth_token })
+        let has_token = params.get("includeToken") == Some(&Value::Bool(true));
+        Ok(self.with_token(self.status_now(), has_token).await)
     }
 
     /// Applies the state to the listener. Returns its port, or the reason why it has none.
@@ -124,6 +122,7 @@ impl RemoteControl {
 fn changed(old: &DaemonConfig, params: &Map<String, Value>) -> DaemonConfig {
     let mut new = old.clone();
     let remote = &mut new.remote;
+
     if let Some(Value::Bool(enabled)) = params.get("enabled") {
         remote.enabled = *enabled;
     }
@@ -149,31 +148,32 @@ fn changed(old: &DaemonConfig, params: &Map<String, Value>) -> DaemonConfig {
 fn issued(
     params: &Map<String, Value>,
     new: &DaemonConfig,
-) -> Result<Option<SecretString>, Refused> {
-    if let Some(given) = params.get("authToken").and_then(trimmed) {
+) -> Result<Option<SecretString>, MethodError> {
+    if let Some(token) = params.get("authToken").and_then(trimmed) {
         // The token must fit into an HTTP header.
-        let is_sendable = given.len() <= MAX_TOKEN_BYTES
-            && given.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
-        return match is_sendable {
-            true if given.len() < MIN_REMOTE_TOKEN_BYTES => Err(Refused::ShortToken),
-            true => Ok(Some(given.into())),
-            false => Err(Refused::BadToken),
-        };
+        let is_printable = token.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
+        if MAX_TOKEN_BYTES < token.len() || !is_printable {
+            return Err(MethodError::BadToken);
+        }
+        if token.len() < MIN_REMOTE_TOKEN_BYTES {
+            return Err(MethodError::ShortToken);
+        }
+        return Ok(Some(token.into()));
     }
 
     let is_rotated = params.get("rotateToken") == Some(&Value::Bool(true));
     let is_missing = new.remote.enabled && new.remote.token().is_none();
     if is_rotated || is_missing {
-        return new_token().map(Some).map_err(Refused::NoRandom);
+        return new_token().map(Some).map_err(MethodError::NoRandom);
     }
     Ok(None)
 }
 
-async fn hash(token: SecretString) -> Result<TokenHash, Refused> {
+async fn hash(token: SecretString) -> Result<TokenHash, MethodError> {
     // Slow by design, so not on the actors' thread.
     let hashing = move || TokenHash::new_blocking(&token);
     let hashed = actix_rt::task::spawn_blocking(hashing).await;
-    hashed.map_err(|_ended| Refused::ShuttingDown)?.map_err(Refused::NoRandom)
+    hashed.map_err(|_ended| MethodError::ShuttingDown)?.map_err(MethodError::NoRandom)
 }
 
 /// Current time in upstream's format for this file: milliseconds, UTC. For display only.
@@ -184,6 +184,7 @@ fn now_text() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use secrecy::ExposeSecret;
     use serde_json::json;
 
     fn params(value: Value) -> Map<String, Value> {

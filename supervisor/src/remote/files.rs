@@ -2,7 +2,7 @@
 //!
 //! All functions block. They run at startup before the actors, and later on the blocking pool.
 
-use super::config::DaemonConfig;
+use super::config::{DaemonConfig, RemoteState};
 use quackd_home::Home;
 use quackd_home::own_file::read_blocking;
 use quackd_remote::TokenHash;
@@ -16,22 +16,11 @@ use std::path::PathBuf;
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 const MAX_TOKEN_BYTES: u64 = 4096;
 
-/// Paths of the files.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteFiles {
     config: PathBuf,
     token: PathBuf,
     pub(crate) histories: PathBuf,
-}
-
-/// Result of reading `config.json`.
-#[derive(Debug)]
-pub(crate) struct LoadedConfig {
-    pub(crate) config: DaemonConfig,
-    /// Problem of the file, for display.
-    pub(crate) problem: Option<String>,
-    /// Whether the file must not be written, because it exists and its content is unknown.
-    pub(crate) is_locked: bool,
 }
 
 impl RemoteFiles {
@@ -45,41 +34,37 @@ impl RemoteFiles {
 
     /// Reads `config.json`. Quarantines a file that is not a JSON object and does not overwrite it, because it may
     /// contain the only copy of a token's hash.
-    pub(crate) fn load_blocking(&self) -> LoadedConfig {
-        let config = DaemonConfig::default();
-
+    pub(crate) fn load_blocking(&self) -> RemoteState {
         let text = match read_blocking(&self.config, MAX_CONFIG_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return LoadedConfig { config, problem: None, is_locked: false };
+                return RemoteState::default();
             }
             Err(error) => {
-                let problem = Some(format!("config.json cannot be read: {error}"));
-                return LoadedConfig { config, problem, is_locked: true };
+                return RemoteState::unusable(format!("config.json cannot be read: {error}"), true);
             }
         };
 
         let why = match serde_json::from_slice(&text) {
             Ok(Value::Object(file)) => {
                 let config = DaemonConfig::normalised(file);
-                return LoadedConfig { config, problem: None, is_locked: false };
+                return RemoteState { config, ..RemoteState::default() };
             }
             Ok(_other) => "it is no JSON object".to_owned(),
             Err(error) => error.to_string(),
         };
 
+        // Once its content is kept, the file may be written again.
         match set_aside_blocking(&self.config) {
             Ok(kept) => {
                 let kept = kept.display();
-                let problem =
-                    Some(format!("config.json was damaged ({why}) and is kept as {kept}"));
-                LoadedConfig { config, problem, is_locked: false }
+                let problem = format!("config.json was damaged ({why}) and is kept as {kept}");
+                RemoteState::unusable(problem, false)
             }
             Err(error) => {
-                let problem = Some(format!(
-                    "config.json is damaged ({why}) and cannot be set aside: {error}"
-                ));
-                LoadedConfig { config, problem, is_locked: true }
+                let problem =
+                    format!("config.json is damaged ({why}) and cannot be set aside: {error}");
+                RemoteState::unusable(problem, true)
             }
         }
     }
@@ -131,18 +116,18 @@ mod tests {
     fn a_damaged_file_is_set_aside_and_one_that_cannot_be_read_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let files = files(dir.path());
-        assert!(files.load_blocking().problem.is_none());
+        assert!(files.load_blocking().last_error.is_none());
         for (n, damaged) in ["{\"remote\":", "[]", ""].into_iter().enumerate() {
             std::fs::write(&files.config, damaged).unwrap();
             let loaded = files.load_blocking();
-            assert!(loaded.problem.unwrap().contains("damaged"), "{damaged}");
+            assert!(loaded.last_error.unwrap().contains("damaged"), "{damaged}");
             assert!(!loaded.is_locked && !files.config.exists());
             let kept = dir.path().join(format!("config.json.corrupt-{}", n + 1));
             assert_eq!(std::fs::read_to_string(kept).unwrap(), damaged);
         }
         std::fs::create_dir(&files.config).unwrap();
         let loaded = files.load_blocking();
-        assert!(loaded.is_locked && loaded.problem.is_some());
+        assert!(loaded.is_locked && loaded.last_error.is_some());
         assert!(files.config.is_dir());
     }
 

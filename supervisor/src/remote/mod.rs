@@ -7,13 +7,11 @@ mod config;
 mod configure;
 mod files;
 
-use files::{LoadedConfig, RemoteFiles};
-
 use crate::obeyed::held_on_disk_blocking;
-use config::DaemonConfig;
+use config::RemoteState;
+use files::RemoteFiles;
 use quackd_home::Home;
 use quackd_protocol::client::{RemoteData, RemoteStatus};
-use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
 use quackd_protocol::plain::without_numbers;
 use quackd_remote::{Ask, Remote};
 use secrecy::{ExposeSecret, SecretString};
@@ -37,59 +35,30 @@ pub(crate) struct RemoteControl {
     state: RefCell<RemoteState>,
     /// Permit for one change at a time. Closed at shutdown.
     turn: Semaphore,
-    asked: RefCell<Option<mpsc::Receiver<Ask>>>,
-}
-
-#[derive(Debug, Clone)]
-struct RemoteState {
-    config: DaemonConfig,
-    /// Port of the listener.
-    port: Option<u16>,
-    last_error: Option<String>,
-    /// Plaintext token, if known.
-    token: Option<SecretString>,
-    /// Whether `config.json` must not be written.
-    is_locked: bool,
-}
-
-impl RemoteState {
-    /// Returns whether the token is a short one from an earlier version. False if only its hash is
-    /// known.
-    fn has_short_token(&self) -> bool {
-        let is_short = |token: &SecretString| token.expose_secret().len() < MIN_REMOTE_TOKEN_BYTES;
-        self.token.as_ref().is_some_and(is_short)
-    }
+    /// Requests that the listener hands over, until [`Self::take_requests`].
+    requests: RefCell<Option<mpsc::Receiver<Ask>>>,
 }
 
 impl RemoteControl {
     /// Creates the state from the loaded files. Opens nothing.
-    pub(crate) fn new(files: RemoteFiles, loaded: LoadedConfig) -> Self {
-        let (door, asked) = Remote::new();
-
-        if let Some(problem) = &loaded.problem {
+    pub(crate) fn new(files: RemoteFiles, state: RemoteState) -> Self {
+        let (door, requests) = Remote::new();
+        if let Some(problem) = &state.last_error {
             tracing::error!(problem, "remote control is off");
         }
-
-        let state = RemoteState {
-            config: loaded.config,
-            port: None,
-            last_error: loaded.problem,
-            token: None,
-            is_locked: loaded.is_locked,
-        };
 
         Self {
             door,
             files,
             state: RefCell::new(state),
             turn: Semaphore::new(1),
-            asked: RefCell::new(Some(asked)),
+            requests: RefCell::new(Some(requests)),
         }
     }
 
     /// Returns the requests that the listener hands over. `None` after the first call.
     pub(crate) fn take_requests(&self) -> Option<mpsc::Receiver<Ask>> {
-        self.asked.take()
+        self.requests.take()
     }
 
     /// Returns whether the configuration enables remote control.
@@ -100,14 +69,14 @@ impl RemoteControl {
     /// Returns the state after all running changes. Waits for them at most [`LOOKUP_TIMEOUT`].
     pub(crate) async fn status(&self) -> RemoteStatus {
         // If a change hangs, the old state is returned.
-        let turn = timeout(LOOKUP_TIMEOUT, self.turn.acquire()).await;
-        drop(turn);
+        timeout(LOOKUP_TIMEOUT, self.turn.acquire()).await.ok();
         self.status_now()
     }
 
     fn status_now(&self) -> RemoteStatus {
         let state = self.state.borrow();
         let remote = &state.config.remote;
+
         let has_tls = remote.has_tls();
         let urls = state.port.map(|port| quackd_remote::urls(&remote.host, port, has_tls));
         let (http_url, ws_url) = urls.unzip();
@@ -129,10 +98,15 @@ impl RemoteControl {
         }
     }
 
-    /// Returns the state, and the token if it is requested and known.
-    pub(crate) async fn data(&self, is_token_wanted: bool) -> RemoteData {
+    /// Returns the state after all running changes, and the token if it is requested and known.
+    pub(crate) async fn data(&self, has_token: bool) -> RemoteData {
         let status = self.status().await;
-        let token = if is_token_wanted { self.known_token().await } else { None };
+        self.with_token(status, has_token).await
+    }
+
+    /// Adds the token to a state, if it is requested and known.
+    async fn with_token(&self, status: RemoteStatus, has_token: bool) -> RemoteData {
+        let token = if has_token { self.known_token().await } else { None };
         RemoteData { status, auth_token: token.map(|token| token.expose_secret().to_owned()) }
     }
 
@@ -144,6 +118,7 @@ impl RemoteControl {
             (self.files.clone(), state.config.remote.token(), state.token.clone())
         };
 
+        // On a disk that hangs, the token counts as unknown.
         let look = move || files.token_blocking(hash.as_ref(), known.as_ref());
         let token =
             timeout(LOOKUP_TIMEOUT, actix_rt::task::spawn_blocking(look)).await.ok()?.ok()??;
@@ -164,10 +139,10 @@ impl RemoteControl {
 
 /// Returns the paths and the configuration. Remote control is off if sessions could change the certificate or its key.
 /// Call it before the log starts, because the configuration contains a setting of the log.
-pub(crate) fn load_blocking(home: &Home) -> (RemoteFiles, LoadedConfig) {
+pub(crate) fn load_blocking(home: &Home) -> (RemoteFiles, RemoteState) {
     let files = RemoteFiles::of(home);
-    let mut loaded = files.load_blocking();
-    let remote = &mut loaded.config.remote;
+    let mut state = files.load_blocking();
+    let remote = &mut state.config.remote;
 
     let mut of_tls = remote.tls_cert_path.iter().chain(&remote.tls_key_path).map(PathBuf::from);
     let held = of_tls.find_map(|path| {
@@ -179,7 +154,7 @@ pub(crate) fn load_blocking(home: &Home) -> (RemoteFiles, LoadedConfig) {
         && let Some(why) = held
     {
         remote.enabled = false;
-        loaded.problem = Some(why);
+        state.last_error = Some(why);
     }
-    (files, loaded)
+    (files, state)
 }

@@ -36,14 +36,6 @@ enum AgeTrust {
     Certain,
 }
 
-impl Retention {
-    /// Starts the periodic tasks. They run until the daemon ends.
-    pub(crate) fn start(self: &Rc<Self>, registry: &Addr<Registry>) {
-        actix::spawn(watch_disk(Rc::clone(self), registry.clone()));
-        actix::spawn(repeat(Rc::clone(self), registry.clone()));
-    }
-}
-
 /// Checks the free space periodically, and collects garbage once when it becomes low.
 async fn watch_disk(retention: Rc<Retention>, registry: Addr<Registry>) {
     let disk = &retention.sessions.pool.disk;
@@ -68,6 +60,12 @@ async fn repeat(retention: Rc<Retention>, registry: Addr<Registry>) {
 }
 
 impl Retention {
+    /// Starts the periodic tasks. They run until the daemon ends.
+    pub(crate) fn start(self: &Rc<Self>, registry: &Addr<Registry>) {
+        actix::spawn(watch_disk(Rc::clone(self), registry.clone()));
+        actix::spawn(repeat(Rc::clone(self), registry.clone()));
+    }
+
     /// Collects garbage that is safe to delete, and logs the result.
     pub(super) async fn collect_periodically(&self, registry: &Addr<Registry>) {
         // Quarantined files may be the only copy of the user's data, so only `quack.gc` deletes
@@ -86,6 +84,7 @@ impl Retention {
                 let (items, bytes, failed) = (tally.items(), tally.bytes(), tally.failed);
                 tracing::info!(items, bytes, failed, why = tally.why, "garbage collected");
             }
+            // Nothing to delete, or the daemon is shutting down.
             Ok(_) | Err(GcError::Ended) => {}
             Err(error) => tracing::warn!(error = %chain(&error), "garbage collection failed"),
         }
@@ -104,13 +103,15 @@ impl Retention {
             Ok(Err(error)) => {
                 tracing::warn!(%error, "cannot read the journal for calls without an end");
             }
+            // The daemon is shutting down.
             Err(_ended) => {}
         }
     }
 
     /// Deletes old calls from the journal.
     async fn prune_journal(&self) {
-        let (dir, limits) = (self.sessions.daemon.home.journal_dir(), journal_limits(&self.keep));
+        let daemon = &self.sessions.daemon;
+        let (dir, limits) = (daemon.home.journal_dir(), journal_limits(&daemon.config.keep));
         let pruned = blocking(move || prune_blocking(&dir, limits, SystemTime::now())).await;
         if let Ok(Err(error)) = pruned {
             tracing::warn!(%error, "cannot delete old files of the journal");
@@ -151,7 +152,7 @@ impl Retention {
 
     /// Returns the rules with the age `older`, or else with the configured ages.
     fn rules(&self, older: Option<Duration>) -> Rules {
-        let keep = &self.keep;
+        let keep = &self.sessions.daemon.config.keep;
         Rules {
             is_served: true,
             outputs: older.unwrap_or(keep.outputs.value),

@@ -25,7 +25,6 @@ pub(crate) struct Retention {
     sessions: Rc<SessionServices>,
     health: Rc<Health>,
     loop_monitor: Rc<LoopMonitor>,
-    keep: KeepSettings,
     /// Permit for one collection at a time.
     cleaning: Semaphore,
     /// Time and result of the last collection, for display.
@@ -38,9 +37,8 @@ impl Retention {
         health: Rc<Health>,
         loop_monitor: Rc<LoopMonitor>,
     ) -> Rc<Self> {
-        let keep = sessions.daemon.config.keep.clone();
         let (cleaning, last) = (Semaphore::new(1), RefCell::new(None));
-        Rc::new(Self { sessions, health, loop_monitor, keep, cleaning, last })
+        Rc::new(Self { sessions, health, loop_monitor, cleaning, last })
     }
 
     /// Returns the time and result of the last collection, for display.
@@ -54,6 +52,7 @@ pub(crate) fn journal_limits(keep: &KeepSettings) -> JournalLimits {
     JournalLimits { kept: keep.journal.value, max_bytes: mebibytes(keep.journal_mb.value) }
 }
 
-fn mebibytes(n: usize) -> u64 {
+/// Returns the bytes of a setting in MiB.
+pub(crate) fn mebibytes(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX).saturating_mul(1024 * 1024)
 }

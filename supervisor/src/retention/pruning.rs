@@ -21,6 +21,9 @@ use std::time::Duration;
 /// Timeout for file system access, because a disk may hang.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Reason to keep a session, for the reply.
+const BUSY: &str = "it is at work";
+
 /// The removed or removable sessions, and those that stay although their directory is gone.
 #[derive(Debug, Default)]
 pub(crate) struct Pruned {
@@ -86,20 +89,13 @@ pub(crate) async fn prune(
     let mut gone = gone(services, registry).await.ok_or(MethodError::Overloaded)?;
     gone.retain(|(_, why)| *why == Lost::Missing || only_sessions);
 
-    let busy: HashSet<SessionId> = if gone.is_empty() {
-        HashSet::new()
-    } else {
-        unfinished(services, registry).await.into_iter().map(|work| work.session_id).collect()
-    };
+    // A snapshot of the work. The registry decides again when it deletes.
+    let running = unfinished(services, registry).await;
+    let busy: HashSet<SessionId> = running.into_iter().map(|work| work.session_id).collect();
     for (session, _) in gone {
         let is_busy = busy.contains(&session.id);
         let pinned = session.status.pinned && !force && !is_busy;
-        let why = match (is_busy, pinned) {
-            (true, _) => Some("it is at work"),
-            (false, true) => Some("it is pinned"),
-            (false, false) => None,
-        };
-
+        let why = if pinned { Some("it is pinned") } else { is_busy.then_some(BUSY) };
         let row = PrunedSession {
             id: session.id.clone(),
             name: session.name,
@@ -124,9 +120,7 @@ pub(crate) async fn prune(
                 Err(MethodError::SessionNotFound(_)) => continue,
                 // The session became busy after the list was made.
                 Err(MethodError::SessionHasWork(_)) => {
-                    pruned
-                        .kept
-                        .push(PrunedSession { why: Some("it is at work".to_owned()), ..row });
+                    pruned.kept.push(PrunedSession { why: Some(BUSY.to_owned()), ..row });
                     continue;
                 }
                 Err(error) => return Err(error),

@@ -1,6 +1,7 @@
 //! Finds the calls and background jobs that ran when an earlier daemon was killed: the journal has their beginning and no
 //! end. Called once after the start, on a blocking thread.
 
+use crate::clock::unix_ms;
 use memchr::memmem;
 use quackd_home::call_journal::{files_blocking, read_file_blocking};
 use quackd_protocol::journal::{CallEnd, CallRecord, JOURNAL_GAP};
@@ -10,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 /// Number of files that are read. A call in an older file has no end in the journal.
 const MAX_FILES: usize = 4;
@@ -39,10 +40,9 @@ pub(super) fn unended_calls_blocking(
     dir: &Path,
     before: SystemTime,
 ) -> io::Result<Vec<CallRecord>> {
-    let before = before.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let before = i64::try_from(before).unwrap_or(i64::MAX);
-    let files = files_blocking(dir)?;
+    let before = unix_ms(before);
 
+    let files = files_blocking(dir)?;
     let mut unended: BTreeMap<String, CallRecord> = BTreeMap::new();
     for file in files.get(files.len().saturating_sub(MAX_FILES)..).unwrap_or_default() {
         let bytes = read_file_blocking(file)?;
@@ -61,6 +61,7 @@ pub(super) fn unended_calls_blocking(
                 continue;
             }
 
+            // A full disk or a crash may have truncated the line.
             let Ok(record) = serde_json::from_slice::<RecordId<'_>>(line) else { continue };
             match &*record.tool {
                 // The end of each may be missing.
@@ -100,7 +101,7 @@ mod tests {
         for (start, lines) in [(1, &lines[..half]), (2, &lines[half..])] {
             std::fs::write(dir.path().join(format!("{start:013}.jsonl")), lines.concat()).unwrap();
         }
-        let before = UNIX_EPOCH + Duration::from_millis(1000);
+        let before = SystemTime::UNIX_EPOCH + Duration::from_millis(1000);
         let found = unended_calls_blocking(dir.path(), before).unwrap();
         found.into_iter().map(|call| call.id).collect()
     }

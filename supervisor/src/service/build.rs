@@ -10,8 +10,7 @@ use crate::children::spawner::Spawner;
 use crate::children::tool_registries::ToolRegistries;
 use crate::children::{Deaths, OneShot};
 use crate::clock::now_text;
-use crate::daemon_info::ConfigFile;
-use crate::daemon_info::{DaemonInfo, upstream, user_home};
+use crate::daemon_info::{ConfigFile, DaemonInfo, upstream};
 use crate::errors::start::StartError;
 use crate::events::Events;
 use crate::events::client_registry::Clients;
@@ -34,7 +33,7 @@ use crate::pool::sessions::SessionTable;
 use crate::pool::spill_quota::SpillQuota;
 use crate::registry::shutdown_record::Interrupted;
 use crate::remote::RemoteControl;
-use crate::retention::{Retention, journal_limits};
+use crate::retention::{Retention, journal_limits, mebibytes};
 use crate::services::{ClientMemory, Services, StopRequest};
 use crate::session::actors::ActorTable;
 use crate::session::agent::LastFailure;
@@ -43,6 +42,7 @@ use crate::session::models::Models;
 use crate::session::services::SessionServices;
 use crate::session::spending::{Spending, Spent};
 use crate::voice::Voice;
+use crate::workspaces::user_home;
 use quackd_config::{Config, KeepSettings};
 use quackd_egress::Egress;
 use quackd_egress::models::ModelLists;
@@ -51,6 +51,7 @@ use quackd_ipc::alias::Alias;
 use quackd_ipc::listener::SocketFile;
 use quackd_process::CgroupBase;
 use quackd_protocol::client::InterruptedSession;
+use quackd_protocol::limits::{APPROVALS_FILE_BYTES, NETWORK_FILE_BYTES};
 use quackd_supervision::{ISOLATE_WORKER, REPOSITORY_CLEANER, STATE_RECORDER, TOOL_REGISTRIES};
 use std::cell::{OnceCell, RefCell};
 use std::os::unix::net::UnixListener;
@@ -65,26 +66,31 @@ use tokio::sync::{Semaphore, mpsc};
 /// that lookups use.
 const MAX_PATH_LOOKUPS: usize = 8;
 
-/// Values that move to the actors' thread. Each of them was prepared on the main thread, which may
-/// block.
-pub(super) struct ActorThreadInputs {
+/// Values of the daemon's start until it has the lock and its log.
+pub(super) struct StartInputs {
     pub(super) home: Home,
+    pub(super) config: Config,
+    pub(super) config_file: ConfigFile,
+    /// The socket, if the service manager owns it.
+    pub(super) activated: Option<UnixListener>,
+    pub(super) service_manager: ServiceManager,
+    pub(super) remote: RemoteControl,
+    pub(super) log: LogControl,
+}
+
+/// Values that move to the actors' thread. Each of them was prepared on the main thread, which may block.
+pub(super) struct ActorThreadInputs {
+    pub(super) start: StartInputs,
     pub(super) tenure: Tenure,
     pub(super) socket: PathBuf,
     pub(super) alias: Option<Alias>,
-    pub(super) activated: Option<UnixListener>,
-    pub(super) service_manager: ServiceManager,
     pub(super) executable: Executable,
     pub(super) interrupted: Vec<InterruptedSession>,
-    pub(super) config: Config,
-    pub(super) config_file: ConfigFile,
     pub(super) cgroups: Option<Arc<CgroupBase>>,
     pub(super) login: Option<CapturedEnv>,
     pub(super) spent: Spent,
     pub(super) lists: ModelLists,
     pub(super) egress: Egress,
-    pub(super) remote: RemoteControl,
-    pub(super) log: LogControl,
     pub(super) health: Health,
     pub(super) metrics: Arc<Metrics>,
     pub(super) spawner: Spawner,
@@ -93,36 +99,38 @@ pub(super) struct ActorThreadInputs {
 
 /// Builds the services for connections and methods. Starts no task.
 pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>) -> Rc<Services> {
+    let start = parts.start;
     let clients = Rc::<Clients>::default();
     // The process id distinguishes two daemons that started in the same second.
     let events = Rc::new(Events::new(format!("{}-{}", now_text(), std::process::id())));
 
-    let min_free = mebibytes(parts.config.keep.min_free_mb.value);
-    let disk = Rc::new(DiskSpace::new(&parts.home, min_free, parts.log));
-    let pool = pool(&parts.config, &parts.home, disk, &parts.metrics);
-    let live = (parts.config.worker.max_live.value, parts.config.pi.max_live.value);
+    let min_free = mebibytes(start.config.keep.min_free_mb.value);
+    let disk = Rc::new(DiskSpace::new(&start.home, min_free, start.log));
+    let pool = pool(&start.config, &start.home, disk, &parts.metrics);
+
+    let live = (start.config.worker.max_live.value, start.config.pi.max_live.value);
     let (spawner, cgroups, cached) = (parts.spawner, parts.cgroups, parts.login);
-    let children = children(&parts.config, &parts.home, spawner, cgroups, cached, &parts.metrics);
+    let children = children(&start.config, &start.home, spawner, cgroups, cached, &parts.metrics);
 
     let approvals = Approvals::new(
         Rc::clone(&events),
         Rc::clone(&clients),
-        Journal::of_approvals(parts.home.approvals_file()),
+        Journal::rotating(&start.home.approvals_file(), APPROVALS_FILE_BYTES),
         Arc::clone(&parts.metrics),
     );
-    let obeyed = Obeyed::new(&parts.config, parts.config_file.path.clone(), &parts.home);
 
     let daemon = Rc::new(DaemonInfo {
-        home: parts.home,
+        obeyed: Obeyed::new(&start.config, start.config_file.path.clone(), &start.home),
+        home: start.home,
         user_home: user_home(),
+        // The directory may have been deleted.
         started_in: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
         socket: parts.socket,
         started: Instant::now(),
         started_at: now_text(),
-        upstream: upstream(parts.config.sandbox.upstream_proxy.value),
-        obeyed,
-        config: parts.config,
-        config_file: parts.config_file,
+        upstream: upstream(start.config.sandbox.upstream_proxy.value),
+        config: start.config,
+        config_file: start.config_file,
     });
     let models = Models::new(&daemon, &children, parts.egress, parts.lists);
 
@@ -132,10 +140,11 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         pool,
         events: Rc::clone(&events),
         approvals,
-        network_journal: Journal::of_network(daemon.home.network_file()),
+        network_journal: Journal::rotating(&daemon.home.network_file(), NETWORK_FILE_BYTES),
         call_journal: call_journal(&daemon.config.keep, &daemon.home),
         table: SessionTable::new(live.0, live.1),
         agent_failure: LastFailure::default(),
+        // Set by the start of the daemon, because the runner needs all services.
         tool_runner: OnceCell::new(),
         egress: models.egress(),
         models,
@@ -146,9 +155,11 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
 
     publish_questions(&sessions);
     let actors = Rc::new(ActorTable::new(Rc::clone(&sessions)));
+
     let (health, loop_monitor) = (Rc::new(parts.health), Rc::new(LoopMonitor::new()));
     let retention =
         Retention::new(Rc::clone(&sessions), Rc::clone(&health), Rc::clone(&loop_monitor));
+
     Rc::new(Services {
         interrupted: Interrupted::new(daemon.home.interrupted_file(), parts.interrupted),
         daemon,
@@ -160,10 +171,10 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         memory: ClientMemory::default(),
         socket_alias: parts.alias,
         socket_file: RefCell::new(None),
-        remote: parts.remote,
+        remote: start.remote,
         metrics_endpoint: MetricsEndpoint::default(),
         health,
-        service_manager: parts.service_manager,
+        service_manager: start.service_manager,
         executable: parts.executable,
         loop_monitor,
         retention,
@@ -173,7 +184,6 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
 
 fn call_journal(keep: &KeepSettings, home: &Home) -> CallJournal {
     let limits = journal_limits(keep);
-
     let is_on = !limits.kept.is_zero();
     CallJournal::new(is_on.then(|| Journal::of_calls(home.journal_dir(), limits)))
 }
@@ -228,6 +238,7 @@ fn children(
     let copies = OneShot::new(&ISOLATE_WORKER, Rc::clone(&deaths));
     let states = OneShot::new(&STATE_RECORDER, Rc::clone(&deaths));
     let run_dir = home.run_dir();
+
     ChildServices {
         isolation: Isolation::new(spawner.clone(), Rc::clone(&login), copies, states),
         probing: Probing::new(has_launcher, Rc::clone(&deaths)),
@@ -239,8 +250,4 @@ fn children(
         deaths,
         metrics: Arc::clone(metrics),
     }
-}
-
-fn mebibytes(n: usize) -> u64 {
-    u64::try_from(n).unwrap_or(u64::MAX).saturating_mul(1024 * 1024)
 }

@@ -47,15 +47,9 @@ pub(crate) fn cgroups(config: &Config) -> (Option<Arc<CgroupBase>>, Option<Strin
     }
 }
 
-/// Ends the commands of the last daemon, and moves its run directory aside.
-pub(crate) fn clear_up(home: &Home, config: &Config) -> Result<(), StartError> {
-    end_left_commands(home, config);
-    move_aside_run_dir(home)
-}
-
 /// Kills the commands that a killed daemon left where no monitor does, as on macOS. Workers of a daemon that was killed
 /// alone end their commands themselves.
-fn end_left_commands(home: &Home, config: &Config) {
+pub(crate) fn end_left_commands(home: &Home, config: &Config) {
     if let Err(error) = mark_commands_with(home.dir()) {
         tracing::warn!(%error, "cannot read the state directory; commands of a killed daemon stay");
         return;
@@ -76,7 +70,7 @@ fn end_left_commands(home: &Home, config: &Config) {
 /// Moves the last run directory aside, keeps the journals of changed files, and deletes the rest in
 /// the background. Workers of a killed daemon may still be exiting: the files that they write are
 /// deleted as well.
-fn move_aside_run_dir(home: &Home) -> Result<(), StartError> {
+pub(crate) fn move_aside_run_dir(home: &Home) -> Result<(), StartError> {
     if let Err(error) = home.retire_run_dir_blocking() {
         tracing::warn!(error = %chain(&error), "cannot move the old run directory aside");
     }
@@ -87,8 +81,7 @@ fn move_aside_run_dir(home: &Home) -> Result<(), StartError> {
     }
 
     let home = home.clone();
-    // In a separate thread, because a large directory takes long and the start must not wait for
-    // it.
+    // In a separate thread, because a large directory takes long and the start must not wait for it.
     let delete = std::thread::Builder::new().name("retire".into()).spawn(move || {
         if let Err(error) = home.remove_retired_blocking() {
             tracing::warn!(error = %chain(&error), "cannot delete an old run directory");

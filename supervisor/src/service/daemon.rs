@@ -8,30 +8,24 @@
 use crate::children::command_env;
 use crate::children::login_env::{WritableSource, load_cached_blocking};
 use crate::children::spawner::{self, SpawnSettings};
-use crate::clients;
 use crate::clients::listener::accept_clients;
-use crate::clients::metrics_endpoint::{self};
-use crate::daemon_info::ConfigFile;
+use crate::clients::{self, metrics_endpoint};
 use crate::errors::chain;
-use crate::errors::start::system;
+use crate::errors::start::{StartError, system};
 use crate::health::WebSearchHealth;
 use crate::health::executable::Executable;
 use crate::health::service_manager::ServiceManager;
-use crate::log::{self, LogControl};
+use crate::log;
 use crate::methods::AgentTools;
 use crate::metrics::Metrics;
-use crate::registry::shutdown_record::{self};
-use crate::registry::{ConfigHeld, Registry, Saving};
+use crate::metrics::endpoint::EndpointState;
+use crate::registry::{ConfigHeld, Registry, Saving, shutdown_record};
 use crate::remote::{self, RemoteControl};
-use crate::service::build::{ActorThreadInputs, services};
-use crate::service::cleanup;
-use crate::service::load_state;
-use crate::service::memory_limit;
-use crate::service::memory_pressure;
+use crate::service::build::{ActorThreadInputs, StartInputs, services};
 use crate::service::shutdown::{self, StopSources};
-use crate::service::state_dir_watch;
-use crate::service::unfinished;
-use crate::service::watchdog;
+use crate::service::{
+    cleanup, load_state, memory_limit, memory_pressure, state_dir_watch, unfinished, watchdog,
+};
 use crate::services::{Services, StopRequest};
 use crate::session::models::load_lists_blocking;
 use crate::session::owner::Owner;
@@ -45,7 +39,6 @@ use quackd_ipc::listener::{BindError, BoundSocket, SocketFile, clear_stale_block
 use quackd_process::{Launcher, Role, SelfExe};
 use quackd_service::{Manager, activated_blocking};
 use quackd_store::Snapshot;
-use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -72,8 +65,6 @@ pub struct DaemonOptions {
     pub as_rubber_duck: bool,
 }
 
-pub(crate) use crate::errors::start::StartError;
-
 /// Result of a run of the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -90,6 +81,8 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     if options.background {
         quackd_process::become_session_leader();
     }
+
+    // Before the first thread starts.
     system("set limits", quackd_process::harden(Role::Supervisor))?;
     quackd_process::set_process_name("quackd");
 
@@ -110,17 +103,18 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     let (config, config_file) = crate::health::next_daemon::read_config(&home)?;
     log::check_blocking(&home.log_file())
         .map_err(|reason| StartError::Log { path: home.log_file(), reason })?;
+    // After the check, because the hook appends to this file.
     log::abort_on_panic(home.log_file());
 
-    let (files, found) = remote::load_blocking(&home);
-    let is_verbose = options.verbose || found.config.log_to_stderr;
+    let (files, remote) = remote::load_blocking(&home);
+    let is_verbose = options.verbose || remote.config.log_to_stderr;
     let (logging, log) = log::start(&home.log_file(), &config.log.level.value, is_verbose);
     tracing::info!(pid = std::process::id(), version = quackd_protocol::VERSION, "daemon boot");
 
-    let remote = RemoteControl::new(files, found);
+    let remote = RemoteControl::new(files, remote);
     let service_manager = ServiceManager::new(options.service, activated.is_some());
-    let given = LockedStartInputs { options, home, activated, service_manager, remote, log };
-    let result = run_locked(given, config, config_file, &lock);
+    let start = StartInputs { home, config, config_file, activated, service_manager, remote, log };
+    let result = run_locked(options, start, &lock);
 
     match &result {
         Ok(_) => tracing::info!("shutdown complete"),
@@ -131,36 +125,27 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     result
 }
 
-/// Values that do not depend on the configuration.
-struct LockedStartInputs {
-    options: DaemonOptions,
-    home: Home,
-    /// The socket, if the service manager owns it.
-    activated: Option<UnixListener>,
-    service_manager: ServiceManager,
-    remote: RemoteControl,
-    log: LogControl,
-}
-
+/// Runs the daemon while the lock is held.
 fn run_locked(
-    LockedStartInputs { options, home, activated, service_manager, remote, log }: LockedStartInputs,
-    config: Config,
-    config_file: ConfigFile,
+    options: DaemonOptions,
+    start: StartInputs,
     _lock: &InstanceLock,
 ) -> Result<Ended, StartError> {
-    cleanup::clear_up(&home, &config)?;
+    let (home, config) = (start.home.clone(), &start.config);
+    cleanup::end_left_commands(&home, config);
+    cleanup::move_aside_run_dir(&home)?;
 
-    let is_ours = activated.is_none();
+    let is_ours = start.activated.is_none();
     let endpoint = config.web_search.endpoint.value.clone();
     let key = Key::from_variables(|name| std::env::var_os(name))?;
     let web_search = WebSearchHealth { has_key: key.is_some(), endpoint: host_of(&endpoint) };
     let egress = Egress::start(EgressConfig::new(endpoint, key))?;
 
-    let (cgroups, no_cgroups) = cleanup::cgroups(&config);
+    let (cgroups, no_cgroups) = cleanup::cgroups(config);
     let (snapshot, saving, health) = load_state::load(&home, web_search, no_cgroups);
     let children = SpawnSettings {
         exe: system("open our own executable", SelfExe::open())?,
-        launcher: launcher(&config),
+        launcher: launcher(config),
         max_live: config.worker.max_live.value,
     };
 
@@ -168,6 +153,7 @@ fn run_locked(
     if socket.fallback {
         tracing::info!(path = %socket.path.display(), "socket path is too long; using the fallback");
     }
+
     // Only the holder of the lock may remove a stale socket, and this process holds it.
     if is_ours {
         clear_stale_blocking(&socket.path)?;
@@ -184,29 +170,24 @@ fn run_locked(
     let (ready, started) = sync_channel(1);
 
     let parts = ActorThreadInputs {
-        home: home.clone(),
+        start,
         tenure,
         socket: socket.path,
         alias: alias.clone(),
         cgroups: cgroups.clone(),
-        activated,
-        service_manager,
         executable: Executable::record_blocking(std::env::args_os().next()),
         interrupted: shutdown_record::load_blocking(&home.interrupted_file()),
         login: load_cached_blocking(&home.login_environment()),
         spent: Spent::load_blocking(&home.spending_file()),
         lists: load_lists_blocking(&home.model_lists()),
-        config,
-        config_file,
         egress,
-        remote,
-        log,
         health,
         metrics: Arc::clone(&metrics),
         spawner,
         ready,
     };
 
+    // A separate thread, because this one starts and reaps all children.
     let (done, actors_done) = sync_channel::<ActorThreadResult>(1);
     let actors = std::thread::Builder::new().name("actors".into()).spawn(move || {
         // The receiver exists until the process ends.
@@ -269,7 +250,7 @@ fn wait_for_end(
     if let Some(file) = served.made_again.or_else(|| is_ours.then_some(bound)) {
         file.unlink_blocking();
     }
-    match served.asked_for {
+    match served.request {
         Some(StopRequest::Restart) => Ended::Restarting,
         Some(StopRequest::Shutdown) | None => Ended::Stopped,
     }
@@ -280,7 +261,8 @@ fn wait_for_end(
 struct ActorThreadResult {
     /// File of the socket, if the socket was created again after the start.
     made_again: Option<SocketFile>,
-    asked_for: Option<StopRequest>,
+    /// `None` if the thread did not start, or did not end in time.
+    request: Option<StopRequest>,
 }
 
 fn wait_for_start(
@@ -334,14 +316,16 @@ async fn serve_until_stopped(
 ) -> ActorThreadResult {
     let (stop, stopped) = mpsc::channel(1);
     // Install the handlers before the first client gets a reply, so that no signal kills the process.
-    let mut asked = StopSources::new(stopped);
-    let bound = match parts.activated.take() {
+    let mut stop_sources = StopSources::new(stopped);
+
+    let bound = match parts.start.activated.take() {
         Some(listener) => BoundSocket::adopt(listener, &parts.socket),
         None => BoundSocket::bind(&parts.socket),
     };
     let bound = match bound {
         Ok(bound) => bound,
         Err(error) => {
+            // The main thread waits for it.
             parts.ready.send(Err(error.into())).ok();
             return ActorThreadResult::default();
         }
@@ -350,28 +334,34 @@ async fn serve_until_stopped(
     let (ready, tenure) = (parts.ready.clone(), parts.tenure.clone());
     let services = services(parts, stop);
     begin_probing(&services);
+
     let (actors, health) = (Rc::clone(&services.actors), Rc::clone(&services.health));
     let (voice, clients) = (Rc::clone(&services.voice), Rc::clone(&services.clients));
     let registry = Registry::new(actors, health, voice, clients, loaded, saving).start();
 
-    let file = bound.file();
-    services.sessions.models.set_owner(Owner::new(&registry));
     let owner = Owner::new(&registry);
+    services.sessions.models.set_owner(owner.clone());
     if let Some(record) = services.daemon.config_file.record.clone() {
+        // Without a registry the daemon is stopping.
         registry.send(ConfigHeld(record)).await.ok();
     }
+
     services.sessions.children.login.set_writable(WritableSource(Box::new(move || {
         let owner = owner.clone();
         Box::pin(async move { owner.writable().await })
     })));
+
     match AgentTools::new(&services, registry.clone()) {
+        // Nothing else sets it.
         Ok(tools) => drop(services.sessions.tool_runner.set(Box::new(tools))),
         Err(error) => tracing::error!(%error, "agents have no tools"),
     }
 
+    let file = bound.file();
     let listening = actix::spawn(accept_clients(bound, Rc::clone(&services), registry.clone()));
     write_pid_file(&services).await;
     tracing::info!(socket = %services.daemon.socket.display(), "daemon started");
+    // The main thread waits for it.
     ready.send(Ok(file)).ok();
 
     let reporting = actix::spawn(watchdog::report(Rc::clone(&services), registry.clone()));
@@ -385,21 +375,22 @@ async fn serve_until_stopped(
     metrics_endpoint::start(&services, &registry);
     services.retention.start(&registry);
 
-    let asked_for = asked.any().await;
+    let request = stop_sources.any().await;
+
     tracing::info!("shutting down");
     services.service_manager.stopping();
     services.sessions.children.login.stopping().begin();
-    shutdown::drain(asked_for, &mut asked, &services, &registry).await;
+    shutdown::drain(request, &mut stop_sources, &services, &registry).await;
 
     reporting.abort();
     listening.abort();
-    services.metrics_endpoint.close();
+    services.metrics_endpoint.set(EndpointState::Off);
     services.links.close().await;
     services.remote.close().await;
     // When this process exits, the service manager kills its remaining children.
     services.sessions.children.login.stopping().end().await;
     services.sessions.children.spawner.stop();
-    ActorThreadResult { made_again: services.socket_file.take(), asked_for: Some(asked_for) }
+    ActorThreadResult { made_again: services.socket_file.take(), request: Some(request) }
 }
 
 /// Starts the probe now, so that the first worker rarely waits for it.

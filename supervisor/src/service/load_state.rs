@@ -39,6 +39,7 @@ pub(crate) fn load(
     let saving = match files.map(Writer::start) {
         Some(Ok(writer)) => Saving::To(writer),
         Some(Err(error)) => Saving::Off { why: chain(&error) },
+        // One of the files must not be written.
         None => Saving::Off { why: why.cloned().unwrap_or_default() },
     };
 

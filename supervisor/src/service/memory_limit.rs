@@ -13,7 +13,7 @@
 //! Pi.
 
 use crate::children::{MemoryLimitExceeded, ProcessKind};
-use crate::metrics::process_usage::ProcessTable;
+use crate::metrics::process_usage::{ProcessTable, number_after};
 use crate::platform::HAS_PROC;
 use crate::pool::sessions::SessionEntry;
 use crate::services::Services;
@@ -62,16 +62,19 @@ pub(crate) async fn watch(services: Rc<Services>) {
     if limit_mb == 0 {
         return;
     }
+
     if !HAS_PROC {
         tracing::warn!(
             "limits.session_memory_mb is not enforced: this system does not report memory"
         );
         return;
     }
+
     let sampler = MemorySampler::new();
     let mut pause = SAMPLE_INTERVAL;
     loop {
         tokio::time::sleep(pause).await;
+
         let begun = Instant::now();
         let suspects = sampler.scan(monitors(&services), limit_mb, MemoryAccounting::Quick).await;
 
@@ -88,6 +91,7 @@ pub(crate) async fn watch(services: Rc<Services>) {
     }
 }
 
+/// Returns the sessions with a process.
 fn monitors(services: &Services) -> Vec<SessionMonitors> {
     let row = |entry: Rc<SessionEntry>| {
         let snapshot = entry.snapshot();
@@ -100,6 +104,7 @@ fn monitors(services: &Services) -> Vec<SessionMonitors> {
     services.sessions.table.all().into_iter().filter_map(row).collect()
 }
 
+/// Asks the owner of the session's larger process to kill it.
 fn end(services: &Services, over: &LimitExceeded, limit_mb: u64) {
     let (session, mb) = (&over.monitors.session, over.mb);
     tracing::warn!(%session, mb, limit_mb, "session over its memory limit");
@@ -137,10 +142,12 @@ impl MemorySampler {
         limit_mb: u64,
         count: MemoryAccounting,
     ) -> Vec<LimitExceeded> {
+        // Without sessions, the processes of the machine need not be read.
         if all.is_empty() {
             return Vec::new();
         }
-        let look = move || {
+
+        let scan = move || {
             let processes = ProcessTable::read_blocking();
             let below = |root: u32| {
                 let pids = processes.tree([root]);
@@ -148,7 +155,8 @@ impl MemorySampler {
             };
             all.into_iter().filter_map(|monitors| over(monitors, limit_mb, below)).collect()
         };
-        self.run(SCAN_TIMEOUT, look).await.unwrap_or_default()
+        // Without a result nothing is killed. The next scan decides.
+        self.run(SCAN_TIMEOUT, scan).await.unwrap_or_default()
     }
 
     /// Runs a scan on the blocking pool. Returns `None` after the timeout `limit`, while a hanging scan still runs, or
@@ -156,20 +164,21 @@ impl MemorySampler {
     async fn run<T: Send + 'static>(
         &self,
         limit: Duration,
-        look: impl FnOnce() -> T + Send + 'static,
+        scan: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let permit = Arc::clone(&self.permit).try_acquire_owned().ok()?;
-        let look = actix_rt::task::spawn_blocking(move || {
-            let found = look();
+        let scan = actix_rt::task::spawn_blocking(move || {
+            let result = scan();
             // Here and not when the future ends: a scan that hangs keeps its permit.
             drop(permit);
-            found
+            result
         });
-        let looked = tokio::time::timeout(limit, look).await;
-        if looked.is_err() {
+
+        let scanned = tokio::time::timeout(limit, scan).await;
+        if scanned.is_err() {
             tracing::warn!("memory scan of sessions hangs, the next one waits for it");
         }
-        looked.ok()?.ok()
+        scanned.ok()?.ok()
     }
 }
 
@@ -183,6 +192,7 @@ fn over(
 
     let sum =
         [worker, pi].into_iter().flatten().fold(0, |sum: u64, (kb, _)| sum.saturating_add(kb));
+    // Pairs compare their first value, the memory.
     let (_, larger) = worker.max(pi)?;
 
     let mb = sum / 1024;
@@ -204,12 +214,8 @@ const QUICK: [&str; 3] = ["RssAnon:", "RssShmem:", "VmSwap:"];
 
 /// Returns the sum of the lines in KiB. All but the first may be missing.
 fn kb(text: &str, [first, others @ ..]: [&str; 3]) -> Option<u64> {
-    let line = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
-    };
-    let others = others.into_iter().filter_map(line);
-    Some(others.fold(line(first)?, u64::saturating_add))
+    let others = others.into_iter().filter_map(|label| number_after(label, text));
+    Some(others.fold(number_after(first, text)?, u64::saturating_add))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //!
 //! Pressure ends only when memory is plentiful again. Otherwise workers would be evicted and started in turns.
 
+use crate::metrics::process_usage::number_after;
 use crate::services::Services;
 use std::path::Path;
 use std::rc::Rc;
@@ -77,6 +78,7 @@ impl PressureDetector {
         let pressed = if self.is_short { PRESSURE_LOW_PERCENT } else { PRESSURE_HIGH_PERCENT };
 
         let hits = reading.hits.zip(self.hits).map(|(now, before)| now.saturating_sub(before));
+        // Kept if a reading fails, so that the next one is compared with an older number.
         self.hits = reading.hits.or(self.hits);
 
         let scarce = reading
@@ -115,10 +117,12 @@ pub(crate) async fn watch(services: Rc<Services>) {
     if below == 0 {
         return;
     }
+
     let mut detector = PressureDetector::new(below);
     let group = services.sessions.children.cgroups.as_ref().map(|cgroups| cgroups.directory());
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
+
         // Without an idle process, nothing could be evicted.
         let free = services.sessions.table.n_evictable();
         if free == 0 && !detector.is_short {
@@ -135,6 +139,7 @@ pub(crate) async fn watch(services: Rc<Services>) {
         if let Some(why) = why.as_deref().filter(|_| !was_short) {
             tracing::warn!(why, free, "memory is short, evicting idle workers");
         }
+
         if why.is_some() {
             // Evict one at a time, because freed memory shows up with a delay. Evict an eighth if there are many.
             let n = (free / 8).max(1);
@@ -144,6 +149,7 @@ pub(crate) async fn watch(services: Rc<Services>) {
         } else if was_short {
             tracing::info!("memory pressure ended");
         }
+
         services.health.memory_pressure.replace(why);
     }
 }
@@ -163,26 +169,29 @@ fn read_blocking(group: Option<&Path>) -> MemorySample {
 fn group_memory_blocking(group: &Path) -> Option<GroupMemory> {
     let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
     let bytes = |name: &str| read(name)?.trim().parse::<u64>().ok();
+
     // The kernel slows processes down above the first limit, and kills above the second.
     let limit = [bytes("memory.high"), bytes("memory.max")].into_iter().flatten().min()?;
+
     let used = bytes("memory.current")?
         .saturating_sub(read("memory.stat").map_or(0, |stat| reclaimable(&stat)));
     Some(GroupMemory { limit_mb: limit >> 20, used_mb: used >> 20 })
 }
 
+/// Returns the sum of the numbers after labels in a text of the kernel.
+fn sum_after(labels: &[&str], text: &str) -> u64 {
+    let numbers = labels.iter().filter_map(|label| number_after(label, text));
+    numbers.fold(0, u64::saturating_add)
+}
+
 /// Returns the bytes of cached files that the kernel can drop.
 fn reclaimable(stat: &str) -> u64 {
-    let of = |name: &str| {
-        let line = stat.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().parse::<u64>().ok()
-    };
-    ["inactive_file ", "active_file "].into_iter().filter_map(of).fold(0, u64::saturating_add)
+    sum_after(&["inactive_file ", "active_file "], stat)
 }
 
 /// Returns `MemAvailable` in MiB.
 fn available_mb(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kb| kb / 1024)
+    number_after("MemAvailable:", meminfo).map(|kb| kb / 1024)
 }
 
 /// Returns `some avg10` of `/proc/pressure/memory`, in percent.
@@ -193,11 +202,7 @@ fn waiting(pressure: &str) -> Option<f64> {
 
 /// Returns how often processes of a control group were throttled or refused because of its limit.
 fn hits(events: &str) -> u64 {
-    let of = |name: &str| {
-        let line = events.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().parse::<u64>().ok()
-    };
-    ["high ", "max ", "oom "].into_iter().filter_map(of).fold(0, u64::saturating_add)
+    sum_after(&["high ", "max ", "oom "], events)
 }
 
 #[cfg(test)]

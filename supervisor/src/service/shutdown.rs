@@ -27,22 +27,23 @@ const NOTE_LIMIT: Duration = Duration::from_secs(1);
 /// Signals and requests that stop the daemon.
 pub(crate) struct StopSources {
     signals: Vec<Signal>,
-    asked: mpsc::Receiver<StopRequest>,
+    requests: mpsc::Receiver<StopRequest>,
 }
 
 impl StopSources {
-    pub(crate) fn new(asked: mpsc::Receiver<StopRequest>) -> Self {
+    pub(crate) fn new(requests: mpsc::Receiver<StopRequest>) -> Self {
         let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
         let signals = kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect();
-        Self { signals, asked }
+        Self { signals, requests }
     }
 
     /// Waits for a signal or for a client's request.
     pub(crate) async fn any(&mut self) -> StopRequest {
-        let Self { signals, asked } = self;
+        let Self { signals, requests } = self;
         tokio::select! {
             () = any_of(signals) => StopRequest::Shutdown,
-            stop = asked.recv() => stop.unwrap_or(StopRequest::Shutdown),
+            // The services have the sender, so the channel is open.
+            stop = requests.recv() => stop.unwrap_or(StopRequest::Shutdown),
         }
     }
 
@@ -61,29 +62,35 @@ async fn any_of(signals: &mut [Signal]) {
 /// the interrupted work.
 pub(crate) async fn drain(
     stop: StopRequest,
-    asked: &mut StopSources,
+    stop_sources: &mut StopSources,
     services: &Rc<Services>,
     registry: &Addr<Registry>,
 ) {
     let until = Instant::now() + SHUTDOWN_GRACE;
+
     // Calls that wait for the user end within the grace period.
     services.sessions.approvals.end_all();
+
     // The drain does not wait for background jobs, and only briefly for a turn of Pi.
     let mut cut = unfinished(&services.sessions, registry).await;
     cut.retain(|work| work.kind != WorkKind::Call);
 
+    let running_calls = async || {
+        let mut calls = unfinished(&services.sessions, registry).await;
+        calls.retain(|work| work.kind == WorkKind::Call);
+        calls
+    };
+
     let draining = registry.send(Drain { until }).timeout(SHUTDOWN_GRACE + DRAIN_SLACK);
     // Shortly before the end, because calls that finish in time are not interrupted.
-    let last_look = async {
+    let last_check = async {
         tokio::time::sleep_until((until - RECORD_LEAD_TIME).into()).await;
-        let mut late = unfinished(&services.sessions, registry).await;
-        late.retain(|work| work.kind == WorkKind::Call);
-        late
+        running_calls().await
     };
 
     let mut late = Vec::new();
-    tokio::pin!(draining, last_look);
-    let mut has_looked = false;
+    tokio::pin!(draining, last_check);
+    let mut is_checked = false;
     loop {
         tokio::select! {
             drained = &mut draining => {
@@ -92,14 +99,13 @@ pub(crate) async fn drain(
                 }
                 break;
             }
-            found = &mut last_look, if !has_looked => {
-                late = found;
-                has_looked = true;
+            calls = &mut last_check, if !is_checked => {
+                late = calls;
+                is_checked = true;
             }
-            () = asked.signal() => {
+            () = stop_sources.signal() => {
                 tracing::warn!("second signal, interrupting calls");
-                late = unfinished(&services.sessions, registry).await;
-                late.retain(|work| work.kind == WorkKind::Call);
+                late = running_calls().await;
                 // Replaces the end of the grace period by the present.
                 let now = Drain { until: Instant::now() };
                 // The calls get a reply if this is fast. The shutdown continues in any case.

@@ -18,7 +18,9 @@ const CONSECUTIVE_FAILURES: u32 = 2;
 /// Checks the directory until the daemon stops.
 pub(crate) async fn watch(services: Rc<Services>, tenure: Tenure) {
     let mut checks = interval(CHECK_INTERVAL);
+    // After a stop of the process, missed ticks must not follow at once: a brief remount would count as gone.
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+
     let mut over = 0;
     while over < CONSECUTIVE_FAILURES {
         checks.tick().await;

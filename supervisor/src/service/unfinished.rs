@@ -22,18 +22,21 @@ const LOOK_LIMIT: Duration = Duration::from_secs(10);
 pub(super) async fn take_back(services: Rc<SessionServices>, registry: Addr<Registry>) {
     let home = services.daemon.home.clone();
     let look = move || home.unfinished_sessions_blocking(&UNFINISHED_COPY, UNFINISHED_RESTORE);
-    let found = services.look(LOOK_LIMIT, look).await;
-    let Ok(unfinished) = found else { return };
+    // A directory that hangs is left to the next command of its session.
+    let Ok(unfinished) = services.look(LOOK_LIMIT, look).await else { return };
 
     for (id, is_restore) in unfinished {
         let find = FindSession { reference: Some(id), purpose: Purpose::Look };
-        let Ok(Ok(Some(found))) = registry.send(find).await else { continue };
+        // The session may have been deleted since.
+        let Ok(Ok(Some(session))) = registry.send(find).await else { continue };
 
-        let session = &found.session_id;
-        match finish(&services, &found, is_restore).await {
-            Ok(()) => tracing::info!(%session, "took back what an interrupted command had written"),
+        let session_id = &session.session_id;
+        match finish(&services, &session, is_restore).await {
+            Ok(()) => {
+                tracing::info!(session = %session_id, "took back what an interrupted command had written")
+            }
             Err(error) => {
-                tracing::warn!(%session, error, "an interrupted command is not taken back yet");
+                tracing::warn!(session = %session_id, error, "an interrupted command is not taken back yet");
             }
         }
     }
@@ -41,15 +44,16 @@ pub(super) async fn take_back(services: Rc<SessionServices>, registry: Addr<Regi
 
 async fn finish(
     services: &Rc<SessionServices>,
-    found: &FoundSession,
+    session: &FoundSession,
     is_restore: bool,
 ) -> Result<(), String> {
-    let (session, workspace) = (&found.session_id, found.workspace_path.as_str());
+    let (session_id, workspace) = (&session.session_id, session.workspace_path.as_str());
+
     if is_restore {
         let files = SessionFiles {
-            session: session.clone(),
+            session: session_id.clone(),
             workspace: workspace.to_owned(),
-            is_isolated: found.isolated.is_some(),
+            is_isolated: session.isolated.is_some(),
             hidden: Vec::new(),
         };
         // Listing the states takes back what an interrupted `restore` had written.
@@ -59,7 +63,7 @@ async fn finish(
 
     // Opening the copy takes back what was written.
     let task = IsolateTask::Diff { choice: IsolatedChoice::default(), text: false };
-    match run_on_copy(services, session, workspace, task).await {
+    match run_on_copy(services, session_id, workspace, task).await {
         Ok(FromIsolate::Compared(_)) => Ok(()),
         Ok(_) => Err("an unusable answer".to_owned()),
         Err(error) => Err(error.to_string()),

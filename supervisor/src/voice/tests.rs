@@ -4,7 +4,7 @@ use super::*;
 use crate::wire::client_outbox::outbox;
 use futures_util::FutureExt;
 use quackd_supervision::Budget;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};

@@ -63,6 +63,7 @@ impl ByteReservation {
     fn new(outbox: &ClientOutbox, line: &Bytes) -> Self {
         let (metrics, share) = (Arc::clone(&outbox.metrics), Arc::clone(&outbox.share));
         let bytes = line.len();
+
         metrics.queued_bytes.add(bytes);
         for disconnected in share.add(bytes, Instant::now()) {
             disconnected.cancel();
@@ -105,11 +106,23 @@ pub(crate) fn outbox<W: AsyncWrite + Unpin>(
     budget: Arc<Budget<CancellationToken>>,
 ) -> (ClientOutbox, impl Future<Output = WriterExit>) {
     let (messages, waiting) = mpsc::channel(CLIENT_OUTBOX_MESSAGES + CLIENT_TOLD_MESSAGES);
+
     let room_for = |n| Arc::new(Semaphore::new(n));
     let disconnected = CancellationToken::new();
 
-    let writing =
-        write_until_disconnected(writer, waiting, Arc::clone(&metrics), disconnected.clone());
+    let (counters, disconnecting) = (Arc::clone(&metrics), disconnected.clone());
+    let writing = async move {
+        let end = tokio::select! {
+            end = write_all(writer, waiting) => end,
+            // A client that was disconnected for its queue counts as slow too.
+            () = disconnecting.cancelled() => WriterExit::Slow,
+        };
+        if end == WriterExit::Slow {
+            counters.slow_clients.add(1);
+        }
+        end
+    };
+
     let outbox = ClientOutbox {
         messages,
         message_permits: room_for(CLIENT_OUTBOX_MESSAGES),
@@ -163,6 +176,7 @@ impl ClientOutbox {
     ) -> Result<(), ClientGone> {
         // A line above the whole budget waits until the budget is free, instead of forever.
         let n = u32::try_from(line.len().min(all)).unwrap_or(u32::MAX);
+
         // Counted before the wait: a waiting message uses memory too.
         let counted = ByteReservation::new(self, &line);
 
@@ -208,6 +222,7 @@ impl ClientOutbox {
             let held = (room, None, ByteReservation::new(self, &line));
             self.messages.try_send(QueuedMessage { line, _held: held }).ok()
         });
+        // A dropped event would be a gap that the client cannot notice.
         if queued.is_none() {
             self.disconnect_slow();
         }
@@ -218,24 +233,6 @@ impl ClientOutbox {
     pub(crate) fn disconnect_slow(&self) {
         self.disconnected.cancel();
     }
-}
-
-async fn write_until_disconnected<W: AsyncWrite + Unpin>(
-    writer: W,
-    waiting: mpsc::Receiver<QueuedMessage>,
-    metrics: Arc<Metrics>,
-    disconnected: CancellationToken,
-) -> WriterExit {
-    let end = tokio::select! {
-        end = write_all(writer, waiting) => end,
-        // A client that was disconnected for its queue counts as slow too.
-        () = disconnected.cancelled() => WriterExit::Slow,
-    };
-
-    if end == WriterExit::Slow {
-        metrics.slow_clients.add(1);
-    }
-    end
 }
 
 async fn write_all<W: AsyncWrite + Unpin>(

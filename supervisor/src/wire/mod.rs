@@ -7,7 +7,7 @@ pub(crate) mod client_outbox;
 pub(crate) mod raw_json;
 
 use bytes::Bytes;
-use quackd_protocol::client::{ErrorCode, EventLine, Reply, ToldLine};
+use quackd_protocol::client::{ErrorCode, Reply};
 use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::limits::{MAX_ID_BYTES, MAX_LINE_BYTES};
 use quackd_protocol::plain::without_numbers;
@@ -33,7 +33,7 @@ pub(crate) struct ParsedRequest {
 
 #[derive(Deserialize)]
 struct Envelope<'a> {
-    #[serde(default, borrow, deserialize_with = "present_raw")]
+    #[serde(default, borrow, deserialize_with = "present")]
     id: Option<&'a RawValue>,
     #[serde(default, deserialize_with = "present")]
     method: Option<Value>,
@@ -42,12 +42,12 @@ struct Envelope<'a> {
 }
 
 /// Distinguishes `null` from an absent key.
-fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(from).map(Some)
-}
-
-fn present_raw<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(from).map(Some)
+fn present<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(from).map(Some)
 }
 
 /// Parses one line. `Ok(None)` for a blank line; `Err` is the reply to an invalid line.
@@ -57,8 +57,8 @@ pub(crate) fn parse(line: &[u8]) -> Result<Option<ParsedRequest>, Bytes> {
     if text.is_empty() {
         return Ok(None);
     }
-    // Answered like upstream, where other values than objects have no method and `null` is an
-    // error.
+
+    // Answered like upstream, where other values than objects have no method and `null` is an error.
     if !text.starts_with('{') {
         return Err(match serde_json::from_str::<Value>(text) {
             Ok(Value::Null) => unparsable("null is not a request"),
@@ -69,6 +69,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Option<ParsedRequest>, Bytes> {
 
     let envelope: Envelope<'_> =
         serde_json::from_str(text).map_err(|error| unparsable(&error.to_string()))?;
+
     let id = match envelope.id {
         // The reply repeats the id, so its length is limited.
         Some(id) if MAX_ID_BYTES < id.get().len() => {
@@ -105,16 +106,16 @@ impl ParsedRequest {
     /// Returns the first parameter name that is not in `known`, cut to 64 characters. Returns `None` for unreadable
     /// parameters: [`ParsedRequest::params`] reports those.
     pub(crate) fn unknown_parameter(&self, known: &[String]) -> Option<String> {
-        let given: BTreeMap<Cow<'_, str>, IgnoredAny> = serde_json::from_str(&self.params).ok()?;
-        let unknown = given.keys().find(|name| !known.iter().any(|known| *known == **name))?;
+        let params: BTreeMap<Cow<'_, str>, IgnoredAny> = serde_json::from_str(&self.params).ok()?;
+        let unknown = params.keys().find(|name| !known.iter().any(|known| *known == **name))?;
         Some(stripped_line(unknown, 64))
     }
 
     /// Returns a parameter that is a text. Returns `None` for others, and for unreadable parameters:
     /// [`ParsedRequest::params`] reports those.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
-        let given: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(&self.params).ok()?;
-        serde_json::from_str(given.get(name)?.get()).ok()
+        let params: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(&self.params).ok()?;
+        serde_json::from_str(params.get(name)?.get()).ok()
     }
 
     /// Parses the parameters. Call it only once: it drops their text, which is not needed while the request waits.
@@ -140,8 +141,8 @@ fn unparsable(why: &str) -> Bytes {
 /// Reply to a request with an unknown method.
 pub(crate) fn unknown_method(id: Option<&Value>, name: &str) -> Bytes {
     // The name may be as long as a line, and the text is for display.
-    let shown: String = name.chars().take(200).collect();
-    failure(id, &format!("Unknown method: {shown}"), Some(ErrorCode::UnknownMethod))
+    let start: String = name.chars().take(200).collect();
+    failure(id, &format!("Unknown method: {start}"), Some(ErrorCode::UnknownMethod))
 }
 
 /// Formats a reply with data: `{"id","ok":true,"data"?}`.
@@ -165,13 +166,8 @@ pub(crate) fn refusal<D: Serialize>(
     line(&Reply { id, ok: false, error, data: Some(data), code })
 }
 
-/// Formats one event of a session as a line.
-pub(crate) fn event<D: Serialize>(event: &EventLine<'_, D>) -> Bytes {
-    line(event)
-}
-
-/// Formats one direct event, for a single client.
-pub(crate) fn direct_event<D: Serialize>(event: &ToldLine<'_, D>) -> Bytes {
+/// Formats one event as a line: of a session, or for a single client.
+pub(crate) fn event<E: Serialize>(event: &E) -> Bytes {
     line(event)
 }
 
@@ -236,11 +232,7 @@ pub(crate) fn js_string(value: &Value) -> String {
 
 /// Returns the session reference of a parameter: `None` if absent, empty or falsy.
 pub(crate) fn reference(value: &Value) -> Option<String> {
-    match value {
-        Value::Null | Value::Bool(false) => None,
-        Value::String(text) => (!text.is_empty()).then(|| text.clone()),
-        other => truthy(other).then(|| js_string(other)),
-    }
+    truthy(value).then(|| js_string(value))
 }
 
 /// Returns whether JavaScript treats the value as true.

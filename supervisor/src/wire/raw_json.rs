@@ -13,6 +13,7 @@ const MAX_DEPTH: u8 = 100;
 /// tool passes here.
 pub(crate) fn is_sound(json: &RawValue) -> bool {
     let text = json.get();
+
     let (mut at, mut depth) = (0, 0_u8);
     while let Some(byte) = text.as_bytes().get(at) {
         match byte {
@@ -32,6 +33,7 @@ pub(crate) fn is_sound(json: &RawValue) -> bool {
         }
         at += 1;
     }
+
     // Most results have no such escape at all, and this search is faster.
     memchr::memmem::find(text.as_bytes(), b"\\u").is_none()
         || matches!(without_lone_surrogates(text), Cow::Borrowed(_))
@@ -63,6 +65,7 @@ fn end_of_number(json: &str, from: usize) -> Option<usize> {
         }
         end += 1;
     }
+
     // A number of at most 300 digits without an exponent is below 1e308, so it need not be parsed.
     let is_small = end - from <= 300 && !has_exponent;
     let is_finite = || json.get(from..end)?.parse().ok().filter(|number: &f64| number.is_finite());
@@ -74,6 +77,7 @@ fn end_of_number(json: &str, from: usize) -> Option<usize> {
 pub(crate) fn with_whole_characters(json: Box<RawValue>) -> Box<RawValue> {
     match without_lone_surrogates(json.get()) {
         Cow::Borrowed(_) => json,
+        // The replaced text is JSON too, so the conversion does not fail.
         Cow::Owned(text) => RawValue::from_string(text).unwrap_or(json),
     }
 }

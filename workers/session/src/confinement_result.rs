@@ -56,6 +56,41 @@ pub(crate) struct ConfinementResult {
 }
 
 impl ConfinementResult {
+    /// Returns the result of a confinement without mounts, wrappers and variables. The caller sets the tier, and what
+    /// the confinement has in addition.
+    pub(crate) fn new(policy: &Policy, notes: Vec<String>, user_git: UserGit) -> Self {
+        let report = SandboxReport {
+            tier: None,
+            policy: Some(policy.profile),
+            network: policy.network,
+            hosts: false,
+            git: None,
+            notes,
+        };
+        Self {
+            report,
+            copy: None,
+            policy: None,
+            is_confined: true,
+            pid: std::process::id(),
+            env: Vec::new(),
+            pins: Vec::new(),
+            read_only_pins: Vec::new(),
+            absent: Vec::new(),
+            sources: None,
+            private_home: None,
+            has_private_tmp: false,
+            command_words: Vec::new(),
+            profile: None,
+            read_only_words: Vec::new(),
+            exe: None,
+            spawn_thread: None,
+            known: None,
+            user_git,
+            private_network: None,
+        }
+    }
+
     /// Port of the network proxy on 127.0.0.1. `None` if no proxy is served.
     pub(crate) fn proxy_port(&self) -> Option<u16> {
         self.private_network.as_ref().filter(|_| self.report.hosts).map(|network| network.port)

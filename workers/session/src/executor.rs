@@ -10,7 +10,7 @@ use crate::confinement_result::ConfinementResult;
 use crate::input;
 use crate::jobs::JobReporter;
 use crate::link::{self, FrameSender};
-use crate::network::{self, Servers};
+use crate::network;
 use crate::stage0::Stage0Output;
 use crate::streaming::{self, Streaming};
 use crate::updates::{self, CallWatch, Credits};
@@ -22,13 +22,14 @@ use quackd_process::{CommandInput, SelfExe, complain, sweep_strays_blocking};
 use quackd_protocol::environment::GIT_SETTINGS_VARIABLES;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::worker::{
-    CallSpec, FRAME_PROTOCOL, FromWorker, Hello, SandboxReport, ToWorker, ToolFinished, ToolReport,
+    CallSpec, FRAME_PROTOCOL, FromWorker, Hello, ToWorker, ToolFinished, ToolReport,
 };
 use quackd_protocol::{CallId, VERSION};
 use quackd_sandbox::confine::PrivateNetwork;
 use quackd_tools::{
     Attempts, Call, Confinement, Data, Output, ToolState, Toolbox, Watch, WorkerFiles,
 };
+use serde_json::value::{RawValue, to_raw_value};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::net::TcpListener;
@@ -57,6 +58,7 @@ pub(crate) fn serve(started: Stage0Output) -> ExitCode {
             System::current().stop();
         }
     });
+
     if let Err(error) = system.run() {
         complain(&format!("worker's runtime failed: {error}"));
         code.set(ExitCode::FAILURE);
@@ -71,10 +73,12 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
     let Stage0Output { control, start, mut confined, limits, group, network: pair } = started;
     let (reading, writing) = halves::split(adopt(control)?)?;
     let outbox = link::start_writer(writing);
+
     if confined.is_confined && !start.sandbox.policy.network {
         confined.env.extend(network::variables(&start.env, confined.proxy_port()));
     }
     let (attempts, held) = serve_network(&mut confined, pair)?;
+
     let run_dir = PathBuf::from(start.run_dir);
     let state = tool_state_blocking(&run_dir, &mut confined);
     let env = environment(start.env, confined.env, confined.is_confined);
@@ -84,7 +88,9 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         .with_read_only_mounts(confined.read_only_pins.clone())
         .with_profile(confined.profile)
         .with_copy(confined.copy.clone(), workspace.clone());
+
     let searches = Searches::default();
+    // Before the first search of this process.
     confined.user_git.exclude();
     let other_name = confined.copy.is_some().then(|| workspace.clone());
     let toolbox = Rc::new(Toolbox {
@@ -113,6 +119,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
     if let Some(recovery) = toolbox.recovery() {
         drop(tokio::task::spawn_blocking(recovery));
     }
+
     let executor = ToolExecutor {
         jobs: JobReporter::start(toolbox.jobs(), outbox.clone()),
         toolbox,
@@ -123,6 +130,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         _exe: confined.exe,
         _port: held,
     };
+
     let hello = Hello {
         proto: FRAME_PROTOCOL,
         version: VERSION.to_owned(),
@@ -146,10 +154,19 @@ fn serve_network(
 ) -> std::io::Result<(Arc<Attempts>, Option<TcpListener>)> {
     let mut private = confined.private_network.take();
     let held = private.as_mut().and_then(|network| network.held.take());
-    let attempts = attempts(private, &mut confined.report);
+    let attempts = match private {
+        Some(PrivateNetwork { counters, notes, .. }) => {
+            // Sockets that could not be opened.
+            notes.iter().for_each(|note| complain(note));
+            confined.report.notes.extend(notes);
+            Arc::new(Attempts::new(counters))
+        }
+        None => Arc::default(),
+    };
+
     if let Some(pair) = pair {
-        let servers = if held.is_some() { Servers::None } else { Servers::Here };
-        network::serve(pair, &attempts, servers)?;
+        // A held port means that the loopback is the machine's, whose servers are not for commands.
+        network::serve(pair, &attempts, held.is_none())?;
     }
     Ok((attempts, held))
 }
@@ -165,17 +182,9 @@ fn tool_state_blocking(run_dir: &Path, confined: &mut ConfinementResult) -> Tool
     ToolState::new_blocking(run_dir, files)
 }
 
-/// Returns the record of attempts to use the network, and reports sockets that could not be opened.
-fn attempts(network: Option<PrivateNetwork>, report: &mut SandboxReport) -> Arc<Attempts> {
-    let Some(PrivateNetwork { counters, notes, .. }) = network else { return Arc::default() };
-    notes.iter().for_each(|note| complain(note));
-    report.notes.extend(notes);
-    Arc::new(Attempts::new(counters))
-}
-
 /// Returns the environment of commands: the supervisor's variables, replaced by those of the confinement.
 fn environment(
-    given: Vec<(String, String)>,
+    of_supervisor: Vec<(String, String)>,
     inside: Vec<(&'static str, String)>,
     is_confined: bool,
 ) -> Vec<(String, String)> {
@@ -183,10 +192,10 @@ fn environment(
         is_confined && GIT_SETTINGS_VARIABLES.contains(&name)
             || inside.iter().any(|(other, _)| *other == name)
     };
-    let kept: Vec<_> = given.into_iter().filter(|(name, _)| !is_left_out(name)).collect();
-    kept.into_iter()
-        .chain(inside.into_iter().map(|(name, value)| (name.to_owned(), value)))
-        .collect()
+    let mut all = of_supervisor;
+    all.retain(|(name, _)| !is_left_out(name));
+    all.extend(inside.into_iter().map(|(name, value)| (name.to_owned(), value)));
+    all
 }
 
 /// A running call.
@@ -252,12 +261,14 @@ impl ToolExecutor {
             actix::spawn(async move { outbox.send(&finished(call.call_id, refusal, None)).await });
             return;
         }
+
         let cancel = CancellationToken::new();
         let stream = call.stream.then(|| Streaming::new(call.stream_rows));
         let input = call.stdin.then(CommandInput::default);
         let running =
             InFlight { cancel: cancel.clone(), stream: stream.clone(), input: input.clone() };
         calls.insert(call.call_id.clone(), running);
+
         let toolbox = Rc::clone(&self.toolbox);
         let id = call.call_id.clone();
         let watch: Rc<dyn Watch> =
@@ -273,9 +284,15 @@ impl ToolExecutor {
                     input: input.clone(),
                 },
             );
-            let running = input::request_while(running, input.as_ref(), &id, &outbox);
-            let output = streaming::forward_while(running, stream.as_ref(), &id, &outbox).await;
+            let output = tokio::select! {
+                biased;
+                output = running => output,
+                never = input::request(input.as_ref(), &id, &outbox) => match never {},
+                never = streaming::forward(stream.as_ref(), &id, &outbox) => match never {},
+            };
+
             in_flight.borrow_mut().remove(&id);
+            // Before the answer, so that the supervisor never takes a worker with a new job for idle.
             jobs.report().await;
             outbox.send(&finished(id, output, stream)).await;
         });
@@ -297,28 +314,23 @@ fn refusal(running: &HashMap<CallId, InFlight>, id: &CallId) -> Option<Output> {
 }
 
 fn finished(call_id: CallId, output: Output, stream: Option<Streaming>) -> FromWorker {
-    let shown = output.shown().and_then(|shown| serde_json::value::to_raw_value(&shown).ok());
+    let shown = output.shown().and_then(|shown| to_raw_value(&shown).ok());
     let Output { text, report, data, update, closing } = output;
     let closing = closing.filter(|_| stream.is_some());
-    let closing = closing.and_then(|closing| serde_json::value::to_raw_value(&closing).ok());
-    let output = stream.map(|stream| stream.rest()).unwrap_or_default();
-    let update = update.and_then(|update| updates::frame(&call_id, update));
-    let (text, report) = match serde_json::value::to_raw_value(&text) {
+    let closing = closing.and_then(|closing| to_raw_value(&closing).ok());
+    let (text, report) = match to_raw_value(&text) {
         Ok(text) => (text, report),
         // A string always has a JSON form. If it ever fails, the call still gets an answer.
-        Err(_) => {
-            (serde_json::value::RawValue::NULL.to_owned(), ToolReport { is_error: true, ..report })
-        }
+        Err(_) => (RawValue::NULL.to_owned(), ToolReport { is_error: true, ..report }),
     };
-    let data = data.map(Data::into_json);
     FromWorker::ToolFinished(ToolFinished {
-        call_id,
         text,
         shown,
-        update,
-        output,
+        update: update.and_then(|update| updates::frame(&call_id, update)),
+        output: stream.map(|stream| stream.rest()).unwrap_or_default(),
         closing,
         report,
-        data,
+        data: data.map(Data::into_json),
+        call_id,
     })
 }

@@ -19,22 +19,14 @@ pub(crate) fn give(input: &CommandInput, piece: &InputPiece) {
     }
 }
 
-/// Runs a call to its end while requesting its input.
-pub(crate) async fn request_while<T>(
-    running: impl Future<Output = T>,
+/// Requests each piece that the command wants. Never returns.
+pub(crate) async fn request(
     input: Option<&CommandInput>,
     call_id: &CallId,
     outbox: &FrameSender,
-) -> T {
-    let Some(input) = input else { return running.await };
-    tokio::select! {
-        biased;
-        finished = running => finished,
-        never = request(input, call_id, outbox) => match never {},
-    }
-}
+) -> Infallible {
+    let Some(input) = input else { return std::future::pending().await };
 
-async fn request(input: &CommandInput, call_id: &CallId, outbox: &FrameSender) -> Infallible {
     let mut last = 0;
     loop {
         let open = match input.wanted(last).await {
@@ -46,6 +38,7 @@ async fn request(input: &CommandInput, call_id: &CallId, outbox: &FrameSender) -
         };
         outbox.send(&FromWorker::StdinWanted { call_id: call_id.clone(), open }).await;
         if !open {
+            // The command wants no more, but the call goes on.
             return std::future::pending().await;
         }
     }

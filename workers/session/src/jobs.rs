@@ -35,6 +35,7 @@ impl JobReporter {
     /// Reports changes, if there are any. Waits while the supervisor does not read.
     pub(crate) async fn report(&self) {
         if self.reports.borrow().is_due() {
+            // Built when the queue has room, so that reports stay in order.
             let report = || {
                 let JobReport { running, ended } = self.reports.borrow_mut().take()?;
                 Some(FromWorker::Jobs { running, ended })

@@ -21,11 +21,11 @@ const OUTBOX_FRAMES: usize = MAX_CALLS_PER_SESSION + 8;
 pub(crate) struct FrameSender(mpsc::Sender<Bytes>);
 
 impl FrameSender {
-    /// Queues `frame`. Waits while the supervisor does not read. Drops the frame if the supervisor has exited,
-    /// because this process exits soon.
+    /// Queues `frame`. Waits while the supervisor does not read. Drops the frame if the supervisor has exited.
     pub(crate) async fn send(&self, frame: &FromWorker) {
         match frames::encode(frame) {
             Ok(body) => {
+                // A queue without a reader means that the process is exiting.
                 self.0.send(body).await.ok();
             }
             Err(error) => complain(&format!("a frame was dropped: {error}")),

@@ -13,8 +13,8 @@ use quackd_protocol::policy::{NetworkMode, Policy};
 use quackd_tools::{Attempts, RefusedRequest};
 use rustix::net::{RecvFlags, recv};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
@@ -42,21 +42,22 @@ const NO_RETRIES: [(&str, &str); 4] = [
 ];
 
 /// Variables of commands without the machine's network: no retries, and the proxy if it is served, by its port. Names that
-/// `given` has in any case are left out: the user has listed them.
+/// `listed` has in any case are left out: the user has chosen their values.
 pub(crate) fn variables(
-    given: &[(String, String)],
+    listed: &[(String, String)],
     proxy: Option<u16>,
 ) -> Vec<(&'static str, String)> {
     let mut all: Vec<_> = NO_RETRIES.map(|(name, value)| (name, value.to_owned())).into();
     if let Some(port) = proxy {
         let proxy = format!("http://127.0.0.1:{port}");
+        // Programs differ in the spelling that they read.
         let names = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"];
         all.extend(names.map(|name| (name, proxy.clone())));
         let near = ["NO_PROXY", "no_proxy"];
         all.extend(near.map(|name| (name, "localhost,127.0.0.1,::1".to_owned())));
         all.push(("NODE_USE_ENV_PROXY", "1".to_owned()));
     }
-    all.retain(|(name, _)| !given.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
+    all.retain(|(name, _)| !listed.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
     all
 }
 
@@ -73,14 +74,14 @@ pub(crate) fn hand_over(
             return Ok(None);
         }
         let why = "a list of hosts needs a socket of the supervisor, which worker.launcher does not pass on";
-        return Err(WorkerStartError::Confinement(why.to_owned()));
+        return Err(WorkerStartError::confinement(why));
     };
+
     let sockets = std::mem::take(&mut network.sockets);
     let (kinds, sockets): (Vec<SocketKind>, Vec<OwnedFd>) = sockets.into_iter().unzip();
     let borrowed: Vec<BorrowedFd<'_>> = sockets.iter().map(OwnedFd::as_fd).collect();
-    send(&pair, &FromWorkerPacket::Sockets(kinds), &borrowed).map_err(|source| {
-        WorkerStartError::System { step: "cannot pass on the sockets of the network", source }
-    })?;
+    send(&pair, &FromWorkerPacket::Sockets(kinds), &borrowed)
+        .map_err(WorkerStartError::at("cannot pass on the sockets of the network"))?;
     confined.report.hosts = true;
     Ok(Some(pair))
 }
@@ -102,39 +103,23 @@ pub(crate) struct ProxyLink {
     connecting: Option<mpsc::Sender<(u64, u16)>>,
 }
 
-/// The pair as the runtime watches it.
-struct Watched(Arc<OwnedFd>);
-
-impl AsRawFd for Watched {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-}
-
-/// Servers that the proxy may connect to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Servers {
-    /// Those of this loopback.
-    Here,
-    /// None: commands cannot listen.
-    None,
-}
-
-/// Starts to serve the pair, and makes the end of each call read it first.
+/// Starts to serve the pair, and makes the end of each call read it first. `has_servers`: the proxy may connect to
+/// servers of this loopback. False if commands cannot listen.
 ///
 /// # Errors
 /// The runtime cannot watch the pair.
-pub(crate) fn serve(pair: OwnedFd, attempts: &Arc<Attempts>, servers: Servers) -> io::Result<()> {
+pub(crate) fn serve(pair: OwnedFd, attempts: &Arc<Attempts>, has_servers: bool) -> io::Result<()> {
     let pair = Arc::new(pair);
     let (connecting, requests) = mpsc::channel(MAX_CONNECTING);
-    let connecting = (servers == Servers::Here).then_some(connecting);
+    let connecting = has_servers.then_some(connecting);
     let link = Arc::new(ProxyLink { pair: Arc::clone(&pair), connecting });
     attempts.read_first(Box::new({
         let link = Arc::clone(&link);
         move |attempts| link.read(attempts)
     }));
     actix::spawn(connect_all(requests, Arc::clone(&pair)));
-    let watched = watch(Watched(pair))?;
+
+    let watched = watch(pair)?;
     let attempts = Arc::clone(attempts);
     actix::spawn(async move {
         while let Ok(mut ready) = watched.readable().await {
@@ -151,7 +136,7 @@ pub(crate) fn serve(pair: OwnedFd, attempts: &Arc<Attempts>, servers: Servers) -
     deprecated,
     reason = "the other function is unsafe, for types that change their descriptor"
 )]
-fn watch(pair: Watched) -> io::Result<AsyncFd<Watched>> {
+fn watch(pair: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
     AsyncFd::with_interest(pair, Interest::READABLE)
 }
 
@@ -187,8 +172,8 @@ impl ProxyLink {
             Ok(ToWorkerPacket::Connect { id, port }) => {
                 let connecting = self.connecting.as_ref();
                 if connecting.is_none_or(|connecting| connecting.try_send((id, port)).is_err()) {
-                    // The proxy gives up by itself.
-                    drop(send(&self.pair, &FromWorkerPacket::NotConnected { id }, &[]));
+                    // If the pair is full or closed, the proxy gives up by itself.
+                    send(&self.pair, &FromWorkerPacket::NotConnected { id }, &[]).ok();
                 }
             }
             Err(_) => complain("the network proxy sent a packet that is not understood"),
@@ -203,25 +188,24 @@ async fn connect_all(mut requests: mpsc::Receiver<(u64, u16)>, pair: Arc<OwnedFd
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         let pair = Arc::clone(&pair);
         actix::spawn(async move {
-            let connected = timeout(CONNECT_TIME, connect(port)).await;
-            // If the pair is full or closed, the proxy gives up by itself.
-            drop(match connected {
+            let sent = match timeout(CONNECT_TIME, connect(port)).await {
                 Ok(Ok(stream)) => {
-                    let packet = FromWorkerPacket::Connected { id };
-                    send(&pair, &packet, &[stream.as_fd()])
+                    send(&pair, &FromWorkerPacket::Connected { id }, &[stream.as_fd()])
                 }
                 _ => send(&pair, &FromWorkerPacket::NotConnected { id }, &[]),
-            });
+            };
+            // If the pair is full or closed, the proxy gives up by itself.
+            sent.ok();
             drop(slot);
         });
     }
 }
 
 async fn connect(port: u16) -> io::Result<TcpStream> {
-    match TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
-        Ok(stream) => Ok(stream),
-        Err(_) => TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await,
-    }
+    // Some servers listen on one of the two only. The first address that answers counts.
+    let addresses: [SocketAddr; 2] =
+        [(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()];
+    TcpStream::connect(&addresses[..]).await
 }
 
 #[cfg(test)]
@@ -230,12 +214,12 @@ mod tests {
 
     #[test]
     fn variables_that_the_user_has_listed_stay() {
-        let given = [
+        let listed = [
             ("https_proxy".to_owned(), "x".to_owned()),
             ("PIP_RETRIES".to_owned(), "3".to_owned()),
         ];
-        let names = |given: &[_], proxy| -> Vec<_> {
-            variables(given, proxy).into_iter().map(|(name, _)| name).collect()
+        let names = |listed: &[_], proxy| -> Vec<_> {
+            variables(listed, proxy).into_iter().map(|(name, _)| name).collect()
         };
         assert_eq!(
             names(&[], None),
@@ -251,6 +235,6 @@ mod tests {
             "no_proxy",
             "NODE_USE_ENV_PROXY",
         ];
-        assert_eq!(names(&given, Some(1)), expected);
+        assert_eq!(names(&listed, Some(1)), expected);
     }
 }

@@ -14,13 +14,15 @@ use std::path::Path;
 /// # Errors
 /// The system refuses, or another program has made a link or a file again.
 pub(crate) fn make_directory_blocking(path: &Path) -> io::Result<()> {
-    if path.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
+    if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_dir()) {
         std::fs::remove_file(path)?;
     }
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
+
+    // Another program may have made a link or a file since the check above.
     if path.symlink_metadata()?.is_dir() {
         Ok(())
     } else {
@@ -46,6 +48,8 @@ pub(crate) fn write_in_blocking(directory: impl AsFd, name: &str, text: &str) ->
         Err(error) if error != Errno::NOENT => return Err(error.into()),
         _ => {}
     }
+
+    // `EXCL` follows no link that another program makes at the same time.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = openat(&directory, name, flags, Mode::from_raw_mode(0o644))?;
     File::from(file).write_all(text.as_bytes())

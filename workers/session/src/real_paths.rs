@@ -24,17 +24,20 @@ pub(crate) fn resolve_blocking(start: &mut Start) -> Vec<HomeLink> {
             *path = real;
         }
     }
+
+    // Without a sandbox there are no mounts, so the links work as they are.
     if sandbox.policy.profile == Profile::FullAccess {
         return Vec::new();
     }
     let Some(real) = real_blocking(&sandbox.home) else { return Vec::new() };
-    let given = std::mem::replace(&mut sandbox.home, real);
+
+    let configured = std::mem::replace(&mut sandbox.home, real);
     for (_, value) in &mut start.env {
-        if value.contains(&given) {
-            *value = moved(value, &given, &sandbox.home);
+        if value.contains(&configured) {
+            *value = moved(value, &configured, &sandbox.home);
         }
     }
-    links_blocking(Path::new(&given))
+    links_blocking(Path::new(&configured))
 }
 
 /// Returns the path without links, if it exists and differs.
@@ -43,9 +46,9 @@ fn real_blocking(path: &str) -> Option<String> {
     (real != path).then_some(real)
 }
 
-/// Replaces the directory `given` at the beginning of each path in a list of paths.
-fn moved(list: &str, given: &str, real: &str) -> String {
-    let part = |part: &str| match part.strip_prefix(given) {
+/// Replaces the directory `from` at the beginning of each path in a list of paths.
+fn moved(list: &str, from: &str, real: &str) -> String {
+    let part = |part: &str| match part.strip_prefix(from) {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{real}{rest}"),
         _ => part.to_owned(),
     };
@@ -61,6 +64,8 @@ fn links_blocking(path: &Path) -> Vec<HomeLink> {
         if part == Component::RootDir || !at.is_symlink() {
             continue;
         }
+
+        // A broken link, or a loop: the kernel follows it no further either.
         let Ok(real) = at.canonicalize() else { break };
         // The rest of the path is resolved in the real directory.
         links.push((std::mem::replace(&mut at, real.clone()), real));

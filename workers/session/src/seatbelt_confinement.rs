@@ -14,7 +14,7 @@ use quackd_process::{find_processes_by_list, mark_commands_with};
 use quackd_protocol::foreign_text::one_line_cut;
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::Tier;
-use quackd_protocol::worker::{IsolatedStart, SandboxReport, Start};
+use quackd_protocol::worker::{IsolatedStart, Start};
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::PrivateNetwork;
 use quackd_sandbox::git::{self, GitDirectories};
@@ -59,6 +59,7 @@ pub(crate) fn enter(
     if let Some(why) = refusal(start, &places, Some(sandbox_exec).filter(|_| !has_seatbelt)) {
         return Err(WorkerStartError::Confinement(why));
     }
+
     let isolated = start.sandbox.isolated.as_ref();
     if let Some(isolated) = isolated {
         notes.extend(prepare_copy_blocking(&places, isolated)?);
@@ -72,15 +73,21 @@ pub(crate) fn enter(
     };
     cut_notes(&mut notes);
     drop(roots);
-    mark_commands(&places.state_dir)?;
+
+    // Without a monitor, a list of processes and a mark find those of commands.
+    find_processes_by_list();
+    mark_commands_with(&places.state_dir)
+        .map_err(WorkerStartError::at("cannot read the state directory"))?;
     private_files::make_directory_blocking(&places.temporary)
-        .map_err(|source| WorkerStartError::System { step: "cannot make a directory", source })?;
+        .map_err(WorkerStartError::at("cannot make a directory"))?;
+
     let has_proxy = is_limited && policy.network_mode() == NetworkMode::Hosts;
+    let private_network = has_proxy.then(PrivateNetwork::on_the_machine).transpose();
     let private_network =
-        has_proxy.then(PrivateNetwork::on_the_machine).transpose().map_err(|source| {
-            WorkerStartError::System { step: "cannot listen for the network proxy", source }
-        })?;
+        private_network.map_err(WorkerStartError::at("cannot listen for the network proxy"))?;
+    // Before the profiles, which let commands reach the proxy.
     places.proxy = private_network.as_ref().map(|network| network.port);
+
     let profile = |policy: &Policy| Seatbelt::new(policy, &places).filter(|_| has_seatbelt);
     let words = |profile: Option<&Seatbelt>| {
         let words =
@@ -90,45 +97,25 @@ pub(crate) fn enter(
     let read_only = profile(&Policy { profile: Profile::ReadOnly, ..policy.clone() });
     let profile = profile(&policy);
     notes.splice(0..0, note_on_length(profile.as_ref(), &places)?);
+
     let is_confined = profile.is_some();
     let env =
         if is_confined { variables_blocking(&places, &settings, &mut notes) } else { Vec::new() };
+    let mut result = ConfinementResult::new(&policy, notes, of_user(&settings));
+    result.report.tier = Some(if is_confined { Tier::M } else { Tier::Unconfined });
+    result.report.network |= !is_confined;
     Ok(ConfinementResult {
-        report: SandboxReport {
-            tier: Some(if is_confined { Tier::M } else { Tier::Unconfined }),
-            policy: Some(policy.profile),
-            network: policy.network || !is_confined,
-            hosts: false,
-            git: None,
-            notes,
-        },
         copy: isolated.map(|_| places.workspace.clone()),
         is_confined,
-        spawn_thread: None,
-        pid: std::process::id(),
         env,
-        pins: Vec::new(),
-        read_only_pins: Vec::new(),
-        absent: Vec::new(),
-        sources: None,
-        private_home: None,
-        has_private_tmp: false,
         command_words: words(profile.as_ref()),
         read_only_words: words(read_only.as_ref()),
         policy: Some(policy),
         profile,
-        exe: None,
         known,
-        user_git: of_user(&settings),
         private_network,
+        ..result
     })
-}
-
-/// Prepares to find the processes of commands without a monitor.
-fn mark_commands(state_dir: &Path) -> Result<(), WorkerStartError> {
-    find_processes_by_list();
-    let step = "cannot read the state directory";
-    mark_commands_with(state_dir).map_err(|source| WorkerStartError::System { step, source })
 }
 
 /// Returns the note on a profile that protects many repositories as a whole, if it does.
@@ -138,7 +125,7 @@ fn note_on_length(
 ) -> Result<Option<String>, WorkerStartError> {
     let Some(profile) = profile else { return Ok(None) };
     if !profile.is_short_enough() {
-        return Err(WorkerStartError::Confinement(TOO_MANY_PATHS.to_owned()));
+        return Err(WorkerStartError::confinement(TOO_MANY_PATHS));
     }
     let is_limited = profile.has_read_only_repositories();
     Ok(is_limited.then(|| format!("{} {MANY_REPOSITORIES}", places.workspace.display())))
@@ -154,6 +141,7 @@ fn refusal(start: &Start, places: &MacPaths, missing: Option<&Path>) -> Option<S
     if let (Some(needed), Some(program)) = (needed, missing) {
         return Some(format!("{needed}, but there is no {}", program.display()));
     }
+
     let policy = &start.sandbox.policy;
     if policy.profile == Profile::FullAccess {
         let is_isolated = start.sandbox.isolated.is_some();
@@ -199,26 +187,27 @@ fn prepare_copy_blocking(
     places: &MacPaths,
     isolated: &IsolatedStart,
 ) -> Result<Vec<String>, WorkerStartError> {
-    let tree = Root::open(&places.workspace)
-        .map_err(|_missing| WorkerStartError::Confinement(NO_COPY.to_owned()))?;
+    let tree =
+        Root::open(&places.workspace).map_err(|_missing| WorkerStartError::confinement(NO_COPY))?;
     if let Some(objects) = &places.objects {
         // A link could lead to any directory of the user, also to the daemon's own.
         if real(objects) != *objects {
             let why =
                 "the objects of the repository are elsewhere now; `quack discard` makes a new copy";
-            return Err(WorkerStartError::Confinement(why.to_owned()));
+            return Err(WorkerStartError::confinement(why));
         }
-        lend_blocking(&tree, objects).map_err(|source| WorkerStartError::System {
-            step: "cannot lend the copy the objects of the repository (`quack discard` makes a new copy)",
-            source,
-        })?;
+        lend_blocking(&tree, objects).map_err(WorkerStartError::at(
+            "cannot lend the copy the objects of the repository (`quack discard` makes a new copy)",
+        ))?;
     }
+
     let outputs = &isolated.copied.outputs;
     if outputs.is_empty() {
         return Ok(Vec::new());
     }
-    let shown = outputs.iter().take(MAX_NAMED).map(|path| path.to_string_lossy());
-    let names: Vec<_> = shown.map(|path| one_line_cut(&path, MAX_SHOWN)).collect();
+    let names = outputs.iter().take(MAX_NAMED);
+    let names: Vec<_> =
+        names.map(|path| one_line_cut(&path.to_string_lossy(), MAX_SHOWN)).collect();
     let more = match outputs.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -229,11 +218,12 @@ fn prepare_copy_blocking(
 /// Writes the directory with the objects of the user's repository into the repository of the copy.
 fn lend_blocking(tree: &Root, objects: &Path) -> io::Result<()> {
     let line = format!("{}\n", objects.display());
-    let mut found = String::new();
+    let mut text = String::new();
     if let Ok(alternates) = tree.open_file(".git/objects/info/alternates") {
-        alternates.file.take(MAX_ALTERNATES).read_to_string(&mut found).ok();
+        // A file that cannot be read, or is cut, differs, so it is written again.
+        alternates.file.take(MAX_ALTERNATES).read_to_string(&mut text).ok();
     }
-    if found == line {
+    if text == line {
         return Ok(());
     }
     let info = tree.open_directory(Path::new(".git/objects/info"))?;
@@ -252,18 +242,19 @@ fn look_blocking(
     let until = Instant::now() + LOOK_LIMIT;
     let path = places.workspace.clone();
     let workspace = git::hold_directory_blocking(&path)
-        .map_err(|source| WorkerStartError::System { step: "cannot open the workspace", source })?;
-    let found = repositories(&workspace, until)
-        .map_err(|source| WorkerStartError::System { step: "cannot read the workspace", source })?;
-    let known = Known::from(&found);
+        .map_err(WorkerStartError::at("cannot open the workspace"))?;
+    let repositories = repositories(&workspace, until)
+        .map_err(WorkerStartError::at("cannot read the workspace"))?;
+
+    let known = Known::from(&repositories);
     if !may_write {
         return Ok(known);
     }
-    if found.has_more_repositories {
+    if repositories.has_more_repositories {
         return Err(too_many_repositories());
     }
 
-    let trees = trees_of(Tree { handle: &workspace, path: &path, found }, roots, until)?;
+    let trees = trees_of(Tree { handle: &workspace, path: &path, repositories }, roots, until)?;
     let visible: Vec<&Path> = trees.iter().map(|tree| tree.path).collect();
     for tree in &trees {
         places.git.add_blocking(&tree.as_writable(), &visible);
@@ -322,6 +313,7 @@ fn places(start: &Start) -> MacPaths {
         Some(copy) => (real(copy), Some(original)),
         None => (original, None),
     };
+
     let objects = isolated.and_then(|isolated| isolated.copied.objects.clone());
     let home = real(Path::new(&start.sandbox.home));
     let path = start.env.iter().find(|(name, _)| name == "PATH");

@@ -18,7 +18,6 @@ use quackd_process::{
 use quackd_protocol::worker::{
     CommandLimits, FRAME_PROTOCOL, FromWorker, Start, TO_WORKER_TAGS, ToWorker,
 };
-use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,11 +42,11 @@ pub(crate) struct Stage0Output {
     pub(crate) network: Option<OwnedFd>,
 }
 
-/// Reports the error to the supervisor. A failed report cannot be handled. The exit code means that a retry does not
-/// help.
+/// Reports the error to the supervisor.
 pub(crate) fn refuse(error: &WorkerStartError) {
     let refusal = FromWorker::CannotStart { reason: error.to_string() };
-    drop(write_first_blocking(rustix::stdio::stdin(), &refusal));
+    // A failed report cannot be handled. The exit code means that a retry does not help.
+    write_first_blocking(rustix::stdio::stdin(), &refusal).ok();
 }
 
 /// Umask of file tools and commands: others may read new files, as with the default of most systems.
@@ -59,24 +58,31 @@ pub(crate) fn enter() -> Result<Stage0Output, WorkerStartError> {
     if start.proto != FRAME_PROTOCOL {
         return Err(WorkerStartError::Version { theirs: start.proto, ours: FRAME_PROTOCOL });
     }
+
+    // Before the confinement, whose mounts follow no link.
     let home_links = real_paths::resolve_blocking(&mut start);
     let cgroup = start.sandbox.cgroup.clone().and_then(|paths| serde_json::from_value(paths).ok());
     let group = open_group(cgroup.as_ref());
+
     // Files get the same mode, whichever program started the daemon.
     rustix::process::umask(UMASK);
+
     // Set these before the confinement, which forbids some of the calls.
-    system("cannot set limits", harden(Role::Worker))?;
+    harden(Role::Worker).map_err(WorkerStartError::at("cannot set limits"))?;
     let ranked = rank_above_parent();
     let limits = limits(&start.limits);
-    system("cannot set limits", limits.impose())?;
+    limits.impose().map_err(WorkerStartError::at("cannot set limits"))?;
+
     let mut confined = platform::enter(&start, &home_links, cgroup.as_ref(), group.as_deref())?;
     if let Err(error) = ranked {
         let note = "if memory runs out, the kernel may kill the daemon before its workers";
         confined.report.notes.push(format!("{note}: {error}"));
     }
+
     set_process_name("quack-worker");
-    system("cannot settle", restore_after_fork())?;
-    let control = system("no control channel", link::take_control_channel())?;
+    restore_after_fork().map_err(WorkerStartError::at("cannot settle"))?;
+    let control =
+        link::take_control_channel().map_err(WorkerStartError::at("no control channel"))?;
     let network = network::hand_over(pair, &mut confined, &start.sandbox.policy)?;
     Ok(Stage0Output { control, start, confined, limits, group, network })
 }
@@ -92,20 +98,16 @@ fn open_group(paths: Option<&SessionPaths>) -> Option<Arc<Group>> {
     }
 }
 
-fn limits(wanted: &CommandLimits) -> Limits {
+fn limits(request: &CommandLimits) -> Limits {
     let usual = Limits::default();
-    let processes = wanted.processes.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+    let processes = request.processes.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
     Limits {
         processes: processes.unwrap_or(usual.processes),
-        file_size: wanted.file_bytes,
-        cpu: wanted.cpu_s.map(Duration::from_secs),
-        min_free: wanted.min_free_bytes.unwrap_or(usual.min_free),
+        file_size: request.file_bytes,
+        cpu: request.cpu_s.map(Duration::from_secs),
+        min_free: request.min_free_bytes.unwrap_or(usual.min_free),
         ..usual
     }
-}
-
-fn system<T>(step: &'static str, result: io::Result<T>) -> Result<T, WorkerStartError> {
-    result.map_err(|source| WorkerStartError::System { step, source })
 }
 
 /// Reads the first frame, and the pair that came with it.
@@ -114,7 +116,8 @@ fn read_start() -> Result<(Start, Option<OwnedFd>), WorkerStartError> {
         (ToWorker::Start(start), pair) => return Ok((*start, pair)),
         (ToWorker::Template {}, _) => {
             // Returns in each worker, with the worker's own channel.
-            system("cannot be a template", quackd_process::serve_template())?;
+            quackd_process::serve_template()
+                .map_err(WorkerStartError::at("cannot be a template"))?;
             if let (ToWorker::Start(start), pair) = read_first()? {
                 return Ok((*start, pair));
             }

@@ -1,6 +1,6 @@
 //! Errors of a worker that cannot start.
 
-use std::io;
+use std::{fmt, io};
 
 /// Error of starting a worker. A retry does not help.
 #[derive(Debug, thiserror::Error)]
@@ -27,4 +27,16 @@ pub(crate) enum WorkerStartError {
         /// Frame protocol of this worker.
         ours: u32,
     },
+}
+
+impl WorkerStartError {
+    /// Returns the conversion of the error of a system call in this step.
+    pub(crate) fn at(step: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { step, source }
+    }
+
+    /// Returns the error of a policy that cannot be enforced.
+    pub(crate) fn confinement(why: impl fmt::Display) -> Self {
+        Self::Confinement(why.to_string())
+    }
 }

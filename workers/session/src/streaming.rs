@@ -50,41 +50,35 @@ impl Streaming {
     pub(crate) fn rest(&self) -> Vec<OutputPiece> {
         std::iter::from_fn(|| self.flow.take(MAX_PIECE_BYTES)).filter_map(piece).collect()
     }
-
-    async fn forward(&self, call_id: &CallId, outbox: &FrameSender) -> Infallible {
-        loop {
-            self.flow.changed().await;
-            if self.gathers {
-                // At the end of the time, the rows found so far are sent.
-                timeout(GATHER, self.flow.gathered()).await.ok();
-            }
-            // The semaphore is never closed.
-            let Ok(credit) = self.credits.acquire().await else {
-                return std::future::pending().await;
-            };
-            let next = || {
-                let piece = piece(self.flow.take(MAX_PIECE_BYTES)?)?;
-                credit.forget();
-                Some(FromWorker::ToolOutput { call_id: call_id.clone(), piece })
-            };
-            outbox.send_latest(next).await;
-        }
-    }
 }
 
-/// Runs a call to its end while sending its output. Dropping the sender loses no output: a piece is taken in the same
-/// step that queues its frame.
-pub(crate) async fn forward_while<T>(
-    running: impl Future<Output = T>,
+/// Sends the output of a streamed call piece by piece. Never returns. Dropping the future loses no output: a piece is
+/// taken in the same step that queues its frame.
+pub(crate) async fn forward(
     stream: Option<&Streaming>,
     call_id: &CallId,
     outbox: &FrameSender,
-) -> T {
-    let Some(stream) = stream else { return running.await };
-    tokio::select! {
-        biased;
-        finished = running => finished,
-        never = stream.forward(call_id, outbox) => match never {},
+) -> Infallible {
+    let Some(stream) = stream else { return std::future::pending().await };
+    loop {
+        stream.flow.changed().await;
+        if stream.gathers {
+            // At the end of the time, the rows found so far are sent.
+            timeout(GATHER, stream.flow.gathered()).await.ok();
+        }
+
+        // The semaphore is never closed.
+        let Ok(credit) = stream.credits.acquire().await else {
+            return std::future::pending().await;
+        };
+
+        // Taken only when the queue has room, so that a piece is never lost between the two.
+        let next = || {
+            let piece = piece(stream.flow.take(MAX_PIECE_BYTES)?)?;
+            credit.forget();
+            Some(FromWorker::ToolOutput { call_id: call_id.clone(), piece })
+        };
+        outbox.send_latest(next).await;
     }
 }
 
@@ -94,6 +88,8 @@ fn piece(piece: FlowPiece) -> Option<OutputPiece> {
         StreamName::Stderr => OutputStream::Stderr,
         StreamName::Rows => OutputStream::Rows,
     };
+
+    // Room for the quotation marks too, so that the text is not copied.
     let mut base64 = String::with_capacity(piece.bytes.len().div_ceil(3) * 4 + 2);
     base64.push('"');
     STANDARD.encode_string(piece.bytes, &mut base64);

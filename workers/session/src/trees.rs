@@ -31,13 +31,17 @@ pub(crate) const MAX_NOTES: usize = 8;
 pub(crate) struct Tree<'a> {
     pub(crate) handle: &'a OwnedFd,
     pub(crate) path: &'a Path,
-    pub(crate) found: git::FoundRepositories,
+    pub(crate) repositories: git::FoundRepositories,
 }
 
 impl Tree<'_> {
     /// Returns the tree as the search for files in it needs it.
     pub(crate) fn as_writable(&self) -> git::WritableTree<'_> {
-        git::WritableTree { handle: self.handle.as_fd(), path: self.path, found: &self.found }
+        git::WritableTree {
+            handle: self.handle.as_fd(),
+            path: self.path,
+            found: &self.repositories,
+        }
     }
 }
 
@@ -94,14 +98,14 @@ pub(crate) fn trees_of<'a>(
 ) -> Result<Vec<Tree<'a>>, WorkerStartError> {
     let mut trees = vec![first];
     for (path, handle) in roots {
-        let found = repositories(handle, until).map_err(|error| {
+        let repositories = repositories(handle, until).map_err(|error| {
             unprotected_root(path, &format!("cannot be looked through: {error}"))
         })?;
-        if found.has_more_repositories {
+        if repositories.has_more_repositories {
             let why = format!("has more than {} git repositories", git::MAX_REPOSITORIES);
             return Err(unprotected_root(path, &why));
         }
-        trees.push(Tree { handle, path, found });
+        trees.push(Tree { handle, path, repositories });
     }
     Ok(trees)
 }
@@ -126,9 +130,9 @@ pub(crate) fn named_files(
 ) -> git::NamedFiles {
     let trees: Vec<_> = trees.iter().map(Tree::as_writable).collect();
     let named = git::named_blocking(&trees, settings, until);
-    let more = notes_of(&named.troubles).into_iter().filter(|note| !notes.contains(note));
-    let more: Vec<_> = more.collect();
-    notes.extend(more);
+    let mut more = notes_of(&named.troubles);
+    more.retain(|note| !notes.contains(note));
+    notes.append(&mut more);
     if !named.is_complete {
         notes.push("not every file that git's configuration names could be checked".to_owned());
     }
@@ -140,10 +144,10 @@ pub(crate) fn known_without_limits(start: &Start) -> Option<Known> {
     let until = Instant::now() + LOOK_LIMIT;
     let path = Path::new(&start.workspace);
     let handle = &git::hold_directory_blocking(path).ok()?;
-    let found = repositories(handle, until).ok()?;
+    let repositories = repositories(handle, until).ok()?;
     let settings = git::UserSettings::read_blocking(Path::new(&start.sandbox.home), &start.env);
-    let known = Known::from(&found);
-    let tree = Tree { handle, path, found };
+    let known = Known::from(&repositories);
+    let tree = Tree { handle, path, repositories };
     Some(known.naming(&named_files(&[tree], &settings, until, &mut Vec::new())))
 }
 
@@ -158,9 +162,7 @@ pub(crate) fn too_many_repositories() -> WorkerStartError {
 
 /// Returns notes on incomplete protection.
 pub(crate) fn notes_of(troubles: &[git::ProtectionGap]) -> Vec<String> {
-    let note =
-        |trouble: &git::ProtectionGap| format!("{} {}", trouble.path.display(), trouble.what);
-    troubles.iter().map(note).collect()
+    troubles.iter().map(|gap| format!("{} {}", gap.path.display(), gap.what)).collect()
 }
 
 /// Keeps at most [`MAX_NOTES`] notes, the first ones. The last note then is the number of those that are left out.

@@ -17,12 +17,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Number of updates that all calls together may send now. Clones share it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Credits(Rc<CreditState>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct CreditState {
-    credits: Cell<u32>,
+    /// Used credits that the supervisor has not returned, at most [`UPDATE_CREDITS`].
+    used: Cell<u32>,
     /// Number of running calls.
     calls: Cell<u32>,
     /// Numbers of the calls that wait for a credit, longest wait first. At most one entry per call.
@@ -31,34 +32,21 @@ struct CreditState {
     next: Cell<u64>,
 }
 
-impl Default for Credits {
-    fn default() -> Self {
-        Self(Rc::new(CreditState {
-            credits: Cell::new(UPDATE_CREDITS),
-            calls: Cell::new(0),
-            waiting: RefCell::default(),
-            next: Cell::new(0),
-        }))
-    }
-}
-
 impl Credits {
     /// Adds `n` credits, one for each update that the supervisor has taken.
     pub(crate) fn add(&self, n: u32) {
-        let credits = &self.0.credits;
-        credits.set(credits.get().saturating_add(n).min(UPDATE_CREDITS));
+        self.0.used.update(|used| used.saturating_sub(n));
     }
 
     /// Adds a call. Returns its number.
     fn enter(&self) -> u64 {
         let CreditState { calls, next, .. } = &*self.0;
-        calls.set(calls.get().saturating_add(1));
+        calls.update(|calls| calls.saturating_add(1));
         next.replace(next.get().wrapping_add(1))
     }
 
     fn leave(&self, call: u64) {
-        let calls = &self.0.calls;
-        calls.set(calls.get().saturating_sub(1));
+        self.0.calls.update(|calls| calls.saturating_sub(1));
         self.0.waiting.borrow_mut().retain(|other| *other != call);
     }
 
@@ -70,13 +58,14 @@ impl Credits {
             waiting.push_back(call);
             waiting.len() - 1
         });
-        u32::try_from(ahead).is_ok_and(|ahead| ahead < self.0.credits.get())
+        let left = UPDATE_CREDITS - self.0.used.get();
+        u32::try_from(ahead).is_ok_and(|ahead| ahead < left)
     }
 
     /// Uses one credit of the call.
     fn spend(&self, call: u64) {
-        let credits = &self.0.credits;
-        credits.set(credits.get().saturating_sub(1));
+        self.0.used.update(|used| (used + 1).min(UPDATE_CREDITS));
+        // For its next credit, the call waits behind the others.
         self.0.waiting.borrow_mut().retain(|other| *other != call);
     }
 

@@ -34,13 +34,13 @@ pub(crate) fn write_settings_blocking(
 ) -> io::Result<String> {
     let text = directory.to_str().and_then(|path| from.to_config(path));
     let Some(text) = text else { return Ok(NO_SETTINGS.to_owned()) };
-    let text = text + more;
+
     let (excludes, attributes) = (from.excludes.as_deref(), from.attributes.as_deref());
     for (name, text) in [(git::EXCLUDES_NAME, excludes), (git::ATTRIBUTES_NAME, attributes)] {
         if let Some(text) = text {
             private_files::write_blocking(directory, name, text)?;
         }
     }
-    private_files::write_blocking(directory, git::SETTINGS_NAME, &text)?;
+    private_files::write_blocking(directory, git::SETTINGS_NAME, &(text + more))?;
     Ok(directory.join(git::SETTINGS_NAME).display().to_string())
 }

@@ -24,7 +24,7 @@ struct SearchGuard {
 
 impl Drop for SearchGuard {
     fn drop(&mut self) {
-        drop(self.searches.0.borrow_mut().remove(&self.call_id));
+        self.searches.0.borrow_mut().remove(&self.call_id);
     }
 }
 
@@ -38,6 +38,7 @@ impl Searches {
     async fn search(self, outbox: FrameSender, call_id: CallId, search: WebSearch) -> WebOutcome {
         let (answer, answered) = oneshot::channel();
         self.0.borrow_mut().insert(call_id.clone(), answer);
+        // Removes the entry also if the call is dropped while it waits.
         let waiting = SearchGuard { searches: self, call_id: call_id.clone() };
         outbox.send(&FromWorker::WebSearch { call_id, search }).await;
         let outcome = answered.await;
@@ -48,8 +49,8 @@ impl Searches {
     /// Delivers the supervisor's result.
     pub(crate) fn done(&self, call_id: &CallId, outcome: WebOutcome) {
         let answer = self.0.borrow_mut().remove(call_id);
-        // The call may have ended since it asked.
         if let Some(answer) = answer {
+            // The call may have ended since it sent the search.
             answer.send(outcome).ok();
         }
     }

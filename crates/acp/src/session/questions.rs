@@ -2,7 +2,7 @@
 
 use super::{REPLY_TIMEOUT, Shared};
 use crate::lock;
-use crate::permissions::{self, Told};
+use crate::permissions::{self, QuestionReply};
 use quackd_client::{Answer, Client, Question};
 use quackd_protocol::approval::{AnswerScope, Decision};
 use quackd_protocol::client::AnswerParams;
@@ -12,19 +12,20 @@ impl Shared {
     /// Asks the client, in a task. The first answer of any client counts.
     pub(super) async fn ask(self: &Arc<Self>, question: Question, client: &Arc<Client>) {
         let is_shown = question.call().is_some_and(|call| lock(&self.translator).is_open(call));
-        let asked = permissions::asked(&question, self.facts.has_forms, is_shown);
+        let request = permissions::request(&question, self.facts.has_forms, is_shown);
         let question = Arc::new(question);
         let closed =
-            asked.as_ref().and_then(|_| lock(&self.questions).open(Arc::clone(&question), ()));
+            request.as_ref().and_then(|_| lock(&self.questions).open(Arc::clone(&question), ()));
+        // A second copy of an open question.
         if closed.is_none() && lock(&self.questions).get_mut(&question.id).is_some() {
             return;
         }
 
         // The client has no form for it, or the table is full.
-        let (Some(asked), Some(closed)) = (asked, closed) else {
+        let (Some(request), Some(closed)) = (request, closed) else {
             return self.not_shown(&question, client).await;
         };
-        let Some(mut pending) = self.peer.request(asked.method, asked.params).await else {
+        let Some(mut pending) = self.peer.request(request.method, request.params).await else {
             // The client is gone, but other clients may still answer.
             lock(&self.questions).close(&question.id);
             return self.not_shown(&question, client).await;
@@ -43,7 +44,7 @@ impl Shared {
             }
             match result {
                 Some(Ok(result)) => {
-                    reply(&client, &question, permissions::told(&question, &result)).await;
+                    send(&client, &question, permissions::reply(&question, &result)).await;
                 }
                 Some(Err(_)) | None => shared.not_shown(&question, &client).await,
             }
@@ -54,18 +55,19 @@ impl Shared {
     /// may answer.
     async fn not_shown(&self, question: &Question, client: &Client) {
         if lock(&self.translator).is_prompting {
-            reply(client, question, Told::Answer(Answer::Cancelled)).await;
+            send(client, question, QuestionReply::Answer(Answer::Cancelled)).await;
         }
     }
 }
 
-/// Passes an answer on. A refusal means that another client was first or the question has timed out.
-async fn reply(client: &Client, question: &Question, outcome: Told) {
-    match outcome {
-        Told::Answer(answer) => {
+/// Passes a reply on to the daemon.
+async fn send(client: &Client, question: &Question, reply: QuestionReply) {
+    // A refusal means that another client was first or the question has timed out.
+    match reply {
+        QuestionReply::Answer(answer) => {
             client.call_within(question.reply(answer), REPLY_TIMEOUT).await.ok();
         }
-        Told::DenySession => {
+        QuestionReply::DenySession => {
             let params = AnswerParams {
                 id: question.key(),
                 decision: Decision::Deny,

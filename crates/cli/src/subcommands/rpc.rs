@@ -7,17 +7,15 @@
 mod calls;
 mod finding;
 mod lines;
-mod notes;
 mod output;
 mod reading;
 mod session;
 mod start;
 
-use self::calls::{COMMAND_TIMEOUT, abort, send};
+use self::calls::{COMMAND_TIMEOUT, abort, refused, send};
 use self::lines::{Dialect, parse, raw, response};
-use self::notes::note;
-use self::output::{Done, Order, Output};
-use self::session::{Session, is_setting};
+use self::output::{Done, Order, Output, note};
+use self::session::{Session, is_setting, setting};
 use crate::args::rpc::RpcArgs;
 use crate::connect::start_and_connect;
 use crate::display;
@@ -83,8 +81,8 @@ pub(crate) async fn run(args: RpcArgs, output: CliOutput) -> anyhow::Result<Exit
         start::choose(&args, &session).await?;
         serve(&mut session, dialect, &mut interrupts).await
     };
-
     let ended = served.await;
+
     // Also after an error: a temporary session must not stay.
     session.end().await;
     ended
@@ -100,6 +98,7 @@ async fn serve(
     let mut serving = Serving::new(session, dialect);
     loop {
         tokio::select! {
+            // Responses and events before the next command: a client that sends many must not delay them.
             biased;
             _ = interrupts.next() => {
                 serving.finish(Some(Instant::now())).await?;
@@ -150,6 +149,7 @@ impl<'a> Serving<'a> {
     async fn step(&mut self) -> anyhow::Result<()> {
         tokio::select! {
             biased;
+            // Responses first: the events of a prompt are held until its response.
             Some(done) = self.finished.recv() => self.write(done)?,
             Some(_) = self.running.join_next() => {}
             event = self.session.follow.recv() => {
@@ -160,14 +160,15 @@ impl<'a> Serving<'a> {
         Ok(())
     }
 
-    fn write(&mut self, done: Done) -> std::io::Result<()> {
-        let count = if done.is_work { &mut self.work } else { &mut self.queries };
+    fn write(&mut self, mut done: Done) -> std::io::Result<()> {
+        let count = self.count(done.is_work);
         *count = count.saturating_sub(1);
-        if let Some(setting) = &done.setting {
-            let (name, fields, data) = setting;
-            self.session.keep(name, fields, data.as_ref());
-        }
+        self.session.settings.extend(done.setting.take());
         self.output.done(done)
+    }
+
+    fn count(&mut self, is_work: bool) -> &mut usize {
+        if is_work { &mut self.work } else { &mut self.queries }
     }
 
     /// Handles a line. Starts its command in a task.
@@ -200,35 +201,35 @@ impl<'a> Serving<'a> {
         };
 
         self.output.begun(order);
+
         let is_work = WORK.contains(&name.as_str());
         self.session.has_worked |= BEGINNINGS.contains(&name.as_str());
-        let count = if is_work { &mut self.work } else { &mut self.queries };
-        *count += 1;
+        *self.count(is_work) += 1;
 
         let (client, session) = (Arc::clone(&self.session.client), self.session.id());
         let (done, give_up) = (self.done.clone(), self.give_up.clone());
-        let set = is_setting(&name).then(|| fields.clone());
+        // The command takes its fields, which for other commands may be large.
+        let setting_fields = is_setting(&name).then(|| fields.clone());
 
         self.running.spawn(async move {
             let result = tokio::select! {
                 result = run_command(&client, &session, &name, fields) => result,
-                () = give_up.cancelled() => {
-                    let text = "the command has not ended after the abort".to_owned();
-                    Err(ClientError::Refused { text, code: None })
-                }
+                () = give_up.cancelled() => Err(refused("the command has not ended after the abort")),
             };
 
-            let setting = match (&result, set) {
+            // A setting that was refused does not hold.
+            let setting = match (&result, setting_fields) {
                 (Ok(data), Some(fields)) => {
                     let data =
-                        data.as_ref().and_then(|value| serde_json::from_str(value.get()).ok());
-                    Some((name.clone(), fields, data))
+                        data.as_ref().and_then(|data| serde_json::from_str::<Value>(data.get()).ok());
+                    setting(&name, &fields, data.as_ref())
                 }
                 _ => None,
             };
 
             let line = response(id.as_ref(), &name, result);
-            drop(done.send(Done { line, order, is_work, setting }).await);
+            // Without a receiver, nothing writes the response.
+            done.send(Done { line, order, is_work, setting }).await.ok();
         });
     }
 
@@ -246,8 +247,7 @@ impl<'a> Serving<'a> {
                 let (client, id) = (Arc::clone(&self.session.client), self.session.id());
                 let give_up = self.give_up.clone();
                 self.running.spawn(async move {
-                    let aborting = abort(&client, &id);
-                    give_up.run_until_cancelled(aborting).await;
+                    give_up.run_until_cancelled(abort(&client, &id)).await;
                 });
                 aborted = Some(Instant::now());
             }
@@ -263,6 +263,7 @@ impl<'a> Serving<'a> {
             }
         }
 
+        // A task that has ended may have left its response in the queue.
         while let Ok(done) = self.finished.try_recv() {
             self.write(done)?;
         }
@@ -270,6 +271,8 @@ impl<'a> Serving<'a> {
         while let Some(event) = self.session.follow.try_recv() {
             self.output.event(event)?;
         }
+
+        // The commands of the next session may run until their own abort.
         self.give_up = CancellationToken::new();
         Ok(self.output.turn_left()?)
     }
@@ -281,28 +284,26 @@ async fn run_command(
     name: &str,
     fields: Map<String, Value>,
 ) -> Result<Option<Box<RawValue>>, ClientError> {
-    if name == "get_tree" {
-        return reading::tree(client, session).await.map(Some);
-    }
-    if name == "export_html" {
-        let path = fields.get("outputPath").and_then(Value::as_str);
-        let written = reading::export_html(session.to_owned(), path).await?;
-        return Ok(Some(raw(&written)));
-    }
-    if name == "abort" {
+    match name {
+        "get_tree" => reading::tree(client, session).await.map(Some),
+        "export_html" => {
+            let path = fields.get("outputPath").and_then(Value::as_str);
+            let written = reading::export_html(session.to_owned(), path).await?;
+            Ok(Some(raw(&written)))
+        }
         // An idle session has nothing to abort, which is not an error in Pi's protocol.
-        return match client.call_within(AbortParams::of(session), COMMAND_TIMEOUT).await {
+        "abort" => match client.call_within(AbortParams::of(session), COMMAND_TIMEOUT).await {
             Ok(_) | Err(ClientError::Refused { .. }) => Ok(None),
             Err(error) => Err(error),
-        };
+        },
+        "prompt" => {
+            let data = send(client, session, Value::Object(fields)).await?.data;
+            let data = data.and_then(|data| serde_json::from_str::<Value>(data.get()).ok());
+            let disposition = data.as_ref().and_then(|data| data["disposition"].as_str());
+            Ok(Some(raw(&json!({ "disposition": disposition.unwrap_or("started") }))))
+        }
+        _ => Ok(send(client, session, Value::Object(fields)).await?.data),
     }
-    let data = send(client, session, Value::Object(fields)).await?.data;
-    if name == "prompt" {
-        let read = data.as_ref().and_then(|data| serde_json::from_str::<Value>(data.get()).ok());
-        let disposition = read.as_ref().and_then(|data| data["disposition"].as_str());
-        return Ok(Some(raw(&json!({ "disposition": disposition.unwrap_or("started") }))));
-    }
-    Ok(data)
 }
 
 /// Passes an answer to a question on. It has no response.
@@ -316,5 +317,5 @@ async fn answer_dialog(session: &Session, mut fields: Map<String, Value>) {
         dismissed: None,
     };
     // Another client may have answered.
-    drop(session.client.call(params).await);
+    session.client.call(params).await.ok();
 }

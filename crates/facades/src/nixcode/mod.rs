@@ -64,9 +64,14 @@ impl From<ReplaceFailure> for Failure {
 impl Failure {
     /// Returns the failure as the complete answer.
     fn output(&self) -> Output {
-        let report = ToolReport { is_error: true, ..ToolReport::default() };
-        Output { report, ..Output::success(self.to_string()) }
+        error_output(self.to_string())
     }
+}
+
+/// Returns the answer for an error. Unlike [`Output::error`], adds no prefix.
+fn error_output(text: String) -> Output {
+    let report = ToolReport { is_error: true, ..ToolReport::default() };
+    Output { report, ..Output::success(text) }
 }
 
 /// Files selected by a glob and two switches.
@@ -88,10 +93,12 @@ impl FileSelection {
         if self.glob.starts_with('/') {
             return Err(Failure::AbsoluteGlob);
         }
+
         let glob = normalised(&self.directory.anchored(&self.glob)).ok_or(Failure::Outside)?;
         // `.git` is searched only if the glob names it and the switch is set.
         let names_git = glob.split('/').any(|component| component == ".git");
         let is_of_git = self.is_with_ignored && names_git;
+
         let scope = Scope {
             globs: GlobRule::Anchored,
             ignore: if self.is_with_ignored { Ignore::None } else { Ignore::Git },
@@ -128,6 +135,7 @@ fn read_pattern(pattern: &str) -> Pattern {
 
 /// Rejects an invalid pattern before any other check.
 fn check_pattern(pattern: &Pattern, root: &Root) -> Result<(), Failure> {
+    // With a deadline that has passed and no depth, the search only compiles the pattern.
     let mut request = Search::new(pattern.clone(), Stop::at(Instant::now()));
     request.scope.max_depth = Some(0);
     quackd_search::search(&request, &RootTree(root)).map(|_| ()).map_err(Failure::from)
@@ -138,6 +146,7 @@ fn trailer(n_more: u64, is_exact: bool, what: &str, offset: u64) -> Option<Strin
     if n_more == 0 && is_exact {
         return None;
     }
+
     let at_least = if is_exact { "" } else { "+" };
     let current = match offset {
         0 => String::new(),

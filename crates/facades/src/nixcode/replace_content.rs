@@ -11,15 +11,18 @@ pub(crate) async fn replace_content(call: WorkspaceCall<'_>) -> Output {
     if let Some(refused) = call.refuse_change() {
         return refused;
     }
+
     let params = match ReplaceContentParams::read(&call) {
         Ok(params) => params,
         Err(failure) => return failure.output(),
     };
+    // After the arguments, because the refusal names the glob.
     if let Some(refused) = call.refuse_read_only(&params.files.glob) {
         return refused;
     }
+
     match params.run(&call).await {
-        Ok(done) => call.replaced(&done, |seen| params.text(seen)),
+        Ok(done) => call.replaced(&done, |done| params.text(done)),
         Err(SearchToolError::Because(failure)) => failure.output(),
         Err(cut_off) => call.failed(&cut_off),
     }
@@ -59,6 +62,7 @@ impl ReplaceContentParams {
         let pattern = read_pattern(&self.pattern);
         let checked = pattern.clone();
         call.search(move |root, _| check_pattern(&checked, root)).await?;
+
         let (glob, mut scope) = self.files.scope()?;
         scope.include = vec![glob];
         let request = Replace {
@@ -69,6 +73,7 @@ impl ReplaceContentParams {
         };
         let is_dry_run = self.is_dry_run.clone().map_err(Failure::from)?;
         let counts = self.expect.clone().map_err(Failure::from)?;
+
         let done =
             call.replace(request, is_dry_run, counts).await.map_err(|error| match error {
                 SearchToolError::Because(failure) => {
@@ -86,7 +91,6 @@ impl ReplaceContentParams {
     /// Returns the answer text. The paths of `done` are relative to the caller's directory.
     fn text(&self, done: &ReplaceOutput) -> String {
         let written = done.written();
-        let n_skipped = n_skipped(done);
         let mut text = if written.is_empty() {
             "No matches found for replacement".to_owned()
         } else {
@@ -105,6 +109,8 @@ impl ReplaceContentParams {
             }
             text
         };
+
+        let n_skipped = n_skipped(done);
         // If files were only unreadable, the answer is that nothing was found.
         if n_skipped != 0 && (!written.is_empty() || done.n_failed() != 0) {
             text.push_str(&format!(

@@ -4,7 +4,7 @@ use super::{Failure, FileSelection, PAGE, check_pattern, read_pattern, trailer};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use quackd_protocol::tools::SearchContentArguments;
 use quackd_sandbox::Root;
-use quackd_search::{OutputMode, Search, SearchOutcome, Stop};
+use quackd_search::{OutputMode, Scope, Search, SearchOutcome, Stop};
 use quackd_tools::search_common::text::{self, ResultNotes, Style};
 use quackd_tools::search_common::{RootTree, SearchToolError, data};
 use quackd_tools::{Output, WorkspaceCall};
@@ -15,11 +15,12 @@ pub(crate) async fn search_content(call: WorkspaceCall<'_>) -> Output {
         Ok(params) => params,
         Err(failure) => return failure.output(),
     };
+
     let limit = call.limit();
-    let found = call.search(move |root, stop| {
+    let searching = call.search(move |root, stop| {
         params.search_blocking(root, stop).map(|outcome| params.output(&outcome, limit))
     });
-    match found.await {
+    match searching.await {
         Ok(output) => output,
         Err(SearchToolError::Because(failure)) => failure.output(),
         Err(cut_off) => call.failed(&cut_off),
@@ -54,7 +55,9 @@ impl SearchContentParams {
         let pattern = read_pattern(&self.pattern);
         check_pattern(&pattern, root)?;
         let (glob, scope) = self.files.scope()?;
-        let mut request = Search {
+
+        let request = Search {
+            scope: Scope { include: vec![glob], ..scope },
             limit: PAGE,
             offset: self.offset,
             max_bytes: MAX_OUTPUT_BYTES,
@@ -62,8 +65,6 @@ impl SearchContentParams {
             explain_empty: true,
             ..Search::new(pattern, stop)
         };
-        request.scope = scope;
-        request.scope.include = vec![glob];
         let mut outcome = quackd_search::search(&request, &RootTree(root))?;
         self.files.directory.show_search(&mut outcome);
         Ok(outcome)
@@ -88,12 +89,14 @@ impl SearchContentParams {
                 }
             }
         }
+
         // Notes about an incomplete result. No other notes follow the rows.
         let notes = ResultNotes::of_search(outcome).only_warnings().lines(limit);
         let notes = notes.iter().map(|line| format!("\n{line}")).collect::<String>();
         if rows.is_empty() {
             return format!("No matches found{notes}");
         }
+
         let (total, seen) = (outcome.total, self.offset + outcome.shown);
         let at_least = if total.is_exact { "" } else { "+" };
         let n_more = total.count.saturating_sub(seen);

@@ -1,6 +1,6 @@
 //! search_glob_files: returns the files and directories that match a glob, 100 at a time.
 
-use super::{Failure, FileSelection, PAGE, trailer};
+use super::{Failure, FileSelection, PAGE, error_output, trailer};
 use quackd_protocol::tools::SearchGlobFilesArguments;
 use quackd_sandbox::Root;
 use quackd_search::{Find, FindOutcome, Kinds, NameRule, Stop};
@@ -12,11 +12,11 @@ use std::time::Duration;
 pub(crate) async fn search_glob_files(call: WorkspaceCall<'_>) -> Output {
     let (files, offset) = match read(&call) {
         Ok(params) => params,
-        Err(failure) => return reworded(&failure).output(),
+        Err(failure) => return failed(&failure),
     };
     match call.search(move |root, stop| find_blocking(&files, offset, root, stop)).await {
         Ok(outcome) => answer(&outcome, offset, call.limit()),
-        Err(SearchToolError::Because(failure)) => reworded(&failure).output(),
+        Err(SearchToolError::Because(failure)) => failed(&failure),
         Err(cut_off) => call.failed(&cut_off),
     }
 }
@@ -32,34 +32,14 @@ fn read(call: &WorkspaceCall<'_>) -> Result<(FileSelection, u64), Failure> {
     Ok((files, arguments.offset?))
 }
 
-/// Errors with this tool's wording, which differs from the other two tools.
-#[derive(Debug, thiserror::Error)]
-enum GlobFilesError<'a> {
-    #[error("Pattern is empty")]
-    Empty,
-    #[error("Pattern must be relative path")]
-    Absolute,
-    #[error("{0}")]
-    Syntax(&'a str),
-    #[error("{0}")]
-    Same(&'a Failure),
-}
-
-fn reworded(failure: &Failure) -> GlobFilesError<'_> {
-    match failure {
-        Failure::EmptyGlob => GlobFilesError::Empty,
-        Failure::AbsoluteGlob => GlobFilesError::Absolute,
-        Failure::BadGlob(reason) => GlobFilesError::Syntax(reason),
-        other => GlobFilesError::Same(other),
-    }
-}
-
-impl GlobFilesError<'_> {
-    fn output(&self) -> Output {
-        let mut output = Output::success(self.to_string());
-        output.report.is_error = true;
-        output
-    }
+/// Returns the failure with this tool's wording, which differs from the other two tools.
+fn failed(failure: &Failure) -> Output {
+    error_output(match failure {
+        Failure::EmptyGlob => "Pattern is empty".to_owned(),
+        Failure::AbsoluteGlob => "Pattern must be relative path".to_owned(),
+        Failure::BadGlob(reason) => reason.clone(),
+        other => other.to_string(),
+    })
 }
 
 fn find_blocking(
@@ -83,7 +63,6 @@ fn find_blocking(
 }
 
 fn answer(outcome: &FindOutcome, offset: u64, limit: Duration) -> Output {
-    let notes = ResultNotes::of_find(outcome).only_warnings().lines(limit);
     let mut text = String::new();
     if outcome.entries.is_empty() {
         text.push_str("No files found");
@@ -93,17 +72,20 @@ fn answer(outcome: &FindOutcome, offset: u64, limit: Duration) -> Output {
             text.push_str(&shown(&entry.path));
             text.push('\n');
         }
+
         let total = outcome.total;
         let n_more = total.count.saturating_sub(offset + outcome.shown);
         let is_all = total.is_exact || !outcome.truncated;
         text.push_str(&trailer(n_more, is_all, "files", offset).unwrap_or_default());
     }
-    for note in notes {
+
+    for note in ResultNotes::of_find(outcome).only_warnings().lines(limit) {
         if !text.ends_with('\n') {
             text.push('\n');
         }
         text.push_str(&note);
     }
+
     let mut output = Output::success(text);
     output.report.truncated = outcome.truncated;
     output.report.timed_out = outcome.timed_out;

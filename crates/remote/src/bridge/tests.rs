@@ -27,7 +27,7 @@ async fn pair_of(budget: &Arc<Budget<CancellationToken>>) -> Pair {
         refused: CancellationToken::new(),
     };
     let share = Arc::new(budget.join(cancel.refused.clone()));
-    let near = Counted { io: near, share: Arc::clone(&share) };
+    let near = counted(near, Arc::clone(&share));
     let server = WebSocketStream::from_raw_socket(near, Role::Server, Some(config)).await;
     let client = WebSocketStream::from_raw_socket(far, Role::Client, None).await;
     let (pipe, daemon) = tokio::io::duplex(PIPE_BYTES);

@@ -73,10 +73,12 @@ fn admit<B>(request: &Request<B>, port: u16) -> Result<(), &'static str> {
     if request.uri().authority().is_some() {
         return Err("This server is not a proxy");
     }
+
     match DialedHost::read(headers) {
         Ok(Some(seen)) if seen.is_this_machine(port) => {}
         _ => return Err("The Host header must name this machine: localhost, 127.0.0.1 or [::1]"),
     }
+
     if headers.contains_key(header::ORIGIN) || is_of_a_page(headers) {
         return Err("Web pages may not read the metrics");
     }

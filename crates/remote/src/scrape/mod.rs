@@ -17,6 +17,7 @@ mod tests;
 
 pub use handler::Scrape;
 
+use crate::accept::next_connection;
 use handler::{ScrapeContext, answer};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -42,14 +43,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// First and longest pause between attempts to listen.
-const LISTEN_PAUSE: (Duration, Duration) = if cfg!(test) {
-    (Duration::from_millis(10), Duration::from_millis(40))
-} else {
-    (Duration::from_secs(1), Duration::from_secs(60))
-};
-
-/// First and longest pause after a failed accept, for example if no descriptors are left.
-const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+const FIRST_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 1000 });
+const LONGEST_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 40 } else { 60_000 });
 
 /// Connections that wait in the kernel for a slot.
 const BACKLOG: u32 = 32;
@@ -91,20 +86,21 @@ impl Endpoint {
         content_type: &'static str,
     ) -> io::Result<(Self, mpsc::Receiver<Scrape>)> {
         // One entry per connection, so a send never waits.
-        let (scrapes, asked) = mpsc::channel(MAX_METRICS_CONNECTIONS);
-        let (tell, listening) = watch::channel(Listening::Begun);
+        let (scrapes, requests) = mpsc::channel(MAX_METRICS_CONNECTIONS);
+        let (state, listening) = watch::channel(Listening::Begun);
         let closed = CancellationToken::new();
+
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
         let until = closed.clone();
         std::thread::Builder::new().name("metrics".to_owned()).spawn(move || {
             let serving = async move {
-                let (listener, address) = listen_with_retries(address, &tell).await;
+                let (listener, address) = listen_with_retries(address, &state).await;
                 serve(listener, ScrapeContext { scrapes, content_type, port: address.port() })
                     .await;
             };
             LocalSet::new().block_on(&runtime, until.run_until_cancelled(serving));
         })?;
-        Ok((Self { listening, _open: closed.drop_guard() }, asked))
+        Ok((Self { listening, _open: closed.drop_guard() }, requests))
     }
 
     /// Returns the state of the listener.
@@ -117,26 +113,26 @@ impl Endpoint {
 /// Retries until listening succeeds.
 async fn listen_with_retries(
     address: SocketAddr,
-    tell: &watch::Sender<Listening>,
+    state: &watch::Sender<Listening>,
 ) -> (TcpListener, SocketAddr) {
-    let mut pause = LISTEN_PAUSE.0;
+    let mut pause = FIRST_PAUSE;
     loop {
         match listen(address) {
             Ok((listener, at)) => {
                 tracing::info!(address = %at, "metrics: listening");
-                tell.send_replace(Listening::At(at));
+                state.send_replace(Listening::At(at));
                 return (listener, at);
             }
             Err(error) => {
                 // Log only the first failure; `doctor` reports it as long as it lasts.
-                if *tell.borrow() == Listening::Begun {
+                if *state.borrow() == Listening::Begun {
                     tracing::warn!(%address, %error, "metrics: cannot listen, retrying");
                 }
-                tell.send_replace(Listening::Refused(error.to_string()));
+                state.send_replace(Listening::Refused(error.to_string()));
             }
         }
         sleep(pause).await;
-        pause = (pause * 2).min(LISTEN_PAUSE.1);
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
@@ -158,31 +154,24 @@ async fn serve(listener: TcpListener, context: ScrapeContext) {
     let context = Rc::new(context);
     let slots = Arc::new(Semaphore::new(MAX_METRICS_CONNECTIONS));
     let mut pending = PendingHeads::default();
-    let mut pause = ACCEPT_PAUSE.0;
     loop {
-        let (stream, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::debug!(%error, ?pause, "metrics: cannot accept");
-                sleep(pause).await;
-                pause = (pause * 2).min(ACCEPT_PAUSE.1);
-                continue;
-            }
-        };
-        pause = ACCEPT_PAUSE.0;
+        let (stream, peer) = next_connection(&listener, "metrics").await;
         // If the machine routes external packets to loopback, neighbors could connect.
         if !peer.ip().to_canonical().is_loopback() {
             tracing::debug!(%peer, "metrics: not from this machine");
             continue;
         }
+
         let mut free = pin!(Arc::clone(&slots).acquire_owned());
         let slot = tokio::select! {
             biased;
             slot = &mut free => slot,
             () = pending.make_room() => free.await,
         };
+
         // The semaphore is never closed.
         let Ok(slot) = slot else { return };
+
         let (context, head) = (Rc::clone(&context), pending.another());
         tokio::task::spawn_local(async move {
             connection(stream, context, head).await;
@@ -237,12 +226,14 @@ async fn connection(stream: TcpStream, context: Rc<ScrapeContext>, head: Rc<Pend
         let context = Rc::clone(&context);
         async move { Ok::<_, Infallible>(answer(&request, &context).await) }
     });
+
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_METRICS_HEAD_BYTES)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
+
     let connection = close.run_until_cancelled(connection);
     match timeout(CONNECTION_TIMEOUT, connection).await {
         Ok(Some(Ok(()))) => {}

@@ -90,8 +90,10 @@ pub(crate) fn import(
             moved.path.clone_from(&workspace.path);
         }
     }
+
     entries::<Workspace>(base, recent, &mut metadata, theirs, now);
     entries::<Session>(base, recent, &mut metadata, theirs, now);
+
     // New sessions have the other program's workspace ids.
     let ids: HashMap<String, WorkspaceId> =
         metadata.workspaces.iter().rev().map(|it| (it.path.clone(), it.id.clone())).collect();
@@ -101,12 +103,14 @@ pub(crate) fn import(
             session.workspace_id.clone_from(id);
         }
     }
+
     let active = &theirs.active_voice_session_id;
     let is_deleted = |id: &SessionId| recent.has_deleted::<Session>(id.as_str(), now);
     let is_old = active.as_ref().is_some_and(is_deleted) || recent.was_active(active, now);
     let before = Some(&base.active_voice_session_id);
     take(&mut metadata.active_voice_session_id, before, active, is_old);
     take_other(&mut metadata.other, Some(&base.other), &theirs.other);
+
     let (gone, notes) = gone(base, recent, &metadata, theirs, now);
     Imported { metadata, gone, notes }
 }
@@ -125,11 +129,13 @@ fn entries<E: Entry>(
         numbered.map(|(at, entry)| (entry.key().to_owned(), at)).collect();
     let mut ids: HashSet<String> = E::all(ours).iter().map(|it| it.id().to_owned()).collect();
     let is_deleted = |id: &SessionId| recent.has_deleted::<Session>(id.as_str(), now);
+
     for entry in E::all(theirs) {
         let (key, was) = (entry.key(), before.get(entry.key()).copied());
         if was == Some(entry) {
             continue;
         }
+
         let all = E::all_mut(ours);
         if let Some(known) = places.get(key).and_then(|at| all.get_mut(*at)) {
             let was = was.map(|it| &**it);
@@ -157,12 +163,14 @@ fn gone(
     let (sessions, workspaces) = (index::<Session>(theirs), index::<Workspace>(theirs));
     let is_anew = !base.sessions.iter().any(|it| sessions.contains_key(it.key()))
         && !base.workspaces.iter().any(|it| workspaces.contains_key(it.key()));
+    // A file with none of our entries is a new one, so it shows no deletions.
     if is_anew {
         if !base.sessions.is_empty() {
             notes.push("none of our entries are in the file; kept all".to_owned());
         }
         return (gone, notes);
     }
+
     let kept = index::<Session>(merged);
     for session in &base.sessions {
         let id = session.key();
@@ -173,6 +181,7 @@ fn gone(
             notes.push(format!("session {id:.80?} was deleted there and changed here; kept"));
         }
     }
+
     let goes: HashSet<&SessionId> = gone.sessions.iter().collect();
     let stay = merged.sessions.iter().filter(|it| !goes.contains(&it.id));
     let used: HashSet<&WorkspaceId> = stay.map(|it| &it.workspace_id).collect();

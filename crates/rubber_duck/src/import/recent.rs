@@ -65,12 +65,11 @@ impl Recent {
 
     fn compare<E: Entry>(&mut self, before: &Metadata, after: &Metadata, change: &mut Change) {
         let (was, is) = (index::<E>(before), index::<E>(after));
-        let new = is.into_keys().filter(|key| !was.contains_key(key));
+        let new = is.keys().copied().filter(|key| !was.contains_key(key));
         // An entry that is already known as new keeps its earlier time.
         let new = new.filter(|key| !self.changes.iter().any(|earlier| earlier.new.contains(*key)));
         change.new.extend(new.map(str::to_owned));
 
-        let is = index::<E>(after);
         for entry in E::all(before) {
             match is.get(entry.key()) {
                 None => self.deleted.push_back((change.at, entry.key().to_owned())),

@@ -18,8 +18,10 @@ use quackd_protocol::limits::{
     MAX_AGENT_ANSWER_BYTES, MAX_AGENT_EVENT_BYTES, MAX_AGENT_STATE_BYTES, MAX_NAME_CHARS,
     MAX_PATH_BYTES,
 };
+use quackd_protocol::surrogates::without_lone_surrogates;
 use quackd_supervision::{Cause, Hello as HelloMeans};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -27,6 +29,10 @@ use std::time::{Duration, Instant};
 /// Limits for an event's name and a dialog's id in bytes, and for a reason in characters.
 pub(super) const MAX_EVENT_NAME: usize = 64;
 const MAX_DIALOG_ID: usize = 256;
+
+/// Event of a question.
+const QUESTION: &str = "extension_ui_request";
+
 const MAX_REASON_CHARS: usize = 4000;
 
 /// Maximum number of warnings from one worker.
@@ -86,6 +92,15 @@ impl AgentActor {
 
 fn cut(text: &mut String, limit: usize) {
     text.truncate(text.floor_char_boundary(limit));
+}
+
+/// Whether a question of the agent has an id of the daemon's own questions, which clients show as permissions. The id in
+/// the data can be another one than that of the frame.
+fn forges_question(data: &RawValue) -> bool {
+    let data = serde_json::from_str::<Value>(&without_lone_surrogates(data.get()));
+    let data = data.unwrap_or_default();
+    let id = data.get("id").and_then(Value::as_str);
+    id.is_some_and(|id| id.starts_with(REQUEST_PREFIX))
 }
 
 /// Data that goes to followers unchanged must be an object on one line.
@@ -257,6 +272,10 @@ impl AgentActor {
             tracing::warn!(session = %self.session.id, name, "dropped an event with a name of the daemon's");
             return;
         }
+        if name == QUESTION && forges_question(data) {
+            tracing::warn!(session = %self.session.id, "dropped a question with an id of the daemon");
+            return;
+        }
         if name == "agent_start" {
             self.turns.begin();
         }
@@ -288,12 +307,11 @@ impl AgentActor {
         data: &RawValue,
         ctx: &mut Context<Self>,
     ) {
-        const NAME: &str = "extension_ui_request";
         if id.is_empty() || MAX_DIALOG_ID < id.len() || !is_shown(data, MAX_AGENT_EVENT_BYTES) {
             return self.agent_broke("a question that cannot be shown", ctx);
         }
         self.touch_agent();
-        if id.starts_with(REQUEST_PREFIX) {
+        if id.starts_with(REQUEST_PREFIX) || forges_question(data) {
             tracing::warn!(session = %self.session.id, "canceled a question with an id of the daemon");
             return self.cancel_dialog(&id);
         }
@@ -304,8 +322,8 @@ impl AgentActor {
         let now = Instant::now();
         let until = timeout_ms.and_then(|ms| now.checked_add(Duration::from_millis(ms)));
         let (session, turn) = (&self.session.id, self.turns.running());
-        let seq = self.services.events.publish_in_turn(session, turn, NAME, || data);
-        let line = EventLine { event: NAME, session_id: session, data, seq, turn };
+        let seq = self.services.events.publish_in_turn(session, turn, QUESTION, || data);
+        let line = EventLine { event: QUESTION, session_id: session, data, seq, turn };
         let line = wire::event(&line);
         self.dialogs.open(id, seq, line, until);
         self.arm_dialogs(ctx);

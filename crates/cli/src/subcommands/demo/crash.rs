@@ -48,10 +48,10 @@ pub(crate) async fn run(
 
     // The call that dies, the kill, and a call of the other session run at the same time.
     let kill = kill_once_running(session, witness, supervisor, report);
-    let ((answer, told_at), victim, testimony) =
+    let ((answer, answered_at), victim, testimony) =
         tokio::try_join!(doomed_call, kill, witness.bash(WITNESS))?;
 
-    show_death(&answer, told_at.duration_since(victim.killed_at), report)?;
+    show_death(&answer, answered_at.duration_since(victim.killed_at), report)?;
 
     report.figures.killed_pid = Some(victim.pid);
     recover(session, &victim, report).await?;
@@ -66,8 +66,7 @@ pub(crate) async fn run(
         "`{WITNESS}` ran through it in {}, worker {now}",
         display::plain(&witness.workspace)
     );
-    report.step("neighbour", Some(testimony.took), summary, quoted(text, 1))?;
-    Ok(())
+    report.step("neighbour", Some(testimony.took), summary, quoted(text, 1))
 }
 
 /// Worker that was killed.
@@ -82,7 +81,7 @@ async fn kill_once_running(
     supervisor: u32,
     report: &Report,
 ) -> anyhow::Result<KilledWorker> {
-    let begun = Instant::now();
+    let start = Instant::now();
 
     // Both sessions must be at work, and no call of another client may be hit.
     let worker = loop {
@@ -95,7 +94,7 @@ async fn kill_once_running(
             worker.calls.len() <= 1,
             "other clients began to use the session; nothing was killed"
         );
-        ensure!(begun.elapsed() < RUNNING_DEADLINE, "`{DOOMED}` did not start in time");
+        ensure!(start.elapsed() < RUNNING_DEADLINE, "`{DOOMED}` did not start in time");
         tokio::time::sleep(POLL_INTERVAL).await;
     };
 
@@ -106,6 +105,7 @@ async fn kill_once_running(
         display::name(&session.name)
     ))?;
 
+    // Before the signal, so that the reported time is not too short.
     let killed_at = Instant::now();
     kill_process(target, Signal::KILL).context("cannot kill the worker")?;
     Ok(KilledWorker { pid, killed_at })
@@ -134,8 +134,7 @@ fn show_death(answer: &Timed, after: Duration, report: &mut Report) -> anyhow::R
 
     report.figures.death_told_ms = Some(ms(after));
     let summary = format!("the caller knew {} after the kill:", span(after));
-    report.step("kill -9", None, summary, quoted(&result.text, 2))?;
-    Ok(())
+    report.step("kill -9", None, summary, quoted(&result.text, 2))
 }
 
 async fn recover(
@@ -153,8 +152,7 @@ async fn recover(
     report.figures.new_pid = Some(pid);
 
     let summary = format!("the next call ran in worker {pid}, its start included");
-    report.step("recover", Some(call.took), summary, Vec::new())?;
-    Ok(())
+    report.step("recover", Some(call.took), summary, Vec::new())
 }
 
 #[cfg(test)]

@@ -59,8 +59,8 @@ async fn perform(
     stage: &mut &'static str,
 ) -> anyhow::Result<()> {
     let home_dir = std::env::var("HOME").ok();
-    let shown = display::path(&workspace, home_dir.as_deref());
-    report.say(&format!("{BOLD}quack demo{BOLD:#}  {shown}\n\n"))?;
+    let path = display::path(&workspace, home_dir.as_deref());
+    report.say(&format!("{BOLD}quack demo{BOLD:#}  {path}\n\n"))?;
 
     let daemon = start_and_connect(output).await?;
     let (took, state_words) = match daemon.started {
@@ -88,6 +88,7 @@ async fn perform(
     let path = dir.path().to_str().context("the temporary directory's path is not UTF-8")?;
     let neighbour = DemoSession::open(&daemon.client, path).await?;
 
+    // An error must not skip the deletion of the session.
     let rest = async {
         neighbour.bash("true").await?.text()?;
         crash::run(&neighbour, &session, daemon.daemon.pid, report).await?;
@@ -98,6 +99,7 @@ async fn perform(
     };
 
     let done = rest.await;
+
     // Delete the session before its directory, which is removed when this function returns.
     let deleted = neighbour.delete().await;
     done.and(deleted)
@@ -112,6 +114,7 @@ async fn open<'a>(
     let session = DemoSession::open(client, workspace).await?;
     report.figures.workspace.clone_from(&session.workspace);
     report.figures.session.clone_from(&session.id);
+
     let call = session.bash("true").await?;
     call.text()?;
 

@@ -72,13 +72,14 @@ impl Report {
         took: Option<Duration>,
         summary: String,
         lines: Vec<String>,
-    ) -> io::Result<()> {
-        self.add(DemoStep { name, ok: true, ms: took.map(ms), summary, lines }, took)
+    ) -> anyhow::Result<()> {
+        self.add(DemoStep { name, ok: true, ms: took.map(ms), summary, lines }, took)?;
+        Ok(())
     }
 
     /// Reports the failed step, which is the last one.
-    pub(crate) fn failed(&mut self, name: &'static str, why: &str) -> io::Result<()> {
-        let mut lines = why.lines().map(str::to_owned);
+    pub(crate) fn failed(&mut self, name: &'static str, reason: &str) -> io::Result<()> {
+        let mut lines = reason.lines().map(str::to_owned);
         let summary = lines.next().unwrap_or_default();
         self.add(DemoStep { name, ok: false, ms: None, summary, lines: lines.collect() }, None)
     }

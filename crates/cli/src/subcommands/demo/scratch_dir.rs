@@ -53,8 +53,8 @@ impl ScratchDir {
 impl Drop for ScratchDir {
     fn drop(&mut self) {
         if let Self::Usual { path, .. } = self {
-            // Removes only an empty directory, because the demo writes nothing into it.
-            let _left_behind = std::fs::remove_dir(path);
+            // Removes only an empty directory, because the demo writes nothing into it. Another one is left behind.
+            std::fs::remove_dir(path).ok();
         }
     }
 }
@@ -65,20 +65,22 @@ fn claim(path: &Path) -> io::Result<Option<File>> {
         _ => {}
     }
 
-    let seen = std::fs::symlink_metadata(path)?;
-    if !seen.is_dir() || seen.uid() != geteuid().as_raw() || seen.mode() & 0o077 != 0 {
+    // Of the name itself: another user may have put a link there.
+    let named = std::fs::symlink_metadata(path)?;
+    if !named.is_dir() || named.uid() != geteuid().as_raw() || named.mode() & 0o077 != 0 {
         return Ok(None);
     }
 
     let dir = File::open(path)?;
     let opened = dir.metadata()?;
     // The name may lead to another directory since it was checked.
-    if (opened.dev(), opened.ino()) != (seen.dev(), seen.ino()) || dir.try_lock().is_err() {
+    if (opened.dev(), opened.ino()) != (named.dev(), named.ino()) || dir.try_lock().is_err() {
         return Ok(None);
     }
+
     // Another demo may have removed the directory before this process got the lock.
     let now = std::fs::symlink_metadata(path)?;
-    Ok(((now.dev(), now.ino()) == (seen.dev(), seen.ino())).then_some(dir))
+    Ok(((now.dev(), now.ino()) == (named.dev(), named.ino())).then_some(dir))
 }
 
 #[cfg(test)]

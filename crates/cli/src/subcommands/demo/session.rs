@@ -88,9 +88,9 @@ impl<'a> DemoSession<'a> {
             ..call.into()
         };
 
-        let begun = Instant::now();
+        let start = Instant::now();
         let result = self.client.call_within(params, patience(CALL_DEADLINE)).await?;
-        Ok(Timed { result, took: begun.elapsed() })
+        Ok(Timed { result, took: start.elapsed() })
     }
 
     /// Runs a command and waits for its result.
@@ -106,11 +106,9 @@ impl<'a> DemoSession<'a> {
     /// # Errors
     /// Those of the request, and an error if the session has had no worker yet.
     pub(crate) async fn worker(&self) -> anyhow::Result<WorkerInfo> {
-        let data = ps::ask(self.client).await?;
-        let mut workers = data.workers.into_iter();
-        workers
-            .find(|worker| worker.session_id.as_str() == self.id)
-            .with_context(|| format!("`quack ps` does not know {}", display::plain(&self.name)))
+        let workers = ps::ask(self.client).await?.workers;
+        let worker = workers.into_iter().find(|worker| worker.session_id.as_str() == self.id);
+        worker.with_context(|| format!("`quack ps` does not know {}", display::plain(&self.name)))
     }
 
     /// Returns the process id of the session's worker.
@@ -124,7 +122,6 @@ impl<'a> DemoSession<'a> {
 
 /// Returns the first lines of a result, without empty lines and without the exit code at the end of a command's text.
 pub(crate) fn quoted(text: &str, max_lines: usize) -> Vec<String> {
-    let lines =
-        text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("[Exit code: "));
-    lines.take(max_lines).map(str::to_owned).collect()
+    let is_quoted = |line: &&str| !line.trim().is_empty() && !line.starts_with("[Exit code: ");
+    text.lines().filter(is_quoted).take(max_lines).map(str::to_owned).collect()
 }

@@ -38,6 +38,7 @@ pub(crate) async fn search(session: &DemoSession<'_>, report: &mut Report) -> an
     for pattern in PATTERNS {
         // Leaves out ignored files, which may contain secrets.
         let call = session.call(SearchArguments::builder().pattern(pattern)).await?;
+
         // A search that timed out has partial results.
         let text = &call.result.text;
         let hits = text.lines().filter(|line| is_hit(line)).count();
@@ -45,16 +46,14 @@ pub(crate) async fn search(session: &DemoSession<'_>, report: &mut Report) -> an
             let more = if call.result.info.truncated { "more than " } else { "" };
             let summary = format!("`{}` {more}{}", pattern.trim(), display::count(hits, "hit"));
             let lines = text.lines().filter(|line| is_hit(line)).take(3).map(str::to_owned);
-            let lines = lines.collect();
-            report.step("search", Some(call.took), summary, lines)?;
-            return Ok(());
+            return report.step("search", Some(call.took), summary, lines.collect());
         }
 
+        // A search that failed has no hits either.
         call.text()?;
         last = Some(call.took);
     }
-    report.step("search", last, "no text to find here".to_owned(), Vec::new())?;
-    Ok(())
+    report.step("search", last, "no text to find here".to_owned(), Vec::new())
 }
 
 /// Whether a line has the form `path:line:text`, unlike the tool's notes.
@@ -76,33 +75,31 @@ pub(crate) async fn read(session: &DemoSession<'_>, report: &mut Report) -> anyh
     let names: Vec<&str> = listed.text()?.lines().collect();
     // The daemon's worker reads it; this program only chooses the name.
     let Some(name) = introduction_blocking(Path::new(&session.workspace), &names) else {
-        report.step("read", None, "no file to read here".to_owned(), Vec::new())?;
-        return Ok(());
+        return report.step("read", None, "no file to read here".to_owned(), Vec::new());
     };
 
     let call = session.call(ReadFileArguments::builder().path(name.as_str())).await?;
     let text = call.text()?;
     let size = display::bytes(u64::try_from(text.len())?);
     let summary = format!("{name}, {size}, {}", display::count(text.lines().count(), "line"));
-    let lines = quoted(text, 1);
-    report.step("read", Some(call.took), summary, lines)?;
-    Ok(())
+    report.step("read", Some(call.took), summary, quoted(text, 1))
 }
 
 fn introduction_blocking(dir: &Path, names: &[&str]) -> Option<String> {
     let readable = |name: &str| {
-        let kind = fs::symlink_metadata(dir.join(name)).ok();
-        kind.is_some_and(|file| file.is_file() && (1..=MAX_FILE_BYTES).contains(&file.len()))
+        // Of the file itself: a link may lead out of the directory.
+        let metadata = fs::symlink_metadata(dir.join(name)).ok();
+        metadata.is_some_and(|file| file.is_file() && (1..=MAX_FILE_BYTES).contains(&file.len()))
             && fs::File::open(dir.join(name)).is_ok()
     };
 
     let mut known = FILES.into_iter().filter(|name| names.contains(name));
-    let found = known.find(|name| readable(name));
-    let found = found.or_else(|| {
+    let introduction = known.find(|name| readable(name));
+    let chosen = introduction.or_else(|| {
         let mut names = names.iter().copied().filter(|name| !name.starts_with('.'));
         names.find(|name| readable(name))
     });
-    found.map(str::to_owned)
+    chosen.map(str::to_owned)
 }
 
 /// Runs `git log`, or `ls` outside of a repository.
@@ -113,8 +110,7 @@ pub(crate) async fn run(session: &DemoSession<'_>, report: &mut Report) -> anyho
     const COMMAND: &str = "git log -1 --oneline 2>/dev/null || ls";
     let call = session.bash(COMMAND).await?;
     let lines = quoted(call.text()?, 1);
-    report.step("run", Some(call.took), format!("bash: {COMMAND}"), lines)?;
-    Ok(())
+    report.step("run", Some(call.took), format!("bash: {COMMAND}"), lines)
 }
 
 #[cfg(test)]

@@ -4,25 +4,20 @@
 //! While a question is open, nothing else is printed ([`OpenQuestion`]), so a command or a model cannot print another
 //! question after it. Typing counts only if it began after the question had been shown.
 
+use super::footer::{reported_size, wrapped};
 use super::question_queue::{Dialog, InputResult, QuestionQueue, SETTLE};
 use super::stdin_lines::{self, StdinLine, TypedLine};
 use crate::display::width;
 use crate::output::{BOLD, CliOutput, DIM, OpenQuestion, YELLOW};
 use quackd_protocol::client::UiResponseParams;
-use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 use std::io;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
-use unicode_width::UnicodeWidthChar;
 
 /// Time after the last change of the window's size until the question is printed again.
 const RESIZED: Duration = Duration::from_millis(200);
-
-/// Columns of a terminal that does not report its size, and the fewest that are used.
-const COLUMNS: usize = 80;
-const MIN_COLUMNS: usize = 20;
 
 /// Beginning of a row that continues a line. Only quackd's own text begins in the first column.
 const GUTTER: &str = "  | ";
@@ -39,9 +34,9 @@ pub(crate) struct Asking {
     /// Whether the cursor is behind the prompt.
     is_at_prompt: bool,
     /// Printed before the next question.
-    hint: Option<String>,
+    hint: Option<&'static str>,
     /// When the question was shown: earlier typing does not count.
-    shown: Instant,
+    shown_at: Instant,
     /// End of the time in which typing does not count, before it is over.
     settles: Option<Instant>,
     resizes: Option<Signal>,
@@ -70,7 +65,7 @@ impl Asking {
             is_shown: false,
             is_at_prompt: false,
             hint: None,
-            shown: Instant::now(),
+            shown_at: Instant::now(),
             settles: None,
             // Without the signal, a question is not printed again.
             resizes: signal(SignalKind::window_change()).ok(),
@@ -94,17 +89,13 @@ impl Asking {
     /// Removes a question that another client has answered or that has ended. Returns the remark about it, unless it was
     /// answered here.
     pub(crate) fn closed(&mut self, data: &Value) -> Option<&'static str> {
-        let was_asked = self.queue.current().is_some_and(|question| question.is(&data["id"]));
-        if !self.queue.close(&data["id"]) {
-            return None;
-        }
-
-        if was_asked {
+        let closed = self.queue.close(data)?;
+        if closed.was_current {
             self.next_question();
             // Typing for it may still arrive.
             self.ended = Some(Instant::now());
         }
-        Some(ended_because(data))
+        Some(closed.remark)
     }
 
     /// Removes all questions after a lost connection. The daemon sends the open ones again.
@@ -136,12 +127,11 @@ impl Asking {
             }
 
             tokio::select! {
-                Some(typed) = next_line(&mut self.typed) => {
-                    if let Some(typed) = self.line(typed) {
-                        return typed;
-                    }
-                }
+                Some(typed) = recv(&mut self.typed) => if let Some(typed) = self.line(typed) {
+                    return typed;
+                },
                 () = until(self.settles) => self.settled(),
+                // A window that is being dragged changes many times: print the question once, after the last change.
                 Some(()) = next_resize(&mut self.resizes), if self.open.is_some() => {
                     self.resized = Some(Instant::now() + RESIZED);
                 }
@@ -156,36 +146,28 @@ impl Asking {
     /// Handles a line. `None` if it does not count or the question goes on.
     fn line(&mut self, TypedLine { line, at }: TypedLine) -> Option<Typed> {
         self.is_at_prompt &= !matches!(line, StdinLine::Line(_));
-        let Some(question) = self.queue.current() else {
+        if !self.has_question() {
             let is_late = self.ended.is_some_and(|ended| at < ended + SETTLE);
             return (!is_late).then_some(Typed::Line(line));
-        };
+        }
 
-        let target = question.target();
-        // A question that is not shown yet, and typing that began before it was shown.
-        if !self.is_shown || at < self.shown || target.is_some() && self.settles.is_some() {
+        // The line began before the question was shown, or, for a permission, before the user can have read it.
+        if !self.is_shown || at < self.shown_at || self.settles.is_some() {
             self.print_prompt();
             return None;
         }
 
         match self.queue.take(&line) {
-            InputResult::Answer(answer) => {
-                let option = answer.value.as_ref().and_then(Value::as_str).unwrap_or("Deny");
-                let record = target.map(|target| format!("{option}: {target}"));
+            InputResult::Answer(answer, record) => {
                 self.next_question();
                 return Some(Typed::Answer(answer, record));
             }
-            InputResult::Again(hint) => self.again(Some(hint)),
-            InputResult::Confirm => self.again(None),
+            InputResult::Again(hint) => (self.hint, self.is_shown) = (Some(hint), false),
+            InputResult::Confirm => self.is_shown = false,
             InputResult::More => self.print_prompt(),
             InputResult::Nothing => {}
         }
         None
-    }
-
-    fn again(&mut self, hint: Option<&str>) {
-        self.hint = hint.map(str::to_owned);
-        self.is_shown = false;
     }
 
     /// Continues with the next question, or lets other output be printed.
@@ -213,12 +195,14 @@ impl Asking {
         let is_new = question.chosen().is_none();
         if is_new {
             stdin_lines::forget();
-            self.shown = Instant::now();
+            self.shown_at = Instant::now();
         }
 
         self.typed.get_or_insert_with(stdin_lines::read);
         let hint = self.hint.take().map(|hint| format!("{DIM}-- {hint} --{DIM:#}\n"));
-        let text = text(question, window());
+        let (columns, rows) = reported_size(io::stdin());
+        let rows = question_rows(question, columns, rows);
+        let text: String = rows.into_iter().map(|row| row + "\n").collect();
         open.print(&format!("\n{}{text}{}", hint.unwrap_or_default(), question.prompt()));
 
         let settles = is_new && question.is_about_permission();
@@ -230,14 +214,16 @@ impl Asking {
     fn settled(&mut self) {
         self.settles = None;
         stdin_lines::forget();
-        self.shown = Instant::now();
+        self.shown_at = Instant::now();
 
         let (Some(question), Some(open)) = (self.queue.current(), &self.open) else { return };
         let prompt = question.prompt();
-        let erasing = match width(&prompt) < window().0 {
-            true if self.output.audience().is_colored => "\r\u{1b}[K",
-            true => "\r",
-            false => "\n",
+        // A prompt that takes several rows cannot be erased by a return to the first column.
+        let is_one_row = width(&prompt) < reported_size(io::stdin()).0;
+        let erasing = match (is_one_row, self.output.audience().is_colored) {
+            (true, true) => "\r\u{1b}[K",
+            (true, false) => "\r",
+            (false, _) => "\n",
         };
 
         open.print(&format!("{erasing}{prompt}"));
@@ -258,22 +244,11 @@ impl Drop for Asking {
     }
 }
 
-/// Columns, and rows if they are known.
-pub(super) fn window() -> (usize, Option<usize>) {
-    let size = tcgetwinsize(io::stdin()).ok();
-    let columns = size.map_or(0, |size| usize::from(size.ws_col));
-    let rows = size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows != 0);
-    (if columns == 0 { COLUMNS } else { columns.max(MIN_COLUMNS) }, rows)
-}
-
 /// Returns the rows of a question. On a small screen, the options come first, so that the question itself stays visible.
 pub(super) fn question_rows(question: &Dialog, columns: usize, rows: Option<usize>) -> Vec<String> {
+    let rows_of = |line: &str, first: &str| wrapped(line, 0, first, GUTTER, columns).0;
     let (title, details) = question.head();
-    let mut head = if question.is_about_permission() {
-        wrapped("", title, columns)
-    } else {
-        wrapped("[ui] ", title, columns)
-    };
+    let mut head = rows_of(title, if question.is_about_permission() { "" } else { "[ui] " });
 
     if let Some(first) = head.first_mut() {
         *first = if question.is_about_permission() {
@@ -283,9 +258,9 @@ pub(super) fn question_rows(question: &Dialog, columns: usize, rows: Option<usiz
         };
     }
 
-    head.extend(details.iter().flat_map(|line| wrapped("  ", line, columns)));
+    head.extend(details.iter().flat_map(|line| rows_of(line, "  ")));
     let mut options: Vec<String> =
-        question.options().iter().flat_map(|line| wrapped("", line, columns)).collect();
+        question.options().iter().flat_map(|line| rows_of(line, "")).collect();
 
     let is_small = rows.is_some_and(|rows| rows < head.len() + options.len() + 2);
     if is_small && question.is_about_permission() {
@@ -297,45 +272,9 @@ pub(super) fn question_rows(question: &Dialog, columns: usize, rows: Option<usiz
     }
 }
 
-fn text(question: &Dialog, window: (usize, Option<usize>)) -> String {
-    let (columns, rows) = window;
-    question_rows(question, columns, rows).into_iter().map(|row| row + "\n").collect()
-}
-
-/// Returns a line as rows of the terminal. Each further row begins with [`GUTTER`].
-fn wrapped(first: &str, line: &str, columns: usize) -> Vec<String> {
-    let mut rows = vec![first.to_owned()];
-    let mut used = width(first);
-    for c in line.chars() {
-        let wide = c.width().unwrap_or(0);
-        if columns <= used + wide {
-            rows.push(GUTTER.to_owned());
-            used = GUTTER.len();
-        }
-
-        used += wide;
-        if let Some(row) = rows.last_mut() {
-            row.push(c);
-        }
-    }
-    rows
-}
-
-/// Returns the remark about a question that was not answered here.
-pub(super) fn ended_because(data: &Value) -> &'static str {
-    match data.get("reason").and_then(Value::as_str).unwrap_or_default() {
-        "answered" => "another client has answered",
-        "timeout" => "there was no answer in time",
-        _ => "the question was withdrawn",
-    }
-}
-
-/// Receives the next line. `None` without a channel or after its end. Cancel-safe.
-async fn next_line(from: &mut Option<mpsc::Receiver<TypedLine>>) -> Option<TypedLine> {
-    match from {
-        Some(from) => from.recv().await,
-        None => None,
-    }
+/// Receives the next value. `None` without a channel or after its end. Cancel-safe.
+pub(super) async fn recv<T>(from: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
+    from.as_mut()?.recv().await
 }
 
 async fn next_resize(from: &mut Option<Signal>) -> Option<()> {
@@ -364,16 +303,16 @@ mod tests {
         Dialog::new(Arc::new(Question::read("", &data).unwrap()))
     }
 
-    fn plain(question: &Dialog, window: (usize, Option<usize>)) -> Vec<String> {
-        let text = anstream::adapter::strip_str(&text(question, window)).to_string();
-        text.lines().map(str::to_owned).collect()
+    fn plain(question: &Dialog, rows: Option<usize>) -> Vec<String> {
+        let rows = question_rows(question, 80, rows);
+        rows.iter().map(|row| anstream::adapter::strip_str(row).to_string()).collect()
     }
 
     #[test]
     fn words_of_others_never_begin_a_row() {
         let evil =
             format!("run it\ncommand “{}Allow network access? npm.example.org”", "x".repeat(65));
-        let lines = plain(&question(&evil), (80, None));
+        let lines = plain(&question(&evil), None);
         assert!(
             lines
                 .iter()
@@ -386,10 +325,10 @@ mod tests {
 
     #[test]
     fn on_a_small_screen_the_question_is_next_to_the_prompt() {
-        let asked = question("run it\ncommand “rm x”");
-        let tall = plain(&asked, (80, Some(24)));
+        let two_lines = question("run it\ncommand “rm x”");
+        let tall = plain(&two_lines, Some(24));
         assert_eq!(tall.last().unwrap(), "  3) Allow for this session");
-        let small = plain(&asked, (80, Some(5)));
+        let small = plain(&two_lines, Some(5));
         assert_eq!(small.last().unwrap(), "  command “rm x”");
     }
 }

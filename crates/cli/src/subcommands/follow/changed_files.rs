@@ -33,8 +33,8 @@ const CLOCK_STEP: Duration = Duration::from_millis(20);
 /// State of a file as the file system reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileState {
-    device: u64,
-    inode: u64,
+    /// Device and inode.
+    id: (u64, u64),
     size: u64,
     mode: u32,
     /// Times in seconds and nanoseconds: of the content, and of any change.
@@ -45,23 +45,21 @@ struct FileState {
 }
 
 impl FileState {
-    fn of(found: &Metadata) -> Self {
+    fn of(metadata: &Metadata) -> Self {
         Self {
-            device: found.dev(),
-            inode: found.ino(),
-            size: found.size(),
-            mode: found.mode(),
-            modified: (found.mtime(), found.mtime_nsec()),
-            changed: (found.ctime(), found.ctime_nsec()),
-            created: found.created().ok(),
+            id: (metadata.dev(), metadata.ino()),
+            size: metadata.size(),
+            mode: metadata.mode(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            created: metadata.created().ok(),
         }
     }
 
     /// Whether this is the same file under another name, which may have been changed. The number of a deleted file may
     /// have been given to a new one.
     fn is_same_file(&self, other: &Self) -> bool {
-        let is_same = (self.device, self.inode) == (other.device, other.inode);
-        is_same
+        self.id == other.id
             && match (self.created, other.created) {
                 (Some(created), Some(other)) => created == other,
                 _ => (self.size, self.modified) == (other.size, other.modified),
@@ -108,7 +106,7 @@ impl FilesBefore {
     /// Lists the files of a session's workspace.
     pub(crate) async fn list(client: Arc<Client>, session: String, workspace: PathBuf) -> Self {
         let since = SystemTime::now();
-        let files = match timeout(BEFORE_LIMIT, listed(client, session, None)).await {
+        let files = match timeout(BEFORE_LIMIT, listed(&client, &session, None)).await {
             Ok(Ok(rows)) => Ok(with_states(rows, workspace.clone()).await),
             Ok(Err(error)) => Err(error),
             Err(_late) => Err(format!("the list took longer than {BEFORE_LIMIT:?}")),
@@ -118,31 +116,26 @@ impl FilesBefore {
 
     /// Lists the files again, and compares.
     pub(super) async fn changes(&self, client: Arc<Client>, session: String) -> FileChanges {
-        let before = match &self.files {
-            Ok(before) => before,
-            // Without a list from before, only the times of files can tell.
-            Err(reason) => return self.only_written(client, session, reason).await,
+        let lists = async {
+            let before = self.files.clone()?;
+            let rows = listed(&client, &session, None).await?;
+            Ok::<_, String>((before, with_states(rows, self.workspace.clone()).await))
         };
 
-        match listed(Arc::clone(&client), session.clone(), None).await {
-            Ok(rows) => {
-                let after = with_states(rows, self.workspace.clone()).await;
-                let (before, since) = (before.clone(), self.since);
+        match lists.await {
+            Ok((before, after)) => {
+                let since = self.since;
                 let compared =
                     tokio::task::spawn_blocking(move || compared_blocking(&before, &after, since));
                 compared.await.unwrap_or_default()
             }
-            Err(reason) => self.only_written(client, session, &reason).await,
+            // Without two lists, only the times of files show a change.
+            Err(reason) => self.only_written(&client, &session, &reason).await,
         }
     }
 
     /// Searches for files with a new time.
-    async fn only_written(
-        &self,
-        client: Arc<Client>,
-        session: String,
-        reason: &str,
-    ) -> FileChanges {
+    async fn only_written(&self, client: &Client, session: &str, reason: &str) -> FileChanges {
         match listed(client, session, Some(self.since)).await {
             Ok(rows) => FileChanges {
                 changed: rows.into_iter().map(|row| row.path).collect(),
@@ -157,8 +150,8 @@ impl FilesBefore {
 /// Returns the files of the workspace, or those with a newer time than `since`. Ignored files are left out: a build
 /// writes thousands.
 async fn listed(
-    client: Arc<Client>,
-    session: String,
+    client: &Client,
+    session: &str,
     since: Option<SystemTime>,
 ) -> Result<Vec<FindRow>, String> {
     let newer_than = since.map(Timestamp::try_from).transpose();
@@ -172,11 +165,11 @@ async fn listed(
             .limit(PAGE_FILES)
             .modified_after(newer_than.clone())
             .cursor(cursor);
-        let params = ToolParams { session_id: Some(session.clone()), ..page.into() };
+        let params = ToolParams { session_id: Some(session.to_owned()), ..page.into() };
 
-        let found = client.call_within(params, SEARCH_LIMIT).await;
-        let found = found.map_err(|error| error.to_string())?;
-        let (false, Some(data)) = (found.info.is_error, found.data) else { return Err(found.text) };
+        let reply = client.call_within(params, SEARCH_LIMIT).await;
+        let reply = reply.map_err(|error| error.to_string())?;
+        let (false, Some(data)) = (reply.info.is_error, reply.data) else { return Err(reply.text) };
         let page = SearchPage::deserialize(&data).map_err(|error| error.to_string())?;
         rows.extend(page.entries.into_iter().flatten());
 
@@ -204,7 +197,7 @@ fn with_state_blocking(row: FindRow, workspace: &Path) -> (String, (PathBuf, Opt
     let engine = base64::engine::general_purpose::STANDARD;
     let bytes = row.path_bytes.and_then(|bytes| engine.decode(bytes).ok());
     let path = workspace.join(bytes.map_or_else(|| row.path.clone().into(), OsString::from_vec));
-    let state = path.symlink_metadata().ok().map(|found| FileState::of(&found));
+    let state = path.symlink_metadata().ok().as_ref().map(FileState::of);
     (row.path, (path, state))
 }
 
@@ -212,7 +205,7 @@ fn with_state_blocking(row: FindRow, workspace: &Path) -> (String, (PathBuf, Opt
 fn compared_blocking(before: &Files, after: &Files, since: SystemTime) -> FileChanges {
     let mut gone: HashMap<(u64, u64), (&String, &FileState)> = HashMap::new();
     // Files that exist, and whether they were changed for sure.
-    let mut found: Vec<(&String, FileState, bool)> = Vec::new();
+    let mut present: Vec<(&String, FileState, bool)> = Vec::new();
 
     for (name, (path, state)) in before {
         let Some(old) = state else { continue };
@@ -221,30 +214,32 @@ fn compared_blocking(before: &Files, after: &Files, since: SystemTime) -> FileCh
             _ => now_blocking(path),
         };
         match now {
-            Ok(Some(now)) if now != *old => found.push((name, now, true)),
+            Ok(Some(now)) if now != *old => present.push((name, now, true)),
             // A file that cannot be read is not known to be gone.
             Ok(Some(_)) | Err(_) => {}
-            Ok(None) => drop(gone.insert((old.device, old.inode), (name, old))),
+            Ok(None) => drop(gone.insert(old.id, (name, old))),
         }
     }
 
     for (name, (_, state)) in after.iter().filter(|(name, _)| !before.contains_key(*name)) {
         // A file that was ignored before is not new.
-        found.extend(state.as_ref().map(|now| (name, now.clone(), now.is_new_since(since))));
+        present.extend(state.as_ref().map(|now| (name, now.clone(), now.is_new_since(since))));
     }
 
     let mut changes = FileChanges::default();
-    for (name, now, is_changed) in found {
-        let key = (now.device, now.inode);
-        let is_renamed = gone.get(&key).is_some_and(|(_, old)| old.is_same_file(&now));
-        if is_renamed && let Some((old, _)) = gone.remove(&key) {
+    for (name, now, is_changed) in present {
+        let is_renamed = gone.get(&now.id).is_some_and(|(_, old)| old.is_same_file(&now));
+        if is_renamed && let Some((old, _)) = gone.remove(&now.id) {
             changes.renamed.push((old.clone(), name.clone()));
         }
+
         // Files of a directory with another name are as old as before.
         if is_renamed || is_changed {
             changes.changed.push(name.clone());
         }
     }
+
+    // The remaining files have no counterpart among the present ones.
     changes.deleted = gone.into_values().map(|(name, _)| name.clone()).collect();
     changes
 }
@@ -252,7 +247,7 @@ fn compared_blocking(before: &Files, after: &Files, since: SystemTime) -> FileCh
 /// Returns the state of a file that the second list does not have: it is gone, or ignored now.
 fn now_blocking(path: &Path) -> io::Result<Option<FileState>> {
     match path.symlink_metadata() {
-        Ok(found) => Ok(Some(FileState::of(&found))),
+        Ok(metadata) => Ok(Some(FileState::of(&metadata))),
         Err(error)
             if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
         {

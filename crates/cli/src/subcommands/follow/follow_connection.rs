@@ -2,6 +2,7 @@
 //!
 //! Owns the connection and the number of the last processed event.
 
+use super::requests::RequestTarget;
 use crate::connect::CONNECT_TIMEOUT;
 use crate::exit::CliError;
 use quackd_client::{Client, ClientError, Event, Events};
@@ -48,14 +49,25 @@ impl FollowConnection {
         since: Option<u64>,
         answers: bool,
     ) -> Result<Self, ClientError> {
-        let session_id = Value::from(session);
-        let answers_now = answers.then_some(true);
-        let params =
-            FollowParams { session_id, since_seq: since, epoch: None, answers: answers_now };
+        let params = FollowParams {
+            session_id: Value::from(session),
+            since_seq: since,
+            epoch: None,
+            answers: answers.then_some(true),
+        };
+        Self::follow(client, params).await
+    }
+
+    async fn follow(client: Arc<Client>, params: FollowParams) -> Result<Self, ClientError> {
+        let (since, answers) = (params.since_seq, params.answers == Some(true));
         // Subscribe before the request, because the first events may precede its reply.
         let events = client.events().await?;
         let followed = client.call(params).await?;
-        Ok(Self { answers, ..Self::of(client, events, followed, since) })
+
+        // After lost events, the requested number may be of an earlier daemon.
+        let seq = since.filter(|_| !followed.resync).unwrap_or(followed.seq);
+        let label = followed.session_id.0.clone();
+        Ok(Self { client, events, followed, seq, answers, directory: None, label })
     }
 
     /// Waits briefly for a worker that is starting, so that its confinement is known.
@@ -65,8 +77,8 @@ impl FollowConnection {
                 return;
             }
             sleep(SETTLE_INTERVAL).await;
-            let params = StateParams::of(self.followed.session_id.as_str());
 
+            let params = StateParams::of(self.followed.session_id.as_str());
             let state = self.client.call_within(params, SETTLE_INTERVAL);
             // Do not wait for a request that fails. The events report the worker's state.
             let Ok(StateData { worker, .. }) = state.await else { return };
@@ -89,18 +101,10 @@ impl FollowConnection {
         Arc::clone(&self.client)
     }
 
-    /// Follows a session by its id.
-    async fn follow(client: Arc<Client>, params: FollowParams) -> Result<Self, ClientError> {
-        let events = client.events().await?;
-        let since = params.since_seq;
-        let followed = client.call(params).await?;
-        Ok(Self::of(client, events, followed, since))
-    }
-
-    fn of(client: Arc<Client>, events: Events, followed: FollowData, since: Option<u64>) -> Self {
-        let seq = since.filter(|_| !followed.resync).unwrap_or(followed.seq);
-        let label = followed.session_id.0.clone();
-        Self { client, events, followed, seq, answers: false, directory: None, label }
+    /// Returns the session as the target of a request of the view.
+    pub(super) fn target(&self) -> RequestTarget {
+        let (session, cwd) = (self.session().to_owned(), self.directory.clone());
+        RequestTarget { client: self.client(), session, cwd }
     }
 
     /// Waits for the next event of the session; `None` if the connection has ended. Cancel-safe.
@@ -128,6 +132,8 @@ impl FollowConnection {
         if event.session_id.as_deref().is_some_and(|id| id != self.followed.session_id.as_str()) {
             return false;
         }
+
+        // An event without a number must not move the position back.
         self.seq = event.seq.unwrap_or(0).max(self.seq);
         true
     }
@@ -143,6 +149,7 @@ impl FollowConnection {
 
         loop {
             sleep(RECONNECT_INTERVAL).await;
+
             let params = FollowParams {
                 session_id: Value::from(self.session()),
                 since_seq: Some(self.seq),
@@ -159,14 +166,7 @@ impl FollowConnection {
                 Ok(watch) if only_same && watch.followed.epoch != self.followed.epoch => {
                     return Err(gone());
                 }
-                Ok(watch) => {
-                    return Ok(Self {
-                        answers: self.answers,
-                        directory: self.directory.clone(),
-                        label: self.label.clone(),
-                        ..watch
-                    });
-                }
+                Ok(watch) => return Ok(self.handed_to(watch)),
                 Err(error) => error,
             };
 
@@ -190,7 +190,12 @@ impl FollowConnection {
         let socket = Home::from_process_env_blocking()?.socket().path;
         let client = Arc::new(Client::connect(&socket, CONNECT_TIMEOUT).await?);
         let next = Self::begin(client, session, None, self.answers).await?;
-        Ok(Self { directory: self.directory.clone(), label: self.label.clone(), ..next })
+        Ok(self.handed_to(next))
+    }
+
+    /// Returns `next` with the directory and the label of this connection.
+    fn handed_to(&self, next: Self) -> Self {
+        Self { directory: self.directory.clone(), label: self.label.clone(), ..next }
     }
 
     /// Whether no event is missing between `before` and this connection.

@@ -1,12 +1,14 @@
 //! The last rows of a terminal, which are erased before other text is printed: the unfinished line of the output, a
 //! question, the prompt and the state. Used by [`super::screen`] and [`super::prompt`].
 
+use crate::display::width;
 use crate::output::DIM;
 use rustix::termios::tcgetwinsize;
 use std::io;
+use std::os::fd::AsFd;
 use unicode_width::UnicodeWidthChar;
 
-/// Size of a terminal that does not report it, and the smallest that is used.
+/// Columns and rows of a terminal that does not report its size, and the fewest that are used.
 const SIZE: (usize, usize) = (80, 24);
 const MIN_SIZE: (usize, usize) = (20, 4);
 
@@ -25,11 +27,6 @@ impl Footer {
         Self { rows: vec![format!("{DIM}{row}{DIM:#}")], cursor: None }
     }
 
-    /// Appends a row, which may contain styles.
-    pub(super) fn push(&mut self, row: impl Into<String>) {
-        self.rows.push(row.into());
-    }
-
     /// Puts rows before the others.
     pub(super) fn prepend(&mut self, rows: Vec<String>) {
         if let Some((row, _)) = &mut self.cursor {
@@ -42,6 +39,7 @@ impl Footer {
     pub(super) fn fit(&mut self, most: usize) {
         let too_many = self.rows.len().saturating_sub(most);
         self.rows.drain(..too_many);
+
         if let Some((row, _)) = &mut self.cursor {
             *row = row.saturating_sub(too_many);
         }
@@ -52,6 +50,7 @@ impl Footer {
         let mut text = self.rows.join("\n");
         let Some((row, column)) = self.cursor else { return text };
 
+        // The parameter 0 means 1 to a terminal.
         let below = self.rows.len().saturating_sub(row + 1);
         if below != 0 {
             text.push_str(&format!("\u{1b}[{below}A"));
@@ -86,17 +85,23 @@ impl Footer {
 
 /// Returns the columns and rows of the terminal on stdout.
 pub(crate) fn screen_size() -> (usize, usize) {
-    let size = tcgetwinsize(io::stdout()).ok();
-    let known = |n: u16, otherwise: usize| if n == 0 { otherwise } else { usize::from(n) };
-    let (columns, rows) =
-        size.map_or(SIZE, |size| (known(size.ws_col, SIZE.0), known(size.ws_row, SIZE.1)));
-    (columns.max(MIN_SIZE.0), rows.max(MIN_SIZE.1))
+    let (columns, rows) = reported_size(io::stdout());
+    (columns, rows.unwrap_or(SIZE.1).max(MIN_SIZE.1))
+}
+
+/// Returns the columns of a terminal, and its rows if it reports them.
+pub(super) fn reported_size(terminal: impl AsFd) -> (usize, Option<usize>) {
+    let size = tcgetwinsize(terminal).ok();
+    // A terminal whose size was never set reports 0.
+    let columns = size.map(|size| usize::from(size.ws_col)).filter(|n| *n != 0);
+    let rows = size.map(|size| usize::from(size.ws_row)).filter(|n| *n != 0);
+    (columns.unwrap_or(SIZE.0).max(MIN_SIZE.0), rows)
 }
 
 /// Number of rows that a row takes on a terminal of this width.
 fn height(row: &str, columns: usize) -> usize {
-    let width = crate::display::width(&anstream::adapter::strip_str(row).to_string());
-    width.div_ceil(columns.max(1)).max(1)
+    let row = anstream::adapter::strip_str(row).to_string();
+    width(&row).div_ceil(columns.max(1)).max(1)
 }
 
 /// Breaks a text into rows narrower than `columns`. The first begins with `first`, the others with `next`, both without
@@ -108,28 +113,32 @@ pub(super) fn wrapped(
     next: &str,
     columns: usize,
 ) -> (Vec<String>, (usize, usize)) {
-    let columns = columns.max(crate::display::width(next) + 2);
+    // A row has room for at least one wide character.
+    let columns = columns.max(width(next) + 2);
     let mut rows = vec![first.to_owned()];
-    let mut used = crate::display::width(first);
+    let mut used = width(first);
     let mut at_cursor = None;
 
     for (at, c) in text.char_indices() {
-        let shown = if c == '\t' { ' ' } else { c };
-        let wide = shown.width().unwrap_or(0);
-        if c != '\n' && columns <= used + wide {
+        // A tab would move the cursor to a column that this function does not know.
+        let visible = if c == '\t' { ' ' } else { c };
+        let columns_of_c = visible.width().unwrap_or(0);
+        if c != '\n' && columns <= used + columns_of_c {
             rows.push(next.to_owned());
-            used = crate::display::width(next);
+            used = width(next);
         }
 
+        // After the break: the cursor at a character of the next row is in that row.
         if at == cursor {
             at_cursor = Some((rows.len() - 1, used));
         }
+
         if c == '\n' {
             rows.push(next.to_owned());
-            used = crate::display::width(next);
+            used = width(next);
         } else if let Some(row) = rows.last_mut() {
-            row.push(shown);
-            used += wide;
+            row.push(visible);
+            used += columns_of_c;
         }
     }
 

@@ -55,19 +55,20 @@ pub(super) fn read(followed: &FollowData) -> mpsc::Receiver<Vec<Value>> {
 
 async fn run(mut tail: HistoryTail, sender: mpsc::Sender<Vec<Value>>) {
     let mut ticks = interval(INTERVAL);
+    // A slow disk must not cause a burst of polls.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        // An unreadable file may become readable later.
-        let looked = tokio::task::spawn_blocking(move || {
-            let found = tail.look_blocking().unwrap_or_default();
-            (tail, found)
+        let poll = tokio::task::spawn_blocking(move || {
+            // An unreadable file may become readable later.
+            let entries = tail.look_blocking().unwrap_or_default();
+            (tail, entries)
         });
 
-        let Ok((back, found)) = looked.await else { return };
-        tail = back;
+        let Ok((same_tail, entries)) = poll.await else { return };
+        tail = same_tail;
         // The receiver is gone if the view has ended.
-        if sender.is_closed() || !found.is_empty() && sender.send(found).await.is_err() {
+        if sender.is_closed() || !entries.is_empty() && sender.send(entries).await.is_err() {
             return;
         }
     }
@@ -84,22 +85,18 @@ impl HistoryTail {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let mut file = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
 
-        let found = file.metadata()?;
-        if !found.is_file() {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
             return Ok(Vec::new());
         }
 
-        let identity = (found.dev(), found.ino());
+        let identity = (metadata.dev(), metadata.ino());
         let is_another = self.identity.is_some_and(|known| known != identity);
         self.identity = Some(identity);
         // The app has started a new file.
-        if is_another || found.len() < self.offset {
+        if is_another || metadata.len() < self.offset {
             (self.offset, self.skips) = (0, false);
             self.rest.clear();
-        }
-
-        if found.len() == self.offset {
-            return Ok(Vec::new());
         }
 
         file.seek(SeekFrom::Start(self.offset))?;
@@ -197,11 +194,11 @@ mod tests {
         let long = "x".repeat(3 * MAX_LINE);
         fs::write(&path, format!("{long}\n{}", line("after"))).unwrap();
         let mut tail = HistoryTail::new(path, "s".to_owned(), 0);
-        let mut found = Vec::new();
+        let mut entries = Vec::new();
         for _ in 0..20 {
-            found.extend(texts(&mut tail));
+            entries.extend(texts(&mut tail));
             assert!(tail.rest.len() <= MAX_LINE + usize::try_from(MAX_READ).unwrap());
         }
-        assert_eq!(found, ["after"]);
+        assert_eq!(entries, ["after"]);
     }
 }

@@ -32,6 +32,7 @@ pub(crate) use self::screen::can_move;
 
 use self::follow_connection::FollowConnection;
 use self::session_view::{InputMode, Interrupts, SessionView, is_person};
+use self::status::model_name;
 use crate::args::DisplayArgs;
 use crate::args::sessions::{FollowArgs, FollowSince};
 use crate::connect::start_and_connect;
@@ -63,19 +64,20 @@ const EARLIER_CALLS: usize = 5;
 /// Runs the subcommand until the user ends it, or the session is deleted.
 pub(crate) async fn run(args: FollowArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let mut interrupts = Interrupts::catch()?;
-    let begun = tokio::select! {
+    // The start of a daemon takes seconds, during which Ctrl-C must work.
+    let view = tokio::select! {
         biased;
         _ = interrupts.next() => return Ok(ExitCode::Interrupted),
-        begun = begin(args, output) => begun,
+        view = begin(args, output) => view,
     };
-    begun?.run(&mut interrupts).await
+    view?.run(&mut interrupts).await
 }
 
 async fn begin(args: FollowArgs, output: CliOutput) -> anyhow::Result<SessionView> {
     let reference = Wanted::of(&args.which.into_which())?;
     let daemon = start_and_connect(output).await?;
-    let found = reference.one(&daemon.client, Missing::Refuse).await?;
-    let session = found.session_id.0;
+    let info = reference.one(&daemon.client, Missing::Refuse).await?;
+    let session = info.session_id.0;
 
     let client = Arc::new(daemon.client);
     let (seq, since) = match args.since {
@@ -87,13 +89,14 @@ async fn begin(args: FollowArgs, output: CliOutput) -> anyhow::Result<SessionVie
     let mut watch =
         FollowConnection::begin(client, session.clone(), seq, is_person(output)).await?;
     // After the follow has begun, so that no call is between the journal and the events.
-    let begun = Timestamp::now();
-    let earlier = earlier_calls(&session, &found.label, since, begun, seq.is_some(), output)?;
+    let start = Timestamp::now();
+    let earlier = earlier_calls(&session, &info.label, since, start, seq.is_some(), output)?;
 
     if !output.is_json() {
+        // The header names the confinement, which a starting worker does not have yet.
         watch.settle().await;
         let home_dir = std::env::var("HOME").ok();
-        output.text(&header(&found.label, watch.followed(), home_dir.as_deref()))?;
+        output.text(&header(&info.label, watch.followed(), home_dir.as_deref()))?;
     }
 
     output.piece(earlier).await?;
@@ -106,7 +109,7 @@ fn earlier_calls(
     session: &str,
     label: &str,
     since: Option<Timestamp>,
-    begun: Timestamp,
+    until: Timestamp,
     has_seq: bool,
     output: CliOutput,
 ) -> anyhow::Result<String> {
@@ -122,15 +125,15 @@ fn earlier_calls(
     let reader = CallReader::new(home.journal_dir(), filter);
     let (mut calls, _) = reader.last_blocking(max).context("cannot read the journal")?;
     // Later calls are events of the follow.
-    calls.retain(|call| has_ended_by(call, begun));
+    calls.retain(|call| has_ended_by(call, until));
 
     if output.is_json() {
         let event = |call| json!({"event": "quack_call", "sessionId": session, "data": call});
         return Ok(calls.iter().map(|call| format!("{}\n", event(call))).collect());
     }
 
-    let labels = HashMap::from([(session.to_owned(), label.to_owned())]);
-    let format = CallFormat::new(TimeZone::system(), Timestamp::now(), Some(labels));
+    let labels = Some(HashMap::from([(session.to_owned(), label.to_owned())]));
+    let format = CallFormat { zone: TimeZone::system(), now: Timestamp::now(), labels };
     Ok(calls.iter().map(|call| format.row(call)).collect())
 }
 
@@ -163,12 +166,9 @@ pub(crate) fn header(label: &str, followed: &FollowData, home_dir: Option<&str>)
     };
 
     if let Some(pi) = &followed.session_state {
-        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-        let model = pi.get("model");
-        let model = text(model).or_else(|| text(model.and_then(|model| model.get("id"))));
-        state.push_str(&format!(" · {}", model.as_deref().unwrap_or("default")));
-        if let Some(thinking) = text(pi.get("thinkingLevel")) {
-            state.push_str(&format!(" · thinking:{thinking}"));
+        state.push_str(&format!(" · {}", model_name(pi).unwrap_or("default")));
+        if let Some(level) = pi.get("thinkingLevel").and_then(Value::as_str) {
+            state.push_str(&format!(" · thinking:{level}"));
         }
     }
 

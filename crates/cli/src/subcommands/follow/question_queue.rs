@@ -22,7 +22,7 @@ const MAX_TEXT: usize = 400;
 const MAX_OPTIONS: usize = 200;
 
 /// Maximum number of lines of a question about a permission.
-const MAX_SAID: usize = 8;
+const MAX_LINES: usize = 8;
 
 /// Hint after a wrong confirmation.
 const MISMATCH: &str = "that is not what this question is about: nothing was allowed";
@@ -37,7 +37,7 @@ pub(crate) struct Dialog {
     /// First line: the facts, for a question about a permission.
     title: String,
     /// Further lines of a question about a permission, with words of others.
-    said: Vec<String>,
+    details: Vec<String>,
     /// Lines of an [`QuestionKind::Editor`] so far.
     typed: String,
     permission: Option<AskedPermission>,
@@ -66,8 +66,17 @@ pub(crate) enum InputResult {
     Again(&'static str),
     /// The user has chosen an option. Ask for the confirmation.
     Confirm,
-    /// The line completes this answer.
-    Answer(Box<UiResponseParams>),
+    /// The line completes this answer. For a permission, with the record of the chosen option and its target.
+    Answer(Box<UiResponseParams>, Option<String>),
+}
+
+/// A question that ended elsewhere.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ClosedQuestion {
+    /// Whether it was the current one, so that typing for it may still arrive.
+    pub(crate) was_current: bool,
+    /// Remark about its end.
+    pub(crate) remark: &'static str,
 }
 
 /// Queue of unanswered questions.
@@ -83,7 +92,7 @@ impl Dialog {
         let permission = question.permission.as_ref().map(AskedPermission::new);
         let message = question.message.as_str();
         let mut lines = match permission {
-            Some(_) => message.split('\n').take(MAX_SAID).collect(),
+            Some(_) => message.split('\n').take(MAX_LINES).collect(),
             None => vec![message],
         };
 
@@ -93,8 +102,8 @@ impl Dialog {
             .map(|text| one_line(text, MAX_TEXT))
             .collect();
 
-        let said = lines.into_iter().map(|line| one_line(line, MAX_TEXT)).collect();
-        Self { title: title.join(" "), said, typed: String::new(), permission, question }
+        let details = lines.into_iter().map(|line| one_line(line, MAX_TEXT)).collect();
+        Self { title: title.join(" "), details, typed: String::new(), permission, question }
     }
 
     /// Whether the question is about a permission.
@@ -109,7 +118,7 @@ impl Dialog {
 
     /// Returns the facts and words of the question, without options.
     pub(crate) fn head(&self) -> (&str, &[String]) {
-        (&self.title, &self.said)
+        (&self.title, &self.details)
     }
 
     /// Whether the question has this id.
@@ -119,34 +128,27 @@ impl Dialog {
 
     /// Returns the lines after the head, without the prompt.
     pub(crate) fn options(&self) -> Vec<String> {
-        let mut lines = Vec::new();
         match &self.question.kind {
-            QuestionKind::Select(_) if self.chosen().is_some() => {}
-            QuestionKind::Confirm => {}
-            QuestionKind::Select(options) => {
-                let shown = options.iter().take(MAX_OPTIONS).enumerate();
-                lines.extend(
-                    shown.map(|(n, option)| format!("  {}) {}", n + 1, one_line(option, MAX_TEXT))),
-                );
+            QuestionKind::Select(options) if self.chosen().is_none() => {
+                let options = options.iter().take(MAX_OPTIONS).zip(1..);
+                options.map(|(text, n)| format!("  {n}) {}", one_line(text, MAX_TEXT))).collect()
             }
-            QuestionKind::Input if self.question.placeholder.is_empty() => {}
-            QuestionKind::Input => {
-                let example = one_line(&self.question.placeholder, MAX_TEXT);
-                lines.push(format!("  such as: {example}"));
+            QuestionKind::Input if !self.question.placeholder.is_empty() => {
+                vec![format!("  such as: {}", one_line(&self.question.placeholder, MAX_TEXT))]
             }
             QuestionKind::Editor => {
                 let prefill = self.prefill();
-                let shown = prefill.lines().take(MAX_OPTIONS);
-                lines.extend(shown.map(|line| format!("  {}", one_line(line, MAX_TEXT))));
-                lines.push(if prefill.is_empty() {
-                    "  (a line with only a . ends the text)".to_owned()
-                } else {
-                    "  (a line with only a . ends the text; nothing before it keeps the text above)"
-                        .to_owned()
-                });
+                let lines = prefill.lines().take(MAX_OPTIONS);
+                let lines = lines.map(|line| format!("  {}", one_line(line, MAX_TEXT)));
+                let keeps = match prefill {
+                    "" => "",
+                    _ => "; nothing before it keeps the text above",
+                };
+                let hint = format!("  (a line with only a . ends the text{keeps})");
+                lines.chain([hint]).collect()
             }
+            QuestionKind::Select(_) | QuestionKind::Confirm | QuestionKind::Input => Vec::new(),
         }
-        lines
     }
 
     fn prefill(&self) -> &str {
@@ -184,14 +186,13 @@ impl Dialog {
 
     /// Handles a line of a question about a permission. `None`: the line selects an option.
     fn confirm(&mut self, line: &str) -> Option<InputResult> {
-        let denies = line.trim().is_empty();
         let permission = self.permission.as_mut()?;
-        let chosen = permission.chosen.take();
-        let option = match (denies, chosen) {
-            (true, _) => DENY_OPTION.to_owned(),
-            (false, None) => return None,
-            (false, Some(option)) if permission.confirmation.is_given(line) => option,
-            (false, Some(_)) => return Some(InputResult::Again(MISMATCH)),
+        // Taken, so that a wrong confirmation goes back to the options.
+        let option = match permission.chosen.take() {
+            _ if line.trim().is_empty() => DENY_OPTION.to_owned(),
+            Some(option) if permission.confirmation.is_given(line) => option,
+            Some(_) => return Some(InputResult::Again(MISMATCH)),
+            None => return None,
         };
         Some(self.answer(Answer::Value(option.into())))
     }
@@ -203,12 +204,11 @@ impl Dialog {
 
         let value = match &self.question.kind {
             QuestionKind::Confirm => {
-                let is_so = match line.trim().to_lowercase().as_str() {
-                    "y" | "yes" => true,
-                    "n" | "no" => false,
-                    _ => return InputResult::Again("answer y or n"),
+                return match line.trim().to_lowercase().as_str() {
+                    "y" | "yes" => self.answer(Answer::Confirmed(true)),
+                    "n" | "no" => self.answer(Answer::Confirmed(false)),
+                    _ => InputResult::Again("answer y or n"),
                 };
-                return self.answer(Answer::Confirmed(is_so));
             }
             QuestionKind::Select(options) => {
                 // Only those that were shown.
@@ -219,6 +219,7 @@ impl Dialog {
                 let Some(option) = by_number.or_else(by_name).cloned() else {
                     return InputResult::Again("answer with one of these numbers");
                 };
+
                 // Nothing else may be allowed with one line.
                 let is_free =
                     option == DENY_OPTION || option == AnswerScope::Once.option() && !confirms_all;
@@ -240,6 +241,8 @@ impl Dialog {
                     self.typed.push('\n');
                     return InputResult::More;
                 }
+
+                // An empty text keeps the one that was shown.
                 let text = if self.typed.is_empty() { self.prefill() } else { self.typed.as_str() };
                 text.trim_end_matches('\n').to_owned()
             }
@@ -249,7 +252,11 @@ impl Dialog {
     }
 
     fn answer(&self, answer: Answer) -> InputResult {
-        InputResult::Answer(Box::new(self.question.reply(answer)))
+        let params = self.question.reply(answer);
+        // A canceled question about a permission is denied.
+        let option = params.value.as_ref().and_then(Value::as_str).unwrap_or(DENY_OPTION);
+        let record = self.target().map(|target| format!("{option}: {target}"));
+        InputResult::Answer(Box::new(params), record)
     }
 }
 
@@ -287,20 +294,28 @@ impl QuestionQueue {
     /// Handles a typed line. A complete answer removes its question.
     pub(crate) fn take(&mut self, typed: &StdinLine) -> InputResult {
         let Some(open) = self.open.list.front_mut() else { return InputResult::Nothing };
-        let means = match typed {
+        let result = match typed {
             StdinLine::Line(line) => open.state.take(line, self.confirms_all),
             StdinLine::End => open.state.answer(Answer::Cancelled),
         };
 
-        if matches!(means, InputResult::Answer(_)) {
+        if matches!(result, InputResult::Answer(..)) {
             self.open.list.pop_front();
         }
-        means
+        result
     }
 
-    /// Removes a question that was answered or canceled. Returns true if it was still queued here.
-    pub(crate) fn close(&mut self, id: &Value) -> bool {
-        self.open.close(id)
+    /// Reads the data of an event about the end of a question, and removes the question. `None` if it is not queued, for
+    /// example because it was answered here.
+    pub(crate) fn close(&mut self, data: &Value) -> Option<ClosedQuestion> {
+        let id = &data["id"];
+        let was_current = self.current().is_some_and(|question| question.is(id));
+        let remark = match data.get("reason").and_then(Value::as_str).unwrap_or_default() {
+            "answered" => "another client has answered",
+            "timeout" => "there was no answer in time",
+            _ => "the question was withdrawn",
+        };
+        self.open.close(id).then_some(ClosedQuestion { was_current, remark })
     }
 
     /// Removes all questions after a lost connection. The daemon sends the open ones again.
@@ -341,7 +356,7 @@ mod tests {
                 InputResult::More => json!("more"),
                 InputResult::Again(hint) => json!(hint),
                 InputResult::Confirm => json!("confirm"),
-                InputResult::Answer(answer) => serde_json::to_value(answer).unwrap(),
+                InputResult::Answer(answer, _) => serde_json::to_value(answer).unwrap(),
             };
         }
         last
@@ -425,7 +440,10 @@ mod tests {
         assert_eq!(questions.open(&changed), Some(true), "one of Pi that changes is shown again");
         assert_eq!(questions.open(&changed), Some(false));
         assert_eq!(questions.current().unwrap().prompt(), "[y/n, Ctrl-D cancels] ");
-        assert!(questions.close(&"q1".into()) && !questions.close(&"q1".into()));
+        let data = json!({"id": "q1", "reason": "timeout"});
+        let remark = "there was no answer in time";
+        assert_eq!(questions.close(&data), Some(ClosedQuestion { was_current: true, remark }));
+        assert_eq!(questions.close(&data), None);
         assert!(questions.current().unwrap().is(&second["id"]));
         assert_eq!(answered(&mut questions, &["ada"])["value"], "ada");
         assert!(questions.current().is_none());

@@ -29,13 +29,13 @@ pub(super) struct Screen {
     /// Requested last rows, which are erased before other text is printed.
     footer: Footer,
     /// Last rows that are currently displayed.
-    shown: Footer,
+    displayed: Footer,
     /// Whether the terminal can move its cursor.
     can_move: bool,
     /// Whether the last rows contain the question, so that they are printed while it is open.
     has_prompt: bool,
     /// Whether a question comes next, before which nothing may be open.
-    is_asked: bool,
+    expects_question: bool,
     reader: StdoutState,
     /// Whether a question is on the terminal, so that everything else waits.
     is_held: bool,
@@ -56,10 +56,10 @@ impl Screen {
             renderer,
             piece: String::new(),
             footer: Footer::default(),
-            shown: Footer::default(),
+            displayed: Footer::default(),
             can_move,
             has_prompt: false,
-            is_asked: false,
+            expects_question: false,
             reader: StdoutState::There,
             is_held: false,
             omitted: 0,
@@ -95,10 +95,6 @@ impl Screen {
         }
     }
 
-    pub(super) fn is_json(&self) -> bool {
-        self.output.is_json()
-    }
-
     /// Returns the number of bytes to print.
     pub(super) fn len(&self) -> usize {
         self.piece.len()
@@ -113,6 +109,7 @@ impl Screen {
 
     /// Adds an event as text.
     pub(super) fn event(&mut self, name: &str, data: &Value) {
+        // The size may have changed since the last event.
         if self.can_move {
             self.renderer.set_columns(screen_size().0);
         }
@@ -143,7 +140,7 @@ impl Screen {
 
     /// Adds a remark about the stream: in the stream for users, on stderr for scripts.
     pub(super) fn remark(&mut self, text: &str) {
-        if self.is_json() {
+        if self.output.is_json() {
             self.output.warning(text);
         } else {
             let text = self.renderer.remark(&format!("-- {} --", display::cut(text, MAX_REMARK)));
@@ -153,7 +150,7 @@ impl Screen {
 
     /// Adds a remark, and prints it as a warning to stderr where it is not part of the stream.
     pub(super) fn warn(&mut self, text: &str) {
-        if self.is_json() || !self.output.audience().is_terminal {
+        if self.output.is_json() || !self.output.audience().is_terminal {
             self.output.warning(text);
         } else {
             self.remark(text);
@@ -173,7 +170,7 @@ impl Screen {
     /// Records that the terminal ended the last line, because it echoes Return.
     pub(super) fn footer_ended_by_terminal(&mut self) {
         if !self.has_prompt {
-            self.shown = Footer::default();
+            self.displayed = Footer::default();
         }
     }
 
@@ -195,28 +192,29 @@ impl Screen {
     }
 
     /// Ends the unfinished line and hides the running calls before a question that is printed below.
-    pub(super) fn expect_question(&mut self, is_asked: bool) {
-        self.is_asked = is_asked;
-        if is_asked {
+    pub(super) fn expect_question(&mut self, is_expected: bool) {
+        self.expects_question = is_expected;
+        if is_expected {
             self.end_line();
         }
     }
 
     /// Clears the terminal.
     pub(super) fn clear(&mut self) {
-        self.shown = Footer::default();
+        self.displayed = Footer::default();
         self.piece.insert_str(0, "\u{1b}[H\u{1b}[2J");
     }
 
     /// Prints the pending text. `Gone`: the reader closed the output, and nothing is printed from then on.
     pub(super) async fn flush(&mut self) -> io::Result<StdoutState> {
+        // The question is on the terminal already. Where there is a prompt, it is part of the last rows instead.
         if self.is_held && !self.has_prompt {
             return Ok(self.reader);
         }
 
-        let footer = self.wanted();
+        let footer = self.next_footer();
         let is_waiting = self.is_held || self.piece.is_empty();
-        if self.reader == StdoutState::There && !(is_waiting && footer == self.shown) {
+        if self.reader == StdoutState::There && !(is_waiting && footer == self.displayed) {
             // Another output of this process may be running.
             let turn = terminal::turn().await;
             let mut text = self.erasing();
@@ -226,7 +224,7 @@ impl Screen {
             }
 
             text.push_str(&footer.text());
-            self.shown = footer;
+            self.displayed = footer;
             self.reader = if self.can_move {
                 self.output.screen_in_turn(text, turn).await?
             } else {
@@ -234,6 +232,7 @@ impl Screen {
             };
         }
 
+        // Nothing is printed from now on, so the text must not grow.
         if self.reader == StdoutState::Gone {
             self.piece.clear();
         }
@@ -241,14 +240,14 @@ impl Screen {
     }
 
     /// Returns the last rows to display: the unfinished line and the footer, at most as many as the terminal has.
-    fn wanted(&self) -> Footer {
+    fn next_footer(&self) -> Footer {
         if !self.can_move {
             return if self.renderer.is_open() { Footer::default() } else { self.footer.clone() };
         }
 
         let (columns, rows) = screen_size();
         let mut footer = self.footer.clone();
-        if !self.is_held && !self.is_asked {
+        if !self.is_held && !self.expects_question {
             // The unfinished line takes at most half of the terminal.
             let room = rows.saturating_sub(footer.rows.len() + 1).min(rows / 2).max(1);
             footer.prepend(self.renderer.open_rows(columns, room));
@@ -261,10 +260,9 @@ impl Screen {
     /// Closes the open line and prints the pending text.
     pub(super) async fn finish(&mut self) -> io::Result<()> {
         self.hold(false);
-        let text = self.renderer.close();
-        self.piece.push_str(&text);
+        self.end_line();
         self.set_footer(Footer::default());
-        self.flush().await.map(|_reader| ())
+        self.flush().await.map(drop)
     }
 
     /// Checks whether the output still has a reader, without printing.
@@ -279,10 +277,10 @@ impl Screen {
     /// invisible.
     fn erasing(&self) -> String {
         if self.can_move {
-            return self.shown.erasing(screen_size().0);
+            return self.displayed.erasing(screen_size().0);
         }
 
-        match self.shown.rows.last() {
+        match self.displayed.rows.last() {
             None => String::new(),
             // Without escape sequences, spaces overwrite the line.
             Some(row) => {

@@ -7,11 +7,10 @@
 mod one_turn;
 mod user_input;
 
-use super::asking::{Asking, Typed, until};
+use super::asking::{Asking, Typed, recv, until};
 use super::follow_connection::FollowConnection;
 use super::history;
-use super::prompt::Wish;
-use super::requests::{self, RequestResult};
+use super::requests::{NO_VOICE, RequestResult};
 use super::screen::{self, Screen};
 use super::slash;
 use super::speaker::{Speaker, wished};
@@ -94,22 +93,6 @@ pub(crate) struct SessionView {
     output: CliOutput,
 }
 
-/// Input of the event loop.
-#[derive(Debug)]
-enum ViewInput {
-    /// SIGINT or SIGTERM; `is_key` for the first.
-    Interrupted {
-        is_key: bool,
-    },
-    Event(Option<Event>),
-    Done(RequestResult),
-    Typed(Typed),
-    Wish(io::Result<Wish>),
-    History(Vec<Value>),
-    /// A timer fired: check the reader and the turn.
-    Time,
-}
-
 impl SessionView {
     /// Creates a view of the session that `connection` follows. Pi asks its questions on a terminal only, and never
     /// with `--json`.
@@ -119,11 +102,13 @@ impl SessionView {
         typing: InputMode,
         output: CliOutput,
     ) -> Self {
-        let can_type = is_person(output) && !matches!(typing, InputMode::Nothing);
-        let mut asking = can_type.then(|| Asking::new(false, output));
         let history = (!output.is_json()).then(|| history::read(connection.followed()));
         let state = connection.followed().session_state.as_ref();
         let streams = state.and_then(|state| state.get("isStreaming")).and_then(Value::as_bool);
+
+        let can_type = is_person(output) && !matches!(typing, InputMode::Nothing);
+        let mut asking = can_type.then(|| Asking::new(false, output));
+        // Where the cursor can move, the prompt reads keys itself. Questions alone need no lines before the first one.
         let reads_lines = match typing {
             InputMode::Leaves => true,
             InputMode::Speaks(_) => !screen::can_move(output),
@@ -133,11 +118,10 @@ impl SessionView {
             asking.read_lines();
         }
 
-        let screen = Screen::new(output, Renderer::new(look));
         Self {
             is_at_work: streams == Some(true),
             connection,
-            screen,
+            screen: Screen::new(output, Renderer::new(look)),
             asking,
             speaker: None,
             typing,
@@ -155,8 +139,7 @@ impl SessionView {
 
     /// Starts the app's voice if the app is connected or connects soon.
     pub(crate) fn start_voice(&mut self) {
-        self.requests
-            .spawn(requests::voice(self.connection.client(), self.connection.session().to_owned()));
+        self.requests.spawn(self.connection.target().voice());
     }
 
     /// Runs the view until it ends.
@@ -165,9 +148,11 @@ impl SessionView {
     /// If the daemon is gone, the awaited turn was refused, or the output cannot be written.
     pub(crate) async fn run(mut self, interrupts: &mut Interrupts) -> anyhow::Result<ExitCode> {
         let ended = self.show(interrupts).await;
+        // The open question holds the terminal, which the end of the output needs.
         drop(self.asking.take());
-        // A blocked reader must not delay the exit.
-        let _unread = tokio::time::timeout(LAST_WORDS, self.screen.finish()).await;
+        // A blocked reader must not delay the exit, and the exit code does not depend on the last text.
+        tokio::time::timeout(LAST_WORDS, self.screen.finish()).await.ok();
+
         match (self.result.take(), ended) {
             (Some(mut result), Ok(exit)) => {
                 self.compare_files(&mut result, interrupts).await;
@@ -181,9 +166,11 @@ impl SessionView {
         if self.connection.followed().resync {
             self.screen.remark("some events were lost");
         }
+
         let mut ticks = interval(READER_INTERVAL);
         loop {
             self.prepare_screen();
+            // A reader that is slow must not delay Ctrl-C.
             let reader = tokio::select! {
                 biased;
                 is_key = interrupts.next() => {
@@ -197,86 +184,94 @@ impl SessionView {
             if let Some(speaker) = &mut self.speaker {
                 speaker.prompt.printed();
             }
+
+            // Without a reader, only the outcome of an awaited turn matters.
             if reader == StdoutState::Gone && self.tracker.is_none() {
                 return Ok(ExitCode::Ok);
             }
+
             if let Some(end) = self.tracker.as_mut().and_then(|tracker| tracker.end(Instant::now()))
             {
-                let has_lines = self.output.is_json() && self.result.is_none();
-                return match end {
-                    TurnOutcome::Well => Ok(ExitCode::Ok),
-                    TurnOutcome::Failed(reason) => CliError::failed(reason).shown(has_lines),
-                    TurnOutcome::NoAnswer(reason) => CliError::no_answer(reason).shown(has_lines),
-                    TurnOutcome::Interrupted => Ok(ExitCode::Interrupted),
-                    TurnOutcome::Left(text) => {
-                        self.screen.warn(&text);
-                        Ok(ExitCode::Interrupted)
-                    }
-                    TurnOutcome::Because(error) => Err(error),
-                };
+                return self.outcome(end);
             }
 
             let due = self.tracker.as_ref().map(TurnTracker::due);
-            let happened = tokio::select! {
-                is_key = interrupts.next() => ViewInput::Interrupted { is_key },
-                event = self.connection.recv() => ViewInput::Event(event),
-                Some(done) = self.requests.join_next() => match done {
-                    Ok(done) => ViewInput::Done(done),
-                    Err(_panicked) => ViewInput::Time,
+            let exit = tokio::select! {
+                is_key = interrupts.next() => self.interrupted(is_key, Instant::now()),
+                event = self.connection.recv() => match event {
+                    Some(event) => {
+                        let is_last = self.events(event)?;
+                        (is_last && self.tracker.is_none()).then_some(ExitCode::Ok)
+                    }
+                    None => self.connection_lost(interrupts).await?,
                 },
-                Some(typed) = typed(&mut self.asking) => ViewInput::Typed(typed),
-                Some(wish) = wished(&mut self.speaker) => ViewInput::Wish(wish),
-                Some(entries) = next(&mut self.history) => ViewInput::History(entries),
-                () = until(due) => ViewInput::Time,
-                _ = ticks.tick() => ViewInput::Time,
+                Some(done) = self.requests.join_next() => {
+                    // A request that panicked has no result.
+                    if let Ok(done) = done {
+                        self.done(done, Instant::now())?;
+                    }
+                    None
+                }
+                Some(typed) = typed(&mut self.asking) => self.was_typed(typed).await?,
+                Some(wish) = wished(&mut self.speaker) => self.wish(wish, Instant::now()).await?,
+                Some(entries) = recv(&mut self.history) => {
+                    entries.iter().for_each(|entry| self.screen.history(entry));
+                    None
+                }
+                () = until(due) => self.time_passed(Instant::now()),
+                _ = ticks.tick() => self.time_passed(Instant::now()),
             };
 
-            if let Some(exit) = self.take(happened, interrupts).await? {
+            if let Some(exit) = exit {
                 return Ok(exit);
             }
         }
     }
 
-    async fn take(
+    fn outcome(&mut self, end: TurnOutcome) -> anyhow::Result<ExitCode> {
+        let has_lines = self.output.is_json() && self.result.is_none();
+        match end {
+            TurnOutcome::Well => Ok(ExitCode::Ok),
+            TurnOutcome::Failed(reason) => CliError::failed(reason).shown(has_lines),
+            TurnOutcome::NoAnswer(reason) => CliError::no_answer(reason).shown(has_lines),
+            TurnOutcome::Interrupted => Ok(ExitCode::Interrupted),
+            TurnOutcome::Left(text) => {
+                self.screen.warn(&text);
+                Ok(ExitCode::Interrupted)
+            }
+            TurnOutcome::Because(error) => Err(error),
+        }
+    }
+
+    /// Reconnects, unless the user interrupts it.
+    async fn connection_lost(
         &mut self,
-        happened: ViewInput,
         interrupts: &mut Interrupts,
     ) -> anyhow::Result<Option<ExitCode>> {
-        let now = Instant::now();
-        match happened {
-            ViewInput::Interrupted { is_key } => return Ok(self.interrupted(is_key, now)),
-            ViewInput::Event(Some(event)) => {
-                let is_last = self.events(event)?;
-                return Ok((is_last && self.tracker.is_none()).then_some(ExitCode::Ok));
+        tokio::select! {
+            biased;
+            _ = interrupts.next() => {
+                let is_waiting = self.tracker.is_some();
+                Ok(Some(if is_waiting { ExitCode::Interrupted } else { ExitCode::Ok }))
             }
-            ViewInput::Event(None) => tokio::select! {
-                biased;
-                _ = interrupts.next() => {
-                    let is_waiting = self.tracker.is_some();
-                    return Ok(Some(if is_waiting { ExitCode::Interrupted } else { ExitCode::Ok }));
-                }
-                again = self.reconnect() => again?,
-            },
-            ViewInput::Done(done) => self.done(done, now)?,
-            ViewInput::Typed(typed) => return self.was_typed(typed).await,
-            ViewInput::Wish(wish) => return self.wish(wish, now).await,
-            ViewInput::History(entries) => {
-                entries.iter().for_each(|entry| self.screen.history(entry));
-            }
-            ViewInput::Time => {
-                if self.screen.look() == StdoutState::Gone && self.tracker.is_none() {
-                    return Ok(Some(ExitCode::Ok));
-                }
-                if self.tracker.as_mut().is_some_and(|tracker| tracker.tells(now)) {
-                    self.screen.warn(WAITS);
-                }
-                if self.tracker.as_mut().is_some_and(|tracker| tracker.look_is_due(now)) {
-                    let session = self.connection.session().to_owned();
-                    self.requests.spawn(requests::look(self.connection.client(), session));
-                }
-            }
+            again = self.reconnect() => again.map(|()| None),
         }
-        Ok(None)
+    }
+
+    /// Checks the reader of the output and the turn.
+    fn time_passed(&mut self, now: Instant) -> Option<ExitCode> {
+        if self.screen.look() == StdoutState::Gone && self.tracker.is_none() {
+            return Some(ExitCode::Ok);
+        }
+
+        let tracker = self.tracker.as_mut()?;
+        if tracker.tells(now) {
+            self.screen.warn(WAITS);
+        }
+        if tracker.look_is_due(now) {
+            self.requests.spawn(self.connection.target().look());
+        }
+        None
     }
 
     /// Handles an event and all events that have arrived. Returns true if the session was deleted.
@@ -292,6 +287,8 @@ impl SessionView {
             if is_last {
                 return Ok(true);
             }
+
+            // Events after the end of the awaited turn must not be printed.
             let is_over =
                 self.tracker.as_ref().is_some_and(|tracker| tracker.is_over(Instant::now()));
             next = if is_over || PIECE_BYTES <= self.screen.len() {
@@ -300,21 +297,26 @@ impl SessionView {
                 self.connection.try_recv()
             };
         }
+
         // Abort after the loop: if the end of the turn has already arrived, an abort could hit another client's turn.
-        if self.tracker.as_mut().is_some_and(|tracker| tracker.aborts(Instant::now())) {
-            self.abort();
-        }
+        self.abort_if_due();
         Ok(false)
     }
 
+    fn abort_if_due(&mut self) {
+        if self.tracker.as_mut().is_some_and(|tracker| tracker.aborts(Instant::now())) {
+            self.abort();
+        }
+    }
+
     fn event(&mut self, event: &Event) -> anyhow::Result<()> {
-        if self.screen.is_json() {
-            if !self.result.as_ref().is_some_and(TurnResult::is_alone) {
-                self.screen.line(event)?;
-            }
-            if self.tracker.is_none() {
-                return Ok(());
-            }
+        let is_json = self.output.is_json();
+        let is_line = is_json && !self.result.as_ref().is_some_and(TurnResult::is_alone);
+        if is_line {
+            self.screen.line(event)?;
+        }
+        if is_json && self.tracker.is_none() {
+            return Ok(());
         }
 
         let data = event.data.as_deref().map_or("null", RawValue::get);
@@ -328,37 +330,24 @@ impl SessionView {
         if let Some(result) = &mut self.result {
             result.happened(name, &data);
         }
-        match name {
-            "agent_start" => self.is_at_work = true,
-            "agent_end" => {
-                (self.is_at_work, self.is_thinking, self.is_aborting) = (false, false, false);
-            }
+        match (name, &mut self.speaker) {
+            ("agent_start" | "agent_end", _) => self.turn_changed(name == "agent_start"),
+            ("queue_update", Some(speaker)) => speaker.status.queue(&data),
             _ => {}
-        }
-        if let Some(speaker) = &mut self.speaker {
-            match name {
-                "queue_update" => speaker.status.queue(&data),
-                "agent_start" | "agent_end" => {
-                    let has_unread = !self.is_at_work && speaker.status.has_queued();
-                    speaker.status.turn(self.is_at_work, Instant::now());
-                    self.turn_changed(has_unread);
-                }
-                _ => {}
-            }
         }
 
         if let Some(text) = notice(name, &data) {
-            let is_line =
-                self.screen.is_json() && !self.result.as_ref().is_some_and(TurnResult::is_alone);
+            // A line contains the notice already.
             if !is_line {
                 self.screen.warn(text);
             }
             return Ok(());
         }
-        if self.screen.is_json() || self.handle_question_event(name, &data) {
+        if is_json || self.handle_question_event(name, &data) {
             return Ok(());
         }
 
+        // The answer begins with the first visible text.
         let before = self.screen.len();
         self.screen.event(name, &data);
         self.is_thinking &= self.screen.len() == before && !self.screen.has_open_line();
@@ -371,20 +360,18 @@ impl SessionView {
     fn done(&mut self, done: RequestResult, now: Instant) -> anyhow::Result<()> {
         match (done, &mut self.tracker) {
             (RequestResult::Said(answer), Some(tracker)) => {
-                let counted = match (&answer, &mut self.filter) {
-                    (Ok(turn), Some(filter)) => filter.accepted(*turn),
-                    (Err(ClientError::Disconnected), Some(filter)) => {
+                let held = self.filter.as_mut().map(|filter| match &answer {
+                    Ok(turn) => filter.accepted(*turn),
+                    Err(ClientError::Disconnected) => {
                         filter.lost();
                         Vec::new()
                     }
-                    (Err(_), Some(filter)) => filter.refused(),
-                    (_, None) => Vec::new(),
-                };
+                    Err(_) => filter.refused(),
+                });
+                // Before the held events: a beginning among them cancels the check that the reply schedules.
                 tracker.answered(answer.map(drop), now);
-                counted.iter().try_for_each(|event| self.event(event))?;
-                if self.tracker.as_mut().is_some_and(|tracker| tracker.aborts(Instant::now())) {
-                    self.abort();
-                }
+                held.iter().flatten().try_for_each(|event| self.event(event))?;
+                self.abort_if_due();
             }
             (RequestResult::Said(answer), None) => {
                 if let Err(error) = answer {
@@ -407,11 +394,10 @@ impl SessionView {
                     speaker.prompt.restore(&texts.join("\n"));
                 }
             }
-            (RequestResult::Agent(asked, Ok(data)), _) => {
-                self.screen.remark(&slash::told(asked, &data));
+            (RequestResult::Agent(purpose, Ok(data)), _) => {
+                self.screen.remark(&slash::reply_text(purpose, &data));
                 self.ask_for_state();
             }
-            (RequestResult::Agent(_, Err(error)), _) => self.screen.failure(&error.to_string()),
             (RequestResult::Ran(ran), _) => {
                 if let Some(speaker) = &mut self.speaker {
                     speaker.running = speaker.running.saturating_sub(1);
@@ -420,16 +406,16 @@ impl SessionView {
                     self.screen.failure(&error);
                 }
             }
-            (RequestResult::Answered(Err(error)), _) => self.screen.failure(&error.to_string()),
+            (RequestResult::Agent(_, Err(error)) | RequestResult::Answered(Err(error)), _) => {
+                self.screen.failure(&error.to_string());
+            }
             (RequestResult::Answered(Ok(Some(record))), _) => self.screen.remark(&record),
             // The app exists only on macOS.
-            (RequestResult::NoVoice, _) if HAS_APP => {
-                self.screen.remark(requests::NO_VOICE);
-            }
+            (RequestResult::NoVoice, _) if HAS_APP => self.screen.remark(NO_VOICE),
             (
                 RequestResult::Answered(Ok(None))
                 | RequestResult::NoVoice
-                | RequestResult::Voice
+                | RequestResult::Nothing
                 | RequestResult::Queued
                 | RequestResult::Aborted
                 | RequestResult::Looked { .. },
@@ -447,6 +433,7 @@ impl SessionView {
             ClientError::Refused { text, .. } => self.screen.remark(&text),
             _ => {}
         }
+
         // The daemon sends open questions again.
         if let Some(asking) = &mut self.asking {
             asking.clear();
@@ -460,6 +447,8 @@ impl SessionView {
         let again = self.connection.again(self.tracker.is_some()).await?;
         let is_complete = again.continues(&self.connection);
         self.connection = again;
+
+        // Whether the turn still thinks or is being aborted is not known.
         (self.is_thinking, self.is_aborting) = (false, false);
         if is_complete {
             self.screen.remark("reconnected");
@@ -482,18 +471,7 @@ fn notice<'a>(name: &str, data: &'a Value) -> Option<&'a str> {
     text("error").filter(|_| is_notice)
 }
 
-/// Receives the next value. `None` without a channel. Cancel-safe.
-async fn next<T>(from: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
-    match from {
-        Some(from) => from.recv().await,
-        None => None,
-    }
-}
-
 /// Waits for the next input of the user. `None` without a terminal. Cancel-safe.
 async fn typed(asking: &mut Option<Asking>) -> Option<Typed> {
-    match asking {
-        Some(asking) => Some(asking.next().await),
-        None => None,
-    }
+    Some(asking.as_mut()?.next().await)
 }

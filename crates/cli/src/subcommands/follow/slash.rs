@@ -52,7 +52,7 @@ pub(super) enum Line {
     /// A command for the session's shell.
     Shell(String),
     /// A command of the agent, and what its answer is about.
-    Agent(Value, Asked),
+    Agent(Value, AgentRequest),
     /// A subcommand of `quack`, with its arguments.
     Verb(Vec<String>),
     /// Another session of the workspace.
@@ -63,9 +63,9 @@ pub(super) enum Line {
     Wrong(String),
 }
 
-/// Subject of the answer to an agent's command.
+/// Purpose of a command to the agent, which decides what its reply is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum AgentRequest {
     Thinking,
     Levels,
     Compact,
@@ -118,14 +118,14 @@ impl Line {
             // Also for models that no list has, and for the next process of the agent.
             ("model", model) => verb(&["models", "use", "--session", session, model]),
             ("thinking", "") => {
-                Self::Agent(json!({"type": "get_available_thinking_levels"}), Asked::Levels)
+                Self::Agent(json!({"type": "get_available_thinking_levels"}), AgentRequest::Levels)
             }
             ("thinking", level) => {
                 let command = json!({"type": "set_thinking_level", "level": level});
-                Self::Agent(command, Asked::Thinking)
+                Self::Agent(command, AgentRequest::Thinking)
             }
-            ("compact", _) => Self::Agent(json!({"type": "compact"}), Asked::Compact),
-            ("cost", _) => Self::Agent(json!({"type": "get_session_stats"}), Asked::Cost),
+            ("compact", _) => Self::Agent(json!({"type": "compact"}), AgentRequest::Compact),
+            ("cost", _) => Self::Agent(json!({"type": "get_session_stats"}), AgentRequest::Cost),
             ("fork", _) => verb(&["fork", "--session", session]),
             ("undo", _) => verb(&["undo", "--turn", "--session", session]),
             ("sessions", _) => verb(&["sessions"]),
@@ -146,19 +146,19 @@ pub(super) fn help() -> Vec<String> {
     commands.chain(keys).collect()
 }
 
-/// Returns the text about the answer of an agent's command.
-pub(super) fn told(purpose: Asked, data: &Value) -> String {
+/// Returns the remark about the reply to an agent's command.
+pub(super) fn reply_text(purpose: AgentRequest, data: &Value) -> String {
     let field = |key: &str| data.get(key).unwrap_or(&Value::Null);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
 
     match purpose {
-        Asked::Thinking => "the thinking level is set".to_owned(),
-        Asked::Levels => {
+        AgentRequest::Thinking => "the thinking level is set".to_owned(),
+        AgentRequest::Levels => {
             let levels = field("levels").as_array().into_iter().flatten().map(text);
             format!("thinking levels: {}", levels.collect::<Vec<_>>().join(", "))
         }
-        Asked::Compact => "the conversation was summarized".to_owned(),
-        Asked::Cost => {
+        AgentRequest::Compact => "the conversation was summarized".to_owned(),
+        AgentRequest::Cost => {
             let tokens = |key: &str| field("tokens").get(key).and_then(Value::as_u64).unwrap_or(0);
             let cost = display::cost_of(data);
             let (input, output) = (tokens("input"), tokens("output"));

@@ -32,7 +32,8 @@ pub(super) enum CtrlC {
 pub(super) struct Speaker {
     pub(super) prompt: Prompt,
     pub(super) status: Status,
-    interrupted: Option<Instant>,
+    /// When Ctrl-C was pressed, unless another key followed.
+    pub(super) interrupted: Option<Instant>,
     /// Number of commands of the prompt that run.
     pub(super) running: usize,
 }
@@ -62,7 +63,7 @@ impl Speaker {
 
         let state = self.status.row(columns, now);
         if !state.is_empty() {
-            footer.push(state);
+            footer.rows.push(state);
         }
         footer
     }
@@ -71,6 +72,7 @@ impl Speaker {
     pub(super) fn ctrl_c(&mut self, is_busy: bool, now: Instant) -> CtrlC {
         let is_second = self.interrupted.is_some_and(|at| now < at + TWICE);
         self.interrupted = Some(now);
+
         match (is_second, is_busy || 0 < self.running) {
             (true, _) => CtrlC::Leave,
             (false, true) => CtrlC::Abort,
@@ -78,17 +80,9 @@ impl Speaker {
             (false, false) => CtrlC::Nothing,
         }
     }
-
-    /// Records a key other than Ctrl-C.
-    pub(super) fn other_key(&mut self) {
-        self.interrupted = None;
-    }
 }
 
 /// Waits for a wish of the user. `None` without a prompt. Cancel-safe.
 pub(super) async fn wished(speaker: &mut Option<Speaker>) -> Option<io::Result<Wish>> {
-    match speaker {
-        Some(speaker) => Some(speaker.prompt.next().await),
-        None => None,
-    }
+    Some(speaker.as_mut()?.prompt.next().await)
 }

@@ -1,5 +1,6 @@
 //! The last row of the prompt: model, tokens, cost, network and time. Used by [`super::session_view`].
 
+use super::requests::queued_texts;
 use crate::display;
 use crate::output::DIM;
 use crate::time_format;
@@ -44,10 +45,9 @@ impl Status {
 
     /// Takes over the state of the agent.
     pub(super) fn agent(&mut self, agent: &Value) {
-        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-        let model = agent.get("model");
-        self.model = text(model).or_else(|| text(model.and_then(|model| model.get("id"))));
-        self.thinking = text(agent.get("thinkingLevel")).filter(|level| level != "off");
+        self.model = model_name(agent).map(str::to_owned);
+        let level = agent.get("thinkingLevel").and_then(Value::as_str);
+        self.thinking = level.filter(|level| *level != "off").map(str::to_owned);
         if let Some(stats) = agent.get("stats") {
             self.stats(stats);
         }
@@ -73,10 +73,7 @@ impl Status {
 
     /// Records the prompts that wait for the agent's next step.
     pub(super) fn queue(&mut self, data: &Value) {
-        let texts =
-            ["steering", "followUp"].into_iter().filter_map(|key| data.get(key)?.as_array());
-        let texts = texts.flatten().filter_map(Value::as_str);
-        self.queued = texts.map(str::to_owned).collect();
+        self.queued = queued_texts(data);
     }
 
     /// Whether prompts wait for the agent's next step.
@@ -120,6 +117,12 @@ impl Status {
         let text = display::cut(&words.join(" · "), columns.saturating_sub(1));
         if text.is_empty() { text } else { format!("{DIM}{text}{DIM:#}") }
     }
+}
+
+/// Returns the name of the agent's model, which a state has as a text or as an object with an id.
+pub(super) fn model_name(agent: &Value) -> Option<&str> {
+    let model = agent.get("model")?;
+    model.as_str().or_else(|| model.get("id")?.as_str())
 }
 
 fn tokens(count: u64) -> String {

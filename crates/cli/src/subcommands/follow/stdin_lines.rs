@@ -39,8 +39,7 @@ pub(crate) fn read() -> mpsc::Receiver<TypedLine> {
     let (sender, typed) = mpsc::channel(WAITING);
     let reading = std::thread::Builder::new().name("typed".to_owned());
 
-    // Without a thread, only typing does not work.
-    let _unread = reading.spawn(move || {
+    let reads = move || {
         let mut ends = 0;
         while ends < MAX_ENDS {
             let mut line = Vec::new();
@@ -48,7 +47,6 @@ pub(crate) fn read() -> mpsc::Receiver<TypedLine> {
                 Ok(0) => StdinLine::End,
                 Ok(_) => StdinLine::Line(String::from_utf8_lossy(&line).trim_end().to_owned()),
                 Err(_) => return,
-                // Ctrl-D ends a terminal's input only once; after many, the terminal is gone.
             };
 
             // Ctrl-D is an end too, so only several in a row mean that the terminal is gone.
@@ -58,12 +56,15 @@ pub(crate) fn read() -> mpsc::Receiver<TypedLine> {
                 return;
             }
         }
-    });
+    };
+
+    // Without a thread, only typing does not work.
+    reading.spawn(reads).ok();
     typed
 }
 
 /// Discards typed but unread input. It was typed before the question appeared, so it does not answer it.
 pub(crate) fn forget() {
-    // Ignore the failure if the terminal is gone.
-    let _is_kept = tcflush(io::stdin(), QueueSelector::IFlush);
+    // A terminal that is gone has no input.
+    tcflush(io::stdin(), QueueSelector::IFlush).ok();
 }

@@ -13,16 +13,17 @@ const MAX_HELD_BYTES: usize = 8 * 1024 * 1024;
 const MAX_HELD: usize = 20_000;
 
 /// Filter for the events of one prompt.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct TurnFilter {
     stage: PromptStage,
     held: VecDeque<Event>,
     held_bytes: usize,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum PromptStage {
     /// Pi has not replied.
+    #[default]
     Asking,
     /// Pi has accepted the prompt for this turn. `None`: a command of an extension handles it without a turn.
     Accepted(Option<u64>),
@@ -35,11 +36,6 @@ enum PromptStage {
 }
 
 impl TurnFilter {
-    /// Creates a filter for a prompt that is being sent.
-    pub(super) fn new() -> Self {
-        Self { stage: PromptStage::Asking, held: VecDeque::new(), held_bytes: 0 }
-    }
-
     /// Handles an event. Returns it if it is selected.
     pub(super) fn pass(&mut self, event: Event) -> Option<Event> {
         // A command of an extension may ask a question before Pi accepts it.
@@ -75,9 +71,11 @@ impl TurnFilter {
     }
 
     fn answered(&mut self, stage: PromptStage) -> Vec<Event> {
+        // A reply after a loss cannot restore the lost events, so the filter stays open.
         if self.stage == PromptStage::Asking || stage == PromptStage::Lost {
             self.stage = stage;
         }
+
         self.held_bytes = 0;
         std::mem::take(&mut self.held).into_iter().filter_map(|event| self.select(event)).collect()
     }
@@ -91,7 +89,7 @@ impl TurnFilter {
             (PromptStage::Accepted(ours), turn) => turn == ours,
         };
 
-        // Such events are shown whatever turn they have.
+        // Such events are selected regardless of their turn.
         if self.stage != PromptStage::Over && concerns_all(&event) {
             return Some(event);
         }
@@ -105,6 +103,7 @@ impl TurnFilter {
     fn hold(&mut self, event: Event) {
         self.held_bytes += size(&event);
         self.held.push_back(event);
+
         while MAX_HELD < self.held.len() || MAX_HELD_BYTES < self.held_bytes {
             let Some(oldest) = self.held.pop_front() else { break };
             self.held_bytes = self.held_bytes.saturating_sub(size(&oldest));
@@ -119,9 +118,12 @@ fn concerns_all(event: &Event) -> bool {
         let data: Value = serde_json::from_str(data).unwrap_or(Value::Null);
         data.get("event").and_then(Value::as_str) == Some("process_death")
     };
+
+    // Parse the data of this one kind of event only: most events of a turn are large.
     event.name == "session_deleted" || event.name == "extension_error" && is_death()
 }
 
+/// Returns the memory that an event takes, in bytes. 128 stand for its fields and the entry of the queue.
 fn size(event: &Event) -> usize {
     event.name.len() + event.data.as_deref().map_or(0, |data| data.get().len()) + 128
 }
@@ -143,28 +145,28 @@ mod tests {
     /// reply, `no` a refusal, `lost` a loss.
     #[track_caller]
     fn tells(steps: &str, expected: &str) {
-        let mut filter = TurnFilter::new();
-        let mut told: Vec<Event> = Vec::new();
+        let mut filter = TurnFilter::default();
+        let mut selected: Vec<Event> = Vec::new();
         for step in steps.split_whitespace() {
             let (name, turn) = match step.split_once(':') {
                 Some((name, turn)) => (name, Some(turn.parse().unwrap())),
                 None => (step, None),
             };
             match name {
-                "ok" => told.extend(filter.accepted(turn)),
-                "no" => told.extend(filter.refused()),
+                "ok" => selected.extend(filter.accepted(turn)),
+                "no" => selected.extend(filter.refused()),
                 "lost" => filter.lost(),
-                name => told.extend(filter.pass(event(name, turn))),
+                name => selected.extend(filter.pass(event(name, turn))),
             }
         }
-        let told: Vec<String> = told
+        let selected: Vec<String> = selected
             .iter()
             .map(|event| {
                 let turn = event.turn.map_or_else(String::new, |turn| format!(":{turn}"));
                 format!("{}{turn}", event.name)
             })
             .collect();
-        assert_eq!(told.join(" "), expected, "{steps}");
+        assert_eq!(selected.join(" "), expected, "{steps}");
     }
 
     #[test]
@@ -198,7 +200,7 @@ mod tests {
 
     #[test]
     fn held_events_are_bounded() {
-        let mut filter = TurnFilter::new();
+        let mut filter = TurnFilter::default();
         let big = to_raw_value(&"y".repeat(100_000)).unwrap();
         let big = Event { data: Some(big), ..event("message_update", Some(1)) };
         for _ in 0..1000 {

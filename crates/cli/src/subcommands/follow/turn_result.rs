@@ -30,13 +30,11 @@ pub(crate) struct TurnPlace {
 }
 
 /// The result so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct TurnResult {
     place: TurnPlace,
-    /// Files before the prompt was sent, if the object needs them.
+    /// Files before the prompt was sent. With them, the object is the only output.
     files: Option<Arc<FilesBefore>>,
-    /// Whether the object is the only output.
-    is_alone: bool,
     /// Schema of the answer, which [`check_schema`] has accepted.
     schema: Option<Value>,
     text: String,
@@ -59,24 +57,7 @@ pub(crate) struct TurnResult {
 impl TurnResult {
     /// Creates the result of a turn of this session. With `files`, the object is the only output.
     pub(crate) fn new(place: TurnPlace, files: Option<FilesBefore>, schema: Option<Value>) -> Self {
-        Self {
-            place,
-            is_alone: files.is_some(),
-            files: files.map(Arc::new),
-            schema,
-            text: String::new(),
-            changed: BTreeSet::new(),
-            deleted: BTreeSet::new(),
-            renamed: BTreeSet::new(),
-            files_error: None,
-            writing: HashMap::new(),
-            cost: 0.0,
-            is_cost_unknown: false,
-            tokens: 0,
-            stop_reason: None,
-            reason: None,
-            error: None,
-        }
+        Self { place, files: files.map(Arc::new), schema, ..Self::default() }
     }
 
     /// Returns the files before the prompt was sent, if the object needs them.
@@ -87,7 +68,7 @@ impl TurnResult {
     /// Adds what the turn has done to files of the workspace.
     pub(super) fn compared(&mut self, changes: FileChanges) {
         let workspace = Path::new(&self.place.workspace);
-        // A tool wrote it, and it was removed later.
+        // Drops files that a tool wrote and a later step removed.
         self.changed.retain(|path| workspace.join(path).symlink_metadata().is_ok());
         self.changed.extend(changes.changed.into_iter().take(MAX_FILES));
         self.deleted = changes.deleted.into_iter().take(MAX_FILES).collect();
@@ -97,13 +78,14 @@ impl TurnResult {
 
     /// Whether the object is the only output.
     pub(super) fn is_alone(&self) -> bool {
-        self.is_alone
+        self.files.is_some()
     }
 
     /// Handles an event of the turn.
     pub(super) fn happened(&mut self, name: &str, data: &Value) {
         let text = |key: &str| data.get(key).and_then(Value::as_str).map(str::to_owned);
         match name {
+            // The path is in the arguments, which only the event of the start has.
             "tool_execution_start" if self.writing.len() < MAX_CALLS => {
                 let none = Map::new();
                 let arguments = data.get("args").and_then(Value::as_object).unwrap_or(&none);
@@ -162,12 +144,13 @@ impl TurnResult {
             ],
         });
 
+        // The failure of a turn is reported already.
         let is_wrong = exit == ExitCode::Ok && !violations.is_empty();
         if is_wrong {
             output.failure(&violations.join("\n"));
         }
 
-        if self.is_alone {
+        if self.is_alone() {
             let cost = (!self.is_cost_unknown).then_some(self.cost);
             let renamed = |(from, to)| json!({ "from": from, "to": to });
             let renamed: Vec<Value> = self.renamed.into_iter().map(renamed).collect();
@@ -220,8 +203,8 @@ impl TurnPlace {
 /// # Errors
 /// The reason in one line.
 pub(crate) fn check_schema(schema: &Value) -> Result<(), String> {
-    let made = jsonschema::validator_for(schema);
-    made.map(drop).map_err(|error| display::cut(&error.to_string(), MAX_VIOLATION))
+    let validator = jsonschema::validator_for(schema);
+    validator.map(drop).map_err(|error| display::cut(&error.to_string(), MAX_VIOLATION))
 }
 
 /// Returns where the answer differs from the schema.
@@ -246,7 +229,7 @@ mod tests {
             workspace: "/w".to_owned(),
             directory: Some("/w/sub".to_owned()),
         };
-        for (given, shown) in [
+        for (path, relative) in [
             ("a.txt", "sub/a.txt"),
             ("../a.txt", "a.txt"),
             ("./b/../a.txt", "sub/a.txt"),
@@ -254,7 +237,7 @@ mod tests {
             ("/elsewhere", "/elsewhere"),
             ("../../x", "../../x"),
         ] {
-            assert_eq!(place.in_workspace(given), shown);
+            assert_eq!(place.in_workspace(path), relative);
         }
         let place = TurnPlace { workspace: "/w".to_owned(), ..TurnPlace::default() };
         assert_eq!(place.in_workspace("a.txt"), "a.txt");
@@ -265,9 +248,9 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}},
             "required": ["n", "m"], "additionalProperties": false});
         assert_eq!(violations(&schema, &json!({"n": 1, "m": 2})).len(), 1, "m is not allowed");
-        let found = violations(&schema, &json!({"n": "x".repeat(9_999)}));
-        assert!(found.iter().any(|it| it.contains(" at /n: ")), "{found:?}");
-        assert!(found.iter().all(|it| it.chars().count() <= MAX_VIOLATION + 1));
+        let texts = violations(&schema, &json!({"n": "x".repeat(9_999)}));
+        assert!(texts.iter().any(|it| it.contains(" at /n: ")), "{texts:?}");
+        assert!(texts.iter().all(|it| it.chars().count() <= MAX_VIOLATION + 1));
         let many: Vec<Value> = (0..99).map(|_| json!("x")).collect();
         let list = json!({"items": {"type": "integer"}});
         assert_eq!(violations(&list, &json!(many)).len(), MAX_VIOLATIONS);

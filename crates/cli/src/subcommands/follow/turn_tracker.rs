@@ -5,6 +5,7 @@ use crate::exit::CliError;
 use quackd_client::ClientError;
 use quackd_protocol::client::ErrorCode;
 use quackd_protocol::model::EndReason;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -42,18 +43,6 @@ pub(super) enum TurnOutcome {
     Left(String),
     /// The turn failed, and this error is the only report.
     Because(anyhow::Error),
-}
-
-/// Reaction to Ctrl-C.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum InterruptAction {
-    /// Abort the turn and wait for its end.
-    Abort,
-    /// The turn has not begun, and another client's turn may be running. Wait briefly for the turn to begin, then abort
-    /// it.
-    Wait,
-    /// Exit without waiting for the end of the turn.
-    Now,
 }
 
 /// State of a turn from its prompt to its end.
@@ -165,19 +154,18 @@ impl TurnTracker {
             // An end without a beginning belongs to an earlier turn of another client.
             "agent_end" if self.began => {
                 self.failed |= self.ended_badly;
-                let reason = data.get("reason").cloned().map(serde_json::from_value);
-                self.no_answer |= match reason {
-                    Some(Ok(
-                        EndReason::Length
-                        | EndReason::Empty
-                        | EndReason::Refusal
-                        | EndReason::NotAnAnswer,
-                    )) => true,
+                // An unknown reason of a newer agent does not change the outcome.
+                let reason =
+                    data.get("reason").and_then(|reason| EndReason::deserialize(reason).ok());
+                self.no_answer |= matches!(
+                    reason,
                     Some(
-                        Ok(EndReason::MaxTurns | EndReason::Budget | EndReason::Loop) | Err(_),
+                        EndReason::Length
+                            | EndReason::Empty
+                            | EndReason::Refusal
+                            | EndReason::NotAnAnswer
                     )
-                    | None => false,
-                };
+                );
                 self.end_by(now);
             }
             "prompt_error" => {
@@ -195,6 +183,7 @@ impl TurnTracker {
             }
             "session_deleted" => {
                 self.failed = true;
+                // The deletion is reported also after another failure.
                 self.reason = Some("the session was deleted".to_owned());
                 self.end_by(now);
             }
@@ -219,21 +208,21 @@ impl TurnTracker {
         self.look_at = Some(now + if self.idle == 0 { LOOK_EVERY } else { LOOK_AFTER });
     }
 
-    /// Handles Ctrl-C.
-    pub(super) fn interrupt(&mut self, now: Instant) -> InterruptAction {
+    /// Handles Ctrl-C. Returns true if the turn must be aborted now. Before the turn begins, another client's turn may
+    /// be running. A second Ctrl-C ends the wait at once.
+    pub(super) fn interrupt(&mut self, now: Instant) -> bool {
         if self.interrupted {
             self.end_at = Some(now);
-            return InterruptAction::Now;
+            return false;
         }
 
         self.interrupted = true;
         self.end_by(now + AFTER_INTERRUPT);
         // Abort only our own turn: the daemon aborts all work of the session, including that of other clients.
-        if self.began {
-            return InterruptAction::Abort;
+        if !self.began {
+            self.tell_at = Some(now + NOTICE_DELAY);
         }
-        self.tell_at = Some(now + NOTICE_DELAY);
-        InterruptAction::Wait
+        self.began
     }
 
     /// Whether to notify the user now. Returns true at most once.
@@ -289,6 +278,7 @@ impl TurnTracker {
         let is_busy = || because(format!("the agent is busy with something else: {ways}"));
 
         Some(match self.refused.take() {
+            // Ctrl-C comes first: an aborted turn also ends badly.
             _ if self.interrupted && is_settled => TurnOutcome::Interrupted,
             _ if self.interrupted => TurnOutcome::Left(may_begin),
             Some(ClientError::Refused { code: Some(ErrorCode::PiBusy), .. }) => is_busy(),
@@ -308,9 +298,7 @@ impl TurnTracker {
     fn end_by(&mut self, at: Instant) {
         self.end_at = Some(self.end_at.map_or(at, |known| known.min(at)));
     }
-}
 
-impl TurnTracker {
     /// Takes the reason of the failure, or returns `otherwise`.
     fn reason(&mut self, otherwise: &str) -> String {
         let reason = self.reason.take().filter(|reason| !reason.is_empty());
@@ -341,7 +329,9 @@ mod tests {
                 "lost" => tracker.answered(Err(ClientError::Disconnected), now),
                 "idle" => tracker.looked(Some(false), None, now),
                 "busy" => tracker.looked(Some(true), data.as_bool(), now),
-                "^C" => drop(tracker.interrupt(now)),
+                "^C" => {
+                    tracker.interrupt(now);
+                }
                 "aborted" => tracker.aborted(now),
                 "later" => now += 10 * SEC,
                 name => tracker.happened(name, data, now),
@@ -468,7 +458,7 @@ mod tests {
         }
         let now = Instant::now();
         let mut tracker = TurnTracker::new("s".to_owned(), now, now + SEC);
-        assert_eq!(tracker.interrupt(now), InterruptAction::Wait);
+        assert!(!tracker.interrupt(now), "the turn has not begun");
         assert!(!tracker.aborts(now), "nothing of ours runs");
         assert_eq!(tracker.due(), now + NOTICE_DELAY);
         assert!(
@@ -480,7 +470,7 @@ mod tests {
         assert!(tracker.aborts(now) && !tracker.aborts(now), "once");
         let mut tracker = TurnTracker::new("s".to_owned(), now, now + SEC);
         tracker.happened("agent_start", &Value::Null, now);
-        assert_eq!(tracker.interrupt(now), InterruptAction::Abort);
+        assert!(tracker.interrupt(now));
         assert!(!tracker.aborts(now), "it is being aborted already");
     }
 

@@ -39,11 +39,16 @@ const DAEMON_LIMIT: Duration = Duration::from_secs(1);
 /// Default number of calls.
 const CALLS: usize = 50;
 
+/// Error if the current directory is not a workspace.
+const NO_WORKSPACE: &str =
+    "this directory is no workspace; name one with -C DIR or --session REF, or use --all";
+
 /// Prints the calls of the chosen session or workspace. With `-f`, prints further ones until
 /// Ctrl-C.
 pub(crate) async fn run(args: LogArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let home = Home::from_process_env_blocking()?;
-    let format = CallFormat::new(TimeZone::system(), Timestamp::now(), labels(&home).await);
+    let labels = labels(&home).await;
+    let format = CallFormat { zone: TimeZone::system(), now: Timestamp::now(), labels };
     if let Some(LogVerb::Show(args)) = &args.verb {
         return show(args, &home, &format, output).await;
     }
@@ -51,19 +56,13 @@ pub(crate) async fn run(args: LogArgs, output: CliOutput) -> anyhow::Result<Exit
     let filter = filter(&args, &home).await?;
     let all_if_since = if filter.since.is_some() { usize::MAX } else { CALLS };
     let max = args.lines.unwrap_or(all_if_since);
-    // Of such a session, every call is in the journal.
-    let unknown = match &filter {
-        CallFilter {
-            session: Some(SessionFilter::Reference(name)),
-            since: None,
-            agent: None,
-            ..
-        } => Some(name.clone()),
+
+    // Without these conditions, no call means that the session or the directory is probably a wrong one.
+    let is_every_call = filter.since.is_none() && filter.agent.is_none() && max != 0;
+    let unknown = match &filter.session {
+        Some(SessionFilter::Reference(name)) if is_every_call => Some(name.clone()),
         _ => None,
     };
-
-    // Without a call, a directory without a session is probably the wrong one.
-    let is_every_call = filter.since.is_none() && filter.agent.is_none() && max != 0;
     let directory = filter.workspace.clone().filter(|_| is_every_call && !args.follow);
     let reader = CallReader::new(home.journal_dir(), filter);
     if let Some(path) = directory
@@ -77,13 +76,20 @@ pub(crate) async fn run(args: LogArgs, output: CliOutput) -> anyhow::Result<Exit
     if !args.follow {
         return list(&reader, max, unknown, &format, output).await;
     }
+    until_ctrl_c(follow(&reader, max, &format, output)).await
+}
+
+/// Runs the follow mode of `quack log` or `quack logs` until Ctrl-C, which is its normal end.
+pub(crate) async fn until_ctrl_c(
+    follow: impl Future<Output = anyhow::Result<ExitCode>>,
+) -> anyhow::Result<ExitCode> {
     tokio::select! {
         biased;
         interrupted = tokio::signal::ctrl_c() => {
             interrupted?;
             Ok(ExitCode::Ok)
         }
-        ended = follow(&reader, max, &format, output) => ended,
+        ended = follow => ended,
     }
 }
 
@@ -94,24 +100,19 @@ async fn filter(args: &LogArgs, home: &Home) -> anyhow::Result<CallFilter> {
         Some(reference) => Some(session(home, reference).await?),
         None => None,
     };
+
+    // A session identifies its calls: its workspace may be another directory than the current one.
     let workspace = match &args.dir {
         Some(dir) => Some(directory::workspace(Some(dir), false)?),
         None if args.all || session.is_some() => None,
-        None => Some(here()?),
+        None => {
+            let here = session_ref::current().filter(|path| !is_risky_workspace(path));
+            Some(here.ok_or_else(|| CliError::usage(NO_WORKSPACE))?)
+        }
     };
 
     let since = since.transpose().map_err(CliError::usage)?;
     Ok(CallFilter { session, workspace, agent: args.agent.clone(), since })
-}
-
-/// Returns the workspace of the current directory.
-fn here() -> Result<String, CliError> {
-    let here = session_ref::current().filter(|path| !is_risky_workspace(path));
-    here.ok_or_else(|| {
-        CliError::usage(
-            "this directory is no workspace; name one with -C DIR or --session REF, or use --all",
-        )
-    })
 }
 
 /// Resolves a reference. Without a daemon, and for a session that it does not know, the journal's own names are used.
@@ -124,8 +125,8 @@ async fn session(home: &Home, reference: &str) -> Result<SessionFilter, ClientEr
 
     let params = FindParams { session_id: Some(reference.to_owned()), path: None, own: None };
     match client.call_within(params, DAEMON_LIMIT).await {
-        Ok(FindData { session: Some(found) }) if found.by == FindBy::Reference => {
-            Ok(SessionFilter::Id(found.session_id.0))
+        Ok(FindData { session: Some(info) }) if info.by == FindBy::Reference => {
+            Ok(SessionFilter::Id(info.session_id.0))
         }
         // Without a code, the reference matches several sessions.
         Err(error @ ClientError::Refused { code: None, .. }) => Err(error),
@@ -137,20 +138,23 @@ async fn session(home: &Home, reference: &str) -> Result<SessionFilter, ClientEr
 async fn has_session(home: &Home, workspace: &str) -> bool {
     let Ok(client) = connect(home).await else { return false };
     let params = FindParams { session_id: None, path: Some(workspace.to_owned()), own: None };
-    let found = client.call_within(params, DAEMON_LIMIT).await;
-    found
-        .is_ok_and(|found| found.session.is_some_and(|session| session.workspace_path == workspace))
+    let reply = client.call_within(params, DAEMON_LIMIT).await;
+    let session = reply.ok().and_then(|data| data.session);
+    session.is_some_and(|session| session.workspace_path == workspace)
 }
 
 /// Labels by session id. `None` if no daemon replies in time.
-async fn labels(home: &Home) -> Option<HashMap<String, String>> {
-    let asking = async {
+pub(crate) async fn labels(home: &Home) -> Option<HashMap<String, String>> {
+    let request = async {
         let client = connect(home).await.ok()?;
         let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
         client.call_within(all, DAEMON_LIMIT).await.ok()
     };
-    let known = tokio::time::timeout(DAEMON_LIMIT, asking).await.ok().flatten()?;
-    let labelled = known.sessions.into_iter().filter(|session| !session.label.is_empty());
+
+    // The whole request has the limit, because connecting to a hung daemon takes time too.
+    let data = tokio::time::timeout(DAEMON_LIMIT, request).await.ok().flatten()?;
+    // An older daemon sends no labels.
+    let labelled = data.sessions.into_iter().filter(|session| !session.label.is_empty());
     Some(labelled.map(|session| (session.id.0, session.label)).collect())
 }
 
@@ -165,7 +169,7 @@ async fn list(
     // The journal has them in the order of their ends.
     calls.sort_by_key(|call| call.at_ms);
 
-    if let Some(name) = unknown.filter(|_| calls.is_empty() && max != 0) {
+    if let Some(name) = unknown.filter(|_| calls.is_empty()) {
         let text = format!("no session and no call in the journal is called {name}");
         return Err(CliError::failed(text).into());
     }
@@ -255,6 +259,7 @@ fn full_output(call: &CallRecord, home: &Home) -> Option<String> {
     let run = home.session_run_dir(&call.session_id.0).ok()?;
     // A worker resolves the links on the way to it.
     let run = run.canonicalize().ok()?;
+
     if path.parent() != Some(run.as_path()) {
         return None;
     }

@@ -1,9 +1,10 @@
 //! Reads the journal of calls. Used by `quack log` and `quack follow`. Needs no daemon.
 
 use jiff::Timestamp;
-use quackd_home::call_journal::{JournalFile, files_blocking, read_file_blocking};
+use quackd_home::call_journal::{files_blocking, read_file_blocking};
 use quackd_protocol::journal::{CallEnd, CallRecord, JOURNAL_GAP, is_beginning_of_job};
 use quackd_protocol::limits::MAX_JOURNAL_LINE_BYTES;
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -93,7 +94,7 @@ impl CallReader {
     ) -> io::Result<(Vec<CallRecord>, JournalPosition)> {
         let files = files_blocking(&self.dir)?;
         let mut position = JournalPosition::default();
-        let (mut found, mut ended) = (Vec::new(), HashSet::new());
+        let (mut records, mut ended) = (Vec::new(), HashSet::new());
 
         for (at, file) in files.iter().enumerate().rev() {
             let bytes = read_file_blocking(file)?;
@@ -113,15 +114,16 @@ impl CallReader {
                 }
             });
 
-            found.extend(calls.take(max - found.len()));
+            records.extend(calls.take(max - records.len()));
+
             // Older files have older calls only.
             let since = self.filter.since.map_or(i64::MIN, Timestamp::as_millisecond);
-            if max <= found.len() || file.start_ms < since {
+            if max <= records.len() || file.start_ms < since {
                 break;
             }
         }
-        found.reverse();
-        Ok((found, position))
+        records.reverse();
+        Ok((records, position))
     }
 
     /// Returns the calls behind a position, and moves it behind them.
@@ -132,26 +134,24 @@ impl CallReader {
         &self,
         position: &mut JournalPosition,
     ) -> io::Result<Vec<CallRecord>> {
-        let mut found = Vec::new();
-        let is_new = |file: &JournalFile, position: &JournalPosition| {
-            let n_read = u64::try_from(position.offset).unwrap_or(u64::MAX);
-            position.file_ms < file.start_ms
-                || position.file_ms == file.start_ms && n_read < file.n_bytes
-        };
-
+        let mut records = Vec::new();
         for file in files_blocking(&self.dir)? {
-            if !is_new(&file, position) {
-                continue;
-            }
+            let n_read = u64::try_from(position.offset).unwrap_or(u64::MAX);
+            let offset = match file.start_ms.cmp(&position.file_ms) {
+                Ordering::Less => continue,
+                Ordering::Equal if file.n_bytes <= n_read => continue,
+                Ordering::Equal => position.offset,
+                // The file was begun after the last read.
+                Ordering::Greater => 0,
+            };
 
             let bytes = read_file_blocking(&file)?;
-            let offset = if position.file_ms == file.start_ms { position.offset } else { 0 };
             let complete = whole(&bytes);
             let lines = complete.get(offset..).unwrap_or_default().split(|byte| *byte == b'\n');
-            found.extend(lines.filter_map(parse).filter(|call| self.filter.lets(call)));
+            records.extend(lines.filter_map(parse).filter(|call| self.filter.lets(call)));
             *position = JournalPosition { file_ms: file.start_ms, offset: complete.len() };
         }
-        Ok(found)
+        Ok(records)
     }
 
     /// Returns the newest call with this id.

@@ -21,37 +21,30 @@ const MAX_DETAIL: usize = 400;
 /// Formats calls.
 #[derive(Debug)]
 pub(crate) struct CallFormat {
-    zone: TimeZone,
-    now: Timestamp,
+    pub(crate) zone: TimeZone,
+    pub(crate) now: Timestamp,
     /// Labels by session id, from the daemon. Without it, no call runs.
-    labels: Option<HashMap<String, String>>,
+    pub(crate) labels: Option<HashMap<String, String>>,
 }
 
 impl CallFormat {
-    pub(crate) fn new(
-        zone: TimeZone,
-        now: Timestamp,
-        labels: Option<HashMap<String, String>>,
-    ) -> Self {
-        Self { zone, now, labels }
-    }
-
     /// Returns one line: time, session, client, call, end and id.
     pub(crate) fn row(&self, call: &CallRecord) -> String {
         if is_gap(call) {
             return self.gap(call);
         }
 
-        let who = match &call.client {
-            Some(client) => format!("{}: ", name_cell(client)),
+        let client = match &call.client {
+            Some(name) => format!("{}: ", name_cell(name)),
             None => String::new(),
         };
-        let argument = main_argument(call);
-        let argument =
-            if argument.is_empty() { argument } else { format!(" {}", cut(&argument, MAX_CALL)) };
+        let argument = match main_argument(call).as_str() {
+            "" => String::new(),
+            argument => format!(" {}", cut(argument, MAX_CALL)),
+        };
 
         format!(
-            "{DIM}{}{DIM:#}  {}  {who}{BOLD}{}{BOLD:#}{argument}  {}  {DIM}{}{DIM:#}\n",
+            "{DIM}{}{DIM:#}  {}  {client}{BOLD}{}{BOLD:#}{argument}  {}  {DIM}{}{DIM:#}\n",
             self.time(call),
             name_cell(&self.label(call)),
             name_cell(&call.tool),
@@ -143,8 +136,7 @@ impl CallFormat {
             _ => format!("{RED}{outcome}{RED:#}"),
         };
 
-        let n_denied = call.denials.len();
-        let denied = match n_denied {
+        let denied = match call.denials.len() {
             0 => String::new(),
             n => format!(", {YELLOW}{n} denied{YELLOW:#}"),
         };
@@ -195,7 +187,7 @@ mod tests {
         let call = serde_json::from_value(call).unwrap();
         let now = "2026-03-10T20:00:00Z".parse().unwrap();
         let labels = Some(HashMap::from([("t".to_owned(), "app".to_owned())]));
-        let format = CallFormat::new(TimeZone::UTC, now, labels);
+        let format = CallFormat { zone: TimeZone::UTC, now, labels };
         anstream::adapter::strip_str(&format.row(&call)).to_string()
     }
 

@@ -30,15 +30,10 @@ pub(super) struct Format {
 }
 
 impl Format {
-    /// Creates a format that prints no date for the day of `now`.
-    pub(super) fn new(zone: TimeZone, now: Timestamp) -> Self {
+    /// Creates a format that prints no date for the day of `now`, and `labels` in place of the ids of sessions.
+    pub(super) fn new(zone: TimeZone, now: Timestamp, labels: HashMap<String, String>) -> Self {
         let day = now.to_zoned(zone.clone()).date();
-        Self { zone, day, labels: HashMap::new() }
-    }
-
-    /// Replaces the ids of sessions by these labels.
-    pub(super) fn with_labels(self, labels: HashMap<String, String>) -> Self {
-        Self { labels, ..self }
+        Self { zone, day, labels }
     }
 
     /// Returns `12:34:56 INFO  message key=value` without a line end. The first line of another day is preceded by its
@@ -60,25 +55,25 @@ impl Format {
         };
 
         let time = time.to_zoned(self.zone.clone());
-        let mut shown = String::new();
+        let mut row = String::new();
         if time.date() != self.day {
             self.day = time.date();
-            shown.push_str(&format!("{BOLD}{}{BOLD:#}\n", self.day));
+            row.push_str(&format!("{BOLD}{}{BOLD:#}\n", self.day));
         }
 
         let word = |key| object.get(key).and_then(Value::as_str).unwrap_or_default();
-        shown.push_str(&format!("{DIM}{}{DIM:#} ", time.strftime("%H:%M:%S")));
-        shown.push_str(&level(word("level")));
-        shown.push_str(&display::cut(word("message"), MAX_MESSAGE));
+        row.push_str(&format!("{DIM}{}{DIM:#} ", time.strftime("%H:%M:%S")));
+        row.push_str(&level(word("level")));
+        row.push_str(&display::cut(word("message"), MAX_MESSAGE));
 
         for (key, value) in object.iter().filter(|(key, _)| !HIDDEN.contains(&key.as_str())) {
             let label = value.as_str().filter(|_| key == "session");
             let label = label.and_then(|id| self.labels.get(id)).map(|it| Value::from(it.as_str()));
             let key = display::cut(key, MAX_VALUE);
             let value = self::value(label.as_ref().unwrap_or(value));
-            shown.push_str(&format!(" {DIM}{key}={DIM:#}{value}"));
+            row.push_str(&format!(" {DIM}{key}={DIM:#}{value}"));
         }
-        shown
+        row
     }
 }
 
@@ -127,7 +122,7 @@ mod tests {
 
     fn format() -> Format {
         let now = "2026-03-10T12:00:00Z".parse().unwrap();
-        Format::new(TimeZone::fixed(offset(2)), now)
+        Format::new(TimeZone::fixed(offset(2)), now, HashMap::new())
     }
 
     fn shown(format: &mut Format, line: &LogLine) -> String {

@@ -18,24 +18,20 @@ use crate::display::{self, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{CliOutput, StdoutState};
 use crate::session_ref::{Missing, Wanted};
+use crate::subcommands::log::{labels, until_ctrl_c};
 use crate::time_format::moment;
 use anyhow::Context;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use quackd_client::ClientError;
 use quackd_home::Home;
-use quackd_protocol::client::SessionsParams;
-use serde_json::Value;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 use tokio::time::sleep;
 
 /// Interval between polls of the log.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-
-/// Timeout for the labels of sessions.
-const LABELS_LIMIT: Duration = Duration::from_secs(1);
 
 /// Default number of lines.
 const LINES: usize = 50;
@@ -54,21 +50,12 @@ pub(crate) async fn run(args: LogsArgs, output: CliOutput) -> anyhow::Result<Exi
         },
     };
 
-    // Only the text has labels.
-    let labels = if output.is_json() { HashMap::new() } else { labels(&home).await };
-    let format = Format::new(TimeZone::system(), Timestamp::now()).with_labels(labels);
+    // Only the text has labels. The log is readable without them.
+    let labels = if output.is_json() { None } else { labels(&home).await };
+    let format = Format::new(TimeZone::system(), Timestamp::now(), labels.unwrap_or_default());
 
-    if !args.follow {
-        return show(&args, &filter, &path, format, output).await;
-    }
-    tokio::select! {
-        biased;
-        interrupted = tokio::signal::ctrl_c() => {
-            interrupted?;
-            Ok(ExitCode::Ok)
-        }
-        ended = show(&args, &filter, &path, format, output) => ended,
-    }
+    let printing = show(&args, &filter, &path, format, output);
+    if args.follow { until_ctrl_c(printing).await } else { printing.await }
 }
 
 /// Resolves a session reference to an id. For a deleted session, or without a daemon, the reference itself is used as
@@ -83,15 +70,15 @@ async fn session(
     output: CliOutput,
 ) -> anyhow::Result<String> {
     let choice = Wanted::reference(Some(reference.to_owned()));
-
     let error = match connect(home).await {
         Ok(client) => match choice.one(&client, Missing::Refuse).await {
-            Ok(found) => return Ok(found.session_id.0),
+            Ok(session) => return Ok(session.session_id.0),
             Err(error) => error,
         },
         Err(error) => error.into(),
     };
 
+    // A deleted session still has lines in the log.
     if is_in_log_blocking(reference, path).with_context(|| cannot_read(path))? {
         output.note(&format!("{error}; looking for lines with the id {}", plain(reference)));
         return Ok(reference.to_owned());
@@ -122,19 +109,6 @@ fn is_in_log_blocking(id: &str, path: &Path) -> std::io::Result<bool> {
     }
 }
 
-/// Labels by session id. Empty if no daemon replies in time: the log is readable without one.
-async fn labels(home: &Home) -> HashMap<String, String> {
-    let asking = async {
-        let client = connect(home).await.ok()?;
-        let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
-        client.call_within(all, LABELS_LIMIT).await.ok()
-    };
-    let known = tokio::time::timeout(LABELS_LIMIT, asking).await.ok().flatten();
-    let sessions = known.into_iter().flat_map(|known| known.sessions);
-    let labelled = sessions.filter(|session| !session.label.is_empty());
-    labelled.map(|session| (session.id.0, session.label)).collect()
-}
-
 fn cannot_read(path: &Path) -> String {
     format!("cannot read {}", path.display())
 }
@@ -155,6 +129,7 @@ async fn show(
     let mut tail = LogTail::begin_blocking(path, from).with_context(cannot_read)?;
 
     let mut last = (from != n_lines).then(VecDeque::new);
+
     if tail.is_empty() {
         let state_text = if args.follow { "waiting for the log" } else { "there is no log yet" };
         output.note(&format!("{state_text}: {}", path.display()));
@@ -163,12 +138,14 @@ async fn show(
     loop {
         let mut lines = tail.read_blocking().with_context(cannot_read)?;
         let is_end = lines.is_empty();
+        // With `-f`, the rest of an incomplete line may still arrive.
         if is_end && !args.follow {
             lines.extend(tail.rest());
         }
 
         lines.retain(|line| filter.lets(line));
 
+        // Before the end of the log, any later line may be one of the last.
         if let Some(kept) = &mut last {
             kept.extend(lines.drain(..));
             kept.drain(..kept.len().saturating_sub(n_lines));

@@ -159,6 +159,7 @@ impl OpenLog {
         if self.file.metadata()?.len() < self.at {
             self.at = 0;
         }
+
         self.file.seek(SeekFrom::Start(self.at))?;
         let n = self.file.read(chunk)?;
         self.at = self.at.saturating_add(u64::try_from(n).unwrap_or(0));
@@ -187,11 +188,11 @@ fn open_blocking(path: &Path) -> io::Result<Option<OpenLog>> {
 /// Returns the offset of the last `max_lines` lines of a file, and their number.
 fn last_lines_blocking(file: &File, max_lines: usize) -> io::Result<(u64, usize)> {
     let length = file.metadata()?.len();
-    let (mut end, mut n_lines) = (length, 0);
     if max_lines == 0 {
         return Ok((length, 0));
     }
 
+    let (mut end, mut n_lines) = (length, 0);
     let mut chunk = vec![0; CHUNK_BYTES];
     while end != 0 {
         let begin = end.saturating_sub(u64::try_from(CHUNK_BYTES).unwrap_or(1));
@@ -226,6 +227,7 @@ fn last_lines_blocking(file: &File, max_lines: usize) -> io::Result<(u64, usize)
 fn split(bytes: &[u8], begun: &mut LogLine, lines: &mut Vec<LogLine>) {
     for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
         let text = piece.strip_suffix(b"\n").unwrap_or(piece);
+        // The rest of a long line is counted and not kept.
         let room = MAX_LINE_BYTES.saturating_sub(begun.bytes.len()).min(text.len());
         begun.bytes.extend_from_slice(text.get(..room).unwrap_or_default());
         begun.omitted += text.len() - room;

@@ -21,11 +21,17 @@ pub(super) async fn send(
 /// Deletes a session, also with running work.
 pub(super) async fn delete(client: &Client, id: String) {
     let params = SessionDeleteParams { session_id: id.into(), force: Some(true) };
-    drop(client.call(params).await);
+    // The session may be gone.
+    client.call(params).await.ok();
 }
 
 /// Ends the turn and the calls of a session.
 pub(super) async fn abort(client: &Client, session: &str) {
     // There may be nothing to abort.
-    drop(client.call(AbortParams::of(session)).await);
+    client.call(AbortParams::of(session)).await.ok();
+}
+
+/// Returns the error of a command that this program refuses itself.
+pub(super) fn refused(text: impl Into<String>) -> ClientError {
+    ClientError::Refused { text: text.into(), code: None }
 }

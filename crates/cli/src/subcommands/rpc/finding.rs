@@ -1,13 +1,14 @@
 //! Finds the sessions that a client names: by a reference, by the file of a conversation, or by its id.
 
+use super::calls::refused;
 use crate::subcommands::gc::own_metadata_blocking;
 use quackd_client::{Client, ClientError};
 use quackd_home::Home;
 use quackd_protocol::client::StateParams;
 use std::path::Path;
 
-/// A session that is asked for.
-pub(super) enum Created {
+/// Result of looking a session up.
+pub(super) enum Lookup {
     Known(String),
     /// The file does not exist. The id is that of its conversation.
     Missing(Option<String>),
@@ -19,33 +20,31 @@ pub(super) async fn find_path(
     client: &Client,
     reference: &str,
     workspace: &str,
-) -> Result<Created, ClientError> {
-    let refused = match find(client, reference).await {
-        Ok(found) => return Ok(Created::Known(found)),
+) -> Result<Lookup, ClientError> {
+    let error = match find(client, reference).await {
+        Ok(id) => return Ok(Lookup::Known(id)),
         Err(error) => error,
     };
 
     let is_path = reference.contains('/') || reference.ends_with(".jsonl");
     if !is_path {
-        return Err(refused);
+        return Err(error);
     }
 
     let path = std::path::absolute(reference).unwrap_or_else(|_| reference.into());
     let id = conversation_of(&path);
     // A new file has no conversation, but its name may contain the id of one.
     if let Some(id) = id.clone()
-        && let Some(known) = of_conversation(Wanted::Id { id, path: workspace.to_owned() }).await
+        && let Some(known) =
+            of_conversation(Conversation::Id { id, path: workspace.to_owned() }).await
     {
-        return Ok(Created::Known(known));
+        return Ok(Lookup::Known(known));
     }
 
     let exists = tokio::task::spawn_blocking(move || path.exists()).await;
     match exists {
-        Ok(true) => {
-            let text = format!("{reference} is not the file of a session of quackd");
-            Err(ClientError::Refused { text, code: None })
-        }
-        Ok(false) | Err(_) => Ok(Created::Missing(id)),
+        Ok(true) => Err(refused(format!("{reference} is not the file of a session of quackd"))),
+        Ok(false) | Err(_) => Ok(Lookup::Missing(id)),
     }
 }
 
@@ -75,33 +74,34 @@ fn conversation_of(path: &Path) -> Option<String> {
 }
 
 /// Finds a session by its file, by a reference, or by the beginning of the id of its conversation.
-pub(super) async fn find(client: &Client, wanted: &str) -> Result<String, ClientError> {
-    let of_file = if wanted.contains('/') {
-        of_conversation(Wanted::File(wanted.to_owned())).await
+pub(super) async fn find(client: &Client, reference: &str) -> Result<String, ClientError> {
+    let of_file = if reference.contains('/') {
+        of_conversation(Conversation::File(reference.to_owned())).await
     } else {
         None
     };
 
-    let reference = of_file.unwrap_or_else(|| wanted.to_owned());
-    match client.call(StateParams::of(reference)).await {
+    // The daemon finds a session by its own names only.
+    let session = of_file.unwrap_or_else(|| reference.to_owned());
+    match client.call(StateParams::of(session)).await {
         Ok(state) => Ok(state.session_id.0),
-        Err(error) => of_conversation(Wanted::Begin(wanted.to_owned())).await.ok_or(error),
+        Err(error) => of_conversation(Conversation::Begin(reference.to_owned())).await.ok_or(error),
     }
 }
 
 /// A conversation by its file or its id.
-pub(super) enum Wanted {
+pub(super) enum Conversation {
     File(String),
     Id { id: String, path: String },
     Begin(String),
 }
 
 /// Returns the session with this conversation, according to the daemon's state.
-pub(super) async fn of_conversation(choice: Wanted) -> Option<String> {
+pub(super) async fn of_conversation(choice: Conversation) -> Option<String> {
     tokio::task::spawn_blocking(move || of_conversation_blocking(&choice)).await.ok().flatten()
 }
 
-fn of_conversation_blocking(choice: &Wanted) -> Option<String> {
+fn of_conversation_blocking(choice: &Conversation) -> Option<String> {
     let home = Home::from_process_env_blocking().ok()?;
     let state = own_metadata_blocking(&home.state_file()).ok()?;
 
@@ -110,16 +110,18 @@ fn of_conversation_blocking(choice: &Wanted) -> Option<String> {
         let name = file.rsplit('/').next().unwrap_or_default().strip_suffix(".jsonl");
         let id_of_file = name.and_then(|name| name.split_once('_')).map(|(_, id)| id);
         match (choice, id_of_file) {
-            (Wanted::File(wanted), _) => file == wanted,
-            (Wanted::Id { id, path }, Some(known)) => {
+            (Conversation::File(path), _) => file == path,
+            (Conversation::Id { id, path }, Some(known)) => {
                 let mut all = state.workspaces.iter();
                 let is_here = all.any(|workspace| {
                     workspace.id == session.workspace_id && workspace.path == *path
                 });
                 is_here && known == id
             }
-            (Wanted::Begin(begin), Some(known)) => !begin.is_empty() && known.starts_with(begin),
-            (Wanted::Id { .. } | Wanted::Begin(_), None) => false,
+            (Conversation::Begin(begin), Some(known)) => {
+                !begin.is_empty() && known.starts_with(begin)
+            }
+            (Conversation::Id { .. } | Conversation::Begin(_), None) => false,
         }
     });
     sessions.next().map(|session| session.id.0.clone())

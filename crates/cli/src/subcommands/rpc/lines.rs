@@ -31,6 +31,7 @@ pub(super) fn parse(line: &Line) -> Result<Command, String> {
     let name = name.ok_or_else(|| refuse("it has no type".to_owned()))?;
 
     let id = match name.as_str() {
+        // Its id is that of the question, and it has no response.
         "extension_ui_response" => None,
         _ => fields.remove("id"),
     };

@@ -1,8 +1,8 @@
-//! The output of the protocol: responses and events in their order.
+//! The output of the protocol: responses and events in their order, and notes on stderr.
 
 use super::lines::{Dialect, event_line};
-use super::session::Setting;
 use quackd_client::Event;
+use serde_json::Value;
 use std::io::Write;
 
 /// A response, and what its order depends on.
@@ -12,8 +12,8 @@ pub(super) struct Done {
     pub(super) order: Order,
     /// Whether the command was one of [`super::WORK`].
     pub(super) is_work: bool,
-    /// Setting that the command has made.
-    pub(super) setting: Option<Setting>,
+    /// Setting that the command has made: its name, and the command that repeats it.
+    pub(super) setting: Option<(&'static str, Value)>,
 }
 
 /// Order of a response and the events of a turn.
@@ -28,6 +28,12 @@ pub(super) enum Order {
     AfterRetry,
     /// The response follows the end of the summary.
     AfterSummary,
+}
+
+/// Writes a note to stderr: stdout is for the protocol alone.
+pub(super) fn note(text: &str) {
+    // A failed write cannot be reported.
+    writeln!(std::io::stderr(), "note: {text}").ok();
 }
 
 /// Writer of responses and events.
@@ -111,8 +117,8 @@ impl<W: Write> Output<W> {
 
     /// Writes the lines that waited for the turn, whose events are no longer read.
     pub(super) fn turn_left(&mut self) -> std::io::Result<()> {
-        (self.in_turn, self.is_retrying, self.prompts) = (false, false, 0);
-        self.is_summarizing = false;
+        (self.in_turn, self.is_retrying, self.is_summarizing) = (false, false, false);
+        self.prompts = 0;
         let held = std::mem::take(&mut self.held);
         self.write(&held)?;
         self.write_late()
@@ -140,15 +146,15 @@ impl<W: Write> Output<W> {
     }
 
     fn write_late(&mut self) -> std::io::Result<()> {
-        let late = std::mem::take(&mut self.late);
+        let all = std::mem::take(&mut self.late);
         let (late, ready): (Vec<_>, Vec<_>) =
-            late.into_iter().partition(|done| self.is_early(done.order));
+            all.into_iter().partition(|done| self.is_early(done.order));
         self.late = late;
-        let ready: Vec<_> = ready.into_iter().map(|done| done.line).collect();
-        if ready.is_empty() {
-            return Ok(());
+
+        for done in ready {
+            self.write(&[done.line])?;
         }
-        self.write(&ready)
+        Ok(())
     }
 }
 

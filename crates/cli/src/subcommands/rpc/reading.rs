@@ -1,6 +1,6 @@
 //! Commands that read a conversation: its tree, and its export as a page.
 
-use super::calls::{COMMAND_TIMEOUT, send};
+use super::calls::{COMMAND_TIMEOUT, refused, send};
 use crate::subcommands::export::read_transcript_blocking;
 use crate::user_file;
 use quackd_client::{Client, ClientError};
@@ -26,18 +26,11 @@ struct Page {
 #[serde(rename_all = "camelCase")]
 struct Link {
     id: String,
-    #[serde(default)]
     parent_id: Option<String>,
     #[serde(default)]
     r#type: String,
-    #[serde(default)]
     target_id: Option<String>,
-    #[serde(default)]
     label: Option<String>,
-}
-
-fn refused(text: impl Into<String>) -> ClientError {
-    ClientError::Refused { text: text.into(), code: None }
 }
 
 /// Answers `get_tree`: every entry in its parent. The text is not parsed again, because a long conversation is as many
@@ -56,6 +49,7 @@ pub(super) async fn tree(client: &Client, session: &str) -> Result<Box<RawValue>
         let page = data.as_ref().and_then(|data| serde_json::from_str::<Page>(data.get()).ok());
         let page = page.ok_or_else(|| refused("the agent did not list its entries"))?;
 
+        // A page without entries is the last one, also if the leaf is an earlier entry.
         let is_last = page.entries.is_empty();
         for entry in page.entries {
             bytes += entry.get().len();
@@ -87,6 +81,7 @@ fn nested(entries: &[(Link, Box<RawValue>)], leaf: Option<&str>) -> String {
     let at: HashMap<&str, usize> =
         entries.iter().enumerate().map(|(index, (link, _))| (link.id.as_str(), index)).collect();
 
+    // A later label replaces an earlier one, and one without a text removes it.
     let mut labels: HashMap<&str, &str> = HashMap::new();
     for (link, _) in entries.iter().filter(|(link, _)| link.r#type == "label") {
         match (&link.target_id, &link.label) {
@@ -108,6 +103,7 @@ fn nested(entries: &[(Link, Box<RawValue>)], leaf: Option<&str>) -> String {
     }
 
     let mut text = String::from("{\"tree\":[");
+    // Reversed, because the last step of the stack is the next one.
     let steps = |list: &[usize]| {
         let steps = list.iter().enumerate().rev();
         steps.map(|(n, entry)| Step::Open { entry: *entry, is_first: n == 0 }).collect::<Vec<_>>()
@@ -141,23 +137,25 @@ fn nested(entries: &[(Link, Box<RawValue>)], leaf: Option<&str>) -> String {
 
 /// Answers `export_html`: writes the conversation as a page to the named file, or to one in the current directory.
 pub(super) async fn export_html(session: String, path: Option<&str>) -> Result<Value, ClientError> {
-    let named = path.filter(|path| !path.is_empty()).map(PathBuf::from);
-    let written = tokio::task::spawn_blocking(move || export_blocking(&session, named));
-    let written = tokio::time::timeout(COMMAND_TIMEOUT, written).await;
-    match written {
+    let path = path.filter(|path| !path.is_empty()).map(PathBuf::from);
+    let export = tokio::task::spawn_blocking(move || export_blocking(&session, path));
+    match tokio::time::timeout(COMMAND_TIMEOUT, export).await {
         Ok(Ok(Ok(path))) => Ok(json!({ "path": path })),
         Ok(Ok(Err(error))) => Err(refused(format!("{error:#}"))),
         Ok(Err(_)) | Err(_) => Err(refused("the conversation cannot be exported")),
     }
 }
 
-fn export_blocking(session: &str, named: Option<PathBuf>) -> anyhow::Result<String> {
+fn export_blocking(session: &str, path: Option<PathBuf>) -> anyhow::Result<String> {
     let (file, transcript) = read_transcript_blocking(session)?
         .ok_or_else(|| anyhow::anyhow!("the session has no conversation yet"))?;
-    let path = named.unwrap_or_else(|| {
+
+    // Without a path, the page is named after the file of the conversation.
+    let path = path.unwrap_or_else(|| {
         let stem = Path::new(&file).file_stem().unwrap_or_default().to_string_lossy().into_owned();
         PathBuf::from(format!("pi-session-{stem}.html"))
     });
+
     let page = quackd_agent::export::html(&transcript);
     user_file::write_blocking(&path, page.as_bytes(), user_file::PRIVATE)?;
     Ok(path.display().to_string())

@@ -1,8 +1,8 @@
 //! The session that the client follows, and the commands that select another one.
 
-use super::calls::{abort, delete, send};
-use super::finding::{Created, find_path};
-use super::notes::note;
+use super::calls::{abort, delete, refused, send};
+use super::finding::{Lookup, find_path};
+use super::output::note;
 use crate::subcommands::follow::follow_connection::FollowConnection;
 use quackd_client::{Client, ClientError};
 use quackd_protocol::agent_options::AgentOptions;
@@ -10,20 +10,6 @@ use quackd_protocol::client::{ForkParams, SessionNewParams, SessionSetParams};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Gives a session these options.
-async fn set_options(
-    client: &Client,
-    session: &str,
-    options: AgentOptions,
-) -> Result<(), ClientError> {
-    let params = SessionSetParams {
-        session_id: session.into(),
-        agent_options: Some(options),
-        ..SessionSetParams::default()
-    };
-    client.call(params).await.map(drop)
-}
 
 /// Commands whose settings Pi keeps in new sessions.
 const SETTINGS: [&str; 8] = [
@@ -37,8 +23,8 @@ const SETTINGS: [&str; 8] = [
     "cycle_thinking_level",
 ];
 
-/// Wishes of the command line for new sessions.
-#[derive(Debug, Default, Clone)]
+/// Options of the command line for new sessions.
+#[derive(Debug, Clone)]
 pub(super) struct ForNew {
     pub(super) engine: Option<String>,
     /// Model of new sessions, as `provider/model` or as a name.
@@ -47,58 +33,52 @@ pub(super) struct ForNew {
     pub(super) thinking: Option<String>,
 }
 
-/// Settings of the client, by the command that sets them.
-#[derive(Debug, Default)]
-struct Kept(BTreeMap<&'static str, Value>);
-
-impl Kept {
-    /// Notes a command that has succeeded.
-    fn note(&mut self, name: &str, fields: &Map<String, Value>, data: Option<&Value>) {
-        let of_data = |path: &str| data.and_then(|data| data.pointer(path)).cloned();
-        let model = |at: &str| {
-            let (provider, id) =
-                (of_data(&format!("{at}/provider"))?, of_data(&format!("{at}/id"))?);
-            Some(json!({ "type": "set_model", "provider": provider, "modelId": id }))
-        };
-        let level =
-            |level: Option<Value>| Some(json!({ "type": "set_thinking_level", "level": level? }));
-
-        let (name, command) = match name {
-            "set_model" => ("set_model", model("")),
-            "cycle_model" => ("set_model", model("/model")),
-            "set_thinking_level" => ("set_thinking_level", level(fields.get("level").cloned())),
-            "cycle_thinking_level" => ("set_thinking_level", level(of_data("/level"))),
-            other => {
-                let known = SETTINGS.iter().find(|name| **name == other);
-                (known.copied().unwrap_or("other"), Some(Value::Object(fields.clone())))
-            }
-        };
-
-        // Only a setting that can be repeated is kept.
-        if let Some(command) = command {
-            self.0.insert(name, command);
-        }
-    }
-}
-
 /// Whether a command sets something that new sessions keep.
 pub(super) fn is_setting(name: &str) -> bool {
     SETTINGS.contains(&name)
 }
 
-/// A setting that a command has made: its name, its fields and its data.
-pub(super) type Setting = (String, Map<String, Value>, Option<Value>);
+/// Returns the setting that a command has made: its name, and the command that repeats it in another session. `fields`
+/// and `data` are those of the command and its response. `None` if it cannot be repeated.
+pub(super) fn setting(
+    name: &str,
+    fields: &Map<String, Value>,
+    data: Option<&Value>,
+) -> Option<(&'static str, Value)> {
+    let of_data = |path: &str| data.and_then(|data| data.pointer(path)).cloned();
+    let model = |at: &str| {
+        let (provider, id) = (of_data(&format!("{at}/provider"))?, of_data(&format!("{at}/id"))?);
+        let command = json!({ "type": "set_model", "provider": provider, "modelId": id });
+        Some(("set_model", command))
+    };
+    let level = |level: Option<Value>| {
+        let command = json!({ "type": "set_thinking_level", "level": level? });
+        Some(("set_thinking_level", command))
+    };
+
+    match name {
+        "set_model" => model(""),
+        "cycle_model" => model("/model"),
+        "set_thinking_level" => level(fields.get("level").cloned()),
+        "cycle_thinking_level" => level(of_data("/level")),
+        name => {
+            let name = SETTINGS.into_iter().find(|known| *known == name)?;
+            Some((name, Value::Object(fields.clone())))
+        }
+    }
+}
 
 /// The followed session.
 pub(super) struct Session {
     pub(super) client: Arc<Client>,
     pub(super) follow: FollowConnection,
     /// Options of the agents of all sessions that this client follows, as long as it does.
-    options: AgentOptions,
-    for_new: ForNew,
-    kept: Kept,
+    pub(super) options: AgentOptions,
+    pub(super) for_new: ForNew,
+    /// Settings of the client: the commands that repeat them, by their names.
+    pub(super) settings: BTreeMap<&'static str, Value>,
     /// Sessions that this client creates are deleted at the end.
-    is_temporary: bool,
+    pub(super) is_temporary: bool,
     /// Whether this client has created it.
     pub(super) is_created: bool,
     /// Whether this client has begun work in it.
@@ -106,25 +86,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(
-        client: Arc<Client>,
-        follow: FollowConnection,
-        options: AgentOptions,
-        for_new: ForNew,
-        is_temporary: bool,
-        is_created: bool,
-    ) -> Self {
-        let (kept, has_worked) = (Kept::default(), false);
-        Self { client, follow, options, for_new, kept, is_temporary, is_created, has_worked }
-    }
-
     pub(super) fn id(&self) -> String {
         self.follow.session().to_owned()
-    }
-
-    /// Notes a setting of the client.
-    pub(super) fn keep(&mut self, name: &str, fields: &Map<String, Value>, data: Option<&Value>) {
-        self.kept.note(name, fields, data);
     }
 
     /// Ends what this program has begun. A turn of another client goes on.
@@ -136,46 +99,51 @@ impl Session {
 
     /// Gives a session the options of the command line, if there are any.
     pub(super) async fn limit(&self, session: &str) -> Result<(), ClientError> {
-        if self.options == AgentOptions::default() {
-            Ok(())
-        } else {
-            set_options(&self.client, session, self.options.clone()).await
-        }
+        self.set_options(session, self.options.clone()).await
     }
 
-    /// Takes the options of the command line from a session that is followed no more.
-    async fn unlimit(&self, session: &str) {
-        if self.options != AgentOptions::default() {
-            // The session may be gone.
-            drop(set_options(&self.client, session, AgentOptions::default()).await);
+    async fn set_options(&self, session: &str, options: AgentOptions) -> Result<(), ClientError> {
+        // Without options, those of other clients stay.
+        if self.options == AgentOptions::default() {
+            return Ok(());
+        }
+
+        let params = SessionSetParams {
+            session_id: session.into(),
+            agent_options: Some(options),
+            ..SessionSetParams::default()
+        };
+        self.client.call(params).await.map(drop)
+    }
+
+    /// Takes the options of the command line from a session that is followed no more. Deletes it if it is temporary.
+    async fn leave(&self, session: &str, is_created: bool) {
+        // The session may be gone.
+        self.set_options(session, AgentOptions::default()).await.ok();
+        if self.is_temporary && is_created {
+            delete(&self.client, session.to_owned()).await;
         }
     }
 
     pub(super) async fn end(&self) {
         self.abort().await;
-        self.unlimit(&self.id()).await;
-        if self.is_temporary && self.is_created {
-            delete(&self.client, self.id()).await;
-        }
+        self.leave(self.follow.session(), self.is_created).await;
     }
 
     /// Follows another session.
     async fn follow(&mut self, id: String, is_created: bool) -> Result<(), ClientError> {
         let begin = |id| FollowConnection::begin(Arc::clone(&self.client), id, None, true);
 
-        let begun = match self.limit(&id).await {
+        let attempt = match self.limit(&id).await {
             Ok(()) => begin(id.clone()).await,
             Err(error) => Err(error),
         };
 
-        let next = match begun {
+        let next = match attempt {
             Ok(next) => next,
             Err(error) => {
                 if id != self.id() {
-                    self.unlimit(&id).await;
-                    if self.is_temporary && is_created {
-                        delete(&self.client, id).await;
-                    }
+                    self.leave(&id, is_created).await;
                 }
                 // The attempt has ended the old subscription.
                 self.follow = begin(self.id()).await?;
@@ -184,13 +152,10 @@ impl Session {
         };
 
         let old = std::mem::replace(&mut self.follow, next);
-        self.has_worked = false;
         let was_created = std::mem::replace(&mut self.is_created, is_created);
+        self.has_worked = false;
         if old.session() != self.follow.session() {
-            self.unlimit(old.session()).await;
-            if self.is_temporary && was_created {
-                delete(&self.client, old.session().to_owned()).await;
-            }
+            self.leave(old.session(), was_created).await;
         }
         Ok(())
     }
@@ -202,15 +167,14 @@ impl Session {
         let level = thinking.as_ref().filter(|_| is_new);
         let level = level.map(|level| json!({ "type": "set_thinking_level", "level": level }));
 
-        let kept = self.kept.0.iter().filter(|(name, _)| match **name {
+        // A session that exists keeps its model and its level.
+        let settings = self.settings.iter().filter(|(name, _)| match **name {
             "set_model" => is_new && model.is_none(),
             "set_thinking_level" => is_new && thinking.is_none(),
             _ => true,
         });
 
-        let mut commands: Vec<Value> = kept.map(|(_, command)| command.clone()).collect();
-        commands.extend(level);
-        for command in commands {
+        for command in settings.map(|(_, command)| command.clone()).chain(level) {
             let name = command.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
             if let Err(error) = send(&self.client, &self.id(), command).await {
                 note(&format!("{name} of the session before does not hold here: {error}"));
@@ -230,8 +194,8 @@ impl Session {
             ..SessionNewParams::default()
         };
 
-        let made = self.client.call(params).await?;
-        self.follow(made.session.id.0, true).await?;
+        let data = self.client.call(params).await?;
+        self.follow(data.session.id.0, true).await?;
         self.settle(true).await;
         Ok(())
     }
@@ -249,17 +213,18 @@ impl Session {
             "switch_session" => {
                 let path = text("sessionPath");
                 if path.is_empty() {
-                    let text = "sessionPath is missing".to_owned();
-                    return Err(ClientError::Refused { text, code: None });
+                    return Err(refused("sessionPath is missing"));
                 }
+
                 let workspace = self.follow.followed().workspace_path.clone();
                 match find_path(&self.client, path, &workspace).await? {
-                    Created::Known(id) => {
+                    Lookup::Known(id) => {
+                        // A session that this client left may belong to others by now: it is not deleted.
                         let is_created = self.is_created && id == self.id();
                         self.follow(id, is_created).await?;
                         self.settle(false).await;
                     }
-                    Created::Missing(id) => self.begin_new(id).await?,
+                    Lookup::Missing(id) => self.begin_new(id).await?,
                 }
                 Ok(cancelled)
             }
@@ -267,11 +232,11 @@ impl Session {
                 let entry_id = (name == "fork").then(|| text("entryId").to_owned());
                 let session_id = self.id().into();
                 let params = ForkParams { session_id, entry_id, ..ForkParams::default() };
-                let made = self.client.call(params).await?;
-                self.follow(made.session_id.0, true).await?;
+                let data = self.client.call(params).await?;
+                self.follow(data.session_id.0, true).await?;
                 self.settle(false).await;
                 Ok(match name {
-                    "fork" => json!({ "text": made.text.unwrap_or_default(), "cancelled": false }),
+                    "fork" => json!({ "text": data.text.unwrap_or_default(), "cancelled": false }),
                     _ => cancelled,
                 })
             }

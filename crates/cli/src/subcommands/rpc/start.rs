@@ -1,9 +1,9 @@
 //! The session with which `quack rpc` begins, and what the command line sets for its agent.
 
 use super::calls::{delete, send};
-use super::finding::{Created, Wanted, find, find_path, of_conversation};
+use super::finding::{Conversation, Lookup, find, find_path, of_conversation};
 use super::lines::Dialect;
-use super::notes::note;
+use super::output::note;
 use super::session::{ForNew, Session};
 use crate::args::rpc::RpcArgs;
 use crate::directory;
@@ -15,30 +15,30 @@ use quackd_protocol::agent_options::{AgentOptions, MAX_PROMPT_BYTES};
 use quackd_protocol::client::{AttachParams, ForkParams, SessionNewParams};
 use quackd_protocol::model::ThinkingLevel;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Checks what Pi checks before it starts.
 pub(super) fn check(args: &RpcArgs) -> anyhow::Result<()> {
-    let others = [
+    let options = [
         ("--session", args.session.is_some()),
         ("--continue", args.continues),
         ("--resume", args.resume),
     ];
+    let others: Vec<_> = options.iter().filter(|option| option.1).map(|option| option.0).collect();
 
-    let given = others.iter().filter(|(_, is_given)| *is_given).map(|(name, _)| *name);
-    let given: Vec<_> = given.collect();
-    let with = |name: &str| {
-        let text = format!("{name} cannot be combined with {}", given.join(", "));
-        anyhow::Error::from(CliError::failed(text))
+    let name = match (&args.fork, &args.session_id) {
+        (Some(_), _) => "--fork",
+        (None, Some(_)) => "--session-id",
+        (None, None) => return Ok(()),
     };
-
-    match (&args.fork, &args.session_id) {
-        (Some(_), _) if !given.is_empty() => Err(with("--fork")),
-        (_, Some(_)) if !given.is_empty() => Err(with("--session-id")),
-        _ => Ok(()),
+    if others.is_empty() {
+        return Ok(());
     }
+    let text = format!("{name} cannot be combined with {}", others.join(", "));
+    Err(CliError::failed(text).into())
 }
 
 /// Returns the dialect that the command line names.
@@ -58,10 +58,9 @@ pub(super) async fn options(args: &RpcArgs) -> anyhow::Result<AgentOptions> {
     };
 
     let none = (args.no_tools || args.no_builtin_tools).then(Vec::new);
-    let texts = (args.system_prompt.clone(), args.append_system_prompt.clone());
+    let (system, append) = (args.system_prompt.clone(), args.append_system_prompt.clone());
     // The files may be on a slow disk.
     let read = tokio::task::spawn_blocking(move || {
-        let (system, append) = texts;
         let append = append.iter().map(|text| text_of_blocking(text));
         (system.map(|text| text_of_blocking(&text)), append.collect::<Vec<_>>())
     });
@@ -102,11 +101,13 @@ fn text_of_blocking(text: &str) -> String {
 }
 
 /// Returns the model of the options, as `provider/model` or as a name, and the thinking level after it.
-fn wanted_model(args: &RpcArgs) -> (Option<String>, Option<ThinkingLevel>) {
+fn model_of(args: &RpcArgs) -> (Option<String>, Option<ThinkingLevel>) {
     let Some(model) = args.model.as_deref() else { return (None, None) };
     let split = model.rsplit_once(':');
     let level = split.and_then(|(_, level)| ThinkingLevel::named(level));
+    // The name of a model may contain a colon.
     let model = split.filter(|_| level.is_some()).map_or(model, |(model, _)| model);
+
     let model = match &args.provider {
         Some(provider) if !model.starts_with(&format!("{provider}/")) => {
             format!("{provider}/{model}")
@@ -119,14 +120,14 @@ fn wanted_model(args: &RpcArgs) -> (Option<String>, Option<ThinkingLevel>) {
 /// Passes on the key of the command line, for the provider of its model.
 pub(super) async fn give_key(args: &RpcArgs, client: &Client) {
     let Some(key) = &args.api_key else { return };
-    let model = wanted_model(args).0.or_else(|| args.models.clone());
+    let model = model_of(args).0.or_else(|| args.models.clone());
     let named = model.as_deref().and_then(|model| model.split_once('/')).map(|(name, _)| name);
-    let given = match args.provider.as_deref().or(named) {
+    let result = match args.provider.as_deref().or(named) {
         Some(provider) => shell_keys::give(client, provider, key).await,
         None => Err("--model provider/model must name the provider".to_owned()),
     };
-    if let Err(why) = given {
-        note(&format!("--api-key has no effect: {why}"));
+    if let Err(reason) = result {
+        note(&format!("--api-key has no effect: {reason}"));
     }
 }
 
@@ -137,28 +138,30 @@ pub(super) async fn begin(
     client: Arc<Client>,
 ) -> anyhow::Result<Session> {
     let path = directory::workspace(args.dir.as_deref(), false)?;
+
     let (id, is_created) = if let Some(source) = &args.fork {
         let session_id = find(&client, source).await?.into();
         let params = ForkParams { session_id, ..ForkParams::default() };
-        let made = client.call(params).await?;
-        (made.session_id.0, true)
+        (client.call(params).await?.session_id.0, true)
     } else if let Some(reference) = &args.session {
         match find_path(&client, reference, &path).await? {
-            Created::Known(id) => (id, false),
-            Created::Missing(id) => (create(args, path, id, &client).await?, true),
+            Lookup::Known(id) => (id, false),
+            Lookup::Missing(id) => (create(args, path, id, &client).await?, true),
         }
     } else if args.continues || args.resume {
         let params = AttachParams {
             path: Some(path.into()),
+            // The active session is that of the user's shell.
             activate: Some(false),
             ..AttachParams::default()
         };
-        let found = client.call(params).await?;
-        (found.session.id.0, false)
+        (client.call(params).await?.session.id.0, false)
     } else {
         let conversation_id = args.session_id.clone();
         let known = match &conversation_id {
-            Some(id) => of_conversation(Wanted::Id { id: id.clone(), path: path.clone() }).await,
+            Some(id) => {
+                of_conversation(Conversation::Id { id: id.clone(), path: path.clone() }).await
+            }
             None => None,
         };
         match known {
@@ -174,11 +177,20 @@ pub(super) async fn begin(
     }
     let follow = follow?;
 
-    let (model, level) = wanted_model(args);
+    let (model, level) = model_of(args);
     let named = args.thinking.as_deref().and_then(ThinkingLevel::named).or(level);
     let thinking = named.map(|level| level.name().to_owned());
     let for_new = ForNew { engine: args.engine.clone(), model, thinking };
-    Ok(Session::new(client, follow, options, for_new, args.no_session, is_created))
+    Ok(Session {
+        client,
+        follow,
+        options,
+        for_new,
+        settings: BTreeMap::new(),
+        is_temporary: args.no_session,
+        is_created,
+        has_worked: false,
+    })
 }
 
 async fn create(
@@ -190,19 +202,18 @@ async fn create(
     let params = SessionNewParams {
         path: Some(path),
         engine: args.engine.clone(),
-        model: wanted_model(args).0,
+        model: model_of(args).0,
         conversation_id,
         ..SessionNewParams::default()
     };
-    let made = client.call(params).await?;
-    Ok(made.session.id.0)
+    Ok(client.call(params).await?.session.id.0)
 }
 
 /// Sets the options of the agent, the model of a session that exists, the thinking level and the name.
 pub(super) async fn choose(args: &RpcArgs, session: &Session) -> Result<(), ClientError> {
     session.limit(&session.id()).await?;
 
-    let (model, level) = wanted_model(args);
+    let (model, level) = model_of(args);
     // Such a session was created with it.
     let has_model = session.is_created && args.fork.is_none();
 
@@ -213,10 +224,10 @@ pub(super) async fn choose(args: &RpcArgs, session: &Session) -> Result<(), Clie
         send(&session.client, &session.id(), command).await?;
     }
 
-    let given = args.thinking.as_deref();
-    let named = given.and_then(ThinkingLevel::named);
-    if let (Some(given), None) = (given, named) {
-        note(&format!("no thinking level has the name {given}; --thinking has no effect"));
+    let name = args.thinking.as_deref();
+    let named = name.and_then(ThinkingLevel::named);
+    if let (Some(name), None) = (name, named) {
+        note(&format!("no thinking level has the name {name}; --thinking has no effect"));
     }
 
     if let Some(level) = named.or(level) {

@@ -37,36 +37,42 @@ pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
         let text = "quack top needs a terminal; for scripts there is `quack ps --json`";
         return Err(CliError::usage(text).into());
     }
+
     let home = Home::from_process_env_blocking()?;
     let daemon = connect_only(output).await?;
-    let (deeds, wanted) = channel(WAITING);
-    let (told, updates) = channel(WAITING);
-    let source = tokio::spawn(source::run(home.clone(), daemon.client, wanted, told));
-    let shown = show(&home, &deeds, updates, output).await;
+
+    let (actions, requested) = channel(WAITING);
+    let (sender, updates) = channel(WAITING);
+    let source = tokio::spawn(source::run(home.clone(), daemon.client, requested, sender));
+    let ended = show(&home, &actions, updates, output).await;
     source.abort();
-    match shown {
+
+    match ended {
         // Closing the window is a normal exit. The library reports a closed terminal by an error of any kind.
         Err(error) if is_gone(&error) || is_terminal_closed() => Ok(ExitCode::Ok),
-        shown => shown.map(|()| ExitCode::Ok),
+        ended => ended.map(|()| ExitCode::Ok),
     }
 }
 
 async fn show(
     home: &Home,
-    deeds: &Sender<SessionAction>,
+    actions: &Sender<SessionAction>,
     mut updates: Receiver<Update>,
     output: CliOutput,
 ) -> anyhow::Result<()> {
     let home_dir = std::env::var("HOME").ok();
     let look =
         ViewOptions { is_colored: output.audience().is_colored, home_dir: home_dir.as_deref() };
-    let mut ears = SignalListener::open()?;
+
+    // Before the screen is taken over: from now on, a signal cannot leave the terminal in raw mode.
+    let mut signals = SignalListener::open()?;
     let (mut model, mut keys, mut screen) = (Model::default(), Keys::default(), Screen::enter()?);
     loop {
         screen.draw(|frame| view::draw(&model, look, frame.area(), frame.buffer_mut()))?;
-        let wish = tokio::select! {
+        let action = tokio::select! {
+            // A fast stream of updates must not delay signals and keys.
             biased;
-            told = ears.next() => match told {
+            signal = signals.next() => match signal {
                 TerminalSignal::End => KeyAction::Quit,
                 TerminalSignal::Stop => {
                     keys.rest().await;
@@ -87,7 +93,8 @@ async fn show(
                 KeyAction::Nothing
             }
         };
-        match wish {
+
+        match action {
             KeyAction::Nothing => {}
             KeyAction::Quit => return Ok(()),
             KeyAction::Stop => {
@@ -95,15 +102,20 @@ async fn show(
                 screen.stop(true)?;
             }
             // A full queue means that the daemon does not answer, which is displayed.
-            KeyAction::Do(deed) => drop(deeds.try_send(deed)),
+            KeyAction::Do(action) => {
+                actions.try_send(action).ok();
+            }
             KeyAction::Follow(session) => {
+                // No thread may read the keyboard while its mode changes.
                 keys.rest().await;
                 screen.down();
-                match Box::pin(follow(home, session, &mut keys, &mut ears, output)).await {
+
+                match Box::pin(follow(home, session, &mut keys, &mut signals, output)).await {
                     Ok(TerminalSignal::End) => return Ok(()),
                     Ok(TerminalSignal::Stop | TerminalSignal::Continued) => {}
                     Err(error) => model.note = format!("{error:#}"),
                 }
+
                 keys.rest().await;
                 screen.up()?;
             }
@@ -117,40 +129,43 @@ async fn follow(
     home: &Home,
     session: String,
     keys: &mut Keys,
-    ears: &mut SignalListener,
+    signals: &mut SignalListener,
     output: CliOutput,
 ) -> anyhow::Result<TerminalSignal> {
     let client = Arc::new(connect(home).await?);
     let watch = FollowConnection::begin(client, session, None, false).await?;
+
     let home_dir = std::env::var("HOME").ok();
     let label = session_ref::label(&watch.client(), watch.session()).await?;
     output.text(&header(&label, watch.followed(), home_dir.as_deref()))?;
     output.text("-- q or Esc comes back --\n")?;
+
     let look = DisplayOptions { show_thinking: false, verbose: false };
-    let live = SessionView::new(watch, look, InputMode::Nothing, output);
+    let view = SessionView::new(watch, look, InputMode::Nothing, output);
     let mut interrupts = Interrupts::catch()?;
-    let typing = CbreakGuard::begin()?;
-    let mut shown = std::pin::pin!(live.run(&mut interrupts));
+    // Undone on return, before the screen is taken over again.
+    let _cbreak = CbreakGuard::begin()?;
+    let mut view = std::pin::pin!(view.run(&mut interrupts));
     let mut is_over = false;
-    let told = loop {
+    loop {
         tokio::select! {
             biased;
-            told = ears.next() => match told {
-                TerminalSignal::End => break TerminalSignal::End,
+            signal = signals.next() => match signal {
+                TerminalSignal::End => return Ok(signal),
                 TerminalSignal::Stop | TerminalSignal::Continued => {}
             },
-            ended = &mut shown, if !is_over => {
+            ended = &mut view, if !is_over => {
                 is_over = true;
                 if let Err(error) = ended {
                     output.failure(&format!("{error:#}"));
                 }
                 output.text("-- over; q or Esc comes back --\n")?;
             }
-            event = keys.next() => if is_way_back(&event?.event) { break TerminalSignal::Continued },
+            event = keys.next() => if is_way_back(&event?.event) {
+                return Ok(TerminalSignal::Continued);
+            },
         }
-    };
-    drop(typing);
-    Ok(told)
+    }
 }
 
 fn is_way_back(event: &Event) -> bool {

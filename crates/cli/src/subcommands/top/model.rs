@@ -123,6 +123,7 @@ impl Model {
         if seconds < MIN_SECONDS || before.supervisor.pid != data.supervisor.pid {
             return Rates::default();
         }
+
         let rate = |before: u64, now: u64| to_f64(now.saturating_sub(before)) / seconds;
         // Milliseconds in a second are tenths of a percent.
         let percent = |before: Option<u64>, now: Option<u64>| Some(rate(before?, now?) / 10.0);
@@ -197,11 +198,10 @@ impl Model {
         // Every key ends the prompt, whatever it was.
         match std::mem::take(&mut self.prompt) {
             Prompt::None => self.command(key.code),
-            Prompt::Help => KeyAction::Nothing,
-            Prompt::Sure(_, deed) if matches!(key.code, KeyCode::Char('y' | 'Y')) => {
-                KeyAction::Do(deed)
+            Prompt::Help | Prompt::Sure(..) => KeyAction::Nothing,
+            Prompt::Sure(_, action) if matches!(key.code, KeyCode::Char('y' | 'Y')) => {
+                KeyAction::Do(action)
             }
-            Prompt::Sure(..) => KeyAction::Nothing,
             Prompt::Filter => {
                 self.type_filter(key.code);
                 KeyAction::Nothing
@@ -244,43 +244,33 @@ impl Model {
         let rows = self.rows();
         let last = rows.len().saturating_sub(1);
         let at = self.chosen(&rows).saturating_add_signed(by).min(last);
-        let chosen = rows.get(at).map(|worker| worker.session_id.clone());
-        self.selected = chosen;
+        self.selected = rows.get(at).map(|worker| worker.session_id.clone());
     }
 
     /// Handles the keys that act on the selected session.
     fn about_chosen(&mut self, code: KeyCode) -> Option<KeyAction> {
         let rows = self.rows();
         let chosen = *rows.get(self.chosen(&rows))?;
-        let (id, name) = (
-            chosen.session_id.0.clone(),
-            display::name(display::label(&chosen.label, &chosen.session_name)),
-        );
-
-        let pin = !chosen.status.pinned;
-        let (question, deed) = match code {
-            KeyCode::Enter | KeyCode::Char('f') => return Some(KeyAction::Follow(id)),
-            KeyCode::Char('p') => return Some(KeyAction::Do(SessionAction::Pin(id, pin))),
-            KeyCode::Char('a') => (format!("End the calls of {name}?"), SessionAction::Abort(id)),
+        let (id, pin) = (chosen.session_id.clone(), !chosen.status.pinned);
+        let name = display::name(display::label(&chosen.label, &chosen.session_name));
+        let session = id.0.clone();
+        let (question, action) = match code {
+            KeyCode::Enter | KeyCode::Char('f') => return Some(KeyAction::Follow(session)),
+            KeyCode::Char('p') => return Some(KeyAction::Do(SessionAction::Pin(session, pin))),
+            KeyCode::Char('a') => {
+                (format!("End the calls of {name}?"), SessionAction::Abort(session))
+            }
             KeyCode::Char('K' | 'x') => (
                 format!("Kill the worker of {name}? Its calls and jobs end."),
-                SessionAction::Kill(id),
+                SessionAction::Kill(session),
             ),
             _ => return None,
         };
 
         // The selection must not move to another session while the user answers.
-        self.selected = Some(SessionId::from(deed.session()));
-        self.prompt = Prompt::Sure(question, deed);
+        self.selected = Some(id);
+        self.prompt = Prompt::Sure(question, action);
         Some(KeyAction::Nothing)
-    }
-}
-
-impl SessionAction {
-    fn session(&self) -> &str {
-        match self {
-            Self::Abort(session) | Self::Kill(session) | Self::Pin(session, _) => session,
-        }
     }
 }
 

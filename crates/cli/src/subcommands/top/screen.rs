@@ -65,11 +65,13 @@ impl Screen {
     /// # Errors
     /// Those of the terminal.
     pub(super) fn enter() -> io::Result<Self> {
+        // The message of a panic must be readable, so the terminal is restored before it.
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             give_back();
             before(info);
         }));
+
         let is_gone = Rc::<Cell<bool>>::default();
         let terminal = Terminal::new(CrosstermBackend::new(FallibleStdout(Rc::clone(&is_gone))))?;
         let mut screen = Self { terminal, is_gone, is_up: false };
@@ -106,6 +108,7 @@ impl Screen {
     /// Those of the terminal.
     pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.terminal.draw(draw)?;
+        // The failed write itself was hidden from the library.
         if self.is_gone.get() { Err(gone()) } else { Ok(()) }
     }
 
@@ -131,10 +134,11 @@ impl Drop for Screen {
     }
 }
 
-/// Restores the terminal. A failure cannot be reported.
+/// Restores the terminal.
 fn give_back() {
-    drop(execute!(io::stdout(), LeaveAlternateScreen, Show));
-    drop(disable_raw_mode());
+    // A failure cannot be reported, and must not prevent the second step.
+    execute!(io::stdout(), LeaveAlternateScreen, Show).ok();
+    disable_raw_mode().ok();
 }
 
 /// Signal that affects a full-screen program.

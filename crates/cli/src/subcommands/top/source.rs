@@ -41,20 +41,22 @@ pub(super) enum Update {
 pub(super) async fn run(
     home: Home,
     client: Client,
-    mut deeds: Receiver<SessionAction>,
+    mut actions: Receiver<SessionAction>,
     updates: Sender<Update>,
 ) {
     let mut client = Some(client);
     let mut ticks = interval(EVERY);
+    // A slow daemon must not cause a burst of requests.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let done = tokio::select! {
             _ = ticks.tick() => None,
-            deed = deeds.recv() => match deed {
+            action = actions.recv() => match action {
                 None => return,
-                Some(deed) => Some(Update::Done(perform(client.as_ref(), deed).await)),
+                Some(action) => Some(Update::Done(perform(client.as_ref(), action).await)),
             },
         };
+
         // Poll after an action too, so that its effect is visible at once.
         for update in done.into_iter().chain([look(&home, &mut client).await]) {
             if updates.send(update).await.is_err() {
@@ -65,55 +67,47 @@ pub(super) async fn run(
 }
 
 async fn look(home: &Home, client: &mut Option<Client>) -> Update {
-    let connected = match client.take() {
-        Some(client) => Ok(client),
-        None => connect(home).await,
-    };
-    let looked = match connected {
-        Ok(connected) => {
-            let data = ps::ask(&connected).await;
-            data.map(|data| (connected, data))
-        }
-        Err(error) => Err(error),
+    let request = async {
+        // Taken, so that a connection that failed is not used again.
+        let connection = match client.take() {
+            Some(connection) => connection,
+            None => connect(home).await?,
+        };
+        let data = ps::ask(&connection).await?;
+        *client = Some(connection);
+        Ok::<_, ClientError>(data)
     };
 
-    match looked {
-        Ok((connected, data)) => {
-            *client = Some(connected);
-            Update::Data(Box::new(data), Instant::now())
-        }
+    match request.await {
+        Ok(data) => Update::Data(Box::new(data), Instant::now()),
         Err(error) => Update::NoDaemon(error.to_string()),
     }
 }
 
-async fn perform(client: Option<&Client>, deed: SessionAction) -> String {
+async fn perform(client: Option<&Client>, action: SessionAction) -> String {
     let Some(client) = client else { return "There is no daemon.".to_owned() };
-    done(client, deed).await.unwrap_or_else(|error| error.to_string())
+    try_perform(client, action).await.unwrap_or_else(|error| error.to_string())
 }
 
-async fn done(client: &Client, deed: SessionAction) -> Result<String, ClientError> {
-    match deed {
+async fn try_perform(client: &Client, action: SessionAction) -> Result<String, ClientError> {
+    match action {
         SessionAction::Abort(session) => {
+            // The reply of this method has no label.
             let label = display::name(&session_ref::label(client, &session).await?);
             client.call(AbortParams::of(session)).await?;
             Ok(format!("Ended the calls of {label}."))
         }
         SessionAction::Kill(session) => {
             let data = client.call(KillParams::of(session)).await?;
-            Ok(format!(
-                "Killed the worker of {}.",
-                display::name(display::label(&data.label, &data.session_name))
-            ))
+            let label = display::name(display::label(&data.label, &data.session_name));
+            Ok(format!("Killed the worker of {label}."))
         }
         SessionAction::Pin(session, pinned) => {
             let params = PinParams { session_id: Some(session), pinned: Some(pinned) };
             let data = client.call(params).await?;
-            let state_text =
-                if data.pinned { "stays" } else { "is ended again when nobody uses it" };
-            Ok(format!(
-                "{} {state_text}.",
-                display::name(display::label(&data.label, &data.session_name))
-            ))
+            let label = display::name(display::label(&data.label, &data.session_name));
+            let state = if data.pinned { "stays" } else { "is ended again when nobody uses it" };
+            Ok(format!("{label} {state}."))
         }
     }
 }

@@ -69,7 +69,7 @@ const COLUMNS: &[Column] = &[
         display::name_cell(display::label(&w.label, &w.session_name))
     }),
     column("STATUS", 8, false, 0, |w, _| status(w)),
-    column("PID", 7, true, 5, |w, _| number(w.pid)),
+    column("PID", 7, true, 5, |w, _| w.pid.map(|pid| pid.to_string()).unwrap_or_default()),
     column("CPU%", 5, true, 1, cpu),
     column("MEMORY", 8, true, 1, |w, _| memory(w)),
     column("CALLS", 5, true, 1, |w, _| dash(w.calls.len())),
@@ -96,6 +96,7 @@ pub(super) fn draw(model: &Model, look: ViewOptions<'_>, area: Rect, buffer: &mu
         let is_roomy = ROOMY <= area.height;
         let deaths = model.data.as_ref().map_or(&[][..], |data| &data.deaths);
         let n_deaths = u16::try_from(deaths.len()).unwrap_or(u16::MAX).min(SHOWN_DEATHS);
+        // The line of the selected session, and the exits with their title.
         let below = match (is_roomy, n_deaths) {
             (false, _) => 0,
             (true, 0) => 1,
@@ -103,6 +104,8 @@ pub(super) fn draw(model: &Model, look: ViewOptions<'_>, area: Rect, buffer: &mu
         };
         let end = foot.saturating_sub(below);
         page.table(model, end);
+
+        // The next lines are at the bottom of the screen, also below a short table.
         page.y = end.max(page.y);
         if is_roomy {
             page.about_chosen(model, foot);
@@ -150,17 +153,15 @@ impl Region<'_> {
         let first = format!("quackd {version}  pid {}  up {up}", supervisor.pid);
         self.line(end, &first, bold);
 
+        // A lower screen has room for the sessions only.
         if 8 <= self.area.height {
-            let used = used(supervisor, model);
-            self.line(end, &used, Style::new());
-            let at_work = at_work(supervisor, model);
-            self.line(end, &at_work, Style::new());
+            self.line(end, &used(supervisor, model), Style::new());
+            self.line(end, &at_work(supervisor, model), Style::new());
         }
 
         if let Some(pressure) = &supervisor.memory_pressure {
             let text = format!("memory is short: {}", display::plain(pressure));
-            let style = self.color(Color::Yellow);
-            self.line(end, &text, style);
+            self.line(end, &text, self.color(Color::Yellow));
         }
 
         if let Some(problem) = &model.problem {
@@ -235,11 +236,11 @@ impl Region<'_> {
             let width = if is_wide { rest } else { column.width.min(rest) };
 
             let text = cell(column);
-            let shown = display::cut(&text, usize::from(width));
-            let n = u16::try_from(display::width(&shown)).unwrap_or(width);
+            let text = display::cut(&text, usize::from(width));
+            let n = u16::try_from(display::width(&text)).unwrap_or(width);
             let indent = if column.is_number { width.saturating_sub(n) } else { 0 };
             let room = usize::from(width - indent);
-            self.buffer.set_stringn(x.saturating_add(indent), self.y, &shown, room, style);
+            self.buffer.set_stringn(x.saturating_add(indent), self.y, &text, room, style);
             x = x.saturating_add(width).saturating_add(1);
         }
         self.y += 1;
@@ -273,19 +274,18 @@ impl Region<'_> {
             text.push_str(&format!("  client {}", display::name_cell(client)));
         }
 
-        let style = self.color(Color::Cyan);
-        self.line(end, &text, style);
+        self.line(end, &text, self.color(Color::Cyan));
     }
 
     fn deaths(&mut self, deaths: &[DeathInfo], total: u64, n: u16, end: u16) {
         if n == 0 {
             return;
         }
+
         let title = self.color(Color::Cyan).add_modifier(Modifier::BOLD);
         self.line(end, &format!("LAST DEATHS ({total} since the start)"), title);
         for death in deaths.iter().rev().take(usize::from(n)) {
-            let text = death_line(death);
-            self.line(end, &text, Style::new());
+            self.line(end, &death_line(death), Style::new());
         }
     }
 
@@ -321,14 +321,16 @@ fn client<'a>(worker: &WorkerInfo, model: &'a Model) -> Option<&'a str> {
 fn columns_for(width: u16) -> Vec<&'static Column> {
     let mut columns: Vec<&Column> = COLUMNS.iter().collect();
     loop {
+        // Each column has a gap after it, except the last one.
         let needed: u16 = columns.iter().map(|column| column.width + 1).sum();
-        let first_to_go = columns.iter().map(|column| column.goes).max().unwrap_or(0);
-        if needed <= width.saturating_add(1) || first_to_go == 0 {
-            return columns;
-        }
-        let last = columns.iter().rposition(|column| column.goes == first_to_go);
-        if let Some(last) = last {
-            columns.remove(last);
+        // Of several columns with the same number, the last one is dropped first.
+        let droppable = columns.iter().enumerate().filter(|(_, column)| column.goes != 0);
+        let first_to_go = droppable.max_by_key(|(_, column)| column.goes).map(|(at, _)| at);
+        match first_to_go.filter(|_| width.saturating_add(1) < needed) {
+            None => return columns,
+            Some(at) => {
+                columns.remove(at);
+            }
         }
     }
 }
@@ -378,10 +380,6 @@ fn status(worker: &WorkerInfo) -> String {
         "" => worker.state.name().to_owned(),
         _ => worker.status.status.name().to_owned(),
     }
-}
-
-fn number(n: Option<u32>) -> String {
-    n.map(|n| n.to_string()).unwrap_or_default()
 }
 
 fn dash<N: PartialEq + Default + ToString>(n: N) -> String {

@@ -33,7 +33,7 @@ use quackd_process::{
 };
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::{GitProtection, Tier};
-use quackd_protocol::worker::{IsolatedStart, SandboxReport, Start};
+use quackd_protocol::worker::{IsolatedStart, Start};
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::{
     self, ConfinedProcess, ConfinementLimits, FileRights, FileRule, HostFacts, Init,
@@ -69,15 +69,16 @@ pub(crate) fn enter(
     if let (Some(Tier::M), Some(program)) = (order.tier, &order.sandbox_exec) {
         return seatbelt_confinement::enter(start, Path::new(program));
     }
+
     // Open the executable now. Inside the new root it has no path.
-    let exe = SelfExe::open().map_err(|source| WorkerStartError::System {
-        step: "cannot open our own executable",
-        source,
-    })?;
+    let exe = SelfExe::open().map_err(WorkerStartError::at("cannot open our own executable"))?;
+
     if order.policy.profile == Profile::FullAccess {
         if order.isolated.is_some() {
-            return Err(refused("full-access cannot be isolated"));
+            return Err(WorkerStartError::confinement("full-access cannot be isolated"));
         }
+
+        // With an older Landlock, the kernel cannot keep a single call from writing.
         let read_only = (LANDLOCK_WITH_NAMESPACES <= confine::landlock_version())
             .then(|| ReadOnlyWrapper { exe, private: Vec::new(), processes: None });
         let known = known_without_limits(start);
@@ -88,26 +89,30 @@ pub(crate) fn enter(
             ..unconfined(start, cgroup, Vec::new())?
         });
     }
+
     let probe = match order.probe.clone() {
         Some(probe) => probe,
-        None => confine::probe_blocking().map_err(confining)?,
+        None => confine::probe_blocking().map_err(WorkerStartError::confinement)?,
     };
-    let has_hosts = order.policy.network_mode() == NetworkMode::Hosts;
-    let tier = match confine::choose(&probe, group.is_some(), order.tier) {
-        Ok(tier) => tier,
+    let (tier, refusal) = match confine::choose(&probe, group.is_some(), order.tier) {
+        Ok(tier) => (tier, None),
         // An unavailable requested tier is an error. Without a request, the worker starts unconfined and only
         // read-only tools work.
-        Err(refusal) if order.tier.is_some() => return Err(refused(refusal)),
-        Err(_) if has_hosts => return Err(no_hosts(Tier::Unconfined)),
-        Err(_) if order.isolated.is_some() => return Err(not_isolated(Tier::Unconfined)),
-        Err(refusal) => return unconfined(start, cgroup, vec![refusal.to_string()]),
+        Err(refusal) if order.tier.is_some() => return Err(WorkerStartError::confinement(refusal)),
+        Err(refusal) => (Tier::Unconfined, Some(refusal.to_string())),
     };
-    if has_hosts && !matches!(tier, Tier::A | Tier::B) {
-        return Err(no_hosts(tier));
+    if !tier.has_namespaces() {
+        if order.policy.network_mode() == NetworkMode::Hosts {
+            return Err(no_hosts(tier));
+        }
+        if order.isolated.is_some() {
+            return Err(not_isolated(tier));
+        }
     }
-    if order.isolated.is_some() && !matches!(tier, Tier::A | Tier::B) {
-        return Err(not_isolated(tier));
+    if let Some(refusal) = refusal {
+        return unconfined(start, cgroup, vec![refusal]);
     }
+
     let world = ConfinementInputs::look_blocking(start, home_links)?;
     let mut confined = match tier {
         Tier::A | Tier::B => {
@@ -126,39 +131,16 @@ fn unconfined(
     cgroup: Option<&SessionPaths>,
     notes: Vec<String>,
 ) -> Result<ConfinementResult, WorkerStartError> {
-    split_off_monitor_of(cgroup)
-        .map_err(|source| WorkerStartError::System { step: "cannot start the monitor", source })?;
+    split_off_monitor_of(cgroup).map_err(WorkerStartError::at("cannot start the monitor"))?;
     let (spawn_thread, note) = launching(OomScore::open(), None);
     let notes = notes.into_iter().chain(note).collect();
-    Ok(ConfinementResult {
-        report: SandboxReport {
-            tier: Some(Tier::Unconfined),
-            policy: Some(start.sandbox.policy.profile),
-            network: true,
-            hosts: false,
-            git: None,
-            notes,
-        },
-        copy: None,
-        policy: None,
-        is_confined: false,
-        spawn_thread: Some(spawn_thread),
-        pid: std::process::id(),
-        env: Vec::new(),
-        pins: Vec::new(),
-        read_only_pins: Vec::new(),
-        absent: Vec::new(),
-        sources: None,
-        private_home: None,
-        has_private_tmp: false,
-        command_words: Vec::new(),
-        profile: None,
-        read_only_words: Vec::new(),
-        exe: None,
-        known: None,
-        user_git: UserGit { signs_commits: false, ..of_user(&user_settings(start)) },
-        private_network: None,
-    })
+
+    // Commands have the user's keys, so a missing signature needs no note.
+    let user_git = UserGit { signs_commits: false, ..of_user(&user_settings(start)) };
+    let mut result = ConfinementResult::new(&start.sandbox.policy, notes, user_git);
+    (result.report.tier, result.report.network) = (Some(Tier::Unconfined), true);
+    (result.is_confined, result.spawn_thread) = (false, Some(spawn_thread));
+    Ok(result)
 }
 
 /// Inputs of confinement, read before it exists.
@@ -171,7 +153,7 @@ struct ConfinementInputs {
     roots: Vec<(PathBuf, OwnedFd)>,
     facts: HostFacts,
     plan: MountPlan,
-    found: git::FoundRepositories,
+    repositories: git::FoundRepositories,
     /// The user's git settings.
     settings: git::UserSettings,
     policy: Policy,
@@ -194,9 +176,10 @@ impl ConfinementInputs {
         // Everything below works with this handle; only its path is that of the workspace.
         let held = isolated.map_or_else(|| places.workspace.clone(), |one| one.join("tree"));
         let workspace = git::hold_directory_blocking(&held).map_err(|source| match isolated {
-            Some(_) => refused(NO_COPY),
+            Some(_) => WorkerStartError::confinement(NO_COPY),
             None => WorkerStartError::System { step: "cannot open the workspace", source },
         })?;
+
         let path = start.env.iter().find(|(name, _)| name == "PATH");
         let path = path.map_or("/usr/local/bin:/usr/bin:/bin", |(_, path)| path.as_str());
         let mut facts =
@@ -206,24 +189,24 @@ impl ConfinementInputs {
                 .iter()
                 .map(|(at, to)| SystemDirectory::Link { at: at.clone(), to: to.clone() }),
         );
+
         let (policy, roots, notes) = hold_roots(order.policy.clone(), Path::new(&order.home));
         // A workspace that must not be one is refused before it is looked through.
-        let mut plan = MountPlan::new(&policy, &facts).map_err(refused)?;
+        let mut plan = MountPlan::new(&policy, &facts).map_err(WorkerStartError::confinement)?;
         if let Some(IsolatedStart { directory, copied }) = &order.isolated {
             plan.isolate(copied, Path::new(directory).join("out"));
         }
         for (path, root) in &roots {
-            plan.verify(path, root).map_err(refused)?;
+            plan.verify(path, root).map_err(WorkerStartError::confinement)?;
         }
-        let found = repositories(&workspace, until).map_err(|source| WorkerStartError::System {
-            step: "cannot read the workspace",
-            source,
-        })?;
-        if found.has_more_repositories && policy.may_write() {
+
+        let repositories = repositories(&workspace, until)
+            .map_err(WorkerStartError::at("cannot read the workspace"))?;
+        if repositories.has_more_repositories && policy.may_write() {
             return Err(too_many_repositories());
         }
         let settings = git::UserSettings::read_blocking(Path::new(&order.home), &start.env);
-        Ok(Self { workspace, roots, facts, plan, found, settings, policy, notes, until })
+        Ok(Self { workspace, roots, facts, plan, repositories, settings, policy, notes, until })
     }
 
     fn enter_namespaces(
@@ -234,22 +217,25 @@ impl ConfinementInputs {
         exe: SelfExe,
         mode: GitProtection,
     ) -> Result<ConfinementResult, WorkerStartError> {
-        let Self { workspace, roots, facts, mut plan, found, settings, policy, mut notes, until } =
-            self;
+        let (mut plan, mut notes) = (self.plan, self.notes);
+        let Self { workspace, roots, facts, repositories, settings, policy, until, .. } = self;
+
         plan.limits = limits(start, group);
         plan.host_ports = host_ports::host_ports(start);
         let kept = caches::keep(start, &facts, &mut plan, &mut notes);
+
         let registry = facts.places.state_dir.join(PLACEHOLDERS);
-        let mut known = Known::from(&found);
+        let mut known = Known::from(&repositories);
         let mut placeholders = None;
         if policy.may_write() {
-            let first = Tree { handle: &workspace, path: &facts.places.workspace, found };
+            let first = Tree { handle: &workspace, path: &facts.places.workspace, repositories };
             let trees = trees_of(first, &roots, until)?;
             let (protected, named) =
                 protect_all(&mut plan, &trees, &registry, mode, until, &settings, &mut notes);
             known = known.naming(&named);
             placeholders = protected;
         }
+
         // The handles stay open until the directories are mounted.
         let (placeholders, elsewhere) = placeholders.unzip();
         let places = roots.iter().map(|(path, handle)| (path.as_path(), handle));
@@ -257,6 +243,7 @@ impl ConfinementInputs {
         let (above, absent) = pins_above_hidden(&policy, &places, &mut notes);
         plan.pin(above);
         cut_notes(&mut notes);
+
         let extra = beyond_the_plan(group, &exe)?;
         // The placeholders in the repositories and the lock of the caches stay until the monitor calls this.
         let at_the_end = caches::at_the_end(placeholders, kept);
@@ -268,25 +255,23 @@ impl ConfinementInputs {
                 }
             })
         };
-        let init = split_off_monitor_by(cgroup, split).map_err(|source| {
-            WorkerStartError::System { step: "cannot split the process", source }
-        })?;
+        let init = split_off_monitor_by(cgroup, split)
+            .map_err(WorkerStartError::at("cannot split the process"))?;
         drop(workspace);
         let (pins, read_only_pins) = paths_to_watch(&plan, &policy);
-        let confined = init.enter(&plan, extra).map_err(confining)?;
+        let confined = init.enter(&plan, extra).map_err(WorkerStartError::confinement)?;
 
         notes.extend(confined.caches_in_memory.map(|why| caches::note(&why)));
         let oom_score = confined.oom_score.and_then(OomScore::from_file);
         let (spawn_thread, note) = launching(oom_score, Some(confined.command_filter));
         notes.extend(note.into_iter().chain(confined.outputs_note).chain(git_notes(&plan, mode)));
         drop((roots, elsewhere));
-        let git = (!plan.git_mounts.is_empty()).then_some(mode);
+
         let read_only = ReadOnlyWrapper { exe, private: private_of_safe_mode(), processes: None };
+        let user_git = of_user(&facts.git_settings);
+        let mut result = ConfinementResult::new(&start.sandbox.policy, notes, user_git);
+        result.report.git = (!plan.git_mounts.is_empty()).then_some(mode);
         Ok(ConfinementResult {
-            report: SandboxReport { git, ..report(start, notes) },
-            copy: None,
-            policy: None,
-            is_confined: true,
             spawn_thread: Some(spawn_thread),
             pid: confined.host_pid.unwrap_or_else(std::process::id),
             env: variables(start, plan.home.display().to_string()),
@@ -296,13 +281,11 @@ impl ConfinementInputs {
             sources: MountSources::look_blocking(&plan),
             private_home: plan.private_home().map(Path::to_owned),
             has_private_tmp: true,
-            command_words: Vec::new(),
-            profile: None,
             read_only_words: read_only.words(),
             exe: Some(read_only.exe),
             known: Some(known),
-            user_git: of_user(&facts.git_settings),
             private_network: confined.private_network,
+            ..result
         })
     }
 
@@ -313,63 +296,47 @@ impl ConfinementInputs {
         group: Option<&Group>,
         exe: SelfExe,
     ) -> Result<ConfinementResult, WorkerStartError> {
-        let Self { workspace, facts, found, settings, policy, mut notes, until, .. } = self;
+        let Self { workspace, facts, repositories, settings, policy, mut notes, until, .. } = self;
         let path = &facts.places.workspace;
-        let tree = Tree { handle: &workspace, path, found };
+        let tree = Tree { handle: &workspace, path, repositories };
         let named = named_files(std::slice::from_ref(&tree), &settings, until, &mut notes);
         cut_notes(&mut notes);
-        let found = tree.found;
+        let repositories = tree.repositories;
+
         let tmp = facts.places.run_dir.join("tmp");
-        make_directory_blocking(&tmp).map_err(|source| WorkerStartError::System {
-            step: "cannot make a directory",
-            source,
-        })?;
-        let settings =
-            write_settings_blocking(&tmp, &facts.git_settings, "").map_err(|source| {
-                WorkerStartError::System { step: "cannot write the settings of git", source }
-            })?;
-        let mut rules = confine::rules_alone_blocking(&policy, &facts, workspace.as_fd(), &found)
-            .map_err(confining)?;
+        make_directory_blocking(&tmp).map_err(WorkerStartError::at("cannot make a directory"))?;
+        let settings = write_settings_blocking(&tmp, &facts.git_settings, "")
+            .map_err(WorkerStartError::at("cannot write the settings of git"))?;
+        let mut rules =
+            confine::rules_alone_blocking(&policy, &facts, workspace.as_fd(), &repositories)
+                .map_err(WorkerStartError::confinement)?;
         rules.extend(beyond_the_plan(group, &exe)?);
-        split_off_monitor_of(cgroup).map_err(|source| WorkerStartError::System {
-            step: "cannot start the monitor",
-            source,
-        })?;
+        split_off_monitor_of(cgroup).map_err(WorkerStartError::at("cannot start the monitor"))?;
+
         // The kernel counts all processes of the user, so each command gets its limit when it starts.
         let processes = limits(start, group).processes;
         let read_only = ReadOnlyWrapper { exe, private: vec![tmp.clone()], processes };
         let ConfinedProcess { oom_score, .. } =
             confine::enter_alone(&ConfinementLimits::default(), &policy, rules)
-                .map_err(confining)?;
+                .map_err(WorkerStartError::confinement)?;
         // In this tier no `.git` is writable, so the filter needs no git directories.
         let filter = confine::CommandFilter::default();
         let (spawn_thread, note) = launching(oom_score.and_then(OomScore::from_file), Some(filter));
         notes.extend(note);
+
+        let user_git = of_user(&facts.git_settings);
         Ok(ConfinementResult {
-            report: report(start, notes),
-            copy: None,
-            policy: None,
-            is_confined: true,
             spawn_thread: Some(spawn_thread),
-            pid: std::process::id(),
             env: vec![
                 ("TMPDIR", tmp.display().to_string()),
                 // The user's file exists but is unreadable, and git would fail.
                 ("GIT_CONFIG_GLOBAL", settings),
             ],
-            pins: Vec::new(),
-            read_only_pins: Vec::new(),
-            absent: Vec::new(),
-            sources: None,
-            private_home: None,
-            has_private_tmp: false,
             command_words: read_only.limiting_words(),
-            profile: None,
             read_only_words: read_only.words(),
             exe: Some(read_only.exe),
-            known: Some(Known::from(&found).naming(&named)),
-            user_git: of_user(&facts.git_settings),
-            private_network: None,
+            known: Some(Known::from(&repositories).naming(&named)),
+            ..ConfinementResult::new(&start.sandbox.policy, notes, user_git)
         })
     }
 }
@@ -400,18 +367,6 @@ fn launching(
 /// Registry of placeholders, in the state directory.
 const PLACEHOLDERS: &str = "placeholders";
 
-fn report(start: &Start, notes: Vec<String>) -> SandboxReport {
-    let policy = &start.sandbox.policy;
-    SandboxReport {
-        tier: None,
-        policy: Some(policy.profile),
-        network: policy.network,
-        hosts: false,
-        git: None,
-        notes,
-    }
-}
-
 /// Returns the limits. Limits processes if no control group counts them: in a new user namespace the kernel counts
 /// the processes in it; without one it counts all processes of the user (`read_only`).
 fn limits(start: &Start, group: Option<&Group>) -> ConfinementLimits {
@@ -428,16 +383,13 @@ fn beyond_the_plan(
     exe: &SelfExe,
 ) -> Result<Vec<FileRule>, WorkerStartError> {
     let mut rules = Vec::new();
-    let what = exe.as_fd().try_clone_to_owned().map_err(|source| WorkerStartError::System {
-        step: "cannot hold our own executable",
-        source,
-    })?;
+    let what = exe.as_fd().try_clone_to_owned();
+    let what = what.map_err(WorkerStartError::at("cannot hold our own executable"))?;
     rules.push(FileRule { what, rights: FileRights::Read });
+
     for directory in group.into_iter().flat_map(Group::directories) {
-        let what = directory.try_clone_to_owned().map_err(|source| WorkerStartError::System {
-            step: "cannot hold a control group",
-            source,
-        })?;
+        let what = directory.try_clone_to_owned();
+        let what = what.map_err(WorkerStartError::at("cannot hold a control group"))?;
         rules.push(FileRule { what, rights: FileRights::Write });
     }
     Ok(rules)
@@ -460,12 +412,4 @@ fn not_isolated(tier: Tier) -> WorkerStartError {
         "here commands are not confined"
     };
     WorkerStartError::Confinement(format!("an isolated session needs tier A, B or M: {why}"))
-}
-
-fn confining(error: confine::ConfineError) -> WorkerStartError {
-    WorkerStartError::Confinement(error.to_string())
-}
-
-fn refused(error: impl std::fmt::Display) -> WorkerStartError {
-    WorkerStartError::Confinement(error.to_string())
 }

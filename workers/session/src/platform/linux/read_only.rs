@@ -7,6 +7,7 @@
 
 mod limited;
 
+use crate::private_files::make_directory_blocking;
 use limited::limit_processes;
 use quackd_process::complain;
 use std::ffi::OsString;
@@ -40,35 +41,34 @@ struct Order {
 pub(crate) fn main(gives_up: GivesUp, arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let mut order = read(arguments);
     if order.command.is_empty() {
-        complain("no program");
-        return ExitCode::from(CANNOT_EXECUTE);
+        return refuse("no program");
     }
+
     if let Some(Err(error)) = order.processes.map(limit_processes) {
-        complain(&format!("the number of processes cannot be limited: {error}"));
-        return ExitCode::from(CANNOT_EXECUTE);
+        return refuse(&format!("the number of processes cannot be limited: {error}"));
     }
     let private: Vec<&Path> = order.private.iter().map(PathBuf::as_path).collect();
     if gives_up == GivesUp::Writing
         && let Err(error) = quackd_sandbox::confine::become_read_only(&private)
     {
-        complain(&format!("safe mode cannot be enforced: {error}"));
-        return ExitCode::from(CANNOT_EXECUTE);
+        return refuse(&format!("safe mode cannot be enforced: {error}"));
     }
+
     let program = order.command.remove(0);
     // The command may write temporary files to the first private directory.
     let env = private.first().map(|first| ("TMPDIR", first.as_os_str()));
     let error = quackd_process::become_program(&program, order.command, env);
-    let shown = program.to_string_lossy();
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            complain(&format!("{shown}: command not found"));
-            ExitCode::from(NOT_FOUND)
-        }
-        _ => {
-            complain(&format!("{shown}: {error}"));
-            ExitCode::from(CANNOT_EXECUTE)
-        }
+    let program = program.to_string_lossy();
+    if error.kind() == io::ErrorKind::NotFound {
+        complain(&format!("{program}: command not found"));
+        return ExitCode::from(NOT_FOUND);
     }
+    refuse(&format!("{program}: {error}"))
+}
+
+fn refuse(why: &str) -> ExitCode {
+    complain(why);
+    ExitCode::from(CANNOT_EXECUTE)
 }
 
 /// Parses the arguments. An unknown argument leaves the command empty.
@@ -96,14 +96,5 @@ fn read(mut arguments: impl Iterator<Item = OsString>) -> Order {
 /// mounts, unlike `/tmp`, which may contain a mounted workspace. If it cannot be created, they may write nowhere.
 pub(crate) fn private_of_safe_mode() -> Vec<PathBuf> {
     let path = PathBuf::from("/tmp/.quack-safe-mode");
-    private_directory(&path).map(|()| path).into_iter().collect()
-}
-
-/// Creates a directory with mode 0700 if it is missing.
-fn private_directory(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    match std::fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    }
+    make_directory_blocking(&path).map(|()| path).into_iter().collect()
 }

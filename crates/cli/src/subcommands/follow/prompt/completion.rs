@@ -4,10 +4,9 @@ use super::super::slash::COMMANDS;
 use crate::display::plain;
 use std::path::Path;
 
-/// Limits of a completion: the entries of a directory that are read, and the completions that are
-/// kept.
+/// Limits of a completion: the entries of a directory that are read, and the completions that are kept.
 const MAX_ENTRIES: usize = 20_000;
-const MAX_FOUND: usize = 200;
+const MAX_WORDS: usize = 200;
 
 /// Completions of the word before the cursor.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -15,7 +14,7 @@ pub(super) struct Completions {
     /// Bytes of the word that a completion replaces.
     pub(super) old: usize,
     /// Sorted.
-    pub(super) found: Vec<String>,
+    pub(super) words: Vec<String>,
 }
 
 impl Completions {
@@ -23,20 +22,20 @@ impl Completions {
     pub(super) fn find_blocking(before: &str, directory: &Path) -> Self {
         let word = before.rsplit([' ', '\n', '\t']).next().unwrap_or_default();
         if let Some(path) = word.strip_prefix('@') {
-            return Self { old: path.len(), found: files_blocking(path, directory) };
+            return Self { old: path.len(), words: files_blocking(path, directory) };
         }
 
         if word.len() == before.len() && word.starts_with('/') {
             let names = COMMANDS.iter().map(|command| format!("/{}", command.name));
-            let found = names.filter(|name| name.starts_with(word)).collect();
-            return Self { old: word.len(), found };
+            let words = names.filter(|name| name.starts_with(word)).collect();
+            return Self { old: word.len(), words };
         }
         Self::default()
     }
 
     /// Returns the longest text with which all completions begin, if it is longer than the word.
     pub(super) fn common(&self) -> Option<&str> {
-        let (first, rest) = self.found.split_first()?;
+        let (first, rest) = self.words.split_first()?;
         let mut end = first.len();
         for other in rest {
             let same = first.chars().zip(other.chars()).take_while(|(a, b)| a == b);
@@ -55,20 +54,22 @@ fn files_blocking(path: &str, directory: &Path) -> Vec<String> {
     };
 
     let Ok(entries) = std::fs::read_dir(directory.join(parent)) else { return Vec::new() };
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for entry in entries.take(MAX_ENTRIES).flatten() {
-        let Ok(found_name) = entry.file_name().into_string() else { continue };
-        let is_hidden = found_name.starts_with('.') && !name.starts_with('.');
-        if is_hidden || !found_name.starts_with(name) || plain(&found_name) != found_name {
+        let Ok(file_name) = entry.file_name().into_string() else { continue };
+        let is_hidden = file_name.starts_with('.') && !name.starts_with('.');
+        if is_hidden || !file_name.starts_with(name) || plain(&file_name) != file_name {
             continue;
         }
+
         let slash = if entry.path().is_dir() { "/" } else { "" };
-        found.push(format!("{parent}{found_name}{slash}"));
+        paths.push(format!("{parent}{file_name}{slash}"));
     }
 
-    found.sort_unstable();
-    found.truncate(MAX_FOUND);
-    found
+    // Sorted before the limit, so that the same completions are kept each time.
+    paths.sort_unstable();
+    paths.truncate(MAX_WORDS);
+    paths
 }
 
 #[cfg(test)]
@@ -84,12 +85,12 @@ mod tests {
         std::fs::create_dir_all(dir.path().join("src/deep")).unwrap();
         let find = |text: &str| Completions::find_blocking(text, dir.path());
         let all = find("see @");
-        assert_eq!(all.found, ["main.rs", "mod.rs", "src/"]);
+        assert_eq!(all.words, ["main.rs", "mod.rs", "src/"]);
         assert_eq!((find("see @m").common(), find("see @ma").common()), (None, Some("main.rs")));
-        assert_eq!(find("@src/d").found, ["src/deep/"]);
-        assert_eq!(find("@.g").found, [".git"]);
-        assert_eq!(find("/he").found, ["/help"]);
+        assert_eq!(find("@src/d").words, ["src/deep/"]);
+        assert_eq!(find("@.g").words, [".git"]);
+        assert_eq!(find("/he").words, ["/help"]);
         assert_eq!(find("run /he"), Completions::default());
-        assert_eq!(find("@nowhere/x"), Completions { old: 9, found: Vec::new() });
+        assert_eq!(find("@nowhere/x"), Completions { old: 9, words: Vec::new() });
     }
 }

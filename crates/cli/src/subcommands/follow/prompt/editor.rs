@@ -12,8 +12,7 @@ use std::fmt;
 /// Maximum size of a prompt with its pastes, in bytes. A larger one does not fit into a request.
 const MAX_PROMPT: usize = 1024 * 1024;
 
-/// Limits of a paste that is shown as it is: its lines and its bytes. A larger one is shown as a
-/// mark.
+/// Limits of a paste that is shown as it is: its lines and its bytes. A larger one is shown as a mark.
 const MAX_SHOWN_LINES: usize = 5;
 const MAX_SHOWN_BYTES: usize = 800;
 
@@ -44,8 +43,8 @@ pub(super) enum Edited {
 #[derive(Debug, Default)]
 struct Search {
     term: String,
-    /// Index of the match.
-    found: Option<usize>,
+    /// Index of the matching prompt.
+    at: Option<usize>,
 }
 
 /// Text and cursor.
@@ -58,7 +57,7 @@ pub(super) struct Editor {
     pastes: Vec<(String, String)>,
     past: PastPrompts,
     /// Index of the shown prompt of the history, and the text that was typed before.
-    shown_past: Option<(usize, String)>,
+    past_entry: Option<(usize, String)>,
     search: Option<Search>,
 }
 
@@ -78,7 +77,7 @@ impl Editor {
             pending: String::new(),
             pastes: Vec::new(),
             past,
-            shown_past: None,
+            past_entry: None,
             search: None,
         }
     }
@@ -92,7 +91,7 @@ impl Editor {
     /// Returns the term of the running search and the found prompt.
     pub(super) fn search(&self) -> Option<(&str, Option<&str>)> {
         let search = self.search.as_ref()?;
-        Some((&search.term, search.found.and_then(|at| self.past.get(at))))
+        Some((&search.term, search.at.and_then(|at| self.past.get(at))))
     }
 
     /// Handles an event of the terminal. `has_more`: the terminal sent more at the same time, so that Return is part of
@@ -101,6 +100,7 @@ impl Editor {
         if self.search.is_some() {
             return self.search_event(event);
         }
+
         if let Some(letter) = letter(&event) {
             self.pending.push(letter);
             if has_more {
@@ -113,21 +113,22 @@ impl Editor {
         if let refused @ Edited::Refused(_) = self.insert(&typed) {
             return refused;
         }
+        // The letter itself is part of the inserted text.
         if letter(&event).is_some() {
             return Edited::Nothing;
         }
 
-        match event {
-            Event::Paste(text) => return self.paste(&text),
+        match &event {
+            Event::Paste(text) => return self.paste(text),
             Event::Key(key) if key.kind == KeyEventKind::Release => return Edited::Nothing,
             Event::Key(key) => {
                 let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
+                let is_return = key.code == KeyCode::Enter && key.modifiers.is_empty();
                 match key.code {
-                    KeyCode::Enter if key.modifiers.is_empty() && has_more => {
-                        return self.insert("\n");
-                    }
-                    KeyCode::Enter if key.modifiers.is_empty() => return self.enter(),
+                    _ if is_return && has_more => return self.insert("\n"),
+                    _ if is_return => return self.enter(),
                     KeyCode::Char('z') if has_control => return Edited::Suspend,
+                    // The library would open the text in an external editor.
                     KeyCode::Char('o') if has_control => return Edited::Nothing,
                     KeyCode::Char('_' | '/' | '7') if has_control => {
                         self.run(&[EditCommand::Undo]);
@@ -143,13 +144,9 @@ impl Editor {
             _ => {}
         }
 
-        match ReedlineRawEvent::try_from(event) {
-            Ok(event) => {
-                let library_event = self.keys.parse_event(event);
-                self.apply(library_event).unwrap_or(Edited::Nothing)
-            }
-            Err(()) => Edited::Nothing,
-        }
+        let Ok(event) = ReedlineRawEvent::try_from(event) else { return Edited::Nothing };
+        let event = self.keys.parse_event(event);
+        self.apply(event).unwrap_or(Edited::Nothing)
     }
 
     /// Replaces `old` bytes before the cursor by a completion.
@@ -175,7 +172,7 @@ impl Editor {
         self.run(&[EditCommand::Clear]);
         self.pastes.clear();
         self.pending.clear();
-        self.shown_past = None;
+        self.past_entry = None;
     }
 
     /// Takes the reason why the history could not be saved.
@@ -196,8 +193,8 @@ impl Editor {
             }
             ReedlineEvent::Left => self.run(&[EditCommand::MoveLeft { select: false }]),
             ReedlineEvent::Right => self.run(&[EditCommand::MoveRight { select: false }]),
-            ReedlineEvent::Up => self.up(),
-            ReedlineEvent::Down => self.down(),
+            ReedlineEvent::Up => self.step(Walk::Older),
+            ReedlineEvent::Down => self.step(Walk::Newer),
             ReedlineEvent::PreviousHistory => self.walk(Walk::Older),
             ReedlineEvent::NextHistory => self.walk(Walk::Newer),
             ReedlineEvent::SearchHistory => self.search = Some(Search::default()),
@@ -249,9 +246,11 @@ impl Editor {
         let kept = stripped_lines(&text);
         let is_whole = kept == text;
         let kept = kept.trim_end_matches('\n');
+
         if MAX_PROMPT < self.whole().len() + kept.len() {
             return Edited::Refused(format!("a prompt has at most {MAX_PROMPT} bytes"));
         }
+
         self.insert_or_mark(kept);
         if is_whole { Edited::Nothing } else { Edited::Refused(LEFT_OUT.to_owned()) }
     }
@@ -269,12 +268,14 @@ impl Editor {
             lines => format!("{} lines pasted", grouped(lines)),
         };
         // A mark stands for one paste only.
-        let shown = self.shown().0.to_owned();
+        let before = self.shown().0.to_owned();
         let mark = (1..)
             .map(|n: usize| if n == 1 { format!("[{label}]") } else { format!("[{label} #{n}]") })
-            .find(|mark| !shown.contains(mark.as_str()));
+            .find(|mark| !before.contains(mark.as_str()));
+
         if let Some(mark) = mark {
-            self.pastes.retain(|(known, _)| shown.contains(known.as_str()));
+            // A mark that the user has deleted may be used again.
+            self.pastes.retain(|(known, _)| before.contains(known.as_str()));
             self.run(&[EditCommand::InsertString(mark.clone())]);
             self.pastes.push((mark, text.to_owned()));
         }
@@ -291,34 +292,30 @@ impl Editor {
         Edited::Nothing
     }
 
-    /// Moves up a line, or from the first one to the previous prompt.
-    fn up(&mut self) {
+    /// Moves by a line, or from the first or last one to another prompt.
+    fn step(&mut self, to: Walk) {
         let (text, cursor) = self.shown();
-        if text.get(..cursor).is_some_and(|before| before.contains('\n')) {
-            self.run(&[EditCommand::MoveLineUp { select: false }]);
-        } else {
-            self.walk(Walk::Older);
-        }
-    }
-
-    fn down(&mut self) {
-        let (text, cursor) = self.shown();
-        if text.get(cursor..).is_some_and(|after| after.contains('\n')) {
-            self.run(&[EditCommand::MoveLineDown { select: false }]);
-        } else {
-            self.walk(Walk::Newer);
+        let (before, after) = text.split_at_checked(cursor).unwrap_or((text, ""));
+        match to {
+            Walk::Older if before.contains('\n') => {
+                self.run(&[EditCommand::MoveLineUp { select: false }]);
+            }
+            Walk::Newer if after.contains('\n') => {
+                self.run(&[EditCommand::MoveLineDown { select: false }]);
+            }
+            Walk::Older | Walk::Newer => self.walk(to),
         }
     }
 
     /// Shows an older or newer prompt. After the newest comes what was typed before.
     fn walk(&mut self, to: Walk) {
-        let at = self.shown_past.as_ref().map(|(at, _)| *at);
+        let at = self.past_entry.as_ref().map(|(at, _)| *at);
         let next = match (to, at) {
             (Walk::Older, None) => self.past.len().checked_sub(1),
             (Walk::Older, Some(at)) => at.checked_sub(1),
             (Walk::Newer, Some(at)) if at + 1 < self.past.len() => Some(at + 1),
             (Walk::Newer, Some(_)) => {
-                if let Some((_, typed)) = self.shown_past.take() {
+                if let Some((_, typed)) = self.past_entry.take() {
                     self.show(&typed);
                 }
                 return;
@@ -326,15 +323,16 @@ impl Editor {
             (Walk::Newer, None) => None,
         };
 
+        // At the oldest prompt, the text stays.
         let Some(next) = next else { return };
         let Some(text) = self.past.get(next).map(str::to_owned) else { return };
-        let typed = match self.shown_past.take() {
+        let typed = match self.past_entry.take() {
             Some((_, typed)) => typed,
             None => self.whole(),
         };
 
         self.show(&text);
-        self.shown_past = Some((next, typed));
+        self.past_entry = Some((next, typed));
     }
 
     /// Replaces the text.
@@ -348,10 +346,11 @@ impl Editor {
         let Some(search) = &mut self.search else { return Edited::Nothing };
         let key = match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => key,
+            // A term is one line.
             Event::Paste(text) => {
                 let line = text.lines().next().unwrap_or_default();
                 search.term.push_str(&stripped_lines(line));
-                search.found = self.past.find(&search.term, None);
+                search.at = self.past.find(&search.term, None);
                 return Edited::Nothing;
             }
             _ => return Edited::Nothing,
@@ -360,24 +359,25 @@ impl Editor {
         let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
             KeyCode::Char('r') if has_control => {
-                let older = self.past.find(&search.term, search.found);
-                search.found = older.or(search.found);
+                let older = self.past.find(&search.term, search.at);
+                // The oldest match stays.
+                search.at = older.or(search.at);
             }
             KeyCode::Char('c' | 'g') if has_control => self.search = None,
             KeyCode::Esc => self.search = None,
             KeyCode::Backspace => {
                 search.term.pop();
-                search.found = self.past.find(&search.term, None);
+                search.at = self.past.find(&search.term, None);
             }
             KeyCode::Char(c) if !has_control && !is_foreign(c) => {
                 search.term.push(c);
-                search.found = self.past.find(&search.term, None);
+                search.at = self.past.find(&search.term, None);
             }
             // Every other key takes the found prompt into the line, where it can be edited before it is sent.
             _ => {
-                let found = search.found.and_then(|at| self.past.get(at)).map(str::to_owned);
+                let text = search.at.and_then(|at| self.past.get(at)).map(str::to_owned);
                 self.search = None;
-                if let Some(text) = found {
+                if let Some(text) = text {
                     self.show(&text);
                 }
             }
@@ -399,16 +399,10 @@ const LEFT_OUT: &str = "control and invisible characters were left out of the pr
 /// Returns the letter of a key that inserts it.
 fn letter(event: &Event) -> Option<char> {
     let Event::Key(key) = event else { return None };
-    match key.code {
-        KeyCode::Char(c)
-            if key.kind != KeyEventKind::Release
-                && (key.modifiers - KeyModifiers::SHIFT).is_empty()
-                && !is_foreign(c) =>
-        {
-            Some(c)
-        }
-        _ => None,
-    }
+    let KeyCode::Char(c) = key.code else { return None };
+    let is_typed =
+        key.kind != KeyEventKind::Release && (key.modifiers - KeyModifiers::SHIFT).is_empty();
+    (is_typed && !is_foreign(c)).then_some(c)
 }
 
 /// Whether a typed character must not be in a prompt: the user would not see it. Joiners and selectors are parts of

@@ -56,7 +56,7 @@ impl Mode {
 impl Drop for Mode {
     fn drop(&mut self) {
         // A closed terminal needs no reset.
-        drop(execute!(io::stdout(), PopKeyboardEnhancementFlags, DisableBracketedPaste));
+        execute!(io::stdout(), PopKeyboardEnhancementFlags, DisableBracketedPaste).ok();
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) struct Prompt {
     answer: Editor,
     questions: QuestionQueue,
     /// When the current question was printed.
-    shown: Option<Instant>,
+    shown_at: Option<Instant>,
     /// Return does not count before: it was meant for a question that has ended.
     quiet_until: Option<Instant>,
     /// Message about the last key.
@@ -111,7 +111,7 @@ impl Prompt {
             draft,
             answer: Editor::new(PastPrompts::in_memory()),
             questions: QuestionQueue::new(false),
-            shown: None,
+            shown_at: None,
             quiet_until: None,
             completions: Vec::new(),
             directory,
@@ -144,6 +144,7 @@ impl Prompt {
             }
             next = self.keys.try_next();
         }
+        // One redraw for all of them: a burst of keys must not print the rows for each.
         Wish::Redraw
     }
 
@@ -156,6 +157,7 @@ impl Prompt {
         // Keys from before the question belong to the prompt.
         let is_answer = self.counts_from().is_some_and(|from| from <= at);
         let editor = if is_answer { &mut self.answer } else { &mut self.draft };
+
         let is_return = matches!(&event, Event::Key(key) if key.code == KeyCode::Enter);
         // Return was meant for a question that has just ended, or that is not readable yet.
         let has_question = self.questions.current().is_some();
@@ -169,6 +171,7 @@ impl Prompt {
             Edited::Submit(text) if is_answer => self.answered(&StdinLine::Line(text)),
             Edited::Leave if is_answer => self.answered(&StdinLine::End),
             Edited::Submit(text) => {
+                // The prompt is sent also if it could not be saved.
                 self.remark = self.draft.take_problem();
                 Wish::Typed(Typed::Line(StdinLine::Line(text)))
             }
@@ -194,24 +197,20 @@ impl Prompt {
         let (text, cursor) = self.draft.shown();
         let before = text.get(..cursor).unwrap_or_default();
 
-        let found = Completions::find_blocking(before, &self.directory);
-        if let Some(common) = found.common() {
-            let gap = if found.found.len() == 1 && !common.ends_with('/') { " " } else { "" };
-            let new = format!("{common}{gap}");
-            self.draft.complete(found.old, &new);
+        let completions = Completions::find_blocking(before, &self.directory);
+        if let Some(common) = completions.common() {
+            // A directory is followed by another name, everything else by a space.
+            let is_whole = completions.words.len() == 1 && !common.ends_with('/');
+            let new = format!("{common}{}", if is_whole { " " } else { "" });
+            self.draft.complete(completions.old, &new);
         } else {
-            self.completions = found.found;
+            self.completions = completions.words;
         }
     }
 
     fn answered(&mut self, line: &StdinLine) -> Wish {
-        let Some(question) = self.questions.current() else { return Wish::Redraw };
-        let target = question.target();
-
         match self.questions.take(line) {
-            InputResult::Answer(answer) => {
-                let option = answer.value.as_ref().and_then(Value::as_str).unwrap_or("Deny");
-                let record = target.map(|target| format!("{option}: {target}"));
+            InputResult::Answer(answer, record) => {
                 self.next_question();
                 Wish::Typed(Typed::Answer(answer, record))
             }
@@ -227,18 +226,18 @@ impl Prompt {
     fn counts_from(&self) -> Option<Instant> {
         let question = self.questions.current()?;
         let settles = question.is_about_permission() && question.chosen().is_none();
-        self.shown.map(|shown| if settles { shown + SETTLE } else { shown })
+        self.shown_at.map(|at| if settles { at + SETTLE } else { at })
     }
 
     fn next_question(&mut self) {
-        self.shown = None;
+        self.shown_at = None;
         self.answer.clear();
     }
 
     /// Records that the rows are on the terminal.
     pub(super) fn printed(&mut self) {
-        if self.questions.current().is_some() && self.shown.is_none() {
-            self.shown = Some(Instant::now());
+        if self.questions.current().is_some() && self.shown_at.is_none() {
+            self.shown_at = Some(Instant::now());
         }
     }
 
@@ -251,15 +250,15 @@ impl Prompt {
         true
     }
 
-    /// Removes a question that has ended elsewhere. Returns whether it was still open here.
-    pub(super) fn closed(&mut self, id: &Value) -> bool {
-        let was_asked = self.questions.current().is_some_and(|question| question.is(id));
-        let was_open = self.questions.close(id);
-        if was_asked {
+    /// Removes a question that has ended elsewhere. Returns the remark about it, unless it was answered here.
+    pub(super) fn closed(&mut self, data: &Value) -> Option<&'static str> {
+        let closed = self.questions.close(data)?;
+        if closed.was_current {
             self.next_question();
+            // Return for it may still arrive.
             self.quiet_until = Some(Instant::now() + SETTLE);
         }
-        was_open
+        Some(closed.remark)
     }
 
     /// Removes all questions after a lost connection.
@@ -318,48 +317,50 @@ impl Prompt {
         let small = columns.saturating_sub(1);
 
         if let Some(remark) = &self.remark {
-            footer.push(format!(
+            footer.rows.push(format!(
                 "{DIM}-- {} --{DIM:#}",
                 crate::display::cut(remark, small.saturating_sub(6))
             ));
         }
 
-        for name in self.completions.iter().take(MAX_SHOWN.min(half)) {
-            footer.push(format!(
+        let max_names = MAX_SHOWN.min(half);
+        for name in self.completions.iter().take(max_names) {
+            footer.rows.push(format!(
                 "{DIM}  {}{DIM:#}",
                 crate::display::cut(name, small.saturating_sub(2))
             ));
         }
-        if MAX_SHOWN.min(half) < self.completions.len() {
-            let more = self.completions.len() - MAX_SHOWN.min(half);
-            footer.push(format!("{DIM}  … {more} more{DIM:#}"));
+        if max_names < self.completions.len() {
+            let more = self.completions.len() - max_names;
+            footer.rows.push(format!("{DIM}  … {more} more{DIM:#}"));
         }
 
+        let question = self.questions.current();
+        if let Some(question) = question {
+            footer.rows.extend(question_rows(question, columns, Some(rows)));
+        }
         let counts = self.counts_from().is_some_and(|from| from <= Instant::now());
-        let (text, cursor, first) = match self.questions.current() {
+        let (text, cursor, mark) = match question.filter(|_| counts) {
             Some(question) => {
-                footer.rows.extend(question_rows(question, columns, Some(rows)));
-                if counts {
-                    let (text, cursor) = self.answer.shown();
-                    (text.to_owned(), cursor, question.prompt())
-                } else {
-                    // The prompt goes on until answers count.
-                    self.draft_row()
-                }
+                let (text, cursor) = self.answer.shown();
+                (text.to_owned(), cursor, question.prompt())
             }
+            // The prompt goes on until answers count.
             None => self.draft_row(),
         };
 
-        let (first_row, rest_of_mark) = first_rows(&first, columns);
-        footer.rows.extend(first_row);
+        // A long mark takes several rows, and the text begins in the last one.
+        let (mut mark_rows, _) = wrapped(&mark, mark.len(), "", NEXT, columns);
+        let mark = mark_rows.pop().unwrap_or_default();
+        footer.rows.extend(mark_rows);
 
-        let (text_rows, at) = wrapped(&text, cursor, &rest_of_mark, NEXT, columns);
+        let (text_rows, at) = wrapped(&text, cursor, &mark, NEXT, columns);
         let (mut text_rows, (row, column)) = scrolled(text_rows, at, half);
-        if let Some(first) = text_rows.first_mut().filter(|row| row.starts_with(&rest_of_mark)) {
-            *first = format!(
-                "{BOLD}{rest_of_mark}{BOLD:#}{}",
-                first.get(rest_of_mark.len()..).unwrap_or_default()
-            );
+        // After scrolling, the mark may not be visible.
+        if let Some(first) = text_rows.first_mut()
+            && let Some(rest) = first.strip_prefix(mark.as_str())
+        {
+            *first = format!("{BOLD}{mark}{BOLD:#}{rest}");
         }
 
         footer.cursor = Some((footer.rows.len() + row, column));
@@ -371,19 +372,12 @@ impl Prompt {
     fn draft_row(&self) -> (String, usize, String) {
         let (text, cursor) = self.draft.shown();
         match self.draft.search() {
-            Some((term, found)) => {
-                let found =
-                    found.map_or("nothing found", |text| text.lines().next().unwrap_or_default());
-                (found.to_owned(), 0, format!("(search) {term}: "))
+            Some((term, text)) => {
+                let row =
+                    text.map_or("nothing found", |text| text.lines().next().unwrap_or_default());
+                (row.to_owned(), 0, format!("(search) {term}: "))
             }
             None => (text.to_owned(), cursor, MARK.to_owned()),
         }
     }
-}
-
-/// Breaks a long mark into rows, so that the text begins in the last one.
-fn first_rows(mark: &str, columns: usize) -> (Vec<String>, String) {
-    let (mut rows, _) = wrapped(mark, mark.len(), "", NEXT, columns);
-    let last = rows.pop().unwrap_or_default();
-    (rows, last)
 }

@@ -53,11 +53,12 @@ impl PastPrompts {
         // Kept in memory also if the file cannot be written.
         self.texts.push(text.to_owned());
         let Some(file) = &mut self.file else { return };
-        let saved = file.save(HistoryItem::from_command_line(text)).map(drop);
-        let saved = saved.map_err(|error| error.to_string());
-        let synced = saved.and_then(|()| file.sync().map_err(|error| error.to_string()));
+        let mut save = || -> anyhow::Result<()> {
+            file.save(HistoryItem::from_command_line(text))?;
+            Ok(file.sync()?)
+        };
 
-        if let Err(error) = synced {
+        if let Err(error) = save() {
             self.problem = Some(format!("this prompt is not kept for later: {error}"));
         }
     }

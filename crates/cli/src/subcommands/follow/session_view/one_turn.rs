@@ -1,7 +1,7 @@
 //! The part of the view that sends one prompt and waits for its turn, for `quack say`.
 
 use super::super::changed_files::FileChanges;
-use super::super::requests::{self, Prompt};
+use super::super::requests::{Prompt, SAY_LIMIT};
 use super::super::turn_filter::TurnFilter;
 use super::super::turn_result::TurnResult;
 use super::super::turn_tracker::TurnTracker;
@@ -26,21 +26,20 @@ impl SessionView {
         self.history = None;
         let session = quoted(&display::name(&self.connection.label));
         self.tracker = Some(TurnTracker::new(session, now, deadline));
-        self.filter = Some(TurnFilter::new());
+        self.filter = Some(TurnFilter::default());
         self.result = result;
         self.send(prompt, deadline.saturating_duration_since(now));
     }
 
-    /// Sends a message. The reply arrives as a result of the request.
-    pub(super) fn say(&mut self, message: String, limit: Duration) {
-        self.send(Prompt::plain(message), limit);
+    /// Sends a message that the user typed. The reply arrives as a result of the request.
+    pub(super) fn say(&mut self, message: String) {
+        self.send(Prompt { message, ..Prompt::default() }, SAY_LIMIT);
+        self.is_thinking = true;
     }
 
     fn send(&mut self, prompt: Prompt, limit: Duration) {
         self.screen.typed(&prompt.message);
-        let session = self.connection.session().to_owned();
-        let cwd = self.connection.directory.clone();
-        self.requests.spawn(requests::say(self.connection.client(), session, cwd, prompt, limit));
+        self.requests.spawn(self.connection.target().say(prompt, limit));
     }
 
     /// Adds what the turn has done to files of the workspace to its result.
@@ -48,6 +47,7 @@ impl SessionView {
         let Some(before) = result.files_before() else { return };
         let session = self.connection.session().to_owned();
         let changes = tokio::select! {
+            // Ctrl-C ends the comparison, because each of its searches may take 40 s.
             biased;
             _ = interrupts.next() => FileChanges {
                 error: Some("interrupted".to_owned()), ..FileChanges::default()
@@ -57,8 +57,7 @@ impl SessionView {
         result.compared(changes);
     }
 
-    /// Ends the wait, because the running turn of another client has the prompt: there is no turn
-    /// to wait for.
+    /// Ends the wait, because the running turn of another client has the prompt: there is no turn to wait for.
     pub(super) fn was_queued(&mut self, now: Instant) -> io::Result<()> {
         if let Some(filter) = &mut self.filter {
             filter.refused();

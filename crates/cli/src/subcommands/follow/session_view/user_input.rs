@@ -1,15 +1,14 @@
 //! The part of the view that deals with the user: the prompt and its commands, questions, and the last rows.
 
-use super::super::asking::{Asking, Typed, ended_because};
+use super::super::asking::{Asking, Typed};
 use super::super::footer::Footer;
 use super::super::prompt::Wish;
 use super::super::prompt::past_prompts::PastPrompts;
-use super::super::requests::{self, RequestResult};
+use super::super::requests::{Prompt, SAY_LIMIT};
 use super::super::screen;
 use super::super::slash::{self, Line};
 use super::super::speaker::{CtrlC, Speaker, THINKING};
 use super::super::stdin_lines::StdinLine;
-use super::super::turn_tracker::InterruptAction;
 use super::{InputMode, RunVerb, SessionView};
 use crate::args::Cli;
 use crate::display;
@@ -50,12 +49,7 @@ impl SessionView {
     }
 
     pub(super) fn ask_for_state(&mut self) {
-        let (client, session) = (self.connection.client(), self.connection.session().to_owned());
-        self.requests.spawn(async move {
-            requests::state(client, session)
-                .await
-                .map_or(RequestResult::Voice, RequestResult::State)
-        });
+        self.requests.spawn(self.connection.target().state());
     }
 
     /// Handles an event about a question asked at this terminal. Returns false for other events.
@@ -69,9 +63,7 @@ impl SessionView {
             (Some(asking), _) if is_new => (asking.opened(data), None),
             (Some(asking), _) => (true, asking.closed(data)),
             (_, Some(speaker)) if is_new => (speaker.prompt.opened(data), None),
-            (_, Some(speaker)) => {
-                (true, speaker.prompt.closed(&data["id"]).then(|| ended_because(data)))
-            }
+            (_, Some(speaker)) => (true, speaker.prompt.closed(data)),
             _ => (false, None),
         };
 
@@ -93,7 +85,7 @@ impl SessionView {
     ) -> anyhow::Result<Option<ExitCode>> {
         let wish = match wish.map_err(anyhow::Error::from) {
             Ok(wish) => wish,
-            // The window was closed.
+            // The window was closed, which is a normal end.
             Err(error) if keyboard::is_gone(&error) => return Ok(Some(ExitCode::Ok)),
             Err(error) => return Err(error),
         };
@@ -101,7 +93,7 @@ impl SessionView {
         let Some(speaker) = &mut self.speaker else { return Ok(None) };
         // A second Ctrl-C counts only directly after the first.
         if !matches!(wish, Wish::Interrupt) {
-            speaker.other_key();
+            speaker.interrupted = None;
         }
 
         match wish {
@@ -125,34 +117,34 @@ impl SessionView {
 
     /// Handles Ctrl-C or a signal. Returns the exit code if the view ends.
     pub(super) fn interrupted(&mut self, is_key: bool, now: Instant) -> Option<ExitCode> {
-        let Some(tracker) = &mut self.tracker else {
-            // At a prompt, Ctrl-C ends the turn and Ctrl-D leaves.
-            let has_prompt = matches!(self.typing, InputMode::Speaks(_))
-                && (self.asking.is_some() || self.speaker.is_some());
-            if !has_prompt || !is_key {
-                return Some(ExitCode::Ok);
-            }
-
-            self.screen.footer_ended_by_terminal();
-            let is_busy = self.is_at_work || self.is_thinking;
-            let action = match &mut self.speaker {
-                Some(speaker) => speaker.ctrl_c(is_busy, now),
-                None if is_busy => CtrlC::Abort,
-                None => CtrlC::Nothing,
-            };
-
-            match action {
-                CtrlC::Leave => return Some(ExitCode::Ok),
-                CtrlC::Abort => self.abort(),
-                CtrlC::Discarded => {}
-                CtrlC::Nothing => self.screen.remark("nothing to stop; Ctrl-D leaves"),
+        // The outcome of an awaited turn decides when the view ends.
+        if let Some(tracker) = &mut self.tracker {
+            if tracker.interrupt(now) {
+                self.abort();
             }
             return None;
+        }
+
+        // At a prompt, Ctrl-C ends the turn and Ctrl-D leaves.
+        let has_prompt = matches!(self.typing, InputMode::Speaks(_))
+            && (self.asking.is_some() || self.speaker.is_some());
+        if !has_prompt || !is_key {
+            return Some(ExitCode::Ok);
+        }
+
+        self.screen.footer_ended_by_terminal();
+        let is_busy = self.is_at_work || self.is_thinking;
+        let action = match &mut self.speaker {
+            Some(speaker) => speaker.ctrl_c(is_busy, now),
+            None if is_busy => CtrlC::Abort,
+            None => CtrlC::Nothing,
         };
 
-        match tracker.interrupt(now) {
-            InterruptAction::Abort => self.abort(),
-            InterruptAction::Wait | InterruptAction::Now => {}
+        match action {
+            CtrlC::Leave => return Some(ExitCode::Ok),
+            CtrlC::Abort => self.abort(),
+            CtrlC::Discarded => {}
+            CtrlC::Nothing => self.screen.remark("nothing to stop; Ctrl-D leaves"),
         }
         None
     }
@@ -161,19 +153,13 @@ impl SessionView {
     pub(super) fn abort(&mut self) {
         self.is_aborting = self.is_at_work;
         self.is_thinking = false;
-        let (client, session) = (self.connection.client(), self.connection.session().to_owned());
-        self.requests.spawn(requests::abort(client, session));
+        self.requests.spawn(self.connection.target().abort());
     }
 
     pub(super) async fn was_typed(&mut self, typed: Typed) -> anyhow::Result<Option<ExitCode>> {
         let line = match typed {
             Typed::Answer(answer, record) => {
-                self.requests.spawn(requests::answer(
-                    self.connection.client(),
-                    self.connection.session().to_owned(),
-                    *answer,
-                    record,
-                ));
+                self.requests.spawn(self.connection.target().answer(*answer, record));
                 return Ok(None);
             }
             Typed::Line(line) => line,
@@ -193,35 +179,32 @@ impl SessionView {
             _ => return Ok(None),
         };
 
-        let session = self.connection.session().to_owned();
-        let cwd = self.connection.directory.clone();
-        let client = self.connection.client();
-
-        match Line::read(line.trim(), &session) {
+        let target = self.connection.target();
+        match Line::read(line.trim(), &target.session) {
             Line::Prompt(_) if MAX_WAITING <= self.waiting.len() => {
                 self.screen.failure("too many prompts wait for the end of the turn");
             }
             // Sent after the aborted turn has ended: the turn would take it.
             Line::Prompt(text) if self.is_aborting => self.waiting.push(text),
+            // The agent reads it before its next step. Without a prompt, nothing else shows that it waits.
             Line::Prompt(text) if self.is_at_work || self.is_thinking => {
-                self.requests.spawn(requests::steer(client, session, cwd, text));
+                // If the turn has just ended, the prompt begins one.
+                let prompt = Prompt { message: text, joins: Some("steer"), ..Prompt::default() };
+                self.requests.spawn(target.say(prompt, SAY_LIMIT));
                 if self.speaker.is_none() {
                     self.screen
                         .remark("the agent reads it before its next step; Ctrl-C ends the turn");
                 }
             }
-            Line::Prompt(text) => {
-                self.say(text, requests::SAY_LIMIT);
-                self.is_thinking = true;
-            }
+            Line::Prompt(text) => self.say(text),
             Line::Shell(command) => {
                 if let Some(speaker) = &mut self.speaker {
                     speaker.running += 1;
                 }
-                self.requests.spawn(requests::shell(client, session, cwd, command));
+                self.requests.spawn(target.shell(command));
             }
-            Line::Agent(command, asked) => {
-                self.requests.spawn(requests::agent(client, session, command, asked));
+            Line::Agent(command, purpose) => {
+                self.requests.spawn(target.agent(command, purpose));
             }
             Line::Verb(words) => self.run_verb(words, run_verb).await?,
             Line::New => self.new_session().await?,
@@ -232,13 +215,20 @@ impl SessionView {
         Ok(None)
     }
 
-    /// Asks for the state after the beginning or end of a turn. `has_unread`: the turn has ended, and the agent has not
-    /// read all prompts.
-    pub(super) fn turn_changed(&mut self, has_unread: bool) {
+    /// Records the beginning or end of a turn. After its end, takes back the prompts that the agent has not read.
+    pub(super) fn turn_changed(&mut self, is_running: bool) {
+        self.is_at_work = is_running;
+        if !is_running {
+            (self.is_thinking, self.is_aborting) = (false, false);
+        }
+
+        let Some(speaker) = &mut self.speaker else { return };
+        // Before the status is changed: the end of a turn clears its queue.
+        let has_unread = !is_running && speaker.status.has_queued();
+        speaker.status.turn(is_running, Instant::now());
         self.ask_for_state();
         if has_unread {
-            let session = self.connection.session().to_owned();
-            self.requests.spawn(requests::take_back(self.connection.client(), session));
+            self.requests.spawn(self.connection.target().take_back());
         }
     }
 
@@ -246,8 +236,7 @@ impl SessionView {
     pub(super) fn say_waiting(&mut self) {
         if !self.waiting.is_empty() {
             let text = std::mem::take(&mut self.waiting).join("\n\n");
-            self.say(text, requests::SAY_LIMIT);
-            self.is_thinking = true;
+            self.say(text);
         }
     }
 
@@ -284,20 +273,20 @@ impl SessionView {
         let path = Some(self.connection.followed().workspace_path.clone());
         let params = SessionNewParams { path, ..SessionNewParams::default() };
         let client = self.connection.client();
-        let made = client.call(params).await;
 
-        let made = match made {
-            Ok(made) => made,
+        let data = match client.call(params).await {
+            Ok(data) => data,
             Err(error) => {
                 self.screen.failure(&error.to_string());
                 return Ok(());
             }
         };
 
-        self.connection = self.connection.switch(made.session.id.0.clone()).await?;
+        self.connection = self.connection.switch(data.session.id.0.clone()).await?;
+        // Turns of the earlier session go on, and are not shown.
         (self.is_at_work, self.is_thinking) = (false, false);
         self.screen.forget();
-        let label = display::name(display::label(&made.label, &made.session.name));
+        let label = display::name(display::label(&data.label, &data.session.name));
         self.screen.remark(&format!("this is the new session {label}"));
         self.ask_for_state();
         Ok(())

@@ -22,9 +22,11 @@ pub(crate) fn protect_all(
     let settings = git_mounts::ProtectionSettings { mode, until, visible: &visible };
     let (more, protected) = protect(plan, trees, registry, settings);
     notes.extend(more);
+
     let named = named_files(trees, user, until, notes);
-    let shown = named.pins.iter().filter(|pin| plan.shows(&pin.at)).cloned().collect();
-    plan.pin(shown);
+    // A file that a mount hides cannot get a mount.
+    let visible_pins = named.pins.iter().filter(|pin| plan.shows(&pin.at)).cloned().collect();
+    plan.pin(visible_pins);
     (protected, named)
 }
 
@@ -39,9 +41,14 @@ fn protect(
     let protected =
         git_mounts::Placeholders::open_blocking(registry).and_then(|mut placeholders| {
             let mut all = git_mounts::Protection::default();
-            for Tree { handle, path, found } in trees {
-                let one =
-                    git_mounts::protect_blocking(handle, path, found, settings, &mut placeholders)?;
+            for Tree { handle, path, repositories } in trees {
+                let one = git_mounts::protect_blocking(
+                    handle,
+                    path,
+                    repositories,
+                    settings,
+                    &mut placeholders,
+                )?;
                 all.pins.extend(one.pins);
                 all.repositories.extend(one.repositories);
                 all.git_directories.extend(one.git_directories);
@@ -52,6 +59,7 @@ fn protect(
             plan.protect(&all)?;
             Ok((all, placeholders))
         });
+
     match protected {
         Ok((protection, placeholders)) => {
             (notes_of(&protection.troubles), Some((placeholders, protection.repositories)))
@@ -59,7 +67,7 @@ fn protect(
         // This fails, for example, if the disk is full. Then the repositories become read-only.
         Err(error) => {
             let repositories = trees.iter().flat_map(|tree| {
-                git::git_directories_blocking(tree.handle, tree.path, &tree.found)
+                git::git_directories_blocking(tree.handle, tree.path, &tree.repositories)
             });
             plan.pins = repositories.map(|at| Pin { at, read_only: true }).collect();
             (vec![format!("repositories are read-only as a whole: {error}")], None)

@@ -14,10 +14,11 @@ pub(super) fn pins_above_hidden(
 ) -> (Vec<Pin>, Vec<PathBuf>) {
     let (mut pins, mut absent) = (Vec::new(), Vec::new());
     for hidden in policy.hidden.iter().filter(|_| policy.may_write()) {
-        let found = places.iter().find_map(|(root, handle)| {
+        let place = places.iter().find_map(|(root, handle)| {
             hidden.strip_prefix(root).ok().map(|beneath| (root, handle, beneath))
         });
-        let Some((root, handle, beneath)) = found else { continue };
+        let Some((root, handle, beneath)) = place else { continue };
+
         let note = match git::node_at(handle, beneath) {
             Ok(git::Node::Missing) => {
                 absent.push(hidden.clone());
@@ -31,6 +32,7 @@ pub(super) fn pins_above_hidden(
             _ => None,
         };
         notes.extend(note.map(|note| format!("{} {note}", hidden.display())));
+
         let above = beneath.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
         let above = above.filter(|above| git::node_at(handle, above) == Ok(git::Node::Directory));
         pins.extend(above.map(|above| Pin { at: root.join(above), read_only: false }));

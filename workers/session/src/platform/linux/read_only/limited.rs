@@ -25,9 +25,10 @@ const MAX_ANCESTORS: usize = 4096;
 /// `/proc` cannot be read, or the kernel refuses the limit.
 pub(crate) fn limit_processes(processes: u64) -> io::Result<()> {
     let worker = getppid().unwrap_or_else(getpid).as_raw_nonzero().get();
-    let wanted = table()?.outside(worker, getuid().as_raw()).saturating_add(processes);
+    let limit = table()?.outside(worker, getuid().as_raw()).saturating_add(processes);
+
     let most = getrlimit(Resource::Nproc).maximum.map(|most| most.saturating_sub(RESERVED));
-    let value = Some(most.map_or(wanted, |most| most.min(wanted)));
+    let value = Some(most.map_or(limit, |most| most.min(limit)));
     Ok(setrlimit(Resource::Nproc, Rlimit { current: value, maximum: value })?)
 }
 
