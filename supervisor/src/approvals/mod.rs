@@ -11,16 +11,17 @@ mod outcome;
 mod table;
 pub(crate) mod words;
 
-pub(crate) use outcome::{CloseReason, Outcome};
+pub(crate) use outcome::{CloseReason, NoAnswer, Outcome};
 pub(crate) use table::Subject;
 
-use crate::clock::now_text;
+use crate::clock::{ms, now_text};
 use crate::events::Events;
 use crate::events::client_registry::Clients;
 use crate::log::journal::Journal;
 use crate::metrics::Metrics;
 use crate::wire;
 use bytes::Bytes;
+use outcome::Answer;
 use quackd_protocol::SessionId;
 use quackd_protocol::approval::{
     AnswerScope, ApprovalClosed, ApprovalKind, ApprovalRequest, DENY_OPTION, Decision, Permission,
@@ -46,7 +47,7 @@ pub(crate) struct Question {
     pub(crate) subject: Subject,
     /// The question, such as `Allow network access?`.
     pub(crate) title: &'static str,
-    /// See [`words::message`].
+    /// Text with the facts and the words of others, from [`words::message`].
     pub(crate) message: String,
     /// A preset that has the host.
     pub(crate) preset: Option<String>,
@@ -120,19 +121,10 @@ impl Drop for PendingOutcome {
     }
 }
 
-/// Reason why an answer does not count.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum NoAnswer {
-    /// No such question.
-    Unknown,
-    /// The question is closed.
-    Closed(Box<RecentApproval>),
-}
-
 /// Receives the number of a session's open questions.
 type Publish = Box<dyn Fn(&SessionId, usize)>;
 
-/// See [`Approvals::on_change`].
+/// The function of [`Approvals::on_change`]. Empty until it is set.
 #[derive(Default)]
 struct OnChange(OnceCell<Publish>);
 
@@ -156,13 +148,14 @@ pub(crate) struct Approvals {
 }
 
 impl Approvals {
-    /// Starts without questions.
+    /// Creates the state without questions.
     pub(crate) fn new(
         events: Rc<Events>,
         clients: Rc<Clients>,
         journal: Journal,
         metrics: Arc<Metrics>,
     ) -> Rc<Self> {
+        // Without random numbers, the process id tells the runs apart.
         let id = quackd_home::new_id().unwrap_or_else(|_| std::process::id().to_string());
         let epoch = id.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
         let (on_change, table) = (OnChange::default(), RefCell::default());
@@ -171,25 +164,23 @@ impl Approvals {
 
     /// Sets the function that receives the number of a session's open questions after each change.
     pub(crate) fn on_change(&self, publish: impl Fn(&SessionId, usize) + 'static) {
-        // Set once, at the start.
-        drop(self.on_change.0.set(Box::new(publish)));
+        // Set once, at the start, so there is no earlier function.
+        self.on_change.0.set(Box::new(publish)).ok();
     }
 
     fn changed(&self, session: &SessionId) {
         if let Some(publish) = self.on_change.0.get() {
-            let table = self.table.borrow();
-            let open = table.pending().iter().filter(|open| open.subject.session == *session);
-            publish(session, open.count());
+            publish(session, self.table.borrow().of_session(session).count());
         }
     }
 
-    /// Whether a client can answer for the session.
+    /// Returns whether a client can answer for the session.
     pub(crate) fn can_answer(&self, session: &SessionId) -> bool {
         self.events.answerers.has(session)
     }
 
-    /// Whether a request about the session can have another outcome than [`Outcome::NoAnswerer`]: a client can answer, or
-    /// the user has answered an expired question lately.
+    /// Returns false if a request about the session can only have the outcome [`Outcome::NoAnswerer`]: no client can
+    /// answer, and the user has not answered an expired question lately.
     pub(crate) fn may_ask(&self, session: &SessionId) -> bool {
         self.can_answer(session) || self.table.borrow().has_late_answers(session)
     }
@@ -206,20 +197,24 @@ impl Approvals {
         let (approvals, subject) = (Rc::clone(self), question.subject.clone());
         let outcome = PendingOutcome { outcome, approvals, subject };
         let now = Instant::now();
+
         if let Some(open) = self.table.borrow_mut().same(&question.subject) {
             open.with.waiters.retain(|waiter| !waiter.is_closed());
-            let is_full = MAX_WAITERS <= open.with.waiters.len();
-            if is_full {
+            if MAX_WAITERS <= open.with.waiters.len() {
                 reply(waiter, Outcome::TooMany);
             } else {
                 open.with.waiters.push(waiter);
             }
             return outcome;
         }
+
+        // The user has answered an earlier question about this operation after its time.
         if self.table.borrow_mut().take_late_answer(&question.subject, now) {
             reply(waiter, Outcome::Allowed(AnswerScope::Once));
             return outcome;
         }
+
+        // The borrow must end before a new question is opened.
         let admitted = self.table.borrow_mut().admit(&question.subject, now);
         match admitted {
             Err(NotAsked::Denied) => reply(waiter, Outcome::Denied),
@@ -239,20 +234,20 @@ impl Approvals {
         now: Instant,
         wait: Duration,
     ) {
-        let Question { subject, title, message, preset, tool_call_id, likely, is_possible } =
-            question;
+        let Question { subject, preset, tool_call_id, likely, is_possible, .. } = question;
         let number = self.table.borrow_mut().next_number();
         let id = format!("{REQUEST_PREFIX}{}-{number}", self.epoch);
+        // Without a scope, the only option denies.
         let scopes = if is_possible { subject.kind.scopes(likely).to_vec() } else { Vec::new() };
         let allow = scopes.iter().map(|scope| scope.option().to_owned());
         let request = ApprovalRequest {
             kind: ApprovalRequest::NAME.to_owned(),
             id: id.clone(),
             method: "select".to_owned(),
-            title: title.to_owned(),
-            message,
+            title: question.title.to_owned(),
+            message: question.message,
             options: std::iter::once(DENY_OPTION.to_owned()).chain(allow).collect(),
-            timeout: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            timeout: ms(wait),
             permission: Permission {
                 kind: subject.kind,
                 target: subject.target.clone(),
@@ -262,18 +257,21 @@ impl Approvals {
                 scopes,
             },
         };
+
         let session = subject.session.clone();
-        let seq = self.events.publish(&session, ApprovalRequest::NAME, || &request);
-        let (data, turn) = (&request, None);
-        let line =
-            EventLine { event: ApprovalRequest::NAME, session_id: &session, data, seq, turn };
+        let event = ApprovalRequest::NAME;
+        let seq = self.events.publish(&session, event, || &request);
+        let line = EventLine { event, session_id: &session, data: &request, seq, turn: None };
         let line = wire::event(&line);
-        self.tell_watchers(&session, ApprovalRequest::NAME, &request);
+        self.tell_watchers(&session, event, &request);
+
         let with = Waiting { request, at: now_text(), seq, line, waiters: vec![waiter] };
-        let (asked, until) = (now, now + wait);
-        self.table.borrow_mut().open(Open { id: id.clone(), subject, asked, until, with });
+        let open = Open { id: id.clone(), subject, opened: now, until: now + wait, with };
+        self.table.borrow_mut().open(open);
         self.metrics.approvals_asked.add(1);
         self.changed(&session);
+
+        // Not canceled when the question is closed: `close` then finds nothing.
         let approvals = Rc::clone(self);
         actix::spawn(async move {
             tokio::time::sleep(wait).await;
@@ -285,20 +283,24 @@ impl Approvals {
     /// call was cancelled.
     fn abandoned(&self, subject: &Subject) {
         let mut table = self.table.borrow_mut();
+        // A question that is closed or being answered needs no waiter.
         let Some(open) = table.same(subject) else { return };
         open.with.waiters.retain(|waiter| !waiter.is_closed());
         if !open.with.waiters.is_empty() {
             return;
         }
-        let is_over = open.until <= Instant::now();
-        let (id, reason) =
-            (open.id.clone(), if is_over { CloseReason::TimedOut } else { CloseReason::Ended });
+
+        // The waiter's own timer may fire before the one of the question.
+        let is_late = open.until <= Instant::now();
+        let reason = if is_late { CloseReason::TimedOut } else { CloseReason::Ended };
+        let id = open.id.clone();
         drop(table);
         self.close(&id, reason);
     }
 
     /// Closes a question without an answer.
     fn close(&self, id: &str, reason: CloseReason) {
+        // A question that is being answered is not in the table: the answer closes it.
         let Some(open) = self.table.borrow_mut().take(id) else { return };
         let outcome = match reason {
             CloseReason::TimedOut => Outcome::TimedOut,
@@ -326,6 +328,7 @@ impl Approvals {
     ) -> Result<SessionId, NoAnswer> {
         let mut answering = self.take(id)?;
         let session = answering.subject.session.clone();
+
         let has_others = own(&session) < self.events.answerers.count(&session);
         // Otherwise the drop opens it again.
         if !has_others && let Some(open) = answering.open.take() {
@@ -336,6 +339,7 @@ impl Approvals {
 
     /// Closes all questions, because the daemon stops.
     pub(crate) fn end_all(&self) {
+        // Collected first, because `close` borrows the table.
         let ids: Vec<_> =
             self.table.borrow().pending().iter().map(|open| open.id.clone()).collect();
         ids.iter().for_each(|id| self.close(id, CloseReason::Ended));
@@ -343,7 +347,8 @@ impl Approvals {
 
     /// Closes the questions of a session that has ended.
     pub(crate) fn end_session(&self, session: &SessionId) {
-        let ids = self.table.borrow().of_session(session);
+        let ids: Vec<_> =
+            self.table.borrow().of_session(session).map(|open| open.id.clone()).collect();
         ids.iter().for_each(|id| self.close(id, CloseReason::Ended));
         self.table.borrow_mut().forget(session);
     }
@@ -351,27 +356,25 @@ impl Approvals {
     /// Starts to answer the question with this id, also for a while after it has expired. Another answer to it is then
     /// refused. An answer always names its question: another one may have been opened since the user read it.
     pub(crate) fn take(self: &Rc<Self>, id: &str) -> Result<Answering, NoAnswer> {
+        let approvals = Rc::clone(self);
         let mut table = self.table.borrow_mut();
         if let Some(open) = table.take(id) {
             let (subject, request) = (open.subject.clone(), open.with.request.clone());
-            let (open, approvals) = (Some(open), Rc::clone(self));
-            return Ok(Answering { subject, request, open, approvals });
+            return Ok(Answering { subject, request, open: Some(open), approvals });
         }
-        let now = Instant::now();
+
         let closed = table.closed(id).ok_or(NoAnswer::Unknown)?;
-        match closed.late(now) {
-            Some((subject, request)) => {
-                let approvals = Rc::clone(self);
-                Ok(Answering { subject, request, open: None, approvals })
-            }
-            None => Err(NoAnswer::Closed(Box::new(closed.record.clone()))),
-        }
+        let late = closed.late(Instant::now());
+        let closed = || NoAnswer::Closed(Box::new(closed.record.clone()));
+        let (subject, request) = late.ok_or_else(closed)?;
+        Ok(Answering { subject, request, open: None, approvals })
     }
 
     fn reopen(&self, open: OpenQuestion) {
-        let (id, is_over) = (open.id.clone(), open.until <= Instant::now());
+        let (id, is_late) = (open.id.clone(), open.until <= Instant::now());
         self.table.borrow_mut().reopen(open);
-        if is_over {
+        // Its timer has fired while it was being answered, and found nothing.
+        if is_late {
             self.close(&id, CloseReason::TimedOut);
         }
     }
@@ -384,81 +387,63 @@ impl Approvals {
         scope: AnswerScope,
         by: String,
     ) {
-        let (subject, request) = (answering.subject.clone(), answering.request.clone());
-        let open = answering.open.take();
-        match decision {
-            Decision::Allow => self.metrics.approvals_allowed.add(1),
-            Decision::Deny => self.metrics.approvals_denied.add(1),
-        }
+        let subject = answering.subject.clone();
+        let (outcome, counter) = match decision {
+            Decision::Allow => (Outcome::Allowed(scope), &self.metrics.approvals_allowed),
+            Decision::Deny => (Outcome::Denied, &self.metrics.approvals_denied),
+        };
+        counter.add(1);
         if decision == Decision::Allow {
             self.table.borrow_mut().pardon(&subject);
         }
-        let answer = Some((decision, scope, by));
-        match open {
-            Some(open) => {
-                let outcome = match decision {
-                    Decision::Allow => Outcome::Allowed(scope),
-                    Decision::Deny => Outcome::Denied,
-                };
-                self.end(open, CloseReason::Answered, answer, outcome);
-            }
-            None => {
-                // The proxy allows a host for a while.
-                let is_once = (decision, scope) == (Decision::Allow, AnswerScope::Once);
-                if is_once && subject.kind != ApprovalKind::Network {
-                    self.table.borrow_mut().answer_late(subject.clone(), Instant::now());
-                }
-                self.note(subject, request, CloseReason::Answered, answer, Duration::ZERO);
-            }
+
+        let answer = Some(Answer { decision, scope, by });
+        // Taken, so that the drop does not open the question again.
+        if let Some(open) = answering.open.take() {
+            return self.end(open, CloseReason::Answered, answer, outcome);
         }
+
+        // No operation waits any longer. The next equal one gets the answer; the proxy allows a host for a while.
+        let is_once = (decision, scope) == (Decision::Allow, AnswerScope::Once);
+        if is_once && subject.kind != ApprovalKind::Network {
+            self.table.borrow_mut().answer_late(subject.clone(), Instant::now());
+        }
+        let request = answering.request.clone();
+        let record = record(&subject, &request, CloseReason::Answered, answer, Duration::ZERO);
+        self.note(subject, record, request);
     }
 
+    /// Ends a question that was taken out of the table. The waiting operations get the outcome.
     fn end(
         &self,
         open: OpenQuestion,
         reason: CloseReason,
-        answer: Option<(Decision, AnswerScope, String)>,
+        answer: Option<Answer>,
         outcome: Outcome,
     ) {
-        let Open { id, subject, asked, with: Waiting { request, waiters, .. }, .. } = open;
+        let Open { subject, opened, with: Waiting { request, waiters, .. }, .. } = open;
+        let record = record(&subject, &request, reason, answer, opened.elapsed());
         let closed = ApprovalClosed {
             kind: ApprovalClosed::NAME.to_owned(),
-            id,
-            reason: reason.name().to_owned(),
-            decision: answer.as_ref().map(|(decision, ..)| *decision),
-            scope: answer.as_ref().map(|(_, scope, _)| *scope),
-            by: answer.as_ref().map(|(.., by)| by.clone()),
+            id: record.id.clone(),
+            reason: record.reason.clone(),
+            decision: record.decision,
+            scope: record.scope,
+            by: record.by.clone(),
         };
         self.events.publish(&subject.session, ApprovalClosed::NAME, || &closed);
         self.tell_watchers(&subject.session, ApprovalClosed::NAME, &closed);
+
         if reason == CloseReason::TimedOut {
             self.metrics.approvals_expired.add(1);
         }
         self.changed(&subject.session);
-        self.note(subject, request, reason, answer, asked.elapsed());
+        self.note(subject, record, request);
         waiters.into_iter().for_each(|waiter| reply(waiter, outcome));
     }
 
-    fn note(
-        &self,
-        subject: Subject,
-        request: ApprovalRequest,
-        reason: CloseReason,
-        answer: Option<(Decision, AnswerScope, String)>,
-        waited: Duration,
-    ) {
-        let record = RecentApproval {
-            at: now_text(),
-            id: request.id.clone(),
-            session_id: subject.session.clone(),
-            kind: subject.kind,
-            target: subject.target.clone(),
-            reason: reason.name().to_owned(),
-            decision: answer.as_ref().map(|(decision, ..)| *decision),
-            scope: answer.as_ref().map(|(_, scope, _)| *scope),
-            by: answer.map(|(.., by)| by),
-            waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
-        };
+    /// Keeps the record of a closed question, and writes it to the journal.
+    fn note(&self, subject: Subject, record: RecentApproval, request: ApprovalRequest) {
         self.journal.add(&record);
         self.table.borrow_mut().note(subject, record, request, Instant::now());
     }
@@ -468,21 +453,43 @@ impl Approvals {
         self.clients.push_to_watchers(session, &line);
     }
 
-    /// The announcements of open questions that a follower of the session does not get if it starts with event `next`.
+    /// Returns the announcements of open questions that a follower does not get if it starts with event `next`.
     pub(crate) fn announced_before(&self, session: &SessionId, next: u64) -> Vec<Bytes> {
         let table = self.table.borrow();
-        let of = table.pending().iter().filter(|open| open.subject.session == *session);
-        of.filter(|open| open.with.seq < next).map(|open| open.with.line.clone()).collect()
+        let earlier = table.of_session(session).filter(|open| open.with.seq < next);
+        earlier.map(|open| open.with.line.clone()).collect()
     }
 
-    /// Calls `show` with the open questions, oldest first.
-    pub(crate) fn with_pending<T>(&self, show: impl FnOnce(&[OpenQuestion]) -> T) -> T {
-        show(self.table.borrow().pending())
+    /// Calls `read` with the open questions, oldest first.
+    pub(crate) fn with_pending<T>(&self, read: impl FnOnce(&[OpenQuestion]) -> T) -> T {
+        read(self.table.borrow().pending())
     }
 
-    /// The last closed questions, oldest first.
+    /// Returns the last closed questions, oldest first.
     pub(crate) fn recent(&self) -> Vec<RecentApproval> {
         self.table.borrow().recent().map(|closed| closed.record.clone()).collect()
+    }
+}
+
+/// Describes a closed question.
+fn record(
+    subject: &Subject,
+    request: &ApprovalRequest,
+    reason: CloseReason,
+    answer: Option<Answer>,
+    waited: Duration,
+) -> RecentApproval {
+    RecentApproval {
+        at: now_text(),
+        id: request.id.clone(),
+        session_id: subject.session.clone(),
+        kind: subject.kind,
+        target: subject.target.clone(),
+        reason: reason.name().to_owned(),
+        decision: answer.as_ref().map(|answer| answer.decision),
+        scope: answer.as_ref().map(|answer| answer.scope),
+        by: answer.map(|answer| answer.by),
+        waited_ms: ms(waited),
     }
 }
 

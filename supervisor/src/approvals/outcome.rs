@@ -1,6 +1,7 @@
-//! Results of requests to ask the user, and the reasons why questions are closed.
+//! Results of requests to ask the user, answers of the user, and the reasons why a question is closed or an answer does
+//! not count.
 
-use quackd_protocol::approval::AnswerScope;
+use quackd_protocol::approval::{AnswerScope, Decision, RecentApproval};
 
 /// Result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,4 +42,22 @@ impl CloseReason {
             Self::Ended => "ended",
         }
     }
+}
+
+/// An answer of the user.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) decision: Decision,
+    pub(super) scope: AnswerScope,
+    /// Name of the client, for display.
+    pub(super) by: String,
+}
+
+/// Reason why an answer does not count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// No such question.
+    Unknown,
+    /// The question is closed.
+    Closed(Box<RecentApproval>),
 }

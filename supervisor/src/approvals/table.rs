@@ -37,7 +37,7 @@ pub(crate) struct Subject {
 pub(crate) struct Open<Q> {
     pub(crate) id: String,
     pub(crate) subject: Subject,
-    pub(crate) asked: Instant,
+    pub(crate) opened: Instant,
     pub(crate) until: Instant,
     pub(crate) with: Q,
 }
@@ -66,9 +66,9 @@ pub(crate) struct Table<Q, L> {
     last: u64,
     open: Vec<Open<Q>>,
     closed: VecDeque<Closed<L>>,
-    /// Times of the last questions of each session.
-    asked: HashMap<SessionId, VecDeque<Instant>>,
-    /// Times of the last requests of each session's agents.
+    /// Times of each session's questions in the last minute.
+    opened: HashMap<SessionId, VecDeque<Instant>>,
+    /// Times of the requests of each session's agents in the last minute.
     requested: HashMap<SessionId, VecDeque<Instant>>,
     denied: HashMap<SessionId, VecDeque<Denied>>,
     /// Operations that the user allowed once after their question had expired.
@@ -85,13 +85,19 @@ struct Denied {
     is_final: bool,
 }
 
+impl Denied {
+    fn is_about(&self, subject: &Subject) -> bool {
+        (self.kind, &self.given) == (subject.kind, &subject.given)
+    }
+}
+
 impl<Q, L> Default for Table<Q, L> {
     fn default() -> Self {
         Self {
             last: 0,
             open: Vec::new(),
             closed: VecDeque::new(),
-            asked: HashMap::new(),
+            opened: HashMap::new(),
             requested: HashMap::new(),
             denied: HashMap::new(),
             late: Vec::new(),
@@ -100,23 +106,23 @@ impl<Q, L> Default for Table<Q, L> {
 }
 
 impl<Q, L: Clone> Table<Q, L> {
-    /// The open question about an equal operation.
+    /// Returns the open question about an equal operation.
     pub(crate) fn same(&mut self, subject: &Subject) -> Option<&mut Open<Q>> {
         self.open.iter_mut().find(|open| open.subject == *subject)
     }
 
-    /// Whether a new question may be asked.
+    /// Returns whether a new question may be asked.
     pub(crate) fn admit(&mut self, subject: &Subject, now: Instant) -> Result<(), NotAsked> {
         if self.is_denied(subject, now) {
             return Err(NotAsked::Denied);
         }
-        let of_session =
-            self.open.iter().filter(|open| open.subject.session == subject.session).count();
-        let asked = self.asked.entry(subject.session.clone()).or_default();
-        forget_older(asked, now);
+
+        let of_session = self.of_session(&subject.session).count();
+        let opened = self.opened.entry(subject.session.clone()).or_default();
+        forget_older(opened, now);
         let is_full = MAX_APPROVALS <= self.open.len()
             || MAX_APPROVALS_PER_SESSION <= of_session
-            || MAX_APPROVALS_PER_MINUTE <= asked.len();
+            || MAX_APPROVALS_PER_MINUTE <= opened.len();
         if is_full { Err(NotAsked::TooMany) } else { Ok(()) }
     }
 
@@ -124,7 +130,9 @@ impl<Q, L: Clone> Table<Q, L> {
     pub(crate) fn count_request(&mut self, session: &SessionId, now: Instant) -> bool {
         let requested = self.requested.entry(session.clone()).or_default();
         forget_older(requested, now);
+
         let is_within = requested.len() < MAX_APPROVALS_PER_MINUTE;
+        // A request beyond the limit does not count, so that a minute of waiting is enough.
         if is_within {
             requested.push_back(now);
         }
@@ -139,19 +147,19 @@ impl<Q, L: Clone> Table<Q, L> {
         self.late.push((subject, now));
     }
 
-    /// Whether the user has allowed this attempt. It is then used up.
+    /// Returns whether the user has allowed this attempt. It is then used up.
     pub(crate) fn take_late_answer(&mut self, subject: &Subject, now: Instant) -> bool {
         self.late.retain(|(_, at)| now.duration_since(*at) < LATE_ANSWER);
-        let found = self.late.iter().position(|(late, _)| late == subject);
-        found.map(|at| self.late.remove(at)).is_some()
+        let at = self.late.iter().position(|(late, _)| late == subject);
+        at.map(|at| self.late.remove(at)).is_some()
     }
 
-    /// Whether an attempt of the session was allowed.
+    /// Returns whether an attempt of the session was allowed.
     pub(crate) fn has_late_answers(&self, session: &SessionId) -> bool {
         self.late.iter().any(|(subject, _)| subject.session == *session)
     }
 
-    /// Number for the id of the next question.
+    /// Returns the number for the id of the next question.
     pub(crate) fn next_number(&mut self) -> u64 {
         self.last += 1;
         self.last
@@ -159,13 +167,13 @@ impl<Q, L: Clone> Table<Q, L> {
 
     /// Opens a question after [`Self::admit`].
     pub(crate) fn open(&mut self, open: Open<Q>) {
-        self.asked.entry(open.subject.session.clone()).or_default().push_back(open.asked);
+        self.opened.entry(open.subject.session.clone()).or_default().push_back(open.opened);
         self.open.push(open);
     }
 
     /// Opens a question again that was taken.
     pub(crate) fn reopen(&mut self, open: Open<Q>) {
-        let at = self.open.partition_point(|other| other.asked <= open.asked);
+        let at = self.open.partition_point(|other| other.opened <= open.opened);
         self.open.insert(at, open);
     }
 
@@ -175,15 +183,14 @@ impl<Q, L: Clone> Table<Q, L> {
         Some(self.open.remove(at))
     }
 
-    /// Open questions, oldest first.
+    /// Returns the open questions, oldest first.
     pub(crate) fn pending(&self) -> &[Open<Q>] {
         &self.open
     }
 
-    /// Ids of the open questions of a session.
-    pub(crate) fn of_session(&self, session: &SessionId) -> Vec<String> {
-        let of = self.open.iter().filter(|open| open.subject.session == *session);
-        of.map(|open| open.id.clone()).collect()
+    /// Returns the open questions of a session, oldest first.
+    pub(crate) fn of_session(&self, session: &SessionId) -> impl Iterator<Item = &Open<Q>> {
+        self.open.iter().filter(move |open| open.subject.session == *session)
     }
 
     /// Records the end of a question. `late` is kept for a late answer.
@@ -191,6 +198,8 @@ impl<Q, L: Clone> Table<Q, L> {
         if let (Some(Decision::Deny), Some(scope)) = (record.decision, record.scope) {
             self.deny(&subject, scope == AnswerScope::Session, now);
         }
+
+        // A late answer replaces the record of the question that had expired.
         self.closed.retain(|closed| closed.record.id != record.id);
         if self.closed.len() == RECENT_APPROVALS {
             self.closed.pop_front();
@@ -198,19 +207,19 @@ impl<Q, L: Clone> Table<Q, L> {
         self.closed.push_back(Closed { record, subject, at: now, late });
     }
 
-    /// Closed questions, oldest first.
+    /// Returns the closed questions, oldest first.
     pub(crate) fn recent(&self) -> impl Iterator<Item = &Closed<L>> {
         self.closed.iter()
     }
 
-    /// The closed question with this id.
+    /// Returns the closed question with this id.
     pub(crate) fn closed(&self, id: &str) -> Option<&Closed<L>> {
         self.closed.iter().find(|closed| closed.record.id == id)
     }
 
     /// Forgets the denials and limits of a session.
     pub(crate) fn forget(&mut self, session: &SessionId) {
-        self.asked.remove(session);
+        self.opened.remove(session);
         self.requested.remove(session);
         self.denied.remove(session);
         self.late.retain(|(subject, _)| subject.session != *session);
@@ -219,19 +228,19 @@ impl<Q, L: Clone> Table<Q, L> {
     /// Forgets that the user denied an operation, because the user has allowed it since.
     pub(crate) fn pardon(&mut self, subject: &Subject) {
         if let Some(denied) = self.denied.get_mut(&subject.session) {
-            denied.retain(|one| (one.kind, &one.given) != (subject.kind, &subject.given));
+            denied.retain(|one| !one.is_about(subject));
         }
     }
 
     fn deny(&mut self, subject: &Subject, is_final: bool, now: Instant) {
         let all = self.denied.entry(subject.session.clone()).or_default();
-        let is_same = |one: &&mut Denied| (one.kind, &one.given) == (subject.kind, &subject.given);
-        if let Some(known) = all.iter_mut().find(is_same) {
+        if let Some(known) = all.iter_mut().find(|one| one.is_about(subject)) {
             known.times.retain(|at| now.duration_since(*at) < HOUR);
             known.times.push_back(now);
             known.is_final |= is_final || MAX_DENIALS <= known.times.len();
             return;
         }
+
         if all.len() == MAX_DENIED {
             all.pop_front();
         }
@@ -243,7 +252,7 @@ impl<Q, L: Clone> Table<Q, L> {
         let mut all = self.denied.get(&subject.session).into_iter().flatten();
         all.any(|one| {
             let last = one.times.back();
-            (one.kind, &one.given) == (subject.kind, &subject.given)
+            one.is_about(subject)
                 && (one.is_final || last.is_some_and(|at| now.duration_since(*at) < DENIED_FOR))
         })
     }
@@ -257,7 +266,7 @@ fn forget_older(times: &mut VecDeque<Instant>, now: Instant) {
 }
 
 impl<L: Clone> Closed<L> {
-    /// The subject and request for a late answer, if the question expired lately.
+    /// Returns the subject and request for a late answer, if the question expired lately.
     pub(crate) fn late(&self, now: Instant) -> Option<(Subject, L)> {
         let is_late = self.record.reason == super::CloseReason::TimedOut.name()
             && now.duration_since(self.at) < LATE_ANSWER;
@@ -279,7 +288,7 @@ mod tests {
         table.admit(subject, now)?;
         let id = format!("quack-{}", table.next_number());
         let until = now + Duration::from_secs(30);
-        table.open(Open { id: id.clone(), subject: subject.clone(), asked: now, until, with: () });
+        table.open(Open { id: id.clone(), subject: subject.clone(), opened: now, until, with: () });
         Ok(id)
     }
 

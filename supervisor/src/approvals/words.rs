@@ -10,8 +10,8 @@ const MAX_LINE_BYTES: usize = 256;
 const EXACT_QUOTES: [char; 2] = ['“', '”'];
 
 /// Returns the message of a question: the facts, and a line for each label with its words.
-pub(crate) fn message(facts: &str, said: &[(&str, String)]) -> String {
-    let lines = said.iter().map(|(label, words)| format!("\n{label} {words}"));
+pub(crate) fn message(facts: &str, quotes: &[(&str, String)]) -> String {
+    let lines = quotes.iter().map(|(label, words)| format!("\n{label} {words}"));
     std::iter::once(for_display(facts)).chain(lines).collect()
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn for_display(text: &str) -> String {
     line
 }
 
-/// Whether a character is a quotation mark, or looks like one or like half of one.
+/// Returns whether a character is a quotation mark, or looks like one or like half of one.
 fn looks_like_quote(c: char) -> bool {
     matches!(
         c,
@@ -87,7 +87,7 @@ fn looks_like_quote(c: char) -> bool {
     )
 }
 
-/// Whether a character is drawn over the one before it.
+/// Returns whether a character is drawn over the one before it.
 fn is_combining(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}')
 }

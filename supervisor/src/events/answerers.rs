@@ -91,7 +91,9 @@ impl Watched {
     /// Adds a session until the result is dropped.
     pub(crate) fn during_call(&self, answerer: Answerer) -> Rc<Answerer> {
         let answerer = Rc::new(answerer);
+
         let mut of_calls = self.of_calls.borrow_mut();
+        // Calls that have ended leave their references behind.
         of_calls.retain(|other| other.strong_count() != 0);
         of_calls.push(Rc::downgrade(&answerer));
         answerer
@@ -104,11 +106,10 @@ impl Watched {
 
     /// Returns the client's share of [`Answerers::count`].
     pub(crate) fn count_for(&self, session: &SessionId) -> usize {
-        let is_for = |answerer: &&Answerer| answerer.is_for(session);
-        let of_calls = self.of_calls.borrow();
-        let of_calls =
-            of_calls.iter().filter_map(Weak::upgrade).filter(|answerer| answerer.is_for(session));
-        self.kept.borrow().iter().filter(is_for).count() + of_calls.count()
+        let (kept, of_calls) = (self.kept.borrow(), self.of_calls.borrow());
+        let kept = kept.iter().filter(|answerer| answerer.is_for(session));
+        let of_calls = of_calls.iter().filter_map(Weak::upgrade);
+        kept.count() + of_calls.filter(|answerer| answerer.is_for(session)).count()
     }
 }
 
@@ -121,6 +122,8 @@ impl Drop for Answerer {
                 counts.remove(&self.session);
             }
         }
+
+        // Before the notification, because a woken task may read the counts.
         drop(counts);
         self.all.version.send_modify(|version| *version += 1);
     }

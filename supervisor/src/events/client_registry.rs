@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub(crate) struct ClientId(Rc<str>);
 
 impl ClientId {
-    /// Text of the id, which remote clients receive.
+    /// Returns the text of the id, which remote clients receive.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -71,20 +71,14 @@ pub(crate) struct Client {
 impl Client {
     /// Returns the name for display: that of the client's `quack.hello`, else that of its program.
     pub(crate) fn shown_name(&self) -> String {
-        let hello = self.hello.borrow();
-        let name = match (hello.as_ref(), self.transport) {
-            (Some(hello), _) => hello.client.name.clone(),
-            (None, Transport::Socket) => "a local client".to_owned(),
-            (None, _) => "a remote client".to_owned(),
-        };
-
-        match self.pid.get() {
-            Some(pid) if hello.is_none() => match program_of(pid) {
-                Some(program) => format!("{program} (process {pid})"),
+        match (self.pid.get(), self.own_name()) {
+            (Some(pid), own) => match own.or_else(|| program_of(pid)) {
+                Some(name) => format!("{name} (process {pid})"),
                 None => format!("process {pid}"),
             },
-            Some(pid) => format!("{name} (process {pid})"),
-            None => name,
+            (None, Some(name)) => name,
+            (None, None) if self.transport == Transport::Socket => "a local client".to_owned(),
+            (None, None) => "a remote client".to_owned(),
         }
     }
 
@@ -93,15 +87,12 @@ impl Client {
     /// # Errors
     /// If the system has no random numbers.
     pub(crate) fn new(transport: Transport, outbox: Option<ClientOutbox>) -> io::Result<Rc<Self>> {
-        let id = ClientId(quackd_home::new_id()?.into());
-
-        let (following, turn) = (RefCell::new(None), Cell::new(0));
         Ok(Rc::new(Self {
-            id,
+            id: ClientId(quackd_home::new_id()?.into()),
             transport,
             outbox,
-            following,
-            turn,
+            following: RefCell::default(),
+            turn: Cell::default(),
             named_calls: NamedCalls::default(),
             hello: RefCell::default(),
             claims: Claims::default(),
@@ -116,6 +107,11 @@ impl Client {
     /// Returns the client's last `quack.hello`. `None` before the first.
     pub(crate) fn hello(&self) -> Option<Arc<HelloParams>> {
         self.hello.borrow().clone()
+    }
+
+    /// Returns the name that the client gave itself with `quack.hello`. `None` before the first.
+    pub(crate) fn own_name(&self) -> Option<String> {
+        self.hello.borrow().as_ref().map(|hello| hello.client.name.clone())
     }
 
     /// Stores a `quack.hello`, which replaces an earlier one.

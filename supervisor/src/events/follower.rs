@@ -19,13 +19,13 @@ const BATCH_BYTES: usize = 64 * 1024;
 pub(crate) struct Follower {
     feed: Rc<SessionFeed>,
     session: SessionId,
-    /// Earlier events that still need an answer. They are sent before all others.
-    first: Vec<Bytes>,
-    /// Number of the next event to send.
+    /// Earlier events that still need an answer. Sent before all others. Read by [`Follower::start`].
+    pub(crate) first: Vec<Bytes>,
+    /// Number of the first event to send.
     next: u64,
     task: Option<JoinHandle<()>>,
-    /// Present if the client answers questions about permissions.
-    answerer: Option<Answerer>,
+    /// Counts the client as one that answers questions about permissions. `None` if it does not.
+    pub(crate) answerer: Option<Answerer>,
 }
 
 /// Start of a following.
@@ -65,23 +65,12 @@ impl Events {
         let resync = since.is_some() && next.is_none();
         let next = next.unwrap_or_else(|| seq.saturating_add(1));
 
-        feed.followers.set(feed.followers.get().saturating_add(1));
         let replayed = seq.saturating_add(1).saturating_sub(next);
 
-        let session = session.clone();
-        FollowStarted {
-            following: Follower {
-                feed,
-                session,
-                first: Vec::new(),
-                next,
-                task: None,
-                answerer: None,
-            },
-            seq,
-            resync,
-            replayed,
-        }
+        feed.followers.set(feed.followers.get().saturating_add(1));
+        let (session, first) = (session.clone(), Vec::new());
+        let following = Follower { feed, session, first, next, task: None, answerer: None };
+        FollowStarted { following, seq, resync, replayed }
     }
 }
 
@@ -89,16 +78,6 @@ impl Follower {
     /// Returns the number of the first event to send.
     pub(crate) fn next(&self) -> u64 {
         self.next
-    }
-
-    /// Counts the client as one that answers questions about permissions.
-    pub(crate) fn answers(&mut self, answerer: Answerer) {
-        self.answerer = Some(answerer);
-    }
-
-    /// Sets the events that are sent before all others. Call it before [`Follower::start`].
-    pub(crate) fn send_first(&mut self, lines: Vec<Bytes>) {
-        self.first = lines;
     }
 
     pub(crate) fn session(&self) -> &SessionId {

@@ -38,7 +38,7 @@ use std::time::Instant;
 use tokio::sync::watch;
 
 /// Events of all sessions. One instance per daemon, behind an `Rc` on the actors' thread.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Events {
     /// Identifies this run of the daemon. Event numbers of other runs are not valid.
     epoch: String,
@@ -52,7 +52,7 @@ pub(crate) struct Events {
 }
 
 /// One session's events.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct SessionFeed {
     /// Filled only while [`SessionFeed::has_followers`].
     ring: RefCell<Ring>,
@@ -61,21 +61,11 @@ struct SessionFeed {
     followers: Cell<usize>,
     /// When the last follower left.
     left: Cell<Option<Instant>>,
-    /// When the newest event was published.
-    published: Cell<Instant>,
+    /// Time of the newest event. `None` before the first.
+    published: Cell<Option<Instant>>,
 }
 
 impl SessionFeed {
-    fn new() -> Self {
-        Self {
-            ring: RefCell::default(),
-            last: watch::Sender::new(0),
-            followers: Cell::new(0),
-            left: Cell::new(None),
-            published: Cell::new(Instant::now()),
-        }
-    }
-
     /// Returns whether the session has a follower, or a recent follower may return and request the
     /// events since then.
     fn has_followers(&self) -> bool {
@@ -87,13 +77,7 @@ impl SessionFeed {
 impl Events {
     /// Starts without events. `epoch` must differ from run to run.
     pub(crate) fn new(epoch: String) -> Self {
-        Self {
-            epoch,
-            answerers: Rc::default(),
-            feeds: RefCell::default(),
-            bytes: Cell::new(0),
-            published: Cell::new(0),
-        }
+        Self { epoch, ..Self::default() }
     }
 
     /// Returns the id of this run of the daemon, which followers send back to continue.
@@ -174,7 +158,7 @@ impl Events {
             self.change(&feed, |ring| *ring = Ring::after(seq));
         }
 
-        feed.published.set(Instant::now());
+        feed.published.set(Some(Instant::now()));
         self.published.set(self.published.get().saturating_add(1));
         // After the ring, which the woken followers read.
         feed.last.send_replace(seq);
@@ -206,9 +190,7 @@ impl Events {
         if let Some(feed) = self.feeds.borrow().get(session) {
             return Rc::clone(feed);
         }
-        let feed = Rc::new(SessionFeed::new());
-        self.feeds.borrow_mut().insert(session.clone(), Rc::clone(&feed));
-        feed
+        Rc::clone(self.feeds.borrow_mut().entry(session.clone()).or_default())
     }
 
     /// Clears rings until a quarter of the limit is free, starting with the longest inactive session. A follower that

@@ -128,13 +128,11 @@ pub(crate) fn shown_arguments(tool: &str, json: &str) -> Option<Box<RawValue>> {
 }
 
 fn as_object(tool: &str, value: Value) -> Value {
-    match value {
-        object @ Value::Object(_) => object,
-        other => {
-            let name = main_parameter(tool).unwrap_or("input");
-            Value::Object(Map::from_iter([(name.to_owned(), other)]))
-        }
+    if value.is_object() {
+        return value;
     }
+    let name = main_parameter(tool).unwrap_or("input");
+    Value::Object(Map::from_iter([(name.to_owned(), value)]))
 }
 
 fn shorten(value: &mut Value) {

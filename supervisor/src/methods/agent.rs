@@ -6,7 +6,7 @@ use super::tool_parameters::beneath;
 use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::events::client_registry::{Client, Transport};
-use crate::registry::{FindSession, Purpose, Registry};
+use crate::registry::{Purpose, Registry};
 use crate::services::Services;
 use crate::session::agent::SendCommand;
 use crate::session::agent::native::tool_runner::{AgentCall, ToolRunner};
@@ -46,13 +46,17 @@ struct Prompted {
 }
 
 impl Serve<AgentParams> for Caller {
-    async fn serve(&self, asked: AgentParams) -> Result<AgentData, MethodError> {
-        let AgentParams { session_id, command } = asked;
+    async fn serve(&self, params: AgentParams) -> Result<AgentData, MethodError> {
+        let AgentParams { session_id, command } = params;
         let (name, fields) = parse(command)?;
-        let find = FindSession { reference: reference(&session_id), purpose: Purpose::Use };
-        let found = self.registry.send(find).await??.ok_or(MethodError::NoSession)?;
-        check_name_in(&name, &fields)?;
+        let found = self.session(reference(&session_id), Purpose::Use).await?;
+        // The session may take the name of the conversation.
+        let title = fields.get("name").and_then(Value::as_str).filter(|_| name == SET_NAME);
+        if let Some(c) = title.and_then(first_unsafe) {
+            return Err(NameError::Unsafe(MAX_NAME_CHARS, c).into());
+        }
         let command = command_of(name, fields, &found.workspace_path)?;
+
         self.services.interrupted.resumed(&found.session_id);
         let agent = found.actors.agent.clone();
         let (session_id, session_name) = (found.session_id.clone(), found.session_name.clone());
@@ -63,6 +67,7 @@ impl Serve<AgentParams> for Caller {
             let text = done.error.unwrap_or_else(|| "The agent refused the command".to_owned());
             return Err(MethodError::Refused { text, code: done.code });
         }
+
         let data = if is_prompt {
             let turn = SayData { session_id, session_name, seq: done.seq, turn: done.turn };
             let disposition = if done.is_queued { "queued" } else { "started" };
@@ -83,6 +88,7 @@ fn parse(command: Value) -> Result<(String, Map<String, Value>), MethodError> {
     if name.is_empty() || MAX_NAME < name.len() || !name.chars().all(is_name) {
         return Err(MethodError::NoCommand);
     }
+
     if let Some((_, verb)) = DECIDED_BY_DAEMON.iter().find(|(known, _)| *known == name) {
         let text = format!(
             "{name} is not passed on, because the daemon chooses the session file: use `{verb}`"
@@ -90,15 +96,6 @@ fn parse(command: Value) -> Result<(String, Map<String, Value>), MethodError> {
         return Err(MethodError::Refused { text, code: None });
     }
     Ok((name, fields))
-}
-
-/// Checks the name that a command gives to the conversation. The session may take this name.
-fn check_name_in(command: &str, fields: &Map<String, Value>) -> Result<(), MethodError> {
-    let name = fields.get("name").and_then(Value::as_str).filter(|_| command == SET_NAME);
-    match name.and_then(first_unsafe) {
-        None => Ok(()),
-        Some(c) => Err(NameError::Unsafe(MAX_NAME_CHARS, c).into()),
-    }
 }
 
 /// Creates the command, with the user's directory relative to the workspace.
@@ -121,6 +118,7 @@ fn command_of(
 /// Runs the tool calls of agents. Has a separate client, which follows nothing.
 #[derive(Debug)]
 pub(crate) struct AgentTools {
+    /// Weak, because the services own the runner.
     services: Weak<Services>,
     registry: Addr<Registry>,
     client: Rc<Client>,
@@ -139,18 +137,16 @@ impl AgentTools {
 
 impl ToolRunner for AgentTools {
     fn run(&self, call: AgentCall) -> LocalBoxFuture<'static, AgentToolDone> {
-        let caller = self
-            .services
-            .upgrade()
-            .map(|services| Caller::new(services, self.registry.clone(), Rc::clone(&self.client)));
+        let services = self.services.upgrade();
+        let (registry, client) = (self.registry.clone(), Rc::clone(&self.client));
         Box::pin(async move {
             let number = call.call.number;
-            match caller {
-                Some(caller) => match tool::run_for_agent(call, &caller).await {
-                    Some(data) => done(number, data),
-                    None => AgentToolDone::failed(number, "The session is gone"),
-                },
-                None => AgentToolDone::failed(number, "The daemon is shutting down"),
+            let Some(services) = services else {
+                return AgentToolDone::failed(number, "The daemon is shutting down");
+            };
+            match tool::run_for_agent(call, &Caller::new(services, registry, client)).await {
+                Some(data) => done(number, data),
+                None => AgentToolDone::failed(number, "The session is gone"),
             }
         })
     }

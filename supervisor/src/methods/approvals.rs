@@ -1,15 +1,15 @@
 //! `quack.approvals` and `quack.answer`: lists the questions to the user about denied operations, and answers them. Clients
 //! without these methods answer by `extension_ui_response`.
 
-use super::attach::SAVE_LIMIT;
+use super::attach::named;
 use super::directories::note_held;
-use super::find::{id_of, label};
-use super::{Caller, Serve, own_reference};
+use super::find::label;
+use super::{Caller, Serve};
 use crate::approvals::{Answering, NoAnswer, Subject};
+use crate::clock::ms;
 use crate::errors::MethodError;
 use crate::events::answerers::Answerer;
-use crate::events::client_registry::Transport;
-use crate::registry::{ChangeSession, FindSession, GrantChange, Purpose, SessionChange};
+use crate::registry::{GrantChange, Purpose, SessionChange};
 use crate::session::network::AllowOnce;
 use quackd_config::RemoteApprovals;
 use quackd_policy::hosts::HostPort;
@@ -24,12 +24,9 @@ use std::rc::Rc;
 use std::time::Instant;
 
 impl Serve<ApprovalsParams> for Caller {
-    async fn serve(&self, asked: ApprovalsParams) -> Result<ApprovalsData, MethodError> {
-        let ApprovalsParams { watch, session_id } = asked;
-        let session = match own_reference(session_id.as_deref())? {
-            Some(reference) => Some(SessionId(id_of(self, reference).await?)),
-            None => None,
-        };
+    async fn serve(&self, params: ApprovalsParams) -> Result<ApprovalsData, MethodError> {
+        let ApprovalsParams { watch, session_id } = params;
+        let session = named(session_id.as_deref(), None, self).await?.map(SessionId);
         let services = &self.services.sessions;
         match watch {
             Some(true) if self.client.outbox.is_none() => return Err(MethodError::NoStream),
@@ -41,6 +38,7 @@ impl Serve<ApprovalsParams> for Caller {
             Some(false) => self.client.watched.end(session.as_ref()),
             None => {}
         }
+
         let is_meant = |id: &SessionId| session.as_ref().is_none_or(|session| session == id);
         let now = Instant::now();
         let mut pending = services.approvals.with_pending(|open| {
@@ -49,14 +47,16 @@ impl Serve<ApprovalsParams> for Caller {
                 session_id: open.subject.session.clone(),
                 label: String::new(),
                 at: open.with.at.clone(),
-                left_ms: crate::clock::ms(open.until.saturating_duration_since(now)),
+                left_ms: ms(open.until.saturating_duration_since(now)),
                 request: open.with.request.clone(),
             });
             row.collect::<Vec<_>>()
         });
+        // After the table was read: its borrow must not last during a wait.
         for row in &mut pending {
             row.label = label(self, &row.session_id).await?;
         }
+
         let mut recent = services.approvals.recent();
         recent.retain(|record| is_meant(&record.session_id));
         Ok(ApprovalsData { pending, recent })
@@ -64,9 +64,11 @@ impl Serve<ApprovalsParams> for Caller {
 }
 
 impl Serve<AnswerParams> for Caller {
-    async fn serve(&self, asked: AnswerParams) -> Result<AnswerData, MethodError> {
-        let AnswerParams { id, decision, scope } = asked;
+    async fn serve(&self, params: AnswerParams) -> Result<AnswerData, MethodError> {
+        let AnswerParams { id, decision, scope } = params;
+        // Before the question is looked up: a remote client that may not answer learns nothing about it.
         remote_limit(self)?;
+
         let answering = take(&id, self)?;
         let scope = scope.unwrap_or_else(|| narrowest(&answering, decision));
         finish(answering, decision, scope, self).await
@@ -76,21 +78,22 @@ impl Serve<AnswerParams> for Caller {
 /// `extension_ui_response` for a question about a permission.
 pub(super) async fn by_option(
     id: &str,
-    asked: UiResponseParams,
+    params: UiResponseParams,
     caller: &Caller,
 ) -> Result<UiResponseData, MethodError> {
     remote_limit(caller)?;
-    if asked.dismissed == Some(true) {
+    if params.dismissed == Some(true) {
         let approvals = &caller.services.sessions.approvals;
         let session_id = approvals
             .dismissed(id, |session| caller.client.watched.count_for(session))
             .map_err(|why| no_answer(id, why))?;
         return Ok(UiResponseData { session_id });
     }
+
     let answering = take(id, caller)?;
     let is_denial =
-        asked.cancelled == Some(Value::Bool(true)) || asked.confirmed == Some(Value::Bool(false));
-    let option = asked.value.as_ref().and_then(Value::as_str);
+        params.cancelled == Some(Value::Bool(true)) || params.confirmed == Some(Value::Bool(false));
+    let option = params.value.as_ref().and_then(Value::as_str);
     let answer = match (is_denial, option) {
         (true, _) => Some((Decision::Deny, AnswerScope::Once)),
         (false, Some(option)) => answering.request.answer_of(option),
@@ -100,6 +103,7 @@ pub(super) async fn by_option(
         let options = answering.request.options.join(", ");
         return Err(MethodError::NoOption(options));
     };
+
     let AnswerData { session_id, .. } = finish(answering, decision, scope, caller).await?;
     Ok(UiResponseData { session_id })
 }
@@ -115,6 +119,7 @@ fn no_answer(id: &str, why: NoAnswer) -> MethodError {
     }
 }
 
+/// Returns the first scope that the question offers, if the answer allows. A denial counts once.
 fn narrowest(answering: &Answering, decision: Decision) -> AnswerScope {
     let first = answering.request.permission.scopes.first().copied();
     first.filter(|_| decision == Decision::Allow).unwrap_or(AnswerScope::Once)
@@ -128,14 +133,17 @@ pub(super) fn during_call(session: &SessionId, caller: &Caller) -> Option<Rc<Ans
     can_answer.then(|| caller.client.watched.during_call(answerers.add(Some(session.clone()))))
 }
 
-/// Whether the client may answer questions at all.
+/// Returns whether the client may answer questions at all.
 pub(super) fn may_answer(caller: &Caller) -> bool {
     remote_limit(caller).is_ok()
 }
 
-/// The longest scope that a remote client may allow.
+/// Returns the longest scope that the client may allow. `None` for a local client, which has no limit.
+///
+/// # Errors
+/// `RemoteAnswer` if remote clients may not answer at all.
 fn remote_limit(caller: &Caller) -> Result<Option<AnswerScope>, MethodError> {
-    if caller.client.transport == Transport::Socket {
+    if caller.is_local() {
         return Ok(None);
     }
     match caller.services.daemon.config.remote.approvals.value {
@@ -153,18 +161,18 @@ async fn finish(
     caller: &Caller,
 ) -> Result<AnswerData, MethodError> {
     let approvals = &caller.services.sessions.approvals;
-    let checked = remote_limit(caller).and_then(|limit| {
-        let is_offered = match decision {
-            Decision::Allow => answering.request.permission.scopes.contains(&scope),
-            Decision::Deny => scope <= AnswerScope::Session,
-        };
-        match limit {
-            _ if !is_offered => Err(MethodError::NotOffered(scope.in_words())),
-            Some(limit) if limit < scope => Err(MethodError::RemoteAnswer),
-            _ => Ok(()),
-        }
-    });
-    checked?;
+    let limit = remote_limit(caller)?;
+    let is_offered = match decision {
+        Decision::Allow => answering.request.permission.scopes.contains(&scope),
+        Decision::Deny => scope <= AnswerScope::Session,
+    };
+    if !is_offered {
+        return Err(MethodError::NotOffered(scope.in_words()));
+    }
+    if limit.is_some_and(|limit| limit < scope) {
+        return Err(MethodError::RemoteAnswer);
+    }
+
     let by = caller.client.shown_name();
     let in_force = apply(&answering, decision, scope, &by, caller).await;
     let (scope, not_saved) = match in_force {
@@ -179,6 +187,7 @@ async fn finish(
         }
         Err(error) => return Err(error),
     };
+
     let Subject { session, kind, target, .. } = answering.subject.clone();
     let (id, expired) = (answering.request.id.clone(), answering.is_late());
     approvals.answered(answering, decision, scope, by);
@@ -194,8 +203,8 @@ async fn apply(
     caller: &Caller,
 ) -> Result<(), MethodError> {
     let Subject { session, kind, target, .. } = &answering.subject;
-    let find = FindSession { reference: Some(session.0.clone()), purpose: Purpose::Describe };
-    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    let found = caller.session(Some(session.0.clone()), Purpose::Describe).await?;
+
     let change = match (kind, decision, scope) {
         (ApprovalKind::Network, Decision::Allow, AnswerScope::Once) => {
             // Also if nothing waits: the question has expired, or an agent asked before it tried.
@@ -206,13 +215,7 @@ async fn apply(
         }
         (_, _, AnswerScope::Once) => return Ok(()),
         // Other denials are remembered by the questions.
-        (
-            ApprovalKind::Write | ApprovalKind::Command | ApprovalKind::SafeMode,
-            Decision::Deny,
-            _,
-        ) => {
-            return Ok(());
-        }
+        (kind, Decision::Deny, _) if *kind != ApprovalKind::Network => return Ok(()),
         (ApprovalKind::SafeMode, Decision::Allow, _) => SessionChange::SafeMode(false),
         (kind, decision, scope) => SessionChange::Grants(GrantChange::Answer {
             kind: *kind,
@@ -226,8 +229,8 @@ async fn apply(
             client: by.to_owned(),
         }),
     };
-    let change = ChangeSession { session: session.clone(), change };
-    caller.registry.send(change).timeout(SAVE_LIMIT).await??;
+
+    caller.change(session, change).await?;
     if (*kind, decision) == (ApprovalKind::Write, Decision::Allow) {
         note_held(caller, vec![target.into()]).await;
     }

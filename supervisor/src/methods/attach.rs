@@ -1,14 +1,13 @@
 //! `attach`: finds or creates the session of a directory, and activates it by default.
 
+use super::caller::SAVE_LIMIT;
 use super::directories::{look_up_noted, own_path};
-use super::find::id_of;
-use super::{Caller, Serve, own_reference};
+use super::find::{id_of, own_reference};
+use super::{Caller, Serve};
 use crate::clock::now_text;
 use crate::errors::MethodError;
-use crate::events::client_registry::Transport;
-use crate::registry::AgentChange;
 use crate::registry::catalog::Fresh;
-use crate::registry::{FindSession, Open, OpenSession, Purpose, Restrictions};
+use crate::registry::{AgentChange, Open, OpenSession, Purpose};
 use crate::session::agent::StartAgent;
 use crate::session::worker::StartWorker;
 use crate::voice::VoiceSession;
@@ -17,30 +16,30 @@ use quackd_protocol::SessionId;
 use quackd_protocol::client::{AttachData, AttachParams, LOCAL_POLICY};
 use serde_json::Value;
 use std::path::PathBuf;
-use std::time::Duration;
 
 impl Serve<AttachParams> for Caller {
-    async fn serve(&self, asked: AttachParams) -> Result<AttachData, MethodError> {
-        let AttachParams { path, activate, safe_mode, own } = asked;
+    async fn serve(&self, params: AttachParams) -> Result<AttachData, MethodError> {
+        let AttachParams { path, activate, safe_mode, own } = params;
         let path = match path {
             None | Some(Value::Null) => self.services.daemon.started_in.clone(),
             Some(Value::String(path)) => PathBuf::from(path),
             Some(_) => return Err(MethodError::PathNotText),
         };
         // Remote clients must not disable the safe mode of a session.
-        if safe_mode == Some(false) && self.client.transport != Transport::Socket {
+        if safe_mode == Some(false) && !self.is_local() {
             return Err(MethodError::LocalOnly(LOCAL_POLICY));
         }
+
         let activate = activate.unwrap_or(true);
         let kind = if own == Some(true) { Open::Own } else { Open::Existing };
         let data = open_path(self, path, kind, activate, safe_mode).await?;
         if activate {
             self.services.voice.session_changed(&VoiceSession::from(&data));
         }
+
         // Start the worker and Pi now, so that they are ready for the first call. The reply does not wait for them.
-        let find =
-            FindSession { reference: Some(data.session.id.0.clone()), purpose: Purpose::Look };
-        if let Ok(Some(found)) = self.registry.send(find).await? {
+        let reference = Some(data.session.id.0.clone());
+        if let Ok(Some(found)) = self.find(reference, Purpose::Look).await {
             found.actors.worker.send(StartWorker).await.ok();
             if activate && self.services.daemon.config.pi.start.value == PiStart::Attach {
                 found.actors.agent.clone().send(StartAgent(found)).await.ok();
@@ -50,19 +49,7 @@ impl Serve<AttachParams> for Caller {
     }
 }
 
-/// Timeout for saving a change, because the disk may hang. The change may still be saved later.
-pub(super) const SAVE_LIMIT: Duration = Duration::from_secs(20);
-
-/// Also used by `quack.tool`, which attaches without activating.
-pub(super) async fn attach_path(
-    caller: &Caller,
-    path: PathBuf,
-    activate: bool,
-    safe_mode: Option<bool>,
-) -> Result<AttachData, MethodError> {
-    open_path(caller, path, Open::Existing, activate, safe_mode).await
-}
-
+/// Opens the session of a directory.
 async fn open_path(
     caller: &Caller,
     path: PathBuf,
@@ -71,47 +58,50 @@ async fn open_path(
     safe_mode: Option<bool>,
 ) -> Result<AttachData, MethodError> {
     let (path, note) = look_up_noted(caller, path).await?;
-    let attach = OpenSession {
+    let open = OpenSession { activate, safe_mode, ..opening(caller, path, kind)? };
+    let data = caller.registry.send(open).timeout(SAVE_LIMIT).await??;
+    Ok(AttachData { note: joined(note, data.note), ..data })
+}
+
+/// Returns the request to open a session of a workspace, with the defaults for this client. A session that has to be
+/// created gets a new id.
+pub(super) fn opening(
+    caller: &Caller,
+    path: String,
+    kind: Open,
+) -> Result<OpenSession, MethodError> {
+    let session_id = SessionId(quackd_home::new_id().map_err(MethodError::NoRandom)?);
+    Ok(OpenSession {
         path,
         kind,
-        activate,
-        safe_mode,
+        activate: false,
+        safe_mode: None,
         agent: AgentChange::default(),
-        restrictions: match caller.client.transport {
-            Transport::Socket => Restrictions::default(),
-            _ => Restrictions::remote(),
-        },
+        restrictions: caller.restrictions(),
         client: None,
         isolated: None,
-        fresh: fresh()?,
-    };
-    let data = caller.registry.send(attach).timeout(SAVE_LIMIT).await??;
-    let note = joined(note, data.note);
-    Ok(AttachData { note, ..data })
+        fresh: Fresh { session_id, now: now_text() },
+    })
 }
 
 /// Returns the reference of the session that quackd's own methods act on: `id`, or the session of the directory `path`,
 /// which is created if it is missing. `None` means the active session: the request has neither.
 ///
 /// # Errors
-/// `NoReference` and `EmptyPath` for empty values, which must not mean another session; of [`attach_path`].
+/// `NoReference` and `EmptyPath` for empty values, which must not mean another session; of [`open_path`].
 pub(super) async fn named(
     id: Option<&str>,
     path: Option<&str>,
     caller: &Caller,
 ) -> Result<Option<String>, MethodError> {
-    let id = own_reference(id)?;
-    match (id, own_path(path)?) {
-        (None, Some(path)) => Ok(Some(attach_path(caller, path, false, None).await?.session.id.0)),
+    match (own_reference(id)?, own_path(path)?) {
         (Some(id), _) => Ok(Some(id_of(caller, id).await?)),
+        (None, Some(path)) => {
+            let data = open_path(caller, path, Open::Existing, false, None).await?;
+            Ok(Some(data.session.id.0))
+        }
         (None, None) => Ok(None),
     }
-}
-
-/// Returns the values of a session that may have to be created.
-pub(super) fn fresh() -> Result<Fresh, MethodError> {
-    let session_id = SessionId(quackd_home::new_id().map_err(MethodError::NoRandom)?);
-    Ok(Fresh { session_id, now: now_text() })
 }
 
 /// Joins two notes.

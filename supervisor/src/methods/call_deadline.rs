@@ -33,13 +33,14 @@ impl RequestedTime {
     pub(super) fn deadline(&self, facts: &CallFacts, default: Duration) -> Duration {
         // For a background job, `timeout_ms` limits the job. The call itself is answered at once.
         let argument = facts.timeout_ms.filter(|_| !facts.background);
-        let given = self.timeout_ms.or(argument).map(Duration::from_millis);
+        let requested = self.timeout_ms.or(argument).map(Duration::from_millis);
+
         let longest = match self.gives_up {
             Some(gives_up) => gives_up,
-            None if self.has_no_deadline && given.is_none() => MAX_JOB_TIME,
+            None if self.has_no_deadline && requested.is_none() => MAX_JOB_TIME,
             None => MAX_TOOL_DEADLINE,
         };
-        given.unwrap_or(default).clamp(MIN_TOOL_DEADLINE, longest)
+        requested.unwrap_or(default).clamp(MIN_TOOL_DEADLINE, longest)
     }
 }
 

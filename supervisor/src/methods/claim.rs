@@ -1,12 +1,12 @@
 //! `quack.hello`, `quack.claim`: a client names itself and gets separate sessions.
 
-use super::attach::{SAVE_LIMIT, fresh};
+use super::attach::opening;
+use super::caller::SAVE_LIMIT;
 use super::directories::{look_up_noted, own_path};
 use super::find::{enclosing, label};
 use super::isolated::{check_room, refresh_copy, renew_copy};
 use super::{Caller, Serve};
 use crate::errors::MethodError;
-use crate::registry::AgentChange;
 use crate::registry::{Claim, Delete, Open, OpenSession, Restrictions};
 use quackd_protocol::client::{AttachData, ClaimParams, HelloParams, NoData};
 use quackd_protocol::foreign_text::check_name;
@@ -18,6 +18,7 @@ impl Serve<HelloParams> for Caller {
         let HelloParams { client, door } = &mut hello;
         client.version.take_if(|version| version.is_empty());
         door.take_if(|door| door.is_empty());
+
         for (what, text, max) in [
             ("name", Some(&client.name), MAX_CLIENT_NAME_CHARS),
             ("version", client.version.as_ref(), MAX_CLIENT_NAME_CHARS),
@@ -26,48 +27,45 @@ impl Serve<HelloParams> for Caller {
             let checked = text.map_or(Ok(()), |text| check_name(text, max));
             checked.map_err(|error| MethodError::HelloText(what, error))?;
         }
+
         self.client.set_hello(hello);
         Ok(NoData)
     }
 }
 
 impl Serve<ClaimParams> for Caller {
-    async fn serve(&self, asked: ClaimParams) -> Result<AttachData, MethodError> {
-        let ClaimParams { path, safe_mode, keep_jobs, session_id, isolated } = asked;
+    async fn serve(&self, params: ClaimParams) -> Result<AttachData, MethodError> {
+        let ClaimParams { path, safe_mode, keep_jobs, session_id, isolated } = params;
         let path = own_path(Some(&path))?.ok_or(MethodError::EmptyPath)?;
         // An agent in a subdirectory means the same workspace as its user there.
         let path = enclosing(self, path.clone()).await?.unwrap_or(path);
         let (path, note) = look_up_noted(self, path).await?;
-        let client = self.client.id.as_str().to_owned();
+
+        let is_isolated = isolated == Some(true);
         let kind = Open::Claimed(Claim {
-            client,
+            client: self.client.id.as_str().to_owned(),
             keep_jobs: keep_jobs.unwrap_or(false),
             preferred: session_id,
-            isolated: isolated == Some(true),
+            isolated: is_isolated,
         });
-        let fresh = fresh()?;
-        let new_id = fresh.session_id.clone();
         let open = OpenSession {
-            path,
-            kind,
-            activate: false,
             safe_mode,
-            agent: AgentChange::default(),
             restrictions: Restrictions::default(),
-            client: self.client.hello().map(|hello| hello.client.name.clone()),
+            client: self.client.own_name(),
             // Without its copy, which comes next, an isolated session runs nothing.
-            isolated: (isolated == Some(true)).then(CopiedTree::default),
-            fresh,
+            isolated: is_isolated.then(CopiedTree::default),
+            ..opening(self, path, kind)?
         };
-        let had = self.client.claims.all();
+        let new_id = open.fresh.session_id.clone();
+        let claimed_before = self.client.claims.all();
         let data = self.registry.send(open).timeout(SAVE_LIMIT).await??;
-        if isolated == Some(true) {
-            if data.session.id == new_id {
-                copy_for(self, &data).await?;
-            } else if !had.contains(&data.session.id) {
-                refresh_copy(self, &data.session.id).await?;
-            }
+
+        if is_isolated && data.session.id == new_id {
+            copy_for(self, &data).await?;
+        } else if is_isolated && !claimed_before.contains(&data.session.id) {
+            refresh_copy(self, &data.session.id).await?;
         }
+
         let label = label(self, &data.session.id).await?;
         Ok(AttachData { note, label, ..data })
     }
@@ -81,6 +79,8 @@ async fn copy_for(caller: &Caller, data: &AttachData) -> Result<(), MethodError>
         Err(full) => Err(full),
     };
     let Err(error) = made else { return Ok(()) };
+
+    // A failed deletion is only logged: the client gets the reason why there is no copy.
     let reference = session.0.clone();
     let delete = Delete::Session { reference, force: true, is_remote: false };
     if let Err(error) = caller.registry.send(delete).timeout(SAVE_LIMIT).await? {

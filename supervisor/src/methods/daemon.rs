@@ -2,11 +2,9 @@
 
 use super::{Caller, Serve};
 use crate::errors::MethodError;
-use crate::events::client_registry::Transport;
 use crate::health::next_daemon;
 use crate::registry::in_progress::unfinished;
-use crate::services::Services;
-use crate::services::StopRequest;
+use crate::services::{Services, StopRequest};
 use quackd_protocol::VERSION;
 use quackd_protocol::client::{
     DaemonData, DaemonParams, ExecutableInfo, ExecutableState, NoData, RestartData, RestartParams,
@@ -40,8 +38,8 @@ impl Serve<DaemonParams> for Caller {
 pub(super) async fn executable(services: &Services) -> ExecutableInfo {
     let exe = services.executable.clone();
     let path = exe.path_text();
-    let looked = actix_rt::task::spawn_blocking(move || exe.check_blocking());
-    match tokio::time::timeout(LOOKUP_TIMEOUT, looked).await {
+    let checking = actix_rt::task::spawn_blocking(move || exe.check_blocking());
+    match tokio::time::timeout(LOOKUP_TIMEOUT, checking).await {
         Ok(Ok(info)) => info,
         _ => ExecutableInfo { path, state: ExecutableState::Unknown },
     }
@@ -50,36 +48,36 @@ pub(super) async fn executable(services: &Services) -> ExecutableInfo {
 impl Serve<RestartParams> for Caller {
     /// Checks for running work and decides in one step, so that little work can start in between. Such work may finish,
     /// as with every stop.
-    async fn serve(&self, asked: RestartParams) -> Result<RestartData, MethodError> {
-        let RestartParams { force, config_checked } = asked;
+    async fn serve(&self, params: RestartParams) -> Result<RestartData, MethodError> {
+        let RestartParams { force, config_checked } = params;
         // Without a service manager, a remote client could not start the daemon again.
-        let is_local = self.client.transport == Transport::Socket;
-        if !is_local && self.services.service_manager.name().is_none() {
+        let managed_by = self.services.service_manager.name();
+        if !self.is_local() && managed_by.is_none() {
             return Err(MethodError::LocalRestart);
         }
+
         // A service manager starts the next daemon with its own environment, not with the client's.
-        let is_checked =
-            config_checked.unwrap_or(false) && self.services.service_manager.name().is_none();
-        if !is_checked {
+        if config_checked != Some(true) || managed_by.is_some() {
             check_config(&self.services).await?;
         }
+
         let waits_for = unfinished(&self.services.sessions, &self.registry).await;
         let restarting = force.unwrap_or(false) || waits_for.is_empty();
         if restarting {
             tracing::info!(forced = !waits_for.is_empty(), "restart");
             stop(self, StopRequest::Restart);
         }
-        Ok(RestartData { restarting, managed_by: self.services.service_manager.name(), waits_for })
+        Ok(RestartData { restarting, managed_by, waits_for })
     }
 }
 
 /// Returns an error if the next daemon would not start because of its configuration.
 async fn check_config(services: &Services) -> Result<(), MethodError> {
     let (home, executable) = (services.daemon.home.clone(), services.executable.clone());
-    let checked = actix_rt::task::spawn_blocking(move || {
+    let checking = actix_rt::task::spawn_blocking(move || {
         next_daemon::check_blocking(&home, &executable).map_err(MethodError::BadConfig)
     });
-    match tokio::time::timeout(CONFIG_LIMIT, checked).await {
+    match tokio::time::timeout(CONFIG_LIMIT, checking).await {
         Ok(Ok(checked)) => checked,
         Ok(Err(_gone)) => Err(MethodError::ShuttingDown),
         Err(_late) => Err(MethodError::Overloaded),
@@ -93,7 +91,8 @@ impl Serve<ShutdownParams> for Caller {
     }
 }
 
-/// A full queue means that another client has already requested it.
+/// Requests that the daemon stops.
 fn stop(caller: &Caller, stop: StopRequest) {
+    // A full queue means that another client has already requested it.
     caller.services.stop.try_send(stop).ok();
 }

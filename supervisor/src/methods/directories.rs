@@ -17,10 +17,19 @@ pub(super) const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// `EmptyPath`: an empty path would mean the directory of the daemon.
-pub(super) fn own_path(given: Option<&str>) -> Result<Option<PathBuf>, MethodError> {
-    match given {
+pub(super) fn own_path(path: Option<&str>) -> Result<Option<PathBuf>, MethodError> {
+    match path {
         Some("") => Err(MethodError::EmptyPath),
         other => Ok(other.map(PathBuf::from)),
+    }
+}
+
+impl From<NoLook> for MethodError {
+    fn from(reason: NoLook) -> Self {
+        match reason {
+            NoLook::Ended => Self::ShuttingDown,
+            NoLook::TimedOut => Self::Overloaded,
+        }
     }
 }
 
@@ -45,13 +54,16 @@ pub(super) async fn look_up_noted(
 /// Returns a note about the files that the daemon obeys and that commands could change through one of these directories.
 pub(super) async fn note_held(caller: &Caller, directories: Vec<PathBuf>) -> Option<String> {
     let held = held(caller, directories).await;
+
     for file in held.iter().filter(|file| file.used_as == Use::Configuration) {
         let (path, held) = (file.path.clone(), file.held.clone());
         let look = move || record_blocking(&path, &held);
         if let Ok(record) = caller.services.sessions.look(RESOLVE_LIMIT, look).await {
+            // The note below reaches the user also during a shutdown, when nothing can be recorded.
             caller.registry.send(ConfigHeld(record)).await.ok();
         }
     }
+
     let note = in_words(&held)?;
     tracing::warn!(note, "sessions may write files that the daemon obeys");
     Some(note)
@@ -67,7 +79,7 @@ pub(super) async fn held(caller: &Caller, directories: Vec<PathBuf>) -> Vec<Held
 
 /// Returns the workspace of a directory. Runs on the blocking pool, because it reads the file system.
 pub(super) async fn look_up(caller: &Caller, path: PathBuf) -> Result<Workspace, MethodError> {
-    let shown = path.display().to_string();
+    let path_text = path.display().to_string();
     let places = caller.services.daemon.places();
     let resolve = move || {
         let workspace = quackd_home::look_up_workspace_blocking(&path)?;
@@ -75,8 +87,9 @@ pub(super) async fn look_up(caller: &Caller, path: PathBuf) -> Result<Workspace,
         Ok(workspace)
     };
     match caller.services.sessions.look(RESOLVE_LIMIT, resolve).await {
-        Ok(resolved) => resolved,
-        Err(NoLook::Ended) => Err(MethodError::ShuttingDown),
-        Err(NoLook::TimedOut) => Err(MethodError::WorkspaceHangs(RESOLVE_LIMIT.as_secs(), shown)),
+        Err(NoLook::TimedOut) => {
+            Err(MethodError::WorkspaceHangs(RESOLVE_LIMIT.as_secs(), path_text))
+        }
+        resolved => resolved?,
     }
 }

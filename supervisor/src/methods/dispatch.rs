@@ -3,6 +3,7 @@
 
 use super::Caller;
 use super::serve::{Entry, METHODS, check_access, refused};
+use super::tool_parameters::nearest;
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::wire::{self, ParsedRequest};
@@ -31,7 +32,8 @@ fn chosen(first: &'static Entry, request: &ParsedRequest) -> &'static Entry {
     METHODS.iter().find(|method| takes(&method.row)).unwrap_or(first)
 }
 
-/// Whether other requests of the client run at the same time as this one. Unknown methods are answered in order.
+/// Returns whether other requests of the client run at the same time as this one. Unknown methods are answered in
+/// order.
 pub(crate) fn is_concurrent(request: &ParsedRequest) -> bool {
     find(&request.method).is_some_and(|method| method.row.order == ReplyOrder::Concurrent)
 }
@@ -61,10 +63,12 @@ fn admit(
     transport: Transport,
 ) -> Result<(), MethodError> {
     check_access(method, transport)?;
+
     let name = method.name;
     if !name.starts_with(OURS) {
         return Ok(());
     }
+
     let refused =
         |why| Err(MethodError::Params { method: name, why: serde_json::Error::custom(why) });
     if let Some(odd) = request.odd_params {
@@ -86,16 +90,13 @@ static PARAMETERS: LazyLock<HashMap<&'static str, Vec<String>>> = LazyLock::new(
 /// Describes an unknown parameter with the most similar known name, or with all known names.
 fn unknown_parameter(unknown: &str, known: &[String]) -> String {
     let plain = |name: &str| name.replace(['_', '-'], "").to_lowercase();
-    let wanted = plain(unknown);
-    let limit = (wanted.chars().count() / 3).clamp(1, 3);
-    let near = known
-        .iter()
-        .map(|name| (strsim::osa_distance(&wanted, &plain(name)), name))
-        .filter(|(distance, _)| *distance <= limit)
-        .min_by_key(|(distance, _)| *distance);
+    let unknown_plain = plain(unknown);
+    let distance = |name: &&String| strsim::osa_distance(&unknown_plain, &plain(name));
+    let near = nearest(known.iter(), distance, &unknown_plain);
+
     let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
     let hint = match near {
-        Some((_, name)) => format!("did you mean `{name}`?"),
+        Some(name) => format!("did you mean `{name}`?"),
         None if names.is_empty() => "there are none".to_owned(),
         None => format!("there are {}", names.join(", ")),
     };

@@ -8,7 +8,6 @@ use super::doctor_results::{fail, ok, warn};
 use super::{Caller, Serve, doctor_mcp, doctor_obeyed, doctor_supervision};
 use crate::errors::MethodError;
 use crate::health::Health;
-use crate::registry::TakeSnapshot;
 use crate::retention::{Lost, gone};
 use crate::services::Services;
 use crate::session::agent::Failure;
@@ -32,21 +31,26 @@ use std::time::{Duration, SystemTime};
 /// Hint for a login shell that ran without confinement.
 const UNCONFINED_SHELL: &str = "keep files that your start files run out of workspaces, or set environment.login_shell = false";
 
-/// Timeout for file system access. A disk that hangs is reported as a failed check.
+/// Timeout for file system access.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Serve<DoctorParams> for Caller {
-    async fn serve(&self, asked: DoctorParams) -> Result<DoctorData, MethodError> {
-        let DoctorParams { refresh_environment } = asked;
+    async fn serve(&self, params: DoctorParams) -> Result<DoctorData, MethodError> {
+        let DoctorParams { refresh_environment } = params;
         let services = &self.services;
         if refresh_environment {
             services.sessions.children.login.refresh().await;
         }
-        let snapshot = self.registry.send(TakeSnapshot).await.ok();
-        let listed =
-            snapshot.as_ref().map(|it| (it.workers(&services.sessions), it.session_count()));
+
+        // Without the registry, the checks of everything else still help.
+        let snapshot = self.snapshot().await.ok();
+        let (workers, known) = snapshot
+            .as_ref()
+            .map(|it| (it.workers(&services.sessions), it.session_count()))
+            .unwrap_or_default();
         let on_disk = look(services).await;
         services.sessions.pool.disk.check().await;
+
         let mut checks = vec![daemon(services)];
         let settings = &services.daemon.config.sandbox;
         let writable = snapshot.as_ref().map(|it| it.writable(settings)).unwrap_or_default();
@@ -68,7 +72,6 @@ impl Serve<DoctorParams> for Caller {
                 ]
             }
         });
-        let (workers, known) = listed.unwrap_or_default();
         checks.push(metadata(&services.health, known));
         checks.push(sandbox(&workers));
         checks.push(processes(services));
@@ -86,6 +89,7 @@ impl Serve<DoctorParams> for Caller {
         checks.push(remote(&services.remote.status().await));
         checks.extend(services.metrics_endpoint.check());
         checks.push(executable(&super::daemon::executable(services).await));
+
         for check in &mut checks {
             check.message = without_numbers(&check.message);
         }
@@ -107,20 +111,21 @@ async fn look(services: &Services) -> Option<OnDisk> {
     let socket = services.daemon.socket.clone();
     let (used, home) = (services.daemon.config_file.path.clone(), services.daemon.home.clone());
     let is_default = services.daemon.config_file.is_default;
-    let (log, rival) =
-        (services.daemon.home.log_file(), services.daemon.home.rival().map(Path::to_owned));
-    let look = move || OnDisk {
+    let read = move || OnDisk {
         socket: socket.symlink_metadata().is_ok(),
         config: {
-            // A file that was made since at the other place is one that the next daemon reads.
+            // The next daemon reads a file that was created at the other path since the start.
             let next = if is_default { home.config_blocking() } else { used.clone() };
-            let found = next.metadata().and_then(|found| found.modified()).ok();
-            (found, (next != used).then_some(next))
+            let modified = next.metadata().and_then(|metadata| metadata.modified()).ok();
+            (modified, (next != used).then_some(next))
         },
-        log: log.is_file(),
-        rival,
+        log: home.log_file().is_file(),
+        rival: home.rival().map(Path::to_owned),
     };
-    tokio::time::timeout(LOOKUP_TIMEOUT, actix_rt::task::spawn_blocking(look)).await.ok()?.ok()
+
+    // A disk that hangs is reported as a failed check.
+
+    tokio::time::timeout(LOOKUP_TIMEOUT, actix_rt::task::spawn_blocking(read)).await.ok()?.ok()
 }
 
 fn daemon(services: &Services) -> Check {
@@ -205,15 +210,11 @@ fn metadata(health: &Health, known: usize) -> Check {
                 );
             }
             Ok(Origin::Backup { quarantined, reason, .. }) => {
-                let kept = quarantined.as_ref().map_or_else(
-                    || "the newest changes may be missing; attach again what you miss".to_owned(),
-                    |path| {
-                        format!(
-                            "it is kept as {}; the newest changes may be missing",
-                            path.display()
-                        )
-                    },
-                );
+                const MISSING: &str = "the newest changes may be missing";
+                let kept = match quarantined {
+                    None => format!("{MISSING}; attach again what you miss"),
+                    Some(path) => format!("it is kept as {}; {MISSING}", path.display()),
+                };
                 let message = format!("{file} was restored from quackd's own copy: {reason}");
                 return fail(NAME, message, kept);
             }
@@ -236,6 +237,7 @@ fn metadata(health: &Health, known: usize) -> Check {
             format!("it is kept as {path}; you can restore its content by hand"),
         );
     }
+
     let known = format!("{known} session{}", if known == 1 { "" } else { "s" });
     match health.watch_mode.as_ref().map(|watching| watching.borrow().clone()) {
         Some(Watching::Polling { why }) => warn(
@@ -249,43 +251,42 @@ fn metadata(health: &Health, known: usize) -> Check {
 
 fn sandbox(workers: &[WorkerInfo]) -> Check {
     const NAME: &str = "sandbox";
-    let mut found: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut tiers: BTreeMap<&str, usize> = BTreeMap::new();
     for tier in workers.iter().filter_map(|worker| worker.tier) {
-        *found.entry(tier.in_words()).or_default() += 1;
+        *tiers.entry(tier.in_words()).or_default() += 1;
     }
-    let shown: Vec<String> = found.iter().map(|(words, n)| format!("{n} {words}")).collect();
-    let shown = shown.join(", ");
-    let unconfined = |worker: &&WorkerInfo| worker.tier == Some(Tier::Unconfined);
-    let has_all_rights = |worker: &WorkerInfo| worker.policy == Some(Profile::FullAccess);
-    let unconfined: Vec<&WorkerInfo> = workers.iter().filter(unconfined).collect();
-    if found.is_empty() {
+    let counts: Vec<String> = tiers.iter().map(|(words, n)| format!("{n} {words}")).collect();
+    let counts = counts.join(", ");
+
+    let mut unconfined = workers.iter().filter(|worker| worker.tier == Some(Tier::Unconfined));
+    if tiers.is_empty() {
         return ok(
             NAME,
             "no worker runs; `quack sandbox show` shows the policy of the next one".to_owned(),
         );
     }
-    if !unconfined.iter().all(|worker| has_all_rights(worker)) {
+    if unconfined.clone().any(|worker| worker.policy != Some(Profile::FullAccess)) {
         return fail(
             NAME,
-            format!("{shown}: this system cannot confine commands, so they are refused"),
+            format!("{counts}: this system cannot confine commands, so they are refused"),
             "`quack sandbox show` shows why; `quack sandbox set full-access` runs them without confinement",
         );
     }
-    if !unconfined.is_empty() {
+    if unconfined.next().is_some() {
         return warn(
             NAME,
-            format!("{shown}: commands that are not confined run with all your rights"),
+            format!("{counts}: commands that are not confined run with all your rights"),
             "full-access is set; `quack sandbox show` shows where",
         );
     }
     if workers.iter().any(|worker| worker.tier == Some(Tier::D)) {
         return warn(
             NAME,
-            format!("{shown}: without namespaces, so some things stay visible"),
+            format!("{counts}: without namespaces, so some things stay visible"),
             "docs/security.md#tier-d says what stays visible",
         );
     }
-    ok(NAME, shown)
+    ok(NAME, counts)
 }
 
 fn processes(services: &Services) -> Check {
@@ -296,6 +297,7 @@ fn processes(services: &Services) -> Check {
         0 => String::new(),
         n => format!("; {n} had to be ended after their worker was gone"),
     };
+
     let kept = match (&services.sessions.children.cgroups, &services.health.no_cgroups) {
         (Some(base), _) => match base.total() {
             Some(total) => format!("control groups, at most {total} processes"),
@@ -304,6 +306,7 @@ fn processes(services: &Services) -> Check {
         (None, Some(why)) => format!("no control groups ({why})"),
         (None, None) => "no control groups".to_owned(),
     };
+
     match survivors {
         0 => ok(NAME, format!("nothing survived its command{ended}; {kept}")),
         n => warn(
@@ -323,6 +326,7 @@ fn environment(services: &Services) -> Check {
     let path = format!("{} entries", path_entries.len());
     let entries = path_entries.join(":");
     let again = "fix the shell's startup files, then `quack doctor --refresh-environment`";
+
     let mut check = match (source, error) {
         (LoginSource::Off, _) => {
             ok(NAME, format!("the daemon's own, login_shell is off, PATH of {path}"))
@@ -343,6 +347,7 @@ fn environment(services: &Services) -> Check {
             again,
         ),
     };
+
     if check.status == CheckStatus::Ok && source == LoginSource::Fresh && confined == Some(false) {
         let message = format!("{}; this system could not confine the shell", check.message);
         check = warn(NAME, message, UNCONFINED_SHELL);
@@ -367,11 +372,12 @@ fn model(catalog: &ModelCatalog, failure: Option<Failure>) -> Check {
     const NAME: &str = "model";
     /// Most problems that are listed.
     const MAX_PROBLEMS: usize = 8;
-    let (shown, rest) = catalog.problems().split_at(catalog.problems().len().min(MAX_PROBLEMS));
-    let mut problems: String = shown.iter().map(|problem| format!("; {problem}")).collect();
+    let (first, rest) = catalog.problems().split_at(catalog.problems().len().min(MAX_PROBLEMS));
+    let mut problems: String = first.iter().map(|problem| format!("; {problem}")).collect();
     if !rest.is_empty() {
         problems.push_str(&format!("; {} more, `quack models` lists them", rest.len()));
     }
+
     match catalog.chosen() {
         Some(Chosen { model, why, thinking, key_source, .. }) => {
             let text = format!(
@@ -425,13 +431,11 @@ fn remote(status: &RemoteStatus) -> Check {
             return warn(NAME, message, "`quack remote enable` tries again");
         }
         (None, Some(why)) => {
-            return warn(
-                NAME,
-                format!("Disabled: {why}"),
-                "`quack remote enable` creates it again",
-            );
+            let message = format!("Disabled: {why}");
+            return warn(NAME, message, "`quack remote enable` creates it again");
         }
     };
+
     if status.token_is_short {
         return warn(
             NAME,
@@ -458,6 +462,7 @@ fn sessions(workers: &[WorkerInfo], gone: Option<Vec<(SessionInfo, Lost)>>) -> C
     let running = workers.iter().filter(|worker| worker.monitor_pid.is_some()).count();
     let failed: Vec<&WorkerInfo> =
         workers.iter().filter(|w| w.state == ProcessState::Failed && !is_gone(w)).collect();
+
     match failed.first() {
         None if !gone.is_empty() => {
             let path = gone.first().map_or("", |(session, _)| session.workspace_path.as_str());
@@ -465,12 +470,10 @@ fn sessions(workers: &[WorkerInfo], gone: Option<Vec<(SessionInfo, Lost)>>) -> C
             let what = match (gone.len(), is_refused) {
                 (1, false) => format!("the directory of 1 session does not exist: {path}"),
                 (1, true) => format!("the directory of 1 session is refused to sessions: {path}"),
-                (n, false) => {
-                    format!("the directories of {n} sessions do not exist, such as {path}")
+                (n, _) => {
+                    let refused = if is_refused { " or are refused to sessions" } else { "" };
+                    format!("the directories of {n} sessions do not exist{refused}, such as {path}")
                 }
-                (n, true) => format!(
-                    "the directories of {n} sessions do not exist or are refused to sessions, such as {path}"
-                ),
             };
             warn(
                 "sessions",

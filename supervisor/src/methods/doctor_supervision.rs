@@ -10,11 +10,7 @@ const SLOW: Duration = Duration::from_millis(250);
 const NAME: &str = "supervision";
 
 pub(super) fn check(services: &Services) -> Check {
-    let lag = services.loop_monitor.lag();
-    let mut words = Vec::new();
-    if let Some(pause) = services.loop_monitor.pauses().last() {
-        words.push(paused(pause));
-    }
+    let mut words: Vec<_> = services.loop_monitor.pauses().last().map(paused).into_iter().collect();
     let deaths = services.sessions.children.deaths.list();
     words.push(match (services.sessions.children.deaths.total(), deaths.last()) {
         (0, _) | (_, None) => "no deaths".to_owned(),
@@ -25,15 +21,15 @@ pub(super) fn check(services: &Services) -> Check {
     if evictions != 0 {
         words.push(format!("{evictions} ended for want of use"));
     }
-    let LoopLag { max_us, p99_us, .. } = lag;
-    words.push(format!(
-        "timers at most {:.1} ms late",
-        Duration::from_micros(max_us).as_secs_f64() * 1e3
-    ));
+    let LoopLag { max_us, p99_us, .. } = services.loop_monitor.lag();
+    let max_ms = Duration::from_micros(max_us).as_secs_f64() * 1e3;
+    words.push(format!("timers at most {max_ms:.1} ms late"));
+
     let short = services.health.memory_pressure.borrow().clone();
     if let Some(why) = &short {
         words.insert(0, format!("memory is short: {why}"));
     }
+
     let is_slow = SLOW < Duration::from_micros(p99_us);
     let hint = match (&short, is_slow) {
         (Some(_), _) => {
@@ -44,6 +40,7 @@ pub(super) fn check(services: &Services) -> Check {
         ),
         (None, false) => None,
     };
+
     Check {
         name: NAME.to_owned(),
         status: if hint.is_some() { CheckStatus::Warn } else { CheckStatus::Ok },

@@ -1,11 +1,10 @@
 //! `quack.forward`: makes a port of a session reachable on this machine, at a port or by name, closes it, and lists such
 //! ports.
 
-use super::find::id_of;
-use super::{Caller, Serve, own_reference};
+use super::attach::named;
+use super::{Caller, Serve};
 use crate::errors::MethodError;
-use crate::events::client_registry::Transport;
-use crate::registry::{FindSession, Purpose, TakeSnapshot};
+use crate::registry::Purpose;
 use crate::session::FoundSession;
 use crate::session::network::{CloseForward, Forward, NetworkActor};
 use crate::session::worker::OpenNetwork;
@@ -15,41 +14,34 @@ use quackd_protocol::client::{ForwardData, ForwardInfo, ForwardParams, SessionFo
 use quackd_protocol::tools::Tool;
 
 impl Serve<ForwardParams> for Caller {
-    async fn serve(&self, asked: ForwardParams) -> Result<ForwardData, MethodError> {
-        let wanted = own_reference(asked.session_id.as_deref())?;
-        let found = match wanted {
-            Some(wanted) => Some(session(wanted, self).await?),
+    async fn serve(&self, params: ForwardParams) -> Result<ForwardData, MethodError> {
+        let found = match named(params.session_id.as_deref(), None, self).await? {
             None => None,
+            reference => Some(self.session(reference, Purpose::Look).await?),
         };
+
         let id = found.as_ref().map(|found| found.session_id.clone());
         let mut link = None;
-        let listen = match (found, asked.port) {
-            _ if asked.list == Some(true) => None,
+        let listen = match (found, params.port) {
+            _ if params.list == Some(true) => None,
             // Only local clients may reach into a session.
-            _ if self.client.transport != Transport::Socket => {
-                return Err(MethodError::LocalForward);
-            }
+            _ if !self.is_local() => return Err(MethodError::LocalForward),
             (None, _) => return Err(MethodError::NoReference),
             (Some(_), None | Some(0)) => return Err(MethodError::NoPort),
-            (Some(found), Some(port)) if asked.close == Some(true) => {
+            (Some(found), Some(port)) if params.close == Some(true) => {
                 close(&found, port, self).await?;
                 None
             }
-            (Some(found), Some(port)) if asked.link == Some(true) => {
+            (Some(found), Some(port)) if params.link == Some(true) => {
                 link = Some(link_to(&found, port, self).await?);
                 None
             }
-            (Some(found), Some(port)) => Some(open(&found, port, asked.local, self).await?),
+            (Some(found), Some(port)) => Some(open(&found, port, params.local, self).await?),
         };
+
         let forwards = list(id.as_ref(), self).await?;
         Ok(ForwardData { listen, link, forwards })
     }
-}
-
-async fn session(wanted: String, caller: &Caller) -> Result<FoundSession, MethodError> {
-    let reference = Some(id_of(caller, wanted).await?);
-    let find = FindSession { reference, purpose: Purpose::Look };
-    caller.registry.send(find).await??.ok_or(MethodError::NoSession)
 }
 
 async fn open(
@@ -70,6 +62,7 @@ async fn open(
 async fn link_to(found: &FoundSession, port: u16, caller: &Caller) -> Result<String, MethodError> {
     let links = &caller.services.links;
     links.open(&caller.registry)?;
+
     let builder = links.builder(&caller.registry).await;
     let link = builder.and_then(|links| links.link(&found.session_id, port));
     link.ok_or_else(|| MethodError::NoLinkName(found.session_name.clone()))
@@ -82,9 +75,11 @@ async fn close(found: &FoundSession, port: u16, caller: &Caller) -> Result<(), M
     else {
         return Err(MethodError::NotForwarded(port));
     };
+
     if let Some(network) = network(found).await? {
         network.send(CloseForward(port)).await?;
     }
+
     let mut forwards = known.forwards.borrow_mut();
     let closed = forwards.iter().position(|forward| forward.port == port);
     if let Some(closed) = closed.map(|at| forwards.remove(at)) {
@@ -98,17 +93,18 @@ async fn list(
     session: Option<&SessionId>,
     caller: &Caller,
 ) -> Result<Vec<SessionForward>, MethodError> {
-    let snapshot = caller.registry.send(TakeSnapshot).await?;
+    let snapshot = caller.snapshot().await?;
+
     let all = caller.services.sessions.pool.networks.forwards();
-    let wanted = all.into_iter().filter(|(id, _)| session.is_none_or(|session| session == id));
-    let shown = wanted.map(|(session_id, forward)| {
+    let of = all.into_iter().filter(|(id, _)| session.is_none_or(|session| session == id));
+    let rows = of.map(|(session_id, forward)| {
         let label = snapshot.label(&session_id);
         SessionForward { session_id, label, forward }
     });
-    Ok(shown.collect())
+    Ok(rows.collect())
 }
 
-/// The owner of the network of the session's worker. `None` without a worker.
+/// Returns the owner of the network of the session's worker. `None` without a worker.
 async fn network(found: &FoundSession) -> Result<Option<Addr<NetworkActor>>, MethodError> {
     Ok(found.actors.worker.send(OpenNetwork).await?)
 }
@@ -117,7 +113,7 @@ fn no_worker(found: &FoundSession) -> MethodError {
     MethodError::NoWorkerToForward(found.session_name.clone())
 }
 
-/// The line about forwarded ports for the answers of the job tools. `None` without forwards.
+/// Returns the line about forwarded ports for the answers of the job tools. `None` without forwards.
 pub(super) fn forwards_line(
     tool: Option<&Tool>,
     is_job: bool,
@@ -129,9 +125,10 @@ pub(super) fn forwards_line(
     if !is_job && !tool.is_some_and(is_about_jobs) {
         return None;
     }
+
     let network = caller.services.sessions.pool.networks.get(&session.session_id)?;
     let forwards = network.forwards.borrow();
-    let shown = |it: &ForwardInfo| format!("port {} is 127.0.0.1:{}", it.port, it.local);
-    let shown: Vec<_> = forwards.iter().map(shown).collect();
-    (!shown.is_empty()).then(|| format!("[Forwarded to this machine: {}]", shown.join(", ")))
+    let port = |it: &ForwardInfo| format!("port {} is 127.0.0.1:{}", it.port, it.local);
+    let ports: Vec<_> = forwards.iter().map(port).collect();
+    (!ports.is_empty()).then(|| format!("[Forwarded to this machine: {}]", ports.join(", ")))
 }

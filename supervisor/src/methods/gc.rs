@@ -2,24 +2,26 @@
 
 use super::{Caller, Serve};
 use crate::errors::MethodError;
-use crate::events::client_registry::Transport;
 use crate::retention::prune;
 use quackd_protocol::client::{GcData, GcKind, GcParams};
 
 impl Serve<GcParams> for Caller {
     async fn serve(&self, params: GcParams) -> Result<GcData, MethodError> {
         // Remote clients may list the files, but not delete them.
-        if self.client.transport != Transport::Socket && params.dry_run != Some(true) {
+        if !self.is_local() && params.dry_run != Some(true) {
             return Err(MethodError::LocalGc);
         }
+
         let services = &self.services;
         let dry_run = params.dry_run.unwrap_or(false);
         let force = params.force.unwrap_or(false);
         let only_sessions = params.only_sessions.unwrap_or(false);
-        let mut data = match params.only_sessions {
-            Some(true) => GcData { dry_run, ..GcData::default() },
-            _ => services.retention.gc(params, &self.registry).await?,
+        let mut data = if only_sessions {
+            GcData { dry_run, ..GcData::default() }
+        } else {
+            services.retention.gc(params, &self.registry).await?
         };
+
         let pruned = prune(
             &services.sessions,
             &services.interrupted,
@@ -29,6 +31,7 @@ impl Serve<GcParams> for Caller {
             only_sessions,
         )
         .await?;
+
         if !pruned.sessions.is_empty() {
             let items = pruned.sessions.len();
             data.items = data.items.saturating_add(items);

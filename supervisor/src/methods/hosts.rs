@@ -23,7 +23,7 @@ const USUAL_PORT: u16 = 443;
 /// Most unreadable rules in one answer.
 const MAX_UNREADABLE: usize = 8;
 
-/// Requests of a session's commands with a higher number than `after`.
+/// Returns the requests of a session's commands with a higher number than `after`.
 pub(super) async fn requests(
     after: u64,
     session: FoundSession,
@@ -31,6 +31,7 @@ pub(super) async fn requests(
     caller: &Caller,
 ) -> Result<NetworkData, MethodError> {
     let label = label(caller, &session.session_id).await?;
+
     let network = caller.services.sessions.pool.networks.get(&session.session_id);
     let report = network.map(|network| network.report(after));
     let (requests, hosts, last, dropped) = report.unwrap_or_default();
@@ -47,18 +48,18 @@ pub(super) async fn requests(
 }
 
 /// Explains the rules for one host.
-pub(super) fn explain(
+pub(super) async fn explain(
     host: &str,
     session: FoundSession,
     found: FoundPolicy,
-    label: &str,
-    known: &BTreeMap<String, FoundPreset>,
-    daemon: &DaemonInfo,
+    caller: &Caller,
 ) -> Result<HostExplained, MethodError> {
     let not_a_host = || MethodError::NotAHost(host.chars().take(100).collect());
-    let (name, port) = split_port(host).ok_or_else(not_a_host)?;
-    let name = if name == "machine" { MACHINE_HOST } else { name };
-    let host = Host::read(name).map_err(|_error| not_a_host())?;
+    let (host, port) = parse(host).ok_or_else(not_a_host)?;
+
+    let snapshot = caller.snapshot().await?;
+    let label = snapshot.label(&session.session_id);
+
     let target = format!("{}:{port}", display(&host));
     let is_machine = matches!(&host, Host::Name(name) if name == MACHINE_HOST);
     let rule = match (port, is_machine) {
@@ -67,6 +68,7 @@ pub(super) fn explain(
         _ => target.clone(),
     };
     let allow = may_be_suggested(&display(&host)).then(|| format!("quack sandbox allow {rule}"));
+
     let mode = found.policy.network_mode();
     let explained =
         |verdict, text: String, change: Option<String>, by: Option<&OriginRule>| HostExplained {
@@ -79,13 +81,14 @@ pub(super) fn explain(
             rule: by.map(|by| by.rule.to_string()),
             origin: by.map(|by| by.origin.clone()),
             text,
-            change: change.map(|change| change + &of_session(label)),
+            change: change.map(|change| change + &of_session(&label)),
         };
+
     Ok(match mode {
         NetworkMode::Off | NetworkMode::Hosts if is_own_loopback(&host) => {
             let text = format!(
                 "{target} needs no rule: it leads to servers of the session itself\n  for a server of this machine: quack sandbox allow machine:{port}{}",
-                of_session(label)
+                of_session(&label)
             );
             explained(HostVerdict::Allowed, text, None, None)
         }
@@ -102,7 +105,8 @@ pub(super) fn explain(
             let rules = found.rules.hosts();
             match rules.decide(&host, port) {
                 Decision::Allowed(by) => {
-                    let path = upstream(&host, port, daemon).unwrap_or_else(|| but_private(&host));
+                    let path = upstream(&host, port, &caller.services.daemon)
+                        .unwrap_or_else(|| but_private(&host));
                     let text = format!("{target} is allowed by {by}{path}");
                     explained(HostVerdict::Allowed, text, None, Some(by))
                 }
@@ -112,7 +116,7 @@ pub(super) fn explain(
                     explained(HostVerdict::Denied, text, change, Some(by))
                 }
                 Decision::NotListed => {
-                    let preset = preset_of(&host, port, known);
+                    let preset = preset_of(&host, port, snapshot.presets());
                     let preset = preset.map(|name| format!("; it is a host of @{name}"));
                     let preset = preset.unwrap_or_default();
                     let mut text = format!("{target} is denied: no rule names it{preset}");
@@ -126,7 +130,7 @@ pub(super) fn explain(
     })
 }
 
-/// Whether commands without the machine's network reach their own session by this host.
+/// Returns whether commands without the machine's network reach their own session by this host.
 fn is_own_loopback(host: &Host) -> bool {
     match host {
         Host::Name(name) => name == "localhost" || name.ends_with(".localhost"),
@@ -134,7 +138,7 @@ fn is_own_loopback(host: &Host) -> bool {
     }
 }
 
-/// The derived preset that allows a host.
+/// Returns the derived preset that allows a host.
 fn preset_of(
     host: &Host,
     port: u16,
@@ -150,12 +154,13 @@ fn preset_of(
     derived.into_iter().find(allows).map(|preset| preset.name)
 }
 
-/// The end of the text for a name that the proxy of the user's network resolves, or should.
+/// Returns the end of the text for a name that the proxy of the user's network resolves, or should.
 fn upstream(host: &Host, port: u16, daemon: &DaemonInfo) -> Option<String> {
     let Host::Name(name) = host else { return None };
     if name == MACHINE_HOST {
         return None;
     }
+
     let variables = match &daemon.upstream {
         Ok(variables) => variables.as_ref()?,
         Err(error) => return Some(format!("{}\nnot used: {error}", but_private(host))),
@@ -166,7 +171,7 @@ fn upstream(host: &Host, port: u16, daemon: &DaemonInfo) -> Option<String> {
     ))
 }
 
-/// The end of the text for a name: it does not lead everywhere.
+/// Returns the end of the text for a name: it does not lead everywhere.
 fn but_private(host: &Host) -> String {
     match host {
         Host::Name(name) if name == MACHINE_HOST => ", and leads to this machine".to_owned(),
@@ -183,6 +188,13 @@ fn display(host: &Host) -> String {
         Host::Address(address) if address.is_ipv6() => format!("[{address}]"),
         host => host.to_string(),
     }
+}
+
+/// Reads a host with an optional port. `machine` means this machine.
+fn parse(text: &str) -> Option<(Host, u16)> {
+    let (name, port) = split_port(text)?;
+    let name = if name == "machine" { MACHINE_HOST } else { name };
+    Some((Host::read(name).ok()?, port))
 }
 
 /// Splits `host`, `host:port`, `[v6]` and `[v6]:port`.

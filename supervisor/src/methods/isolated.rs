@@ -1,18 +1,18 @@
 //! `quack.isolated`: compares the private copy of an isolated session with its workspace, applies its changes, takes them
 //! back, or makes a new copy; lists and restores states of a session's files. Also makes the copy of a new session.
 
-use super::attach::SAVE_LIMIT;
-use super::find::{id_of, label};
-use super::{Caller, Serve, own_reference};
-use crate::children::isolate::IsolationError;
+use super::attach::named;
+use super::caller::SAVE_LIMIT;
+use super::find::label;
+use super::{Caller, Serve};
 use crate::children::{Evict, EvictionReason};
 use crate::errors::{CopyExcess, MethodError};
-use crate::events::client_registry::Transport;
-use crate::registry::{ChangeSession, FindSession, Purpose, SessionChange, TakeSnapshot};
+use crate::registry::{Purpose, SessionChange};
 use crate::session::FoundSession;
 use crate::session::checkpoints::{self, SessionFiles, StatesError, records};
 use crate::session::services::SessionServices;
 use crate::session::worker::SetIsolated;
+use quackd_home::{Home, HomeError};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{IsolatedAction, IsolatedData, IsolatedParams};
 use quackd_protocol::foreign_text::message_line;
@@ -37,9 +37,10 @@ impl Serve<IsolatedParams> for Caller {
     async fn serve(&self, params: IsolatedParams) -> Result<IsolatedData, MethodError> {
         let action = params.action.ok_or(MethodError::NoIsolatedAction)?;
         let only_reads = matches!(action, IsolatedAction::Diff | IsolatedAction::Checkpoints);
-        if !only_reads && self.client.transport != Transport::Socket {
+        if !only_reads && !self.is_local() {
             return Err(MethodError::LocalIsolated);
         }
+
         let found = find(&params, self).await?;
         let services = &self.services.sessions;
         let running = services.table.snapshot(&found.session_id).worker.running();
@@ -50,6 +51,7 @@ impl Serve<IsolatedParams> for Caller {
         if takes_commits && !may_have {
             return Err(MethodError::CommitsAction);
         }
+
         let is_forced = params.force == Some(true) && action != IsolatedAction::Discard;
         // Commits never change again, so other work may go on.
         let may_run = only_reads || is_forced || takes_commits;
@@ -57,6 +59,7 @@ impl Serve<IsolatedParams> for Caller {
             let can_force = action != IsolatedAction::Discard;
             return Err(MethodError::FilesInUse { running, can_force });
         }
+
         let session_id = found.session_id.clone();
         let mut data = IsolatedData {
             label: label(self, &session_id).await?,
@@ -66,6 +69,7 @@ impl Serve<IsolatedParams> for Caller {
             commits: None,
             checkpoints: Vec::new(),
         };
+
         let task = match action {
             IsolatedAction::Discard => {
                 data.copied = Some(discard(&found, self).await?);
@@ -89,6 +93,7 @@ impl Serve<IsolatedParams> for Caller {
                 task(action, params, Path::new(&found.workspace_path))?
             }
         };
+
         let answer = run(services, &session_id, &found.workspace_path, task).await?;
         let FromIsolate::Compared(report) = answer else { return Err(unusable()) };
         if report.written && action == IsolatedAction::Refresh {
@@ -128,6 +133,7 @@ async fn refresh(
         keeps_git = !evict(found).await?
             && caller.services.sessions.table.snapshot(&found.session_id).worker.is_up();
     }
+
     let (max_files, max_bytes) = copy_limits(&caller.services.sessions);
     Ok(IsolateTask::Refresh { choice, merge, dry_run, hidden, keeps_git, max_files, max_bytes })
 }
@@ -142,9 +148,11 @@ async fn commits(
     let export = IsolateTask::ExportCommits { writes: reference.is_some() };
     let exported = run(services, session, workspace, export).await?;
     let FromIsolate::Commits(commits) = exported else { return Err(unusable()) };
+
     let Some(reference) = reference.filter(|_| !commits.commits.is_empty()) else {
         return Ok(commits);
     };
+
     let task = IsolateTask::ImportCommits { reference, commits };
     let imported = run(services, session, workspace, task).await?;
     let FromIsolate::Commits(commits) = imported else { return Err(unusable()) };
@@ -176,6 +184,7 @@ async fn states(
     if !records(services, is_isolated) {
         return Err(MethodError::NoCheckpoints);
     }
+
     let (number, dry_run) = (params.number, params.dry_run == Some(true));
     let action = match action {
         IsolatedAction::Restore => CheckpointAction::Restore {
@@ -191,6 +200,7 @@ async fn states(
         is_isolated,
         hidden: hidden_of(caller, &found.session_id).await?,
     };
+
     match checkpoints::run(services, files, action).await {
         Ok(FromIsolate::Compared(report)) => {
             if is_isolated && report.written {
@@ -209,19 +219,15 @@ async fn states(
 
 /// Finds the session. It must be isolated, unless the action is about states of its files.
 async fn find(params: &IsolatedParams, caller: &Caller) -> Result<FoundSession, MethodError> {
-    let reference = match own_reference(params.session_id.as_deref())? {
-        Some(reference) => Some(id_of(caller, reference).await?),
-        None => None,
-    };
-    let find = FindSession { reference, purpose: Purpose::Look };
-    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
-    let action = params.action;
-    let is_of_any = matches!(action, Some(IsolatedAction::Checkpoints | IsolatedAction::Restore));
-    match found.isolated {
-        _ if is_of_any => Ok(found),
-        Some(_) => Ok(found),
-        None => Err(MethodError::NotIsolated(label(caller, &found.session_id).await?)),
+    let reference = named(params.session_id.as_deref(), None, caller).await?;
+    let found = caller.session(reference, Purpose::Look).await?;
+
+    let is_of_any =
+        matches!(params.action, Some(IsolatedAction::Checkpoints | IsolatedAction::Restore));
+    if found.isolated.is_none() && !is_of_any {
+        return Err(MethodError::NotIsolated(label(caller, &found.session_id).await?));
     }
+    Ok(found)
 }
 
 /// Converts the parameters of an action that does not discard.
@@ -242,11 +248,11 @@ fn task(
 
 /// Returns the chosen paths, relative to the workspace.
 fn choice(params: IsolatedParams, workspace: &Path) -> Result<IsolatedChoice, MethodError> {
-    let paths = |given: Vec<String>| -> Result<Vec<PathBuf>, MethodError> {
-        if MAX_PATHS < given.len() {
+    let paths = |paths: Vec<String>| -> Result<Vec<PathBuf>, MethodError> {
+        if MAX_PATHS < paths.len() {
             return Err(MethodError::IsolatedPath);
         }
-        given.iter().map(|path| relative(path, workspace)).collect()
+        paths.iter().map(|path| relative(path, workspace)).collect()
     };
     Ok(IsolatedChoice { paths: paths(params.paths)?, protected: paths(params.protected)? })
 }
@@ -255,6 +261,7 @@ fn choice(params: IsolatedParams, workspace: &Path) -> Result<IsolatedChoice, Me
 fn relative(path: &str, workspace: &Path) -> Result<PathBuf, MethodError> {
     let path = Path::new(path);
     let path = path.strip_prefix(workspace).unwrap_or(path);
+
     let mut clean = PathBuf::new();
     for part in path.components() {
         match part {
@@ -312,45 +319,46 @@ pub(super) async fn make_copy(
     let renewed = services.look(SAVE_LIMIT, renew).await;
     drop(paused);
     drop(renewed.map_err(|_late| MethodError::Overloaded)??);
+
     let (max_files, max_bytes) = copy_limits(services);
     let task = IsolateTask::Copy { hidden, max_files, max_bytes };
-    match run(services, session, workspace, task).await {
+    let failure = match run(services, session, workspace, task).await {
         Ok(FromIsolate::Copied(mut copied)) => {
-            remove_replaced(services, session).await;
+            let remove = Home::remove_replaced_isolated_dir_blocking;
+            let failure = "replaced copy of a session not removed";
+            change_files(services, session, remove, failure).await;
             services.pool.copies.notify_write(session);
             // The process is not trusted with the paths of mounts.
             copied.outputs.truncate(MAX_OUTPUTS);
-            Ok(copied)
+            return Ok(copied);
         }
-        Ok(_) => {
-            restore_copy(services, session).await;
-            Err(unusable())
-        }
-        Err(error) => {
-            restore_copy(services, session).await;
-            Err(error)
-        }
-    }
+        Ok(_) => unusable(),
+        Err(error) => error,
+    };
+    restore_copy(services, session).await;
+    Err(failure)
 }
 
-/// Deletes the copy that a new one replaced.
-async fn remove_replaced(services: &SessionServices, session: &SessionId) {
+/// Changes files of a session's copy on the blocking pool. A failure is only logged.
+async fn change_files(
+    services: &SessionServices,
+    session: &SessionId,
+    change: fn(&Home, &str) -> Result<(), HomeError>,
+    failure: &str,
+) {
     let (home, id) = (services.daemon.home.clone(), session.clone());
-    let remove = move || home.remove_replaced_isolated_dir_blocking(id.as_str());
-    if let Ok(Err(error)) = services.look(SAVE_LIMIT, remove).await {
-        tracing::warn!(%session, %error, "replaced copy of a session not removed");
+    let changed = services.look(SAVE_LIMIT, move || change(&home, id.as_str())).await;
+    if let Ok(Err(error)) = changed {
+        tracing::warn!(%session, %error, "{failure}");
     }
 }
 
 /// Removes a copy that could not be made, and puts back the one that it replaced.
 async fn restore_copy(services: &SessionServices, session: &SessionId) {
-    let (home, id) = (services.daemon.home.clone(), session.clone());
-    let restore = move || home.restore_session_isolated_dir_blocking(id.as_str());
     // A process that records states would write into the directory that goes.
     let _paused = services.children.isolation.pause_states().await;
-    if let Ok(Err(error)) = services.look(SAVE_LIMIT, restore).await {
-        tracing::warn!(%session, %error, "earlier copy of a session not restored");
-    }
+    let restore = Home::restore_session_isolated_dir_blocking;
+    change_files(services, session, restore, "earlier copy of a session not restored").await;
 }
 
 /// Refuses to delete an isolated session with changes that are not applied, unless `force` is true.
@@ -360,9 +368,9 @@ pub(super) async fn check_applied(
     label: &str,
     force: bool,
 ) -> Result<(), MethodError> {
-    let find = FindSession { reference: Some(session.to_owned()), purpose: Purpose::Describe };
-    let found = caller.registry.send(find).await??;
+    let found = caller.find(Some(session.to_owned()), Purpose::Describe).await?;
     let Some(found) = found.filter(|found| found.isolated.is_some()) else { return Ok(()) };
+    // Also with `force`, because the comparison takes back what an interrupted command wrote.
     match n_changes(&found, caller).await {
         n if n == 0 || force => Ok(()),
         n => Err(MethodError::Unapplied { label: label.to_owned(), n }),
@@ -376,6 +384,7 @@ async fn n_changes(found: &FoundSession, caller: &Caller) -> u64 {
     let task = IsolateTask::Diff { choice: IsolatedChoice::default(), text: false };
     let compared = run(services, &found.session_id, &found.workspace_path, task).await;
     let Ok(FromIsolate::Compared(report)) = compared else { return 0 };
+
     let n = report.files.iter().filter(|file| file.outcome != ApplyOutcome::Same).count();
     let n = u64::try_from(n).unwrap_or(u64::MAX).saturating_add(report.more);
     // Commits go with the copy too.
@@ -384,11 +393,8 @@ async fn n_changes(found: &FoundSession, caller: &Caller) -> u64 {
 
 /// Removes the copy of a session that was not created.
 pub(super) async fn remove_copy(services: &SessionServices, session: &SessionId) {
-    let (home, id) = (services.daemon.home.clone(), session.clone());
-    let remove = move || home.remove_session_isolated_dir_blocking(id.as_str());
-    if let Ok(Err(error)) = services.look(SAVE_LIMIT, remove).await {
-        tracing::warn!(%session, %error, "copy of a session not removed");
-    }
+    let remove = Home::remove_session_isolated_dir_blocking;
+    change_files(services, session, remove, "copy of a session not removed").await;
 }
 
 /// Error of a frame that answers something else.
@@ -413,8 +419,9 @@ pub(crate) async fn run(
         home: services.daemon.user_home.clone(),
         task,
     };
+
     let answer = Rc::clone(&services.children.isolation).run(request).await;
-    match answer.map_err(|error: IsolationError| MethodError::Isolated(error.to_string()))? {
+    match answer.map_err(|error| MethodError::Isolated(error.to_string()))? {
         FromIsolate::Failed { text } => Err(MethodError::Isolated(message_line(&text, MAX_REASON))),
         answer => Ok(answer),
     }
@@ -422,9 +429,12 @@ pub(crate) async fn run(
 
 /// Throws the copy of an idle session away and makes a new one.
 async fn discard(found: &FoundSession, caller: &Caller) -> Result<CopiedTree, MethodError> {
+    // Takes back what an interrupted command wrote. The number does not matter: the copy goes in any case.
     n_changes(found, caller).await;
+
     // An idle worker still shows the old copy. Calls from now on wait for the next worker.
     found.actors.worker.send(Evict(EvictionReason::Discarded)).await?;
+
     forget_read_files(&caller.services.sessions, &found.session_id).await;
     renew_copy(caller, &found.session_id, &found.workspace_path).await
 }
@@ -432,18 +442,14 @@ async fn discard(found: &FoundSession, caller: &Caller) -> Result<CopiedTree, Me
 /// Deletes the list of the files that the session's tools have read: the new copy may not have them, and a tool would ask
 /// to read them again.
 async fn forget_read_files(services: &SessionServices, session: &SessionId) {
-    let (home, id) = (services.daemon.home.clone(), session.clone());
-    let forget = move || home.forget_read_files_blocking(id.as_str());
-    if let Ok(Err(error)) = services.look(SAVE_LIMIT, forget).await {
-        tracing::warn!(%session, %error, "the list of read files is not removed");
-    }
+    let forget = Home::forget_read_files_blocking;
+    change_files(services, session, forget, "the list of read files is not removed").await;
 }
 
 /// Makes the copy of an isolated session again if it has no changes and nothing runs in it: the workspace may have changed
 /// since.
 pub(super) async fn refresh_copy(caller: &Caller, session: &SessionId) -> Result<(), MethodError> {
-    let find = FindSession { reference: Some(session.0.clone()), purpose: Purpose::Look };
-    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    let found = caller.session(Some(session.0.clone()), Purpose::Look).await?;
     let running = caller.services.sessions.table.snapshot(session).worker.running();
     if running.is_none() && n_changes(&found, caller).await == 0 {
         discard(&found, caller).await?;
@@ -460,11 +466,9 @@ pub(super) async fn renew_copy(
     let services = &caller.services.sessions;
     let hidden = hidden_of(caller, session).await?;
     let copied = make_copy(services, session, workspace, hidden).await?;
-    let change = SessionChange::Isolated(copied.clone());
-    let change = ChangeSession { session: session.clone(), change };
-    caller.registry.send(change).timeout(SAVE_LIMIT).await??;
-    let find = FindSession { reference: Some(session.0.clone()), purpose: Purpose::Look };
-    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+
+    caller.change(session, SessionChange::Isolated(copied.clone())).await?;
+    let found = caller.session(Some(session.0.clone()), Purpose::Look).await?;
     found.actors.worker.send(SetIsolated(copied.clone())).await?;
     Ok(copied)
 }
@@ -472,5 +476,5 @@ pub(super) async fn renew_copy(
 /// Returns the paths that the session must not see.
 async fn hidden_of(caller: &Caller, session: &SessionId) -> Result<Vec<PathBuf>, MethodError> {
     let settings = &caller.services.sessions.daemon.config.sandbox;
-    Ok(caller.registry.send(TakeSnapshot).await?.policy(settings, session)?.policy.hidden)
+    Ok(caller.snapshot().await?.policy(settings, session)?.policy.hidden)
 }

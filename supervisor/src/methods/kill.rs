@@ -1,10 +1,11 @@
 //! `quack.kill`: kills the worker of a session for the user.
 
-use super::find::{id_of, label};
-use super::{Caller, Serve, own_reference};
+use super::attach::named;
+use super::find::label;
+use super::{Caller, Serve};
 use crate::children::Kill;
 use crate::errors::MethodError;
-use crate::registry::{FindSession, Purpose};
+use crate::registry::Purpose;
 use quackd_protocol::client::{KillData, KillParams, SessionParams};
 
 impl Serve<KillParams> for Caller {
@@ -13,14 +14,13 @@ impl Serve<KillParams> for Caller {
         KillParams(SessionParams { session_id }): KillParams,
     ) -> Result<KillData, MethodError> {
         // The client must name the session: there is no default.
-        let wanted = own_reference(session_id.as_deref())?;
-        let wanted = wanted.ok_or(MethodError::NoReference)?;
-        let reference = Some(id_of(self, wanted).await?);
-        let find = FindSession { reference, purpose: Purpose::Look };
-        let found = self.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+        let reference = named(session_id.as_deref(), None, self).await?;
+        let reference = reference.ok_or(MethodError::NoReference)?;
+        let found = self.session(Some(reference), Purpose::Look).await?;
         if !found.actors.worker.send(Kill).await? {
             return Err(MethodError::NothingToKill);
         }
+
         let label = label(self, &found.session_id).await?;
         Ok(KillData { session_id: found.session_id, session_name: found.session_name, label })
     }

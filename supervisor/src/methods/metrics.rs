@@ -34,6 +34,7 @@ pub(crate) async fn metrics_text(
 ) -> Result<String, MethodError> {
     let data = super::ps::processes(services, registry).await?;
     let counted = &services.sessions.metrics;
+
     let mut text = PrometheusText::default();
     daemon(&mut text, &data);
     sessions(&mut text, &data);
@@ -55,12 +56,10 @@ fn bytes(kb: u64) -> u64 {
 
 fn daemon(text: &mut PrometheusText, data: &PsData) {
     let supervisor = &data.supervisor;
-    text.family(
-        "quackd_build_info",
-        MetricType::Gauge,
-        "Always 1; the label is the daemon's version.",
-    );
-    text.sample("quackd_build_info", &[("version", &supervisor.version)], 1);
+    let (name, help) = ("quackd_build_info", "Always 1; the label is the daemon's version.");
+    text.family(name, MetricType::Gauge, help);
+    text.sample(name, &[("version", &supervisor.version)], 1);
+
     let up = Some(seconds(supervisor.uptime));
     text.one("quackd_uptime_seconds", MetricType::Gauge, "Since the daemon started.", up);
     let rss = supervisor.rss_kb.map(bytes);
@@ -69,25 +68,19 @@ fn daemon(text: &mut PrometheusText, data: &PsData) {
     text.one("quackd_cpu_seconds_total", MetricType::Counter, "Of the daemon itself.", cpu);
     let files = supervisor.open_files;
     text.one("quackd_open_fds", MetricType::Gauge, "Descriptors that the daemon has open.", files);
+
     let lag = supervisor.loop_lag;
-    text.family(
-        "quackd_loop_lag_seconds",
-        MetricType::Gauge,
-        "How late timers of the daemon were in the last minute.",
-    );
+    let name = "quackd_loop_lag_seconds";
+    let help = "How late timers of the daemon were in the last minute.";
+    text.family(name, MetricType::Gauge, help);
     for (quantile, us) in [("0.99", lag.p99_us), ("1", lag.max_us)] {
         let late = Duration::from_micros(us).as_secs_f64();
-        text.sample("quackd_loop_lag_seconds", &[("quantile", quantile)], late);
+        text.sample(name, &[("quantile", quantile)], late);
     }
-    if let Some(disk) = supervisor.disk {
-        let free = Some(disk.free_bytes);
-        text.one(
-            "quackd_disk_free_bytes",
-            MetricType::Gauge,
-            "Of the state directory's disk.",
-            free,
-        );
-    }
+
+    let free = supervisor.disk.map(|disk| disk.free_bytes);
+    let help = "Of the state directory's disk.";
+    text.one("quackd_disk_free_bytes", MetricType::Gauge, help, free);
 }
 
 fn sessions(text: &mut PrometheusText, data: &PsData) {
@@ -97,21 +90,21 @@ fn sessions(text: &mut PrometheusText, data: &PsData) {
     };
     gauge(text, "quackd_clients", "Clients connected.", supervisor.clients);
     gauge(text, "quackd_sessions", "Sessions known.", supervisor.sessions);
+
     let name = "quackd_sessions_status";
-    text.family(
-        name,
-        MetricType::Gauge,
-        "Sessions used since the daemon started, by what they do.",
-    );
+    let help = "Sessions used since the daemon started, by what they do.";
+    text.family(name, MetricType::Gauge, help);
     for status in STATUSES {
         let n = workers.iter().filter(|worker| worker.status.status == status).count();
         text.sample(name, &[("status", status.name())], n);
     }
+
     text.family("quackd_workers", MetricType::Gauge, "Workers of these sessions, by state.");
     for state in ProcessState::ALL {
         let n = workers.iter().filter(|worker| worker.state == state).count();
         text.sample("quackd_workers", &[("state", state.name())], n);
     }
+
     let in_flight = workers.iter().map(|worker| worker.calls.len()).sum();
     gauge(text, "quackd_tool_calls_in_flight", "Calls without a reply.", in_flight);
     let places = supervisor.places;
@@ -119,6 +112,7 @@ fn sessions(text: &mut PrometheusText, data: &PsData) {
     gauge(text, "quackd_commands_waiting", "Calls that wait for a command slot.", places.waiting);
     gauge(text, "quackd_commands_max", "Number of command slots.", places.max);
     gauge(text, "quackd_background_jobs", "Background jobs that run.", places.jobs);
+
     let used = || workers.iter().filter_map(|worker| worker.usage);
     let processes: u64 = used().map(|usage| u64::from(usage.processes)).sum();
     let memory: u64 = used().map(|usage| bytes(usage.rss_kb)).sum();
@@ -133,6 +127,7 @@ fn queues(text: &mut PrometheusText, services: &Services) {
     let bytes = Some(services.sessions.metrics.queued_bytes.get());
     let help = "Replies and events that clients have not read yet.";
     text.one("quackd_client_queue_bytes", MetricType::Gauge, help, bytes);
+
     let bytes = Some(services.sessions.events.buffered_bytes());
     let help = "Events that are kept for followers.";
     text.one("quackd_event_ring_bytes", MetricType::Gauge, help, bytes);
@@ -158,6 +153,7 @@ fn network(text: &mut PrometheusText, counted: &Metrics) {
     ] {
         text.sample(NAME, &[("outcome", outcome)], n);
     }
+
     const ASKED: &str = "quackd_approvals_total";
     text.family(ASKED, MetricType::Counter, "Questions to the user, by event.");
     for (event, n) in [
@@ -168,17 +164,11 @@ fn network(text: &mut PrometheusText, counted: &Metrics) {
     ] {
         text.sample(ASKED, &[("event", event)], n);
     }
+
+    let (sent, received) = (counted.network_sent.get(), counted.network_received.get());
     for (name, help, n) in [
-        (
-            "quackd_network_sent_bytes_total",
-            "Bytes from commands to hosts.",
-            counted.network_sent.get(),
-        ),
-        (
-            "quackd_network_received_bytes_total",
-            "Bytes from hosts to commands.",
-            counted.network_received.get(),
-        ),
+        ("quackd_network_sent_bytes_total", "Bytes from commands to hosts.", sent),
+        ("quackd_network_received_bytes_total", "Bytes from hosts to commands.", received),
     ] {
         text.one(name, MetricType::Counter, help, Some(n));
     }
@@ -186,50 +176,30 @@ fn network(text: &mut PrometheusText, counted: &Metrics) {
 
 fn totals(text: &mut PrometheusText, data: &PsData, counted: &Metrics) {
     let supervisor = &data.supervisor;
+    let Metrics { refused_clients: refused, bad_lines: bad, unread_answers: unread, .. } = counted;
+    let (killed, survivors) = (supervisor.strays_killed, supervisor.survivors);
+    let (deleted, dropped) = (supervisor.spills_deleted, supervisor.log_lines_dropped);
+
     for (name, help, n) in [
         ("quackd_events_total", "Events of all sessions.", supervisor.events),
         ("quackd_child_deaths_total", "Workers and Pis that died.", supervisor.deaths_total),
         ("quackd_evictions_total", "Idle processes that were evicted.", supervisor.evictions),
-        (
-            "quackd_clients_refused_total",
-            "Clients that were refused.",
-            counted.refused_clients.get(),
-        ),
+        ("quackd_clients_refused_total", "Clients that were refused.", refused.get()),
         (
             "quackd_clients_slow_total",
             "Clients disconnected because they did not read.",
             supervisor.slow_clients,
         ),
-        (
-            "quackd_bad_lines_total",
-            "Lines that were too long or not JSON.",
-            counted.bad_lines.get(),
-        ),
-        (
-            "quackd_answers_unread_total",
-            "Replies to clients that had disconnected.",
-            counted.unread_answers.get(),
-        ),
-        (
-            "quackd_strays_killed_total",
-            "Processes killed after their monitor was gone.",
-            supervisor.strays_killed,
-        ),
-        (
-            "quackd_survivors_total",
-            "Processes of commands that could not be killed.",
-            supervisor.survivors,
-        ),
+        ("quackd_bad_lines_total", "Lines that were too long or not JSON.", bad.get()),
+        ("quackd_answers_unread_total", "Replies to clients that had disconnected.", unread.get()),
+        ("quackd_strays_killed_total", "Processes killed after their monitor was gone.", killed),
+        ("quackd_survivors_total", "Processes of commands that could not be killed.", survivors),
         (
             "quackd_outputs_deleted_total",
             "Spill files that were deleted because of limits.spill_mb or their age.",
-            supervisor.spills_deleted,
+            deleted,
         ),
-        (
-            "quackd_log_lines_dropped_total",
-            "Lines that are missing in the log.",
-            supervisor.log_lines_dropped,
-        ),
+        ("quackd_log_lines_dropped_total", "Lines that are missing in the log.", dropped),
     ] {
         text.one(name, MetricType::Counter, help, Some(n));
     }
@@ -237,11 +207,8 @@ fn totals(text: &mut PrometheusText, data: &PsData, counted: &Metrics) {
 
 fn calls(text: &mut PrometheusText, histograms: &[Histogram]) {
     const NAME: &str = "quackd_tool_call_duration_seconds";
-    text.family(
-        NAME,
-        MetricType::Histogram,
-        "From a call's arrival to its answer, by tool and outcome.",
-    );
+    const HELP: &str = "From a call's arrival to its answer, by tool and outcome.";
+    text.family(NAME, MetricType::Histogram, HELP);
     for Histogram { tool, outcome, cumulative, count, sum } in histograms {
         let bucket = format!("{NAME}_bucket");
         let of = [("tool", *tool), ("outcome", *outcome)];

@@ -39,7 +39,6 @@ mod say;
 mod serve;
 mod servers;
 mod session_admin;
-mod session_reference;
 mod sessions;
 mod state;
 mod streaming;
@@ -55,7 +54,6 @@ pub(crate) use isolated::run as run_on_copy;
 pub(crate) use metrics::metrics_text;
 
 use serve::Serve;
-use session_reference::own_reference;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! `quack.models`: lists the models of quackd's own agent, explains the choice, and tests it with a short request.
 
 use super::{Caller, Serve};
+use crate::clock::ms;
 use crate::errors::MethodError;
 use crate::session::models::Models;
 use futures_util::future::join_all;
@@ -21,8 +22,8 @@ const LIST_LIMIT: Duration = Duration::from_secs(3);
 const MAX_SERVERS: usize = 8;
 
 impl Serve<ModelsParams> for Caller {
-    async fn serve(&self, asked: ModelsParams) -> Result<ModelsData, MethodError> {
-        let ModelsParams { test, find } = asked;
+    async fn serve(&self, params: ModelsParams) -> Result<ModelsData, MethodError> {
+        let ModelsParams { test, find } = params;
         let models = &self.services.sessions.models;
         let catalog = models.catalog().await;
         let mut data = ModelsData {
@@ -39,6 +40,7 @@ impl Serve<ModelsParams> for Caller {
             found: None,
             listed: models.days(),
         };
+
         if let Some(name) = find {
             data.found = Some(found(models, &catalog, &name).await?);
         }
@@ -53,22 +55,24 @@ impl Serve<ModelsParams> for Caller {
     }
 }
 
-/// Finds a model. One that is in no list of the user's must be in that of its provider, if the provider has one.
+/// Finds a model. A model that no list of the user has must be in the list of its provider, if the provider has one.
 async fn found(
     models: &Models,
     catalog: &ModelCatalog,
     name: &str,
 ) -> Result<ModelInfo, MethodError> {
     let unknown = |text: String| MethodError::Refused { text, code: None };
-    let shown = stripped_line(name, MAX_SHOWN);
+    let line = stripped_line(name, MAX_SHOWN);
     let model = catalog.find(None, name).ok_or_else(|| {
         unknown(format!(
-            "The model {shown} is not known, or its provider has no key: `quack models` lists the models"
+            "The model {line} is not known, or its provider has no key: `quack models` lists the models"
         ))
     })?;
     if catalog.models().iter().any(|it| it.provider == model.provider && it.id == model.id) {
         return Ok(model);
     }
+
+    // A provider that has no list, or does not respond, leaves the check to the first request.
     let Ok(Ok(ids)) = timeout(LIST_LIMIT, models.list(&model.provider, Some(&model.id))).await
     else {
         return Ok(model);
@@ -76,6 +80,7 @@ async fn found(
     if ids.is_empty() || ids.iter().any(|it| it.id == model.id) {
         return Ok(models.catalog().await.find(None, name).unwrap_or(model));
     }
+
     let ids = ids.iter().map(|it| it.id.as_str());
     let mut near: Vec<_> = ids.map(|id| (common(id, &model.id), id)).collect();
     near.sort_by_key(|(common, _)| std::cmp::Reverse(*common));
@@ -100,6 +105,8 @@ async fn add_local(models: &Models, catalog: &ModelCatalog, data: &mut ModelsDat
         .iter()
         .map(|&name| async move { (name, timeout(LIST_LIMIT, models.list(name, None)).await) });
     let listed = join_all(listing).await;
+
+    // Read again: listing a server's models adds them to the catalog.
     let catalog = models.catalog().await;
     for (name, listed) in listed {
         let ids = match listed {
@@ -113,8 +120,8 @@ async fn add_local(models: &Models, catalog: &ModelCatalog, data: &mut ModelsDat
                 continue;
             }
         };
-        let found = ids.iter().filter_map(|it| catalog.find(Some(name), &it.id));
-        for model in found {
+
+        for model in ids.iter().filter_map(|it| catalog.find(Some(name), &it.id)) {
             let is_listed = |it: &ModelInfo| it.provider == model.provider && it.id == model.id;
             if data.models.len() < MAX_MODELS && !data.models.iter().any(is_listed) {
                 data.models.push(model);
@@ -126,15 +133,11 @@ async fn add_local(models: &Models, catalog: &ModelCatalog, data: &mut ModelsDat
 /// Sends a short request to a model.
 async fn ask(models: &Models, model: &ModelInfo) -> ModelTest {
     let started = Instant::now();
-    let answered = match timeout(TEST_LIMIT, answer(models, model)).await {
-        Ok(answered) => answered,
-        Err(_late) => Err(format!("no complete answer within {} s", TEST_LIMIT.as_secs())),
-    };
-    let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    match answered {
-        Ok(text) => ModelTest { ok: true, ms, text },
-        Err(text) => ModelTest { ok: false, ms, text },
-    }
+    let late = |_| Err(format!("no complete answer within {} s", TEST_LIMIT.as_secs()));
+    let answered = timeout(TEST_LIMIT, answer(models, model)).await.unwrap_or_else(late);
+
+    let (ok, ms) = (answered.is_ok(), ms(started.elapsed()));
+    ModelTest { ok, ms, text: answered.unwrap_or_else(|error| error) }
 }
 
 /// Returns the text of the answer, or the error.
@@ -148,6 +151,7 @@ async fn answer(models: &Models, model: &ModelInfo) -> Result<String, String> {
         betas: Vec::new(),
         body,
     });
+
     let mut answer = ProbeAnswer::default();
     let mut answered = ModelHead::default();
     loop {

@@ -6,7 +6,7 @@ use super::Caller;
 use crate::approvals::words::{self, for_display};
 use crate::approvals::{Outcome, Question, Subject};
 use crate::events::SessionCall;
-use crate::registry::{FoundPolicy, TakeSnapshot};
+use crate::registry::FoundPolicy;
 use crate::session::FoundSession;
 use crate::workspaces::Places;
 use quackd_policy::hosts::{Host, SessionRules, askable};
@@ -80,12 +80,12 @@ pub(super) async fn after_call(call: EndedCall<'_>, done: &ToolFinished, caller:
     if !done.report.is_error {
         return After::Unchanged;
     }
-    let found = match done.report.may_ask {
+    let operation = match done.report.may_ask {
         // The worker reports this, and is hostile: only such a call cannot have run.
         Some(ApprovalKind::Command) if call.is_refusable() => command(&call),
         Some(ApprovalKind::SafeMode) if call.session.safe_mode && !call.is_safe_call => {
             let facts = format!("{} changes files, and the session is in safe mode", call.tool());
-            Some(Asked::new(ApprovalKind::SafeMode, call.tool().to_owned(), facts))
+            Some(Operation::new(ApprovalKind::SafeMode, call.tool().to_owned(), facts))
         }
         Some(_) => None,
         // Without a client that can answer, no directory is read.
@@ -94,12 +94,13 @@ pub(super) async fn after_call(call: EndedCall<'_>, done: &ToolFinished, caller:
         }
         None => None,
     };
-    let Some(asked) = found else { return After::Unchanged };
-    let (kind, given, is_hidden) = (asked.kind, asked.given.clone(), asked.is_hidden);
+    let Some(operation) = operation else { return After::Unchanged };
+    let (kind, given, is_hidden) = (operation.kind, operation.given.clone(), operation.is_hidden);
     if !caller.services.daemon.config.sandbox.asks_about(kind) {
         return After::Unchanged;
     }
-    let outcome = ask(&call, asked, caller).await;
+
+    let outcome = ask(&call, operation, caller).await;
     match (kind, outcome) {
         (_, None | Some(Outcome::NoAnswerer | Outcome::Ended | Outcome::RulesChanged)) => {
             After::Unchanged
@@ -115,7 +116,7 @@ pub(super) async fn after_call(call: EndedCall<'_>, done: &ToolFinished, caller:
 
 /// The operation that the user is asked about.
 #[derive(Debug)]
-struct Asked {
+struct Operation {
     kind: ApprovalKind,
     /// Host and port, directory, command or tool.
     target: String,
@@ -124,24 +125,24 @@ struct Asked {
     /// First line of the question.
     facts: String,
     /// Lines with words of others.
-    said: Vec<(&'static str, String)>,
+    quotes: Vec<(&'static str, String)>,
     likely: bool,
     is_possible: bool,
     /// Whether the session sees nothing of the target.
     is_hidden: bool,
 }
 
-impl Asked {
+impl Operation {
     fn new(kind: ApprovalKind, target: String, facts: String) -> Self {
-        let (given, said) = (target.clone(), Vec::new());
+        let (given, quotes) = (target.clone(), Vec::new());
         let (likely, is_possible, is_hidden) = (false, true, false);
-        Self { kind, target, given, facts, said, likely, is_possible, is_hidden }
+        Self { kind, target, given, facts, quotes, likely, is_possible, is_hidden }
     }
 
     fn directory(directory: String, given: String) -> Self {
         // A name that cannot be shown is not asked about.
-        let shown = words::exact(&directory).unwrap_or_default();
-        let facts = format!("write in {}", if is_plain(&directory) { &directory } else { &shown });
+        let quoted = words::exact(&directory).unwrap_or_default();
+        let facts = format!("write in {}", if is_plain(&directory) { &directory } else { &quoted });
         Self { given, ..Self::new(ApprovalKind::Write, directory, facts) }
     }
 }
@@ -151,38 +152,44 @@ fn is_plain(path: &str) -> bool {
     path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+:,=@%".contains(c))
 }
 
-/// The question about a command that safe mode does not run.
-fn command(call: &EndedCall<'_>) -> Option<Asked> {
+/// Returns the question about a command that safe mode does not run.
+fn command(call: &EndedCall<'_>) -> Option<Operation> {
     let command = call.call.facts.command.as_ref().filter(|it| it.len() <= MAX_COMMAND)?;
     // The user must see all of it.
-    let shown = words::exact(command)?;
+    let quotes = vec![("command", words::exact(command)?)];
     let facts = "run a command in safe mode".to_owned();
-    let said = vec![("command", shown)];
-    Some(Asked { said, ..Asked::new(ApprovalKind::Command, command.clone(), facts) })
+    Some(Operation { quotes, ..Operation::new(ApprovalKind::Command, command.clone(), facts) })
 }
 
-/// The question about a directory that a command could not write.
-async fn directory(call: &EndedCall<'_>, done: &ToolFinished, caller: &Caller) -> Option<Asked> {
+/// Returns the question about a directory that a command could not write.
+async fn directory(
+    call: &EndedCall<'_>,
+    done: &ToolFinished,
+    caller: &Caller,
+) -> Option<Operation> {
     let denials = done.report.denials.iter();
     let mut targets = denials.filter(|denial| denial.kind == DenialKind::Write);
     let denied = targets.find_map(|denial| denial.target.clone());
     let is_hidden = denied.is_none();
     let path = denied.or_else(|| done.report.missing.clone())?;
+
     let policy = policy(call.session, caller).await?.policy;
     let directory = writable(PathBuf::from(&path), &policy, call.session, caller).await?;
-    // Where a link leads is not told to the command.
+
+    // The reply must not contain where a link leads.
     let mut named = Path::new(&path).ancestors().take(2);
     let given = if named.any(|it| it == Path::new(&directory)) {
         directory.clone()
     } else {
         Path::new(&path).parent()?.to_str()?.to_owned()
     };
+
     let command = call.call.facts.command.as_deref().unwrap_or_else(|| call.tool());
-    let said = vec![("command", words::quoted(command))];
-    Some(Asked { said, likely: true, is_hidden, ..Asked::directory(directory, given) })
+    let quotes = vec![("command", words::quoted(command))];
+    Some(Operation { quotes, likely: true, is_hidden, ..Operation::directory(directory, given) })
 }
 
-/// The existing directory of a path, if `quack sandbox set --writable` would accept it.
+/// Returns the existing directory of a path, if `quack sandbox set --writable` would accept it.
 async fn writable(
     path: PathBuf,
     policy: &Policy,
@@ -195,16 +202,24 @@ async fn writable(
     let places = caller.services.daemon.places();
     let look = move || writable_blocking(&path, &places);
     let directory = caller.services.sessions.look(LOOKUP_LIMIT, look).await.ok()??;
-    let mut wanted = policy.clone();
-    wanted.writable_roots.push(directory.clone());
-    let daemon = &caller.services.daemon;
-    quackd_policy::validate(&wanted, &daemon.user_home, daemon.home.dir()).ok()?;
+    if !may_be_writable(&directory, policy, caller) {
+        return None;
+    }
+
     let text = directory.to_str()?.to_owned();
-    let is_shown = text.len() <= MAX_DIRECTORY && words::exact(&text).is_some();
-    (!is_writable(&directory, policy, session) && is_shown).then_some(text)
+    let is_showable = text.len() <= MAX_DIRECTORY && words::exact(&text).is_some();
+    (!is_writable(&directory, policy, session) && is_showable).then_some(text)
 }
 
-/// Whether the policy makes a path writable already, by its name.
+/// Returns whether a policy with this writable directory is valid.
+fn may_be_writable(directory: &Path, policy: &Policy, caller: &Caller) -> bool {
+    let mut policy = policy.clone();
+    policy.writable_roots.push(directory.to_owned());
+    let daemon = &caller.services.daemon;
+    quackd_policy::validate(&policy, &daemon.user_home, daemon.home.dir()).is_ok()
+}
+
+/// Returns whether the policy makes a path writable already, by its name.
 fn is_writable(path: &Path, policy: &Policy, session: &FoundSession) -> bool {
     policy.writable_roots.iter().any(|root| path.starts_with(root))
         || path.starts_with(&session.workspace_path)
@@ -219,27 +234,29 @@ fn writable_blocking(path: &Path, places: &Places) -> Option<PathBuf> {
 
 async fn policy(session: &FoundSession, caller: &Caller) -> Option<FoundPolicy> {
     let settings = &caller.services.daemon.config.sandbox;
-    let snapshot = caller.registry.send(TakeSnapshot).await.ok()?;
+    let snapshot = caller.snapshot().await.ok()?;
     snapshot.policy(settings, &session.session_id).ok()
 }
 
-/// Time that a question about the call may wait.
+/// Returns the time that a question about the call may wait.
 fn waited(call: &EndedCall<'_>, caller: &Caller) -> Duration {
     let wait = caller.services.daemon.config.sandbox.ask_wait.value;
     wait.min(call.left.saturating_sub(BEFORE_DEADLINE))
 }
 
-async fn ask(call: &EndedCall<'_>, asked: Asked, caller: &Caller) -> Option<Outcome> {
+/// Asks the user. `None` if too little time is left, or the call was canceled.
+async fn ask(call: &EndedCall<'_>, operation: Operation, caller: &Caller) -> Option<Outcome> {
     let wait = waited(call, caller);
     if wait < SHORTEST_WAIT {
         return None;
     }
-    let Asked { kind, target, given, facts, mut said, likely, is_possible, .. } = asked;
+
+    let Operation { kind, target, given, facts, mut quotes, likely, is_possible, .. } = operation;
     let id = call.call.client_id.as_deref();
-    said.extend(id.map(|id| ("call", words::name(id))));
+    quotes.extend(id.map(|id| ("call", words::name(id))));
     // Without a label, the session was deleted.
     let label = super::find::label(caller, &call.session.session_id).await.unwrap_or_default();
-    said.push(("session", words::name(&label)));
+    quotes.push(("session", words::name(&label)));
     let question = Question {
         subject: Subject { session: call.session.session_id.clone(), kind, target, given },
         title: match kind {
@@ -248,29 +265,22 @@ async fn ask(call: &EndedCall<'_>, asked: Asked, caller: &Caller) -> Option<Outc
             ApprovalKind::Command => "Allow the command?",
             ApprovalKind::SafeMode => "End safe mode?",
         },
-        message: words::message(&facts, &said),
+        message: words::message(&facts, &quotes),
         preset: None,
         tool_call_id: id.map(for_display),
         likely,
         is_possible,
     };
+
     let outcome = caller.services.sessions.approvals.ask(question, wait);
-    let cancelled = async {
-        match call.cancel {
-            Some(cancel) => cancel.cancelled().await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        // An equal question of another call may wait longer.
-        outcome = tokio::time::timeout(wait, outcome) => {
-            Some(outcome.unwrap_or(Outcome::TimedOut))
-        }
-        () = cancelled => None,
-    }
+    // An equal question of another call may wait longer.
+    let outcome = tokio::time::timeout(wait, outcome);
+    let cancel = call.cancel.cloned().unwrap_or_default();
+    let outcome = cancel.run_until_cancelled(outcome).await?;
+    Some(outcome.unwrap_or(Outcome::TimedOut))
 }
 
-/// The line at the end of the text.
+/// Returns the line at the end of the text.
 fn line(kind: ApprovalKind, target: &str, outcome: Outcome, wait: Duration) -> String {
     let what = match kind {
         ApprovalKind::Network => format!("the network ({target})"),
@@ -279,6 +289,7 @@ fn line(kind: ApprovalKind, target: &str, outcome: Outcome, wait: Duration) -> S
         ApprovalKind::SafeMode => format!("{target} in safe mode"),
     };
     let what = for_display(&what);
+
     match outcome {
         Outcome::Allowed(scope) => {
             let scope = scope.in_words();
@@ -298,11 +309,9 @@ fn line(kind: ApprovalKind, target: &str, outcome: Outcome, wait: Duration) -> S
             )
         }
         Outcome::TooMany => format!("[Sandbox: {what} was denied: too many open requests]"),
-        Outcome::RulesChanged => {
-            format!(
-                "[Sandbox: the rules about {what} were changed while the user was asked; call again]"
-            )
-        }
+        Outcome::RulesChanged => format!(
+            "[Sandbox: the rules about {what} were changed while the user was asked; call again]"
+        ),
         Outcome::NoAnswerer | Outcome::Ended => {
             format!("[Sandbox: {what} was denied: no client can answer]")
         }
@@ -312,7 +321,9 @@ fn line(kind: ApprovalKind, target: &str, outcome: Outcome, wait: Duration) -> S
 /// Adds a line to a text, before its last line with the exit code. Both are JSON strings.
 pub(super) fn with_line(text: &RawValue, line: &str) -> Box<RawValue> {
     const EXIT: &str = "\n[Exit code: ";
+
     let Ok(mut plain) = serde_json::from_str::<String>(text.get()) else { return text.to_owned() };
+    // Only in the last line: a command may print the same text.
     let end =
         plain.rfind(EXIT).filter(|at| !plain.get(at + 1..).unwrap_or_default().contains('\n'));
     plain.insert_str(end.unwrap_or(plain.len()), &format!("\n{line}"));
@@ -323,29 +334,33 @@ pub(super) fn with_line(text: &RawValue, line: &str) -> Box<RawValue> {
 /// arguments, the policy and the user, and never on the files outside of the sandbox.
 pub(super) async fn request(call: EndedCall<'_>, caller: &Caller) -> (String, bool) {
     let approvals = &caller.services.sessions.approvals;
+    // First, so that refused requests count too.
     if !approvals.count_request(&call.session.session_id) {
         let text =
             format!("Error: too many requests: at most {MAX_APPROVALS_PER_MINUTE} in a minute");
         return (text, false);
     }
-    let (mut asked, policy) = match requested(&call, caller).await {
+    let (mut operation, policy) = match requested(&call, caller).await {
         Ok(requested) => requested,
         Err(text) => return (text, false),
     };
-    let (kind, given) = (asked.kind, asked.given.clone());
+
+    let (kind, given) = (operation.kind, operation.given.clone());
     let is_asked = caller.services.daemon.config.sandbox.asks_about(kind)
         && approvals.may_ask(&call.session.session_id);
     let outcome = if is_asked {
         if kind == ApprovalKind::Write {
-            asked = resolved(asked, &policy, &call, caller).await;
+            operation = resolved(operation, &policy, &call, caller).await;
         }
-        ask(&call, asked, caller).await
+        ask(&call, operation, caller).await
     } else {
         Some(Outcome::NoAnswerer)
     };
+
     let outcome = outcome.unwrap_or(Outcome::Ended);
     let line = line(kind, &given, outcome, waited(&call, caller));
     match outcome {
+        // The agent has asked before its first attempt, so there is no call to repeat.
         Outcome::Allowed(_) => (line.replace("; call again]", "]"), true),
         Outcome::NoAnswerer if kind == ApprovalKind::Network || is_plain(&given) => {
             let option = if kind == ApprovalKind::Write { "set --writable" } else { "allow" };
@@ -360,38 +375,50 @@ pub(super) async fn request(call: EndedCall<'_>, caller: &Caller) -> (String, bo
 
 /// Looks at the requested directory, for the user only. A directory that cannot be made writable is asked about too: an
 /// immediate refusal would tell the agent that it exists, or where a link leads.
-async fn resolved(asked: Asked, policy: &Policy, call: &EndedCall<'_>, caller: &Caller) -> Asked {
-    let Asked { given, said, .. } = asked;
+async fn resolved(
+    operation: Operation,
+    policy: &Policy,
+    call: &EndedCall<'_>,
+    caller: &Caller,
+) -> Operation {
+    let Operation { given, quotes, .. } = operation;
     match writable(PathBuf::from(&given), policy, call.session, caller).await {
-        Some(directory) => Asked { said, ..Asked::directory(directory, given) },
+        Some(directory) => Operation { quotes, ..Operation::directory(directory, given) },
         None => {
-            let asked = Asked::directory(given.clone(), given);
-            let facts = format!("{}, which is no directory that can be made writable", asked.facts);
-            Asked { said, facts, is_possible: false, ..asked }
+            let refused = Operation::directory(given.clone(), given);
+            let facts =
+                format!("{}, which is no directory that can be made writable", refused.facts);
+            Operation { quotes, facts, is_possible: false, ..refused }
         }
     }
 }
 
 /// Checks the arguments. The error is the text for the agent.
-async fn requested(call: &EndedCall<'_>, caller: &Caller) -> Result<(Asked, Policy), String> {
+async fn requested(call: &EndedCall<'_>, caller: &Caller) -> Result<(Operation, Policy), String> {
     let arguments = without_lone_surrogates(&call.call.spec.arguments);
     let arguments = serde_json::from_str(&arguments).unwrap_or_default();
     let RequestPermissionArguments { kind, target, reason } =
         RequestPermissionArguments::of(&arguments);
     let (target, reason) = (target.0.unwrap_or_default(), reason.0.unwrap_or_default());
+
     let policy = policy(call.session, caller).await;
     let FoundPolicy { policy, rules, .. } = policy.ok_or("Error: the session has no policy")?;
-    let asked = match kind.0.as_deref() {
+    let operation = match kind.0.as_deref() {
         Some("network") => requested_host(&target, &policy, &rules)?,
         Some("write") => requested_directory(&target, &policy, call, caller)?,
         _ => return Err("Error: kind must be network or write".to_owned()),
     };
+
     let reason: String = for_display(&reason).chars().take(MAX_REASON).collect();
-    let says = (!reason.is_empty()).then(|| ("the agent says:", words::quoted(&reason)));
-    Ok((Asked { said: says.into_iter().collect(), ..asked }, policy))
+    let quotes = (!reason.is_empty()).then(|| ("the agent says:", words::quoted(&reason)));
+    Ok((Operation { quotes: quotes.into_iter().collect(), ..operation }, policy))
 }
 
-fn requested_host(target: &str, policy: &Policy, rules: &SessionRules) -> Result<Asked, String> {
+fn requested_host(
+    target: &str,
+    policy: &Policy,
+    rules: &SessionRules,
+) -> Result<Operation, String> {
     if policy.network_mode() == NetworkMode::On {
         return Err("Error: the network is on; the user is not asked about hosts".to_owned());
     }
@@ -400,6 +427,7 @@ fn requested_host(target: &str, policy: &Policy, rules: &SessionRules) -> Result
             "Error: the network was turned off; the user is not asked about hosts".to_owned()
         );
     }
+
     let (host, port) = target.rsplit_once(':').unwrap_or((target, "443"));
     let (host, port) = match (Host::read(host), port.parse::<u16>()) {
         (Ok(host), Ok(port)) if port != 0 => (host, port),
@@ -409,8 +437,9 @@ fn requested_host(target: &str, policy: &Policy, rules: &SessionRules) -> Result
         let target = for_display(target);
         format!("Error: {target} is this machine, a local network, or too long; the user is not asked about it")
     })?;
+
     let facts = format!("connect to {rule}");
-    Ok(Asked::new(ApprovalKind::Network, rule, facts))
+    Ok(Operation::new(ApprovalKind::Network, rule, facts))
 }
 
 /// Checks the name of a directory, and reads no files.
@@ -419,12 +448,13 @@ fn requested_directory(
     policy: &Policy,
     call: &EndedCall<'_>,
     caller: &Caller,
-) -> Result<Asked, String> {
+) -> Result<Operation, String> {
     let refuse = |why: &str| Err(format!("Error: {} {why}", for_display(target)));
+
     let path = Path::new(target);
     let is_usual = |part| matches!(part, Component::RootDir | Component::Normal(_));
-    let is_shown = target.len() <= MAX_DIRECTORY && words::exact(target).is_some();
-    if !path.is_absolute() || !path.components().all(is_usual) || !is_shown {
+    let is_showable = target.len() <= MAX_DIRECTORY && words::exact(target).is_some();
+    if !path.is_absolute() || !path.components().all(is_usual) || !is_showable {
         return refuse("is not an absolute directory that can be made writable");
     }
     if !policy.may_write() {
@@ -435,18 +465,14 @@ fn requested_directory(
             "is in the workspace or another writable directory, and cannot be made writable",
         );
     }
-    let daemon = &caller.services.daemon;
-    let mut wanted = policy.clone();
-    wanted.writable_roots.push(path.to_owned());
-    let is_refused = places::refusal(path, &daemon.user_home).is_some()
-        || quackd_policy::validate(&wanted, &daemon.user_home, daemon.home.dir()).is_err();
-    if is_refused {
+    let is_system_directory = places::refusal(path, &caller.services.daemon.user_home).is_some();
+    if is_system_directory || !may_be_writable(path, policy, caller) {
         return refuse("cannot be made writable");
     }
-    Ok(Asked::directory(target.to_owned(), target.to_owned()))
+    Ok(Operation::directory(target.to_owned(), target.to_owned()))
 }
 
-/// Whether the user has allowed this command for the session.
+/// Returns whether the user has allowed this command for the session.
 pub(super) async fn is_allowed_command(
     session: &FoundSession,
     call: &SessionCall,
@@ -454,6 +480,7 @@ pub(super) async fn is_allowed_command(
 ) -> bool {
     let Some(command) = &call.facts.command else { return false };
     let Some(policy) = policy(session, caller).await else { return false };
+
     policy.grants.iter().any(|scoped| {
         let grant = &scoped.grant;
         grant.kind == ApprovalKind::Command

@@ -4,19 +4,17 @@ use super::attach::named;
 use super::find::label;
 use super::{Caller, Serve};
 use crate::errors::MethodError;
-use crate::registry::{ChangeSession, FindSession, Purpose, SessionChange};
+use crate::registry::{Purpose, SessionChange};
 use quackd_protocol::client::{PinData, PinParams};
 
 impl Serve<PinParams> for Caller {
-    async fn serve(&self, asked: PinParams) -> Result<PinData, MethodError> {
-        let PinParams { session_id, pinned } = asked;
+    async fn serve(&self, params: PinParams) -> Result<PinData, MethodError> {
+        let PinParams { session_id, pinned } = params;
         let reference = named(session_id.as_deref(), None, self).await?;
-        let find = FindSession { reference, purpose: Purpose::Look };
-        let found = self.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+        let found = self.session(reference, Purpose::Look).await?;
         let pinned = pinned.unwrap_or(true);
-        let change = SessionChange::Pinned(pinned);
-        let pin = ChangeSession { session: found.session_id.clone(), change };
-        self.registry.send(pin).timeout(super::attach::SAVE_LIMIT).await??;
+        self.change(&found.session_id, SessionChange::Pinned(pinned)).await?;
+
         let label = label(self, &found.session_id).await?;
         Ok(PinData {
             session_id: found.session_id,

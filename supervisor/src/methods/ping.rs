@@ -1,6 +1,7 @@
 //! `ping`: identifies this daemon.
 
 use super::{Caller, Serve};
+use crate::clock::ms;
 use crate::errors::MethodError;
 use quackd_protocol::VERSION;
 use quackd_protocol::client::{CLIENT_PROTOCOL, PingData, PingParams};
@@ -20,8 +21,7 @@ impl Serve<PingParams> for Caller {
         let services = &self.services;
         Ok(PingData {
             version: VERSION.to_owned(),
-            uptime: u64::try_from(services.daemon.started.elapsed().as_millis())
-                .unwrap_or(u64::MAX),
+            uptime: ms(services.daemon.started.elapsed()),
             clients: services.sessions.metrics.clients.get(),
             pid: *PID,
             started_at: services.daemon.started_at.clone(),

@@ -2,8 +2,7 @@
 
 use super::Caller;
 use crate::errors::MethodError;
-use crate::events::client_registry::Transport;
-use crate::registry::{Problems, TakeSnapshot, ask_tools};
+use crate::registry::{Problems, ask_tools};
 use quackd_policy::PolicyError;
 use quackd_policy::hosts::presets::{self, PRESETS, Preset, PresetHosts, derived_in};
 use quackd_protocol::client::{PresetInfo, PresetsData};
@@ -15,22 +14,21 @@ use tokio::time::timeout;
 /// Time limit for the answers of the tools, the wait for an earlier request included.
 const ASK_LIMIT: Duration = Duration::from_secs(35);
 
-/// The presets with these names, or all. A local client that names derived presets gets the current answers of the
-/// tools.
+/// Returns the presets with these names, or all. A local client that names derived presets gets the current answers of
+/// the tools.
 pub(super) async fn list(names: &[String], caller: &Caller) -> Result<PresetsData, MethodError> {
-    let wanted: Vec<&str> = names.iter().map(|name| name.trim_start_matches('@')).collect();
-    if let Some(unknown) = wanted.iter().find(|name| presets::find(name).is_none()) {
+    let names: Vec<&str> = names.iter().map(|name| name.trim_start_matches('@')).collect();
+    if let Some(unknown) = names.iter().find(|name| presets::find(name).is_none()) {
         return Err(MethodError::Policy(PolicyError::UnknownPreset((*unknown).to_owned())));
     }
-    let parts: Vec<_> = wanted.iter().flat_map(|name| presets::parts(name)).collect();
-    let problems = match caller.client.transport {
-        Transport::Socket => ask(&parts, caller).await?,
-        // Only local clients may change the hosts that a rule allows.
-        _ => Problems::default(),
-    };
-    let snapshot = caller.registry.send(TakeSnapshot).await?;
-    let shown = PRESETS.iter().filter(|preset| wanted.is_empty() || wanted.contains(&preset.name));
-    let presets = shown.map(|preset| describe(preset, snapshot.presets(), &problems));
+
+    let parts: Vec<_> = names.iter().flat_map(|name| presets::parts(name)).collect();
+    // Only local clients may change the hosts that a rule allows.
+    let problems = if caller.is_local() { ask(&parts, caller).await? } else { Problems::default() };
+
+    let snapshot = caller.snapshot().await?;
+    let listed = PRESETS.iter().filter(|preset| names.is_empty() || names.contains(&preset.name));
+    let presets = listed.map(|preset| describe(preset, snapshot.presets(), &problems));
     Ok(PresetsData { presets: presets.collect() })
 }
 
@@ -43,6 +41,7 @@ fn describe(
     let derived = parts.iter().any(|part| matches!(part.hosts, PresetHosts::Derived(_)));
     let found: Vec<_> = parts.iter().filter_map(|part| known.get(part.name)).collect();
     let texts = parts.iter().filter_map(|part| problems.texts.get(part.name)).flatten();
+
     PresetInfo {
         name: preset.name.to_owned(),
         about: preset.about.to_owned(),
@@ -67,7 +66,8 @@ pub(super) async fn resolve(rules: &[String], caller: &Caller) -> Result<Vec<Str
     }
     let parts: Vec<_> = named.iter().map(|(_, part)| *part).collect();
     let problems = ask(&parts, caller).await?;
-    let snapshot = caller.registry.send(TakeSnapshot).await?;
+
+    let snapshot = caller.snapshot().await?;
     let known = snapshot.presets();
     for (preset, _) in &named {
         if presets::expand(preset.name, known).is_empty() {
@@ -77,6 +77,7 @@ pub(super) async fn resolve(rules: &[String], caller: &Caller) -> Result<Vec<Str
             return Err(MethodError::NoPresetHosts(preset.name, why.join("; ")));
         }
     }
+
     let mut notes = Vec::new();
     for (name, texts) in &problems.texts {
         let outcome = match known.get(*name) {

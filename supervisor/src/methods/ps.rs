@@ -2,6 +2,7 @@
 
 use super::servers::add_servers;
 use super::{Caller, Serve};
+use crate::clock::ms;
 use crate::errors::MethodError;
 use crate::events::client_registry::Client;
 use crate::metrics::process_usage::{ProcessTable, own_usage_blocking, resident_kb_blocking};
@@ -25,7 +26,7 @@ const USAGE_LIMIT: Duration = Duration::from_secs(1);
 impl Serve<PsParams> for Caller {
     async fn serve(&self, _: PsParams) -> Result<PsData, MethodError> {
         let mut data = processes(&self.services, &self.registry).await?;
-        add_servers(&mut data.workers, &self.services, &self.registry).await;
+        add_servers(&mut data.workers, self).await;
         Ok(data)
     }
 }
@@ -36,20 +37,21 @@ pub(super) async fn processes(
     registry: &Addr<Registry>,
 ) -> Result<PsData, MethodError> {
     let snapshot = registry.send(TakeSnapshot).await?;
-    let (mut workers, sessions) = (snapshot.workers(&services.sessions), snapshot.session_count());
+    let mut workers = snapshot.workers(&services.sessions);
     let pids: Vec<u32> = workers
         .iter()
         .flat_map(|worker| [worker.pid, worker.pi.as_ref().and_then(|pi| pi.pid)])
         .flatten()
         .collect();
-    let look = move || {
+    let read = move || {
         let resident = pids.into_iter().filter_map(|pid| Some((pid, resident_kb_blocking(pid)?)));
         let resident = resident.collect::<HashMap<u32, u64>>();
         (own_usage_blocking(), resident, ProcessTable::read_blocking())
     };
-    let usage = actix_rt::task::spawn_blocking(look);
+    let usage = actix_rt::task::spawn_blocking(read);
     let usage = tokio::time::timeout(USAGE_LIMIT, usage).await;
     let (usage, resident, all) = usage.ok().and_then(Result::ok).unwrap_or_default();
+
     let of = |pid: Option<u32>| pid.and_then(|pid| resident.get(&pid).copied());
     for worker in &mut workers {
         worker.rss_kb = of(worker.pid);
@@ -59,32 +61,35 @@ pub(super) async fn processes(
             pi.rss_kb = of(pi.pid);
         }
     }
+
+    let (metrics, pool) = (&services.sessions.metrics, &services.sessions.pool);
     let supervisor = SupervisorInfo {
         pid: std::process::id(),
         version: VERSION.to_owned(),
         started_at: services.daemon.started_at.clone(),
-        uptime: u64::try_from(services.daemon.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        uptime: ms(services.daemon.started.elapsed()),
         socket: services.daemon.socket.display().to_string(),
         state_dir: services.daemon.home.dir().display().to_string(),
-        clients: services.sessions.metrics.clients.get(),
-        sessions,
+        clients: metrics.clients.get(),
+        sessions: snapshot.session_count(),
         rss_kb: usage.resident_kb,
         open_files: usage.open_files,
-        slow_clients: services.sessions.metrics.slow_clients.get(),
-        strays_killed: services.sessions.metrics.strays_killed.get(),
-        survivors: services.sessions.metrics.survivors.get(),
-        spills_deleted: services.sessions.metrics.spills_deleted.get(),
-        disk: services.sessions.pool.disk.describe(),
-        log_lines_dropped: services.sessions.pool.disk.log_lines_dropped(),
+        slow_clients: metrics.slow_clients.get(),
+        strays_killed: metrics.strays_killed.get(),
+        survivors: metrics.survivors.get(),
+        spills_deleted: metrics.spills_deleted.get(),
+        disk: pool.disk.describe(),
+        log_lines_dropped: pool.disk.log_lines_dropped(),
         loop_lag: services.loop_monitor.lag(),
         deaths_total: services.sessions.children.deaths.total(),
-        evictions: services.sessions.metrics.evictions.get(),
+        evictions: metrics.evictions.get(),
         memory_pressure: services.health.memory_pressure.borrow().clone(),
         cpu_ms: usage.cpu_ms,
         events: services.sessions.events.published(),
-        places: services.sessions.pool.slots.describe(),
+        places: pool.slots.describe(),
         last_pause: services.loop_monitor.pauses().pop(),
     };
+
     let (deaths, interrupted) = (deaths(services, &workers), services.interrupted.all());
     let (clients, named_clients) = clients(services, &snapshot);
     Ok(PsData { supervisor, workers, deaths, interrupted, clients, named_clients })
@@ -108,7 +113,9 @@ fn deaths(services: &Services, workers: &[WorkerInfo]) -> Vec<DeathInfo> {
 fn clients(services: &Services, snapshot: &RegistrySnapshot) -> (Vec<ClientInfo>, usize) {
     let named = services.clients.named();
     let claimed = services.clients.claimed();
+    // A label takes time in proportion to all sessions, and most daemons have no claims.
     let labels = if claimed.is_empty() { HashMap::new() } else { snapshot.labels(&claimed) };
+
     let info = |(hello, client): &(Arc<HelloParams>, Rc<Client>)| {
         let sessions = client.claims.all().into_iter().filter_map(|id| labels.get(&id).cloned());
         let mut sessions: Vec<String> = sessions.collect();
@@ -122,5 +129,6 @@ fn clients(services: &Services, snapshot: &RegistrySnapshot) -> (Vec<ClientInfo>
             calls: client.calls.get(),
         }
     };
+
     (named.iter().take(MAX_SHOWN_CLIENTS).map(info).collect(), named.len())
 }

@@ -9,6 +9,7 @@ use super::forward::forwards_line;
 use super::permission::{self, After, EndedCall};
 use super::streaming::NamedCall;
 use super::tool_parameters::unknown_parameter;
+use crate::clock::ms;
 use crate::errors::CallError;
 use crate::events::SessionCall;
 use crate::session::FoundSession;
@@ -47,6 +48,7 @@ impl ToolRequest {
             Some(Callers::Agent) => agents.is_some(),
             Some(Callers::Supervisor) => false,
         };
+
         if !may_call || MAX_TOOL_NAME_BYTES < spec.tool.len() {
             return Some(CallError::UnknownTool);
         }
@@ -66,11 +68,13 @@ pub(super) async fn run_counted(
 ) -> ToolData {
     let client = &caller.client;
     let Some(hello) = client.hello() else { return run(session, request, caller, named).await };
+
     let (id, tool) = (session.session_id.clone(), request.call.shown_tool());
     let call = client.calls.get() + 1;
     client.calls.set(call);
     client.calls_running.set(client.calls_running.get() + 1);
     let data = run(session, request, caller, named).await;
+
     client.calls_running.set(client.calls_running.get() - 1);
     let (client, outcome) = (&hello.client.name, outcome(&data.info));
     let duration_ms = data.info.duration_ms;
@@ -111,8 +115,9 @@ pub(super) async fn run(
         call.spec.safe_mode && permission::is_allowed_command(&session, &call, caller).await;
     call.caller = caller.client.hello();
 
-    let input = named.as_ref().and_then(NamedCall::input).filter(|_| call.runs_commands());
-    let cancel = cancel.or_else(|| named.as_ref().map(NamedCall::token));
+    let input = named.as_ref().and_then(|named| named.input.clone());
+    let input = input.filter(|_| call.runs_commands());
+    let cancel = cancel.or_else(|| named.as_ref().map(|named| named.cancel.clone()));
     let (tool, row, is_job) = (call.shown_tool(), call.row, call.facts.background);
     let call = CallTool { call, stream: None, input, cancel };
     let (gives_up, named_call) = (time.gives_up, named.as_ref());
@@ -124,9 +129,12 @@ pub(super) async fn run(
         None => run.make_limited(call).await,
         Some(refusal) => Err(refusal),
     };
+
     let closing = match (&mut done, &named) {
         (Ok(CallDone { finished, .. }), Some(named)) => {
-            named.send_all(std::mem::take(&mut finished.output), &session).await;
+            for piece in std::mem::take(&mut finished.output) {
+                named.send(piece, &session).await;
+            }
             finished.closing.take()
         }
         _ => None,
@@ -169,6 +177,7 @@ impl CallRun<'_> {
         let copies = &self.caller.services.sessions.pool.copies;
         let permit = permit(self.session, &call.call, copies).await?;
         let mut done = self.make_and_ask(call).await?;
+
         let lines = [permit.line(copies).await, done.about_policy.take()];
         lines.iter().flatten().for_each(|line| add_line(&mut done.finished, line));
         Ok(done)
@@ -178,9 +187,11 @@ impl CallRun<'_> {
     async fn make_and_ask(&self, call: CallTool) -> CallResult {
         let started = Instant::now();
         let approvals = &self.caller.services.sessions.approvals;
+        // A caller with a known timeout gives up before most users have answered.
         if self.gives_up.is_some() || !approvals.may_ask(&self.session.session_id) {
             return self.make(call).await;
         }
+
         let mut done = self.make(call.clone()).await?;
         let deadline = call.call.spec.deadline();
         let ended = self.ended(&call, deadline.saturating_sub(started.elapsed()));
@@ -192,6 +203,7 @@ impl CallRun<'_> {
             }
             After::RunAgain => {
                 let mut again = call;
+                // The question has used up a part of the deadline.
                 let left = deadline.saturating_sub(started.elapsed());
                 again.call.spec.set_deadline(left.max(MIN_TOOL_DEADLINE));
                 again.call.spec.approved = true;
@@ -203,8 +215,10 @@ impl CallRun<'_> {
     /// Makes a call, and sends its output to the client while it runs.
     async fn make(&self, mut call: CallTool) -> CallResult {
         let (stream, printed) = self.named.and_then(NamedCall::channel).unzip();
+        // Without a stream, there is no receiver for rows.
         call.call.spec.stream_rows &= stream.is_some();
         call.stream = stream;
+
         let calling = worker::call(&self.session.actors.worker, call);
         match (self.gives_up, self.named, printed) {
             (Some(_), ..) => in_time(calling).await,
@@ -220,10 +234,11 @@ impl CallRun<'_> {
         let started = Instant::now();
         let ended = self.ended(call, call.call.spec.deadline());
         let (text, is_allowed) = permission::request(ended, self.caller).await;
+
         let info = ToolInfo {
             session_id: self.session.session_id.0.clone(),
             is_error: !is_allowed,
-            duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            duration_ms: ms(started.elapsed()),
             ..ToolInfo::default()
         };
         ToolData { text: json_text(&text), info, data: None, closing: None }

@@ -1,23 +1,17 @@
 //! `quack.sandbox`: shows and changes the policy of a session, and shows its sources and the policy in force. Also
 //! returns the worker's report on its sandbox and workspace.
 
-use super::attach::{SAVE_LIMIT, named};
+use super::attach::named;
 use super::directories::{RESOLVE_LIMIT, held, note_held};
 use super::find::label;
-use super::hosts;
-use super::presets;
-use super::{Caller, Serve};
+use super::{Caller, Serve, hosts, presets};
 use crate::approvals::words::for_display;
 use crate::errors::MethodError;
 use crate::events::SessionCall;
 use crate::obeyed::HeldFile;
-use crate::registry::{
-    ChangeSession, FindSession, FoundPolicy, GrantChange, PolicyChange, Purpose, SessionChange,
-    TakeSnapshot,
-};
+use crate::registry::{FoundPolicy, GrantChange, PolicyChange, Purpose, SessionChange};
 use crate::session::FoundSession;
 use crate::session::describe::jobs;
-use crate::session::services::NoLook;
 use crate::session::worker::{self, CallTool};
 use quackd_policy::{MAX_ROOTS, PolicyError, path_problem};
 use quackd_protocol::SessionId;
@@ -88,6 +82,7 @@ impl Serve<SandboxRevoke> for Caller {
         let SandboxRevoke { session, rules, end_jobs } = params;
         let change = GrantChange::Revoke { ids_or_rules: checked_rules(rules)? };
         let session = find(&session, self).await?;
+
         let change = SessionChange::Grants(change);
         let (found, notes) = changed(&session, change, &[], end_jobs, self).await?;
         in_force(session, found, notes, self).await
@@ -98,6 +93,7 @@ impl Serve<SandboxDenials> for Caller {
     async fn serve(&self, params: SandboxDenials) -> Result<DenialsData, MethodError> {
         let found = find(&params.session, self).await?;
         let label = label(self, &found.session_id).await?;
+
         let session = self.services.sessions.table.snapshot(&found.session_id);
         let denials = &session.worker.denials;
         Ok(DenialsData {
@@ -126,11 +122,7 @@ impl Serve<SandboxPresets> for Caller {
 impl Serve<SandboxExplainHost> for Caller {
     async fn serve(&self, params: SandboxExplainHost) -> Result<HostExplained, MethodError> {
         let (session, found) = session_and_policy(&params.session, self).await?;
-        let host = params.host.as_deref().unwrap_or_default();
-        let snapshot = self.registry.send(TakeSnapshot).await?;
-        let label = label(self, &session.session_id).await?;
-        let (known, daemon) = (snapshot.presets(), &self.services.daemon);
-        hosts::explain(host, session, found, &label, known, daemon)
+        hosts::explain(&params.host.unwrap_or_default(), session, found, self).await
     }
 }
 
@@ -139,12 +131,13 @@ impl Serve<SandboxAudit> for Caller {
     /// could change.
     async fn serve(&self, params: SandboxAudit) -> Result<WorkerSays, MethodError> {
         let session = find(&params.session, self).await?;
-        let said = ask_worker(AUDIT, String::from("{}"), session).await;
-        let FoundPolicy { policy, .. } = policy(self, &said.session_id).await?;
-        let workspace = PathBuf::from(&said.workspace_path);
+        let answer = ask_worker(AUDIT, String::from("{}"), session).await;
+
+        let FoundPolicy { policy, .. } = policy(self, &answer.session_id).await?;
+        let workspace = PathBuf::from(&answer.workspace_path);
         let writable = policy.writable_roots.into_iter().chain([workspace]).collect();
         let held = held(self, writable).await;
-        Ok(with_held(said, &held))
+        Ok(with_held(answer, &held))
     }
 }
 
@@ -156,12 +149,13 @@ impl Serve<SandboxExplain> for Caller {
         }
         let arguments = target.map_or_else(|| json!({}), |path| json!({ "path": path }));
         let session = find(&params.session, self).await?;
-        let said = ask_worker(EXPLAIN, arguments.to_string(), session).await;
+        let answer = ask_worker(EXPLAIN, arguments.to_string(), session).await;
         if target.is_some() {
-            return Ok(said);
+            return Ok(answer);
         }
-        let FoundPolicy { policy, .. } = policy(self, &said.session_id).await?;
-        Ok(with_web_search(said, policy.web_search))
+
+        let FoundPolicy { policy, .. } = policy(self, &answer.session_id).await?;
+        Ok(with_web_search(answer, policy.web_search))
     }
 }
 
@@ -176,8 +170,8 @@ async fn changed(
     // Rules that cannot be used are refused before any tool is asked.
     quackd_policy::validate_hosts(rules).map_err(MethodError::Policy)?;
     let notes = presets::resolve(rules, caller).await?;
-    let change = ChangeSession { session: session.session_id.clone(), change };
-    let found = caller.registry.send(change).timeout(SAVE_LIMIT).await??;
+
+    let found = caller.change(&session.session_id, change).await?;
     if end_jobs == Some(true) {
         session.actors.worker.send(worker::EndJobs).await?;
     }
@@ -196,7 +190,7 @@ fn checked_rules(rules: Option<Vec<String>>) -> Result<Vec<String>, MethodError>
     Ok(rules)
 }
 
-/// The policy of the next worker, and that of the running one.
+/// Returns the policy of the next worker, and that of the running one.
 async fn in_force(
     session: FoundSession,
     FoundPolicy { policy, layers, rules, grants }: FoundPolicy,
@@ -206,6 +200,7 @@ async fn in_force(
     let label = label(caller, &session.session_id).await?;
     let snapshot = caller.services.sessions.table.snapshot(&session.session_id);
     let worker = &snapshot.worker;
+
     // The running worker keeps its policy until these calls and jobs end.
     let is_outdated = worker.is_outdated(&policy, &rules);
     // The proxy gets rules before the status of the worker is published.
@@ -214,9 +209,12 @@ async fn in_force(
     } else {
         worker.has_sockets() && policy.network_mode() == NetworkMode::Hosts
     };
+
     let calls = worker.calls.iter().filter(|call| is_outdated && call.is_sent).count();
     let keeps = is_outdated && worker.state() != ProcessState::Draining;
     let jobs = if keeps { jobs(&worker.jobs, Instant::now()) } else { Vec::new() };
+
+    let hello = worker.hello.as_ref();
     Ok(SandboxData {
         label,
         session_id: session.session_id,
@@ -224,10 +222,7 @@ async fn in_force(
         workspace_path: session.workspace_path,
         layers,
         grants,
-        in_force: worker
-            .hello
-            .as_ref()
-            .map(|hello| SandboxReport { hosts, ..hello.sandbox.clone() }),
+        in_force: hello.map(|hello| SandboxReport { hosts, ..hello.sandbox.clone() }),
         policy,
         hosts_denied_unasked: rules.is_off(),
         outdated: is_outdated,
@@ -249,7 +244,7 @@ async fn session_and_policy(
 
 async fn policy(caller: &Caller, session: &SessionId) -> Result<FoundPolicy, MethodError> {
     let settings = &caller.services.daemon.config.sandbox;
-    caller.registry.send(TakeSnapshot).await?.policy(settings, session)
+    caller.snapshot().await?.policy(settings, session)
 }
 
 /// Refuses system directories as writable directories. Runs on the blocking pool with a time limit, because a path on
@@ -258,13 +253,11 @@ async fn check_roots(roots: &[PathBuf], caller: &Caller) -> Result<(), MethodErr
     // `quackd_policy::validate` refuses unusable paths and too many of them.
     let is_path = |root: &&PathBuf| path_problem(root).is_none();
     let roots: Vec<PathBuf> = roots.iter().take(MAX_ROOTS).filter(is_path).cloned().collect();
+
     let places = caller.services.daemon.places();
     let look = move || roots.iter().try_for_each(|root| places.check_blocking(root));
-    match caller.services.sessions.look(RESOLVE_LIMIT, look).await {
-        Ok(checked) => checked.map_err(MethodError::NotWritable),
-        Err(NoLook::Ended) => Err(MethodError::ShuttingDown),
-        Err(NoLook::TimedOut) => Err(MethodError::Overloaded),
-    }
+    let checked = caller.services.sessions.look(RESOLVE_LIMIT, look).await?;
+    checked.map_err(MethodError::NotWritable)
 }
 
 /// Forwards the request to the session's worker, which sees the user's files. The supervisor does not read them.
@@ -273,6 +266,7 @@ async fn ask_worker(tool: &str, arguments: String, session: FoundSession) -> Wor
     let mut spec = CallSpec { tool: tool_name, arguments, safe_mode, ..CallSpec::default() };
     spec.set_deadline(DEFAULT_TOOL_DEADLINE);
     let call = CallTool { call: SessionCall::new(spec), stream: None, input: None, cancel: None };
+
     let (text, report) = match worker::call(&session.actors.worker, call).await {
         Ok(done) => (done.finished.text, done.finished.data),
         // In the format of a tool's text, so that clients show both in the same way.
@@ -281,6 +275,7 @@ async fn ask_worker(tool: &str, arguments: String, session: FoundSession) -> Wor
             (text.unwrap_or_else(|_| RawValue::NULL.to_owned()), None)
         }
     };
+
     WorkerSays {
         session_id: session.session_id,
         session_name: session.session_name,
@@ -292,53 +287,58 @@ async fn ask_worker(tool: &str, arguments: String, session: FoundSession) -> Wor
 
 /// Adds the files outside of the workspace that the daemon obeys and that the session could change, to the worker's report
 /// of an audit.
-fn with_held(mut said: WorkerSays, held: &[HeldFile]) -> WorkerSays {
+fn with_held(mut answer: WorkerSays, held: &[HeldFile]) -> WorkerSays {
     let texts: Vec<String> =
         held.iter().take(MAX_HELD).map(|file| for_display(&file.to_string())).collect();
-    let text: Option<String> = serde_json::from_str(said.text.get()).ok();
-    let Some(text) = text.filter(|_| !texts.is_empty()) else { return said };
+    let text: Option<String> = serde_json::from_str(answer.text.get()).ok();
+    let Some(text) = text.filter(|_| !texts.is_empty()) else { return answer };
+
     let text = format!(
         "Files that quackd obeys and that this session could change:\n  {}\n{text}",
         texts.join("\n  ")
     );
-    let report = said.report.as_ref().and_then(|report| serde_json::from_str(report.get()).ok());
+    let report = answer.report.as_ref().and_then(|report| serde_json::from_str(report.get()).ok());
     let report = report.map(|report: AuditReport| AuditReport {
         found: report.found.saturating_add(texts.len()),
         obeyed: texts,
         ..report
     });
+
+    // A report that cannot be read stays as it is: the text has the files in any case.
     if let Ok(text) = to_raw_value(&text) {
-        said.text = text;
-        said.report = report.and_then(|report| to_raw_value(&report).ok()).or(said.report);
+        answer.text = text;
+        answer.report = report.and_then(|report| to_raw_value(&report).ok()).or(answer.report);
     }
-    said
+    answer
 }
 
 /// Adds the rule for web searches, which the supervisor enforces, to the worker's report.
-fn with_web_search(mut said: WorkerSays, rule: WebSearchRule) -> WorkerSays {
+fn with_web_search(mut answer: WorkerSays, rule: WebSearchRule) -> WorkerSays {
     let (holds, other) = match rule {
         WebSearchRule::On => ("on: web_search sends queries, whatever the network is", "off"),
         WebSearchRule::Ask => ("ask: web_search is refused, since quackd cannot ask yet", "on"),
         WebSearchRule::Off => ("off: web_search sends nothing", "on"),
     };
     let change = format!("quack sandbox set --web-search {other}");
-    let text: Option<String> = serde_json::from_str(said.text.get()).ok();
-    let report = said.report.as_ref().and_then(|report| serde_json::from_str(report.get()).ok());
-    let (Some(text), Some(report)) = (text, report) else { return said };
-    let mut report: ExplainReport = report;
+
+    let text: Option<String> = serde_json::from_str(answer.text.get()).ok();
+    let report = answer.report.as_ref();
+    let report: Option<ExplainReport> =
+        report.and_then(|report| serde_json::from_str(report.get()).ok());
+    let (Some(text), Some(mut report)) = (text, report) else { return answer };
+
     let text = format!("{text}\nweb search: {holds}\n  to change it: {change}");
     let (name, holds) = ("web search".to_owned(), holds.to_owned());
     report.layers.push(ExplainLayer { name, holds, change: Some(change) });
     if let (Ok(text), Ok(report)) = (to_raw_value(&text), to_raw_value(&report)) {
-        said.text = text;
-        said.report = Some(report);
+        answer.text = text;
+        answer.report = Some(report);
     }
-    said
+    answer
 }
 
 async fn find(session: &SandboxSession, caller: &Caller) -> Result<FoundSession, MethodError> {
     let SandboxSession { session_id, path } = session;
     let reference = named(session_id.as_deref(), path.as_deref(), caller).await?;
-    let find = FindSession { reference, purpose: Purpose::Look };
-    caller.registry.send(find).await??.ok_or(MethodError::NoSession)
+    caller.session(reference, Purpose::Look).await
 }

@@ -3,8 +3,7 @@
 use super::tool_parameters::beneath;
 use super::{Caller, Serve};
 use crate::errors::MethodError;
-use crate::registry::{FindSession, Purpose};
-use crate::session::FoundSession;
+use crate::registry::Purpose;
 use crate::session::agent::SendCommand;
 use crate::wire::{reference, truthy};
 use quackd_protocol::agent::AgentCommand;
@@ -12,13 +11,16 @@ use quackd_protocol::client::{SayData, SayParams};
 use serde_json::Value;
 
 impl Serve<SayParams> for Caller {
-    async fn serve(&self, asked: SayParams) -> Result<SayData, MethodError> {
-        let SayParams { message, session_id, prefer_pi, cwd } = asked;
+    async fn serve(&self, params: SayParams) -> Result<SayData, MethodError> {
+        let SayParams { message, session_id, prefer_pi, cwd } = params;
         if !truthy(&message) {
             return Err(MethodError::NoMessage);
         }
+
         let services = &self.services;
-        let found = find(self, &session_id, Purpose::Describe).await?;
+        // A voice client gets the prompt also in a session whose workspace is unknown.
+        let found = self.find(reference(&session_id), Purpose::Describe).await?;
+        let found = found.ok_or(MethodError::NoSessionToFollow)?;
         services.interrupted.resumed(&found.session_id);
         let mut data = SayData {
             session_id: found.session_id.clone(),
@@ -26,14 +28,11 @@ impl Serve<SayParams> for Caller {
             seq: None,
             turn: None,
         };
-        let routed = if truthy(&prefer_pi) {
-            None
-        } else {
-            services.voice.route_say(&found.session_id, &message)
-        };
-        if let Some(routed) = routed {
-            routed?;
-            return Ok(data);
+
+        if !truthy(&prefer_pi)
+            && let Some(routed) = services.voice.route_say(&found.session_id, &message)
+        {
+            return routed.map(|()| data);
         }
         if !found.has_workspace {
             return Err(MethodError::WorkspaceOfSay(found.session_name));
@@ -42,25 +41,17 @@ impl Serve<SayParams> for Caller {
         let cwd =
             cwd.map(|cwd| beneath(&found.workspace_path, &cwd)).transpose()?.unwrap_or_default();
         let command = AgentCommand::Prompt { message, cwd };
+
         services.sessions.refresh_models(&found.session_id).await;
         let agent = found.actors.agent.clone();
-        let said = agent.send(SendCommand { command, found }).await??;
-        (data.seq, data.turn) = (said.seq, said.turn);
+        let accepted = agent.send(SendCommand { command, found }).await??;
+        (data.seq, data.turn) = (accepted.seq, accepted.turn);
         // Mark the session as used only after Pi replied, even if Pi refused the prompt.
-        find(self, &data.session_id.0.clone().into(), Purpose::Use).await.ok();
-        if !said.success {
-            let (error, code) = (said.error, said.code);
+        self.find(Some(data.session_id.0.clone()), Purpose::Use).await.ok();
+        if !accepted.success {
+            let (error, code) = (accepted.error, accepted.code);
             return Err(MethodError::Say { error, code, data: Box::new(data) });
         }
         Ok(data)
     }
-}
-
-async fn find(
-    caller: &Caller,
-    session: &Value,
-    purpose: Purpose,
-) -> Result<FoundSession, MethodError> {
-    let find = FindSession { reference: reference(session), purpose };
-    caller.registry.send(find).await??.ok_or(MethodError::NoSessionToFollow)
 }

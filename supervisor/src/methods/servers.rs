@@ -1,12 +1,10 @@
 //! Listening servers of sessions, with their links. For `quack.ps` and `get_state`.
 
+use super::Caller;
 use crate::links::LinkBuilder;
 use crate::metrics::listening_ports::listening_ports_blocking;
 use crate::metrics::process_usage::is_below_blocking;
-use crate::registry::Registry;
-use crate::services::Services;
 use crate::session::services::SessionServices;
-use actix::Addr;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{ServerInfo, WorkerInfo};
 use std::time::{Duration, Instant};
@@ -50,11 +48,8 @@ impl Namespace {
 
 /// Adds the servers of the sessions in which something runs. Reading the ports of one session takes the kernel some ms, so
 /// the last of many sessions may lack them.
-pub(super) async fn add_servers(
-    workers: &mut [WorkerInfo],
-    services: &Services,
-    registry: &Addr<Registry>,
-) {
+pub(super) async fn add_servers(workers: &mut [WorkerInfo], caller: &Caller) {
+    let services = &caller.services;
     let namespace = |worker: &WorkerInfo| {
         let is_busy = !worker.jobs.is_empty() || !worker.calls.is_empty();
         let (session, sessions) = (&worker.session_id, &services.sessions);
@@ -64,37 +59,37 @@ pub(super) async fn add_servers(
     if namespaces.iter().all(Option::is_none) {
         return;
     }
+
     let until = Instant::now() + READ_LIMIT;
     let read = move || {
         let in_time = |_: &&Namespace| Instant::now() < until;
         let ports = namespaces.iter().map(|it| it.as_ref().filter(in_time));
         ports.map(|it| it.map(Namespace::ports_blocking).unwrap_or_default()).collect::<Vec<_>>()
     };
+    // Twice the limit: `read` stops by itself between two sessions, and its last one may take long.
     let ports = tokio::time::timeout(2 * READ_LIMIT, actix_rt::task::spawn_blocking(read)).await;
     let ports = ports.ok().and_then(Result::ok).unwrap_or_default();
-    let links = services.links.builder(registry).await;
+
+    let links = services.links.builder(&caller.registry).await;
     for (worker, ports) in workers.iter_mut().zip(ports) {
         worker.servers = infos(&worker.session_id, ports, links.as_ref());
     }
 }
 
-/// The servers of one session.
-pub(super) async fn servers(
-    session: &SessionId,
-    services: &Services,
-    registry: &Addr<Registry>,
-) -> Vec<ServerInfo> {
-    let sessions = &services.sessions;
+/// Returns the servers of one session.
+pub(super) async fn servers(session: &SessionId, caller: &Caller) -> Vec<ServerInfo> {
+    let sessions = &caller.services.sessions;
     let worker = &sessions.table.snapshot(session).worker;
     let pid = worker.hello.as_ref().map(|hello| hello.pid);
     let monitor = worker.process.child.monitor_pid;
     let Some(namespace) = Namespace::of(session, pid, monitor, sessions) else {
         return Vec::new();
     };
+
     let reading = actix_rt::task::spawn_blocking(move || namespace.ports_blocking());
     let ports = tokio::time::timeout(READ_LIMIT, reading).await;
     let ports = ports.ok().and_then(Result::ok).unwrap_or_default();
-    let links = services.links.builder(registry).await;
+    let links = caller.services.links.builder(&caller.registry).await;
     infos(session, ports, links.as_ref())
 }
 

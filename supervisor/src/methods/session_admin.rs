@@ -1,15 +1,14 @@
 //! `workspaces`, `activate_session`, `quack.session_new`, `quack.session_delete`: list and change the sessions.
 
-use super::attach::{SAVE_LIMIT, fresh, joined};
+use super::attach::{joined, opening};
+use super::caller::SAVE_LIMIT;
 use super::directories::{look_up_noted, own_path};
 use super::find::{id_of, label};
 use super::isolated::{check_applied, check_room, make_copy, remove_copy};
 use super::{Caller, Serve};
 use crate::errors::MethodError;
-use crate::events::client_registry::Transport;
 use crate::registry::{
-    Activate, AgentChange, ChangeSession, Delete, FindSession, Open, OpenSession, Purpose,
-    Restrictions, SessionChange, TakeSnapshot,
+    Activate, AgentChange, Delete, Open, OpenSession, Purpose, Restrictions, SessionChange,
 };
 use crate::session::agent::native::mcp_servers::SetMcpServers;
 use crate::session::agent::{
@@ -38,16 +37,17 @@ use tokio::sync::Semaphore;
 
 impl Serve<WorkspacesParams> for Caller {
     async fn serve(&self, _: WorkspacesParams) -> Result<WorkspacesData, MethodError> {
-        let snapshot = self.registry.send(TakeSnapshot).await?;
+        let snapshot = self.snapshot().await?;
         Ok(WorkspacesData { workspaces: snapshot.workspaces(&self.services.sessions) })
     }
 }
 
 impl Serve<ActivateParams> for Caller {
-    async fn serve(&self, asked: AnySession) -> Result<ActivateData, MethodError> {
-        let AnySession { session_id } = asked;
+    async fn serve(&self, params: AnySession) -> Result<ActivateData, MethodError> {
+        let AnySession { session_id } = params;
         // Upstream treats an absent reference like an unknown one.
         let reference = reference(&session_id).unwrap_or_default();
+
         let data = self.registry.send(Activate { reference }).timeout(SAVE_LIMIT).await??;
         let (id, name) = (data.session.id.clone(), data.session.name.clone());
         let path = data.workspace.path.clone();
@@ -57,58 +57,45 @@ impl Serve<ActivateParams> for Caller {
 }
 
 impl Serve<SessionNewParams> for Caller {
-    async fn serve(&self, asked: SessionNewParams) -> Result<AttachData, MethodError> {
-        let SessionNewParams {
-            path,
-            name,
-            activate,
-            safe_mode,
-            engine,
-            model,
-            restrictions_of,
-            conversation_id,
-            isolated,
-        } = asked;
-        let engine = engine.map(known_engine).transpose()?;
-        let model = model.map(known_model).transpose()?;
+    async fn serve(&self, params: SessionNewParams) -> Result<AttachData, MethodError> {
+        let engine = params.engine.map(known_engine).transpose()?;
+        let model = params.model.map(known_model).transpose()?;
         // A model costs money, and an engine runs with other rights.
-        if (engine.is_some() || model.is_some()) && self.client.transport != Transport::Socket {
+        if (engine.is_some() || model.is_some()) && !self.is_local() {
             return Err(MethodError::LocalOnly(LOCAL_AGENT_CHOICE));
         }
-        let is_isolated = isolated == Some(true);
-        if is_isolated && self.client.transport != Transport::Socket {
+        let is_isolated = params.isolated == Some(true);
+        if is_isolated && !self.is_local() {
             return Err(MethodError::LocalIsolated);
         }
-        let path =
-            own_path(path.as_deref())?.unwrap_or_else(|| self.services.daemon.started_in.clone());
+
+        let path = own_path(params.path.as_deref())?;
+        let path = path.unwrap_or_else(|| self.services.daemon.started_in.clone());
         let (path, note) = look_up_noted(self, path).await?;
-        let activate = activate.unwrap_or(false);
-        let file = match conversation_id {
+        let file = match params.conversation_id {
             Some(id) => Some(new_conversation(self, path.clone(), id).await?),
             None => None,
         };
-        let agent = AgentChange { engine, model, file: file.clone() };
-        let restrictions = new_restrictions(restrictions_of, self).await?;
-        let client = self.client.hello().map(|hello| hello.client.name.clone());
-        let fresh = fresh()?;
-        let session = fresh.session_id.clone();
-        let services = &self.services.sessions;
-        // First the copy, then the session: a session that is listed has one.
-        let copied =
-            if is_isolated { Some(new_copy(services, &session, &path).await?) } else { None };
-        let copy_note = copied.as_ref().map(copied_in_words);
-        let new = OpenSession {
-            path,
-            kind: Open::New(name),
+        let activate = params.activate.unwrap_or(false);
+        let mut new = OpenSession {
             activate,
-            safe_mode,
-            agent,
-            restrictions,
-            client,
-            isolated: copied,
-            fresh,
+            safe_mode: params.safe_mode,
+            agent: AgentChange { engine, model, file: file.clone() },
+            restrictions: new_restrictions(params.restrictions_of, self).await?,
+            client: self.client.own_name(),
+            ..opening(self, path, Open::New(params.name))?
         };
+
+        // First the copy, then the session: a session that is listed has one.
+        let services = &self.services.sessions;
+        let session = new.fresh.session_id.clone();
+        if is_isolated {
+            new.isolated = Some(new_copy(services, &session, &new.path).await?);
+        }
+        let copy_note = new.isolated.as_ref().map(copied_in_words);
+
         let opened = self.registry.send(new).timeout(SAVE_LIMIT).await;
+        // After a timeout, the session may still be saved, and then needs both.
         if let Ok(Err(_refused)) = &opened {
             if let Some(file) = file {
                 remove_conversation(self, file).await;
@@ -117,6 +104,7 @@ impl Serve<SessionNewParams> for Caller {
                 remove_copy(services, &session).await;
             }
         }
+
         let data = opened??;
         let label = label(self, &data.session.id).await?;
         let note = joined(joined(note, data.note), copy_note);
@@ -144,6 +132,7 @@ async fn new_copy(
 fn copied_in_words(copied: &CopiedTree) -> String {
     let mebibytes = copied.bytes.div_ceil(1024 * 1024);
     let mut text = format!("a private copy of {} files ({mebibytes} MiB)", copied.files);
+
     if !copied.outputs.is_empty() {
         let n = copied.outputs.len();
         text.push_str(&format!(
@@ -151,6 +140,7 @@ fn copied_in_words(copied: &CopiedTree) -> String {
             if n == 1 { "y" } else { "ies" }
         ));
     }
+
     for note in &copied.notes {
         text.push_str("; ");
         text.push_str(note);
@@ -167,22 +157,29 @@ async fn new_conversation(
     if !is_conversation_id(&id) {
         return Err(MethodError::ConversationId);
     }
+
     let services = &caller.services.sessions;
     let home = services.daemon.home.clone();
     let make = move || create_blocking(&home, &workspace, &id);
-    match services.look(SAVE_LIMIT, make).await {
-        Ok(made) => made.map_err(MethodError::Conversation),
+    on_disk(services, make).await?.map_err(MethodError::Conversation)
+}
+
+/// Runs file system access. A disk that hangs is an error like the others of the file system.
+async fn on_disk<T: Send + 'static>(
+    services: &SessionServices,
+    access: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<io::Result<T>, MethodError> {
+    match services.look(SAVE_LIMIT, access).await {
+        Ok(result) => Ok(result),
         Err(NoLook::Ended) => Err(MethodError::ShuttingDown),
-        Err(NoLook::TimedOut) => {
-            Err(MethodError::Conversation(io::Error::other("the disk does not respond")))
-        }
+        Err(NoLook::TimedOut) => Ok(Err(io::Error::other("the disk does not respond"))),
     }
 }
 
 /// Removes the file of a conversation that no session has.
 async fn remove_conversation(caller: &Caller, file: String) {
-    // `quack gc --histories` finds it otherwise.
     let services = &caller.services.sessions;
+    // `quack gc --histories` finds a file that stays.
     services.look(SAVE_LIMIT, move || std::fs::remove_file(file)).await.ok();
 }
 
@@ -191,18 +188,16 @@ async fn new_restrictions(
     restrictions_of: Option<String>,
     caller: &Caller,
 ) -> Result<Restrictions, MethodError> {
-    let of = match restrictions_of.as_deref() {
-        None => Restrictions::default(),
-        Some(EVERY_SESSION) => Restrictions { of_workspace: true, ..Restrictions::default() },
-        Some(reference) => {
-            let of_session = Some(SessionId(id_of(caller, reference.to_owned()).await?));
-            Restrictions { of_session, ..Restrictions::default() }
+    let base = caller.restrictions();
+    Ok(match restrictions_of {
+        None => base,
+        Some(reference) if reference == EVERY_SESSION => {
+            Restrictions { of_workspace: true, ..base }
         }
-    };
-    Ok(if caller.client.transport == Transport::Socket {
-        of
-    } else {
-        Restrictions { of_session: of.of_session, ..Restrictions::remote() }
+        Some(reference) => {
+            let of_session = Some(SessionId(id_of(caller, reference).await?));
+            Restrictions { of_session, ..base }
+        }
     })
 }
 
@@ -253,22 +248,22 @@ fn usable_servers(servers: Vec<McpServer>) -> Result<Vec<McpServer>, MethodError
 }
 
 impl Serve<SessionSetParams> for Caller {
-    async fn serve(&self, asked: SessionSetParams) -> Result<SessionSetData, MethodError> {
-        let SessionSetParams { session_id, engine, model, mcp_servers, agent_options } = asked;
+    async fn serve(&self, params: SessionSetParams) -> Result<SessionSetData, MethodError> {
+        let SessionSetParams { session_id, engine, model, mcp_servers, agent_options } = params;
         let mcp_servers = mcp_servers.map(usable_servers).transpose()?;
         if let Some(options) = &agent_options {
             options.check().map_err(MethodError::AgentOptions)?;
         }
         let engine = engine.map(known_engine).transpose()?;
         let model = model.map(known_model).transpose()?;
-        let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
-        let found = self.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+
+        let found = self.session(reference(&session_id), Purpose::Describe).await?;
         let session = found.session_id.clone();
         let change = SessionChange::Agent(AgentChange { engine, model, file: None });
-        let change = ChangeSession { session: session.clone(), change };
-        self.registry.send(change).timeout(SAVE_LIMIT).await??;
-        let find = FindSession { reference: Some(session.0.clone()), purpose: Purpose::Describe };
-        let chosen = self.registry.send(find).await??.ok_or(MethodError::NoSession)?.agent;
+        self.change(&session, change).await?;
+
+        // Read again: the parameters may set only a part of the choice.
+        let chosen = self.session(Some(session.0.clone()), Purpose::Describe).await?.agent;
         if let Some(servers) = mcp_servers {
             found.actors.agent.send(SetMcpServers(servers)).await?;
         }
@@ -284,58 +279,43 @@ static FORKING: Semaphore = Semaphore::const_new(1);
 
 impl Serve<ForkParams> for Caller {
     /// Creates a session that continues the conversation of another one.
-    async fn serve(&self, asked: ForkParams) -> Result<ForkData, MethodError> {
-        let ForkParams { session_id, entry_id, name, activate } = asked;
-        let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
-        let found = self.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    async fn serve(&self, params: ForkParams) -> Result<ForkData, MethodError> {
+        let ForkParams { session_id, entry_id, name, activate } = params;
+        let found = self.session(reference(&session_id), Purpose::Look).await?;
         if found.isolated.is_some() {
             return Err(MethodError::IsolatedFork);
         }
+
         let services = &self.services.sessions;
-        let path = found.workspace_path.clone();
         let home = services.daemon.home.clone();
-        let (source, workspace) = (found.pi_session_file.clone(), path.clone());
+        let (source, workspace) = (found.pi_session_file.clone(), found.workspace_path.clone());
         // Each has the conversation in memory.
         let turn = FORKING.try_acquire().map_err(|_held| MethodError::ForkBusy)?;
         let make = move || {
             let _turn = turn;
             fork_blocking(&home, &source, &workspace, entry_id.as_deref())
         };
-        let forked = match services.look(SAVE_LIMIT, make).await {
-            Ok(forked) => forked.map_err(MethodError::Fork)?,
-            Err(NoLook::Ended) => return Err(MethodError::ShuttingDown),
-            Err(NoLook::TimedOut) => {
-                return Err(MethodError::Fork(io::Error::other("the disk does not respond")));
-            }
-        };
+        let forked = on_disk(services, make).await?.map_err(MethodError::Fork)?;
+
         let activate = activate.unwrap_or(false);
-        let safe_mode = found.safe_mode.then_some(true);
-        let agent = AgentChange {
-            engine: Some(found.agent.engine),
-            model: Some(found.agent.model),
-            file: Some(forked.path.clone()),
-        };
         let of_session = Some(found.session_id.clone());
-        let restrictions = match self.client.transport {
-            Transport::Socket => Restrictions { of_session, ..Restrictions::default() },
-            _ => Restrictions { of_session, ..Restrictions::remote() },
-        };
-        let client = self.client.hello().map(|hello| hello.client.name.clone());
         let new = OpenSession {
-            path,
-            kind: Open::New(name),
             activate,
-            safe_mode,
-            agent,
-            restrictions,
-            client,
-            isolated: None,
-            fresh: fresh()?,
+            safe_mode: found.safe_mode.then_some(true),
+            agent: AgentChange {
+                engine: Some(found.agent.engine),
+                model: Some(found.agent.model),
+                file: Some(forked.path.clone()),
+            },
+            restrictions: Restrictions { of_session, ..self.restrictions() },
+            client: self.client.own_name(),
+            ..opening(self, found.workspace_path, Open::New(name))?
         };
         let opened = self.registry.send(new).timeout(SAVE_LIMIT).await;
         if let Ok(Err(_refused)) = &opened {
             remove_conversation(self, forked.path.clone()).await;
         }
+
         let data = opened??;
         let session = data.session.id.clone();
         copy_options(self, &found.actors.agent, &session).await?;
@@ -359,21 +339,20 @@ async fn copy_options(
     session: &SessionId,
 ) -> Result<(), MethodError> {
     let options = source.send(GetAgentOptions).await?;
-    let find = FindSession { reference: Some(session.0.clone()), purpose: Purpose::Describe };
-    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    let found = caller.session(Some(session.0.clone()), Purpose::Describe).await?;
     found.actors.agent.send(SetAgentOptions(options)).await?;
     Ok(())
 }
 
 impl Serve<SessionDeleteParams> for Caller {
-    async fn serve(&self, asked: SessionDeleteParams) -> Result<SessionDeleteData, MethodError> {
-        let SessionDeleteParams { session_id, force } = asked;
+    async fn serve(&self, params: SessionDeleteParams) -> Result<SessionDeleteData, MethodError> {
+        let SessionDeleteParams { session_id, force } = params;
         let reference = reference(&session_id).ok_or(MethodError::NoReference)?;
         let reference = id_of(self, reference).await?;
         let label = label(self, &SessionId(reference.clone())).await?;
-        let (force, is_remote) =
-            (force.unwrap_or(false), self.client.transport != Transport::Socket);
+        let (force, is_remote) = (force.unwrap_or(false), !self.is_local());
         check_applied(self, &reference, &label, force).await?;
+
         let delete = Delete::Session { reference: reference.clone(), force, is_remote };
         let deleted = self.registry.send(delete).timeout(SAVE_LIMIT).await??;
         let deleted = deleted.ok_or(MethodError::SessionNotFound(reference))?;

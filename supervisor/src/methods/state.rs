@@ -4,7 +4,7 @@ use super::servers::servers;
 use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::pool::snapshot::{AgentSnapshot, SessionSnapshot, WorkerSnapshot};
-use crate::registry::{FindSession, Purpose};
+use crate::registry::Purpose;
 use crate::session::FoundSession;
 use crate::session::agent::RefreshAgent;
 use crate::wire::reference;
@@ -16,18 +16,20 @@ use serde_json::value::RawValue;
 use std::time::Instant;
 
 impl Serve<StateParams> for Caller {
-    async fn serve(&self, asked: AnySession) -> Result<StateDataOf<Box<RawValue>>, MethodError> {
-        let AnySession { session_id } = asked;
-        let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
-        let found = self.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    async fn serve(&self, params: AnySession) -> Result<StateDataOf<Box<RawValue>>, MethodError> {
+        let AnySession { session_id } = params;
+        let found = self.session(reference(&session_id), Purpose::Describe).await?;
+
+        // The snapshot comes after both waits, so that it is new.
         ask_agent(self, &found).await;
-        let servers = servers(&found.session_id, &self.services, &self.registry).await;
+        let servers = servers(&found.session_id, self).await;
         let table = &self.services.sessions.table;
         let session = table.snapshot(&found.session_id);
+
         let interrupted = self.services.interrupted.of(&found.session_id);
         let copies = &self.services.sessions.pool.copies;
         let copy_bytes = found.isolated.as_ref().and_then(|_| copies.bytes(&found.session_id));
-        let pi_state = shown(&session.agent);
+        let pi_state = agent_state(&session.agent);
         let engine = session.agent.process.is_alive().then_some(session.agent.engine);
         let of_native = pi_state.as_ref().filter(|_| session.agent.engine == Engine::Native);
         let known = of_native.and_then(|state| serde_json::from_str(state.get()).ok());
@@ -59,7 +61,7 @@ struct ShownState {
     stats: Option<Box<RawValue>>,
 }
 
-/// Whether the session has a process or its worker is starting.
+/// Returns whether the session has a process or its worker is starting.
 pub(super) fn is_running(session: &SessionSnapshot) -> bool {
     session.worker.is_up() || session.agent.process.is_alive()
 }
@@ -73,12 +75,12 @@ pub(super) async fn ask_agent(caller: &Caller, found: &FoundSession) {
 }
 
 /// Returns Pi's state in the form for clients.
-pub(super) fn shown(pi: &AgentSnapshot) -> Option<Box<RawValue>> {
+pub(super) fn agent_state(pi: &AgentSnapshot) -> Option<Box<RawValue>> {
     // Its size and content were checked when it arrived.
     Some((**pi.state.as_ref()?).to_owned())
 }
 
-/// The worker of a session, which crashed this number of times.
+/// Returns the worker of a session, which crashed this number of times.
 pub(super) fn worker_state(worker: &WorkerSnapshot, restarts: u64) -> WorkerState {
     let hello = worker.hello.as_ref();
     WorkerState {

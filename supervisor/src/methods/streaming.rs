@@ -26,9 +26,11 @@ pub(super) const MAX_CALL_ID_BYTES: usize = 200;
 pub(super) struct NamedCall<'a> {
     caller: &'a Caller,
     id: String,
-    cancel: CancellationToken,
+    /// Cancels the call.
+    pub(super) cancel: CancellationToken,
     is_streamed: bool,
-    input: Option<CallInput>,
+    /// The input that the client sends.
+    pub(super) input: Option<CallInput>,
 }
 
 impl<'a> NamedCall<'a> {
@@ -36,11 +38,15 @@ impl<'a> NamedCall<'a> {
     ///
     /// # Errors
     /// The name is in use or too long, or a streamed call has no name.
-    pub(super) fn new(asked: &ToolParams, caller: &'a Caller) -> Result<Option<Self>, MethodError> {
+    pub(super) fn new(
+        params: &ToolParams,
+        caller: &'a Caller,
+    ) -> Result<Option<Self>, MethodError> {
         // A request without a connection only gets its reply.
-        let is_streamed = asked.stream == Some(true) && caller.client.outbox.is_some();
-        let has_input = asked.stdin == Some(true) && caller.client.outbox.is_some();
-        let Some(id) = asked.call_id.clone() else {
+        let is_streamed = params.stream == Some(true) && caller.client.outbox.is_some();
+        let has_input = params.stdin == Some(true) && caller.client.outbox.is_some();
+
+        let Some(id) = params.call_id.clone() else {
             return match (is_streamed, has_input) {
                 (true, _) => Err(MethodError::StreamWithoutId),
                 (false, true) => Err(MethodError::StdinWithoutId),
@@ -50,20 +56,11 @@ impl<'a> NamedCall<'a> {
         if !(1..=MAX_CALL_ID_BYTES).contains(&id.len()) {
             return Err(MethodError::CallIdLength);
         }
-        let calls = &caller.client.named_calls;
+
         let (sender, input) = has_input.then(call_input).unzip();
-        let cancel = calls.add(&id, is_streamed, sender).ok_or(MethodError::CallIdTaken)?;
+        let cancel = caller.client.named_calls.add(&id, is_streamed, sender);
+        let cancel = cancel.ok_or(MethodError::CallIdTaken)?;
         Ok(Some(Self { caller, id, cancel, is_streamed, input }))
-    }
-
-    /// Returns the input that the client sends.
-    pub(super) fn input(&self) -> Option<CallInput> {
-        self.input.clone()
-    }
-
-    /// Returns the token that cancels the call.
-    pub(super) fn token(&self) -> CancellationToken {
-        self.cancel.clone()
     }
 
     /// Returns the channel for the call's output, if it is streamed.
@@ -81,6 +78,7 @@ impl<'a> NamedCall<'a> {
         tokio::pin!(calling);
         let answer = loop {
             tokio::select! {
+                // Output first: the result ends the call.
                 biased;
                 Some(Printed { call_id, piece }) = printed.recv() => {
                     self.send(piece, session).await;
@@ -90,20 +88,16 @@ impl<'a> NamedCall<'a> {
                 answer = &mut calling => break answer,
             }
         };
+
+        // The worker may have sent its last pieces together with the result. The reply must come after them.
         while let Some(Printed { piece, .. }) = printed.recv().await {
             self.send(piece, session).await;
         }
         answer
     }
 
-    /// Sends several pieces to the client.
-    pub(super) async fn send_all(&self, pieces: Vec<OutputPiece>, session: &FoundSession) {
-        for piece in pieces {
-            self.send(piece, session).await;
-        }
-    }
-
-    async fn send(&self, piece: OutputPiece, session: &FoundSession) {
+    /// Sends a piece of output to the client, and waits until its connection has space for the next one.
+    pub(super) async fn send(&self, piece: OutputPiece, session: &FoundSession) {
         let Some(outbox) = &self.caller.client.outbox else { return };
         let kind = ToolOutput::NAME.to_owned();
         let line = ToldLine {
@@ -123,23 +117,25 @@ impl Drop for NamedCall<'_> {
 }
 
 impl Serve<CancelParams> for Caller {
-    async fn serve(&self, asked: CancelParams) -> Result<CancelData, MethodError> {
-        let CancelParams { call_id } = asked;
+    async fn serve(&self, params: CancelParams) -> Result<CancelData, MethodError> {
+        let CancelParams { call_id } = params;
         Ok(CancelData { found: self.client.named_calls.cancel(&call_id) })
     }
 }
 
 impl Serve<StdinParams> for Caller {
     /// `quack.stdin`. The reply comes when the command can take the next piece.
-    async fn serve(&self, asked: StdinParams) -> Result<StdinData, MethodError> {
-        let StdinParams { call_id, bytes, end } = asked;
+    async fn serve(&self, params: StdinParams) -> Result<StdinData, MethodError> {
+        let StdinParams { call_id, bytes, end } = params;
         let piece = InputPiece { bytes, end };
         if !piece.is_sound() {
             return Err(MethodError::InputPiece(MAX_PIECE_BYTES));
         }
+
         let Some(input) = self.client.named_calls.input(&call_id) else {
             return Ok(StdinData { open: false });
         };
+
         let (taken, is_open) = oneshot::channel();
         // Without a reader, the call has ended or its command has closed its stdin.
         let open = match input.send(InputRequest { piece, taken }).await {

@@ -147,10 +147,10 @@ fn what_the_types_write_is_valid_and_nothing_else_is() {
     }
 }
 
-/// Calls `told` with variants of the value, each with one inner value replaced by a value of another type.
-fn every_change(value: &Value, told: &mut dyn FnMut(&Value)) {
+/// Calls `check` with variants of the value, each with one inner value replaced by a value of another type.
+fn every_change(value: &Value, check: &mut dyn FnMut(&Value)) {
     let other = if value.is_array() { json!({}) } else { json!([]) };
-    told(&other);
+    check(&other);
     let places: Vec<String> = match value {
         Value::Object(all) => all.keys().cloned().collect(),
         _ => Vec::new(),
@@ -159,7 +159,7 @@ fn every_change(value: &Value, told: &mut dyn FnMut(&Value)) {
         every_change(&value[&place], &mut |changed| {
             let mut whole = value.clone();
             whole[&place] = changed.clone();
-            told(&whole);
+            check(&whole);
         });
     }
 }

@@ -11,8 +11,7 @@ use super::tool_parameters::{beneath, is_beneath, same_path};
 use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::events::SessionCall;
-use crate::events::client_registry::Transport;
-use crate::registry::{FindSession, Purpose};
+use crate::registry::Purpose;
 use crate::session::FoundSession;
 use crate::session::agent::native::mcp_servers;
 use crate::session::agent::native::tool_runner::AgentCall;
@@ -39,6 +38,7 @@ impl Serve<VoiceToolCallParams> for Caller {
             ..CallSpec::default()
         };
         let client_id = client_id(params.call_id.as_ref());
+
         let request = ToolRequest {
             call: SessionCall { client_id, ..SessionCall::new(spec) },
             time: RequestedTime { gives_up: self.gives_up(), ..RequestedTime::default() },
@@ -54,7 +54,10 @@ impl Serve<ToolParams> for Caller {
     async fn serve(&self, params: ToolParams) -> Result<ToolData, MethodError> {
         // Register the name first: a `quack.cancel` that arrives before the session is found ends the call.
         let named = NamedCall::new(&params, self)?;
-        let session = session_of_quack_tool(&params, self).await?;
+        let (id, path) = (params.session_id.as_deref(), params.path.as_deref());
+        let session = self.find(named(id, path, self).await?, Purpose::Use).await?;
+        let session = session.ok_or(MethodError::NoSessionForTool)?;
+
         let cwd = params.cwd.as_deref().map(|cwd| beneath(&session.workspace_path, cwd));
         let cwd = cwd.transpose()?.unwrap_or_default();
         let can_answer = params.answers == Some(true);
@@ -65,7 +68,7 @@ impl Serve<ToolParams> for Caller {
                 Value::Null => "{}".to_owned(),
                 // Otherwise the text would run as a command. As JSON it is either valid or refused.
                 Value::String(text) if is_meant_as_json(&params.tool, &text) => text,
-                given => given.to_string(),
+                other => other.to_string(),
             },
             tool: params.tool,
             safe_mode: params.safe_mode.unwrap_or(false),
@@ -81,7 +84,7 @@ impl Serve<ToolParams> for Caller {
             has_no_deadline: params.no_deadline == Some(true)
                 && params.stream == Some(true)
                 && call.runs_commands()
-                && self.client.transport == Transport::Socket,
+                && self.is_local(),
         };
         let request = ToolRequest { call, time, is_strict: true, cancel: None };
         Ok(run_call::run_counted(session, request, self, named).await)
@@ -91,12 +94,12 @@ impl Serve<ToolParams> for Caller {
 /// Runs a call of the session's own agent. `None` if the session is gone.
 pub(super) async fn run_for_agent(call: AgentCall, caller: &Caller) -> Option<ToolData> {
     let AgentCall { session, call, cancel } = call;
-    let find = FindSession { reference: Some(session.0), purpose: Purpose::Use };
-    let session = caller.registry.send(find).await.ok()?.ok()??;
+    let session = caller.session(Some(session.0), Purpose::Use).await.ok()?;
     // The agent is another process. The directory is checked like that of a client.
     if !is_beneath(&call.cwd) {
         return None;
     }
+
     let arguments =
         mcp_servers::complete(&session.actors.agent, &call.tool, call.arguments).await?;
     let spec = CallSpec { tool: call.tool, arguments, cwd: call.cwd, ..CallSpec::default() };
@@ -120,35 +123,23 @@ async fn session_of_voice_call(
     let voice = &caller.services.voice;
     let bound = || voice.bound(&caller.client.id).flatten().map(|session| session.id.0);
     let reference = reference(&params.session_id).or_else(bound);
-    let found = caller
-        .registry
-        .send(FindSession { reference, purpose: Purpose::Use })
-        .await??
-        .ok_or(MethodError::NoSessionForTool)?;
+    let found = caller.find(reference, Purpose::Use).await?;
+    let found = found.ok_or(MethodError::NoSessionForTool)?;
     if voice.is_owned_by_another(&found.session_id, &caller.client.id) {
         return Err(MethodError::VoiceToolRefused);
     }
-    match &params.workspace_path {
-        Value::String(path) if !path.is_empty() && !same_path(path, &found.workspace_path) => {
-            // Another spelling of the same directory is the same workspace.
-            let resolved = resolve(caller, PathBuf::from(path)).await;
-            if resolved.is_ok_and(|path| path == found.workspace_path) {
-                Ok(found)
-            } else {
-                Err(MethodError::WorkspaceMismatch)
-            }
-        }
-        _ => Ok(found),
-    }
-}
 
-async fn session_of_quack_tool(
-    params: &ToolParams,
-    caller: &Caller,
-) -> Result<FoundSession, MethodError> {
-    let (id, path) = (params.session_id.as_deref(), params.path.as_deref());
-    let find = FindSession { reference: named(id, path, caller).await?, purpose: Purpose::Use };
-    caller.registry.send(find).await??.ok_or(MethodError::NoSessionForTool)
+    if let Value::String(path) = &params.workspace_path
+        && !path.is_empty()
+        && !same_path(path, &found.workspace_path)
+    {
+        // Another spelling of the same directory is the same workspace.
+        let resolved = resolve(caller, PathBuf::from(path)).await;
+        if !resolved.is_ok_and(|path| path == found.workspace_path) {
+            return Err(MethodError::WorkspaceMismatch);
+        }
+    }
+    Ok(found)
 }
 
 /// Returns the client's id of a call, if events may repeat it.

@@ -17,19 +17,25 @@ const MAX_SHOWN: usize = 100;
 /// this check for every caller.
 pub(super) fn unknown_parameter(call: &SessionCall) -> Option<CallError> {
     let tool = call.row.filter(|tool| !tool.is_strict)?;
-    let given: BTreeMap<String, IgnoredAny> = serde_json::from_str(&call.spec.arguments).ok()?;
-    let unknown = given.into_keys().find(|name| tool.meant_by(name).is_none())?;
+    let names: BTreeMap<String, IgnoredAny> = serde_json::from_str(&call.spec.arguments).ok()?;
+    let unknown = names.into_keys().find(|name| tool.meant_by(name).is_none())?;
+
+    let name: String = unknown.chars().take(MAX_SHOWN).collect();
     let known = tool.parameters.iter().flat_map(Parameter::names);
-    let by_distance = known.map(|known| (strsim::osa_distance(known, &shown(&unknown)), known));
-    let nearest = by_distance.min_by_key(|(distance, _)| *distance);
-    // A short name is near to every other short name.
-    let limit = (unknown.chars().count() / 3).clamp(1, MAX_DISTANCE);
-    let nearest = nearest.filter(|(distance, _)| *distance <= limit).map(|(_, known)| known);
-    Some(CallError::UnknownParameter { name: shown(&unknown), nearest })
+    let nearest = nearest(known, |known| strsim::osa_distance(known, &name), &unknown);
+    Some(CallError::UnknownParameter { name, nearest })
 }
 
-fn shown(name: &str) -> String {
-    name.chars().take(MAX_SHOWN).collect()
+/// Returns the known name with the smallest distance to an unknown one. `None` if all are too different.
+pub(super) fn nearest<T>(
+    known: impl Iterator<Item = T>,
+    distance: impl Fn(&T) -> usize,
+    unknown: &str,
+) -> Option<T> {
+    // A short name is near to every other short name.
+    let limit = (unknown.chars().count() / 3).clamp(1, MAX_DISTANCE);
+    let near = known.map(|name| (distance(&name), name)).filter(|(distance, _)| *distance <= limit);
+    near.min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
 }
 
 /// Returns a directory of the caller relative to the workspace. Compares the texts of the paths: only the worker touches
@@ -39,13 +45,13 @@ pub(super) fn beneath(workspace: &str, cwd: &str) -> Result<String, MethodError>
     relative.to_str().filter(|path| is_beneath(path)).map(str::to_owned).ok_or(MethodError::Cwd)
 }
 
-/// Whether a relative path leads downwards only.
+/// Returns whether a relative path leads downwards only.
 pub(super) fn is_beneath(relative: &str) -> bool {
     let mut parts = Path::new(relative).components();
     parts.all(|part| matches!(part, Component::Normal(_))) && !relative.contains('\0')
 }
 
-/// Whether two paths are lexically the same.
+/// Returns whether two paths are lexically the same.
 pub(super) fn same_path(a: &str, b: &str) -> bool {
     let normal = |path: &str| {
         let mut out = PathBuf::new();

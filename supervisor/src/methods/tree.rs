@@ -2,16 +2,17 @@
 
 use super::ps::processes;
 use super::{Caller, Serve};
+use crate::children::OneShot;
 use crate::clock::ms;
 use crate::errors::MethodError;
 use crate::services::Services;
 use quackd_protocol::client::{
-    HeartbeatInfo, PsData, SpecInfo, TreeChild, TreeData, TreeParams, TreeWorker, WorkerInfo,
+    ErrandInfo, HeartbeatInfo, PsData, SpecInfo, TreeChild, TreeData, TreeParams, TreeWorker,
+    WorkerInfo,
 };
 use quackd_supervision::{
-    AGENT, CauseKind, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, METRICS_THREAD,
-    REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER, SYSTEM_PROBE, TOOL_REGISTRIES,
-    TREE,
+    AGENT, CauseKind, ChildSpec, EGRESS_THREAD, Form, METRICS_THREAD, REMOTE_THREAD, Restart,
+    SESSION_WORKER, TREE,
 };
 
 impl Serve<TreeParams> for Caller {
@@ -19,6 +20,7 @@ impl Serve<TreeParams> for Caller {
         let services = &self.services;
         let PsData { supervisor, workers, deaths, .. } =
             processes(services, &self.registry).await?;
+
         let remote_runs = services.remote.status().await.enabled;
         let child = |spec: &&ChildSpec| TreeChild {
             spec: describe(spec),
@@ -32,6 +34,7 @@ impl Serve<TreeParams> for Caller {
                 _ => true,
             }),
         };
+
         Ok(TreeData {
             pid: supervisor.pid,
             uptime: supervisor.uptime,
@@ -45,22 +48,21 @@ impl Serve<TreeParams> for Caller {
     }
 }
 
-fn one_shot(spec: &ChildSpec, services: &Services) -> Option<quackd_protocol::client::ErrandInfo> {
-    if spec.name == ENVIRONMENT_WORKER.name {
-        return Some(services.sessions.children.login.one_shot().describe());
-    }
-    if spec.name == SYSTEM_PROBE.name {
-        return Some(services.sessions.children.probing.one_shot().describe());
-    }
-    let of_isolation = services.sessions.children.isolation.one_shots();
-    if let Some(process) = of_isolation.into_iter().find(|it| it.spec().name == spec.name) {
-        return Some(process.describe());
-    }
-    if spec.name == TOOL_REGISTRIES.name {
-        return Some(services.sessions.children.tool_registries.one_shot().describe());
-    }
-    (spec.name == REPOSITORY_CLEANER.name)
-        .then(|| services.sessions.children.repo_cleanup.process().describe())
+/// Returns the last run of a kind of short-lived process. `None` for other kinds.
+fn one_shot(spec: &ChildSpec, services: &Services) -> Option<ErrandInfo> {
+    let children = &services.sessions.children;
+    let [copies, states] = children.isolation.one_shots();
+    let one_shots = [
+        children.login.one_shot(),
+        children.probing.one_shot(),
+        copies,
+        states,
+        children.tool_registries.one_shot(),
+        children.repo_cleanup.process(),
+    ];
+
+    let mut one_shots = one_shots.into_iter();
+    one_shots.find(|process| process.spec().name == spec.name).map(OneShot::describe)
 }
 
 /// Returns the running processes of one kind.
@@ -91,21 +93,21 @@ fn session_worker(worker: &WorkerInfo) -> TreeWorker {
 fn pi_worker(worker: &WorkerInfo) -> Option<TreeWorker> {
     let pi = worker.pi.as_ref()?;
     Some(TreeWorker {
-        session_id: worker.session_id.0.clone(),
-        session_name: worker.session_name.clone(),
-        label: worker.label.clone(),
         monitor_pid: pi.monitor_pid,
         pid: pi.worker_pid,
         started_at: pi.started_at.clone(),
         rss_kb: pi.rss_kb,
         life: pi.life.clone(),
         why: pi.why.clone(),
+        ..session_worker(worker)
     })
 }
 
 fn describe(spec: &ChildSpec) -> SpecInfo {
     let restarts = matches!(spec.restart, Restart::Permanent | Restart::Transient);
+    // Without restarts, their limits and delays have no effect.
     let only = |time| if restarts { ms(time) } else { 0 };
+
     SpecInfo {
         name: spec.name.to_owned(),
         about: spec.about.to_owned(),

@@ -1,9 +1,11 @@
-//! Reports of child processes: crashes, the agent's own state that the metadata keeps, and hosts of the user's tools.
+//! Reports to the registry: crashes, the agent's own state that the metadata keeps, hosts of the user's tools
+//! ([`super::presets`] keeps them), and a configuration file that commands could change.
 
 use super::Registry;
+use super::catalog;
 use crate::session::owner::{AgentReport, Crashed, ListWritable};
 use actix::prelude::*;
-use quackd_protocol::state::{FoundPreset, HeldConfig, MAX_HELD};
+use quackd_protocol::state::{FoundPreset, HeldConfig, MAX_HELD, SessionState};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,46 +27,52 @@ pub(crate) struct ConfigHeld(pub(crate) HeldConfig);
 impl Handler<Crashed> for Registry {
     type Result = ();
 
+    /// Counts a crash of a session's worker or agent. The count survives restarts of the daemon.
     fn handle(&mut self, Crashed(session): Crashed, ctx: &mut Self::Context) {
-        self.crashed(&session, ctx);
+        let is_known = catalog::by_id(&self.metadata, &session).is_some();
+        let count = |state: &mut SessionState| state.restarts = state.restarts.saturating_add(1);
+        if is_known && self.change_state(&session, count) && !self.draining {
+            // The log reports a failed save, which loses the count.
+            drop(self.save(ctx));
+        }
     }
 }
 
 impl Handler<AgentReport> for Registry {
     type Result = Option<String>;
 
+    /// Takes the agent's state into the metadata, and returns the session's name. The caller does not wait for the disk.
     fn handle(&mut self, report: AgentReport, ctx: &mut Self::Context) -> Option<String> {
-        self.agent_report(report, ctx)
-    }
-}
+        let AgentReport { session, session_file, session_name } = report;
+        let known = catalog::by_id(&self.metadata, &session)?;
+        let file = session_file.filter(|file| *file != known.pi_session_file);
+        let name =
+            session_name.filter(|name| known.name.starts_with(UNNAMED) && *name != known.name);
+        let final_name = name.clone().unwrap_or_else(|| known.name.clone());
+        if file.is_none() && name.is_none() || self.draining {
+            return Some(final_name);
+        }
 
-impl Handler<KeepHosts> for Registry {
-    type Result = ();
+        let known = catalog::by_id_mut(Arc::make_mut(&mut self.metadata), &session)?;
+        if let Some(file) = file {
+            known.pi_session_file = file;
+        }
+        if let Some(name) = name {
+            known.name = name;
+        }
 
-    fn handle(&mut self, KeepHosts(found): KeepHosts, ctx: &mut Self::Context) {
-        self.keep_hosts(found, ctx);
+        // The log reports a failed save, which reverts the change. The agent reports its state again after the next
+        // turn.
+        drop(self.save(ctx));
+        Some(final_name)
     }
 }
 
 impl Handler<ConfigHeld> for Registry {
     type Result = ();
 
-    fn handle(&mut self, ConfigHeld(record): ConfigHeld, ctx: &mut Self::Context) {
-        self.keep_held(record, ctx);
-    }
-}
-
-impl Handler<ListWritable> for Registry {
-    type Result = Vec<PathBuf>;
-
-    fn handle(&mut self, _: ListWritable, _: &mut Self::Context) -> Vec<PathBuf> {
-        self.snapshot().writable(&self.services.daemon.config.sandbox)
-    }
-}
-
-impl Registry {
     /// Remembers that commands could change the configuration file. A failed save is repeated with the next one.
-    fn keep_held(&mut self, record: HeldConfig, ctx: &mut Context<Self>) {
+    fn handle(&mut self, ConfigHeld(record): ConfigHeld, ctx: &mut Self::Context) {
         if self.draining || self.state.held.contains(&record) {
             return;
         }
@@ -77,31 +85,12 @@ impl Registry {
         held.push(record);
         drop(self.save(ctx));
     }
+}
 
-    /// Takes the agent's state into the metadata, and returns the session's name. The caller does not wait for the
-    /// disk.
-    fn agent_report(&mut self, report: AgentReport, ctx: &mut Context<Self>) -> Option<String> {
-        let AgentReport { session, session_file, session_name } = report;
-        let found = self.metadata.sessions.iter().position(|known| known.id == session)?;
-        let known = self.metadata.sessions.get(found)?;
-        let file = session_file.filter(|file| *file != known.pi_session_file);
-        let name =
-            session_name.filter(|name| known.name.starts_with(UNNAMED) && *name != known.name);
-        let shown = name.clone().unwrap_or_else(|| known.name.clone());
-        if file.is_none() && name.is_none() || self.draining {
-            return Some(shown);
-        }
+impl Handler<ListWritable> for Registry {
+    type Result = Vec<PathBuf>;
 
-        let session = Arc::make_mut(&mut self.metadata).sessions.get_mut(found)?;
-        if let Some(file) = file {
-            session.pi_session_file = file;
-        }
-        if let Some(name) = name {
-            session.name = name;
-        }
-        // The log reports a failed save, which reverts the change. The agent reports its state again after the next
-        // turn.
-        drop(self.save(ctx));
-        Some(shown)
+    fn handle(&mut self, _: ListWritable, _: &mut Self::Context) -> Vec<PathBuf> {
+        self.snapshot().writable(&self.services.daemon.config.sandbox)
     }
 }

@@ -57,10 +57,22 @@ pub(crate) fn only<T>(mut found: impl Iterator<Item = T>) -> Option<T> {
     found.next().is_none().then_some(first)
 }
 
+/// Returns the session with this id.
+pub(super) fn by_id<'a>(metadata: &'a Metadata, id: &SessionId) -> Option<&'a Shared<Session>> {
+    metadata.sessions.iter().find(|s| s.id == *id)
+}
+
+/// Like [`by_id`], for a change.
+pub(super) fn by_id_mut<'a>(
+    metadata: &'a mut Metadata,
+    id: &SessionId,
+) -> Option<&'a mut Shared<Session>> {
+    metadata.sessions.iter_mut().find(|s| s.id == *id)
+}
+
 /// Returns the active session. `None` also if the active id belongs to no session.
 pub(crate) fn active(metadata: &Metadata) -> Option<&Shared<Session>> {
-    let id = metadata.active_voice_session_id.as_ref()?;
-    metadata.sessions.iter().find(|s| s.id == *id)
+    by_id(metadata, metadata.active_voice_session_id.as_ref()?)
 }
 
 /// Returns the workspace of a session.
@@ -69,13 +81,6 @@ pub(crate) fn workspace_of<'a>(
     session: &Session,
 ) -> Option<&'a Shared<Workspace>> {
     metadata.workspaces.iter().find(|w| w.id == session.workspace_id)
-}
-
-/// Sets the time of a session's last activity.
-pub(crate) fn touch(metadata: &mut Metadata, id: &SessionId, now: String) {
-    if let Some(session) = metadata.sessions.iter_mut().find(|s| s.id == *id) {
-        session.last_active_at = now;
-    }
 }
 
 /// Returns the path of each workspace by its id.
@@ -128,6 +133,7 @@ pub(crate) fn preferred<'a>(
 ) -> Option<&'a Shared<Session>> {
     let is_here = |s: &&Shared<Session>| s.workspace_id == workspace.id && is_wanted(&s.id);
     let mut sessions = metadata.sessions.iter().filter(is_here);
+
     let last = workspace.last_active_session_id.as_ref();
     let first = sessions.clone().next();
     sessions.find(|s| Some(&s.id) == last).or(first)
@@ -216,7 +222,7 @@ fn next_name(taken: &HashSet<String>) -> String {
 
 /// Describes a session and its workspace for clients.
 pub(super) fn attached(metadata: &Metadata, id: &SessionId) -> Option<AttachData> {
-    let session = metadata.sessions.iter().find(|s| s.id == *id)?;
+    let session = by_id(metadata, id)?;
     let workspace = workspace_of(metadata, session)?;
     Some(AttachData {
         workspace: AttachedWorkspace { id: workspace.id.clone(), path: workspace.path.clone() },
@@ -228,20 +234,18 @@ pub(super) fn attached(metadata: &Metadata, id: &SessionId) -> Option<AttachData
 
 /// Activates a session. Returns whether anything changed.
 fn set_active(metadata: &mut Arc<Metadata>, id: &SessionId) -> bool {
-    let is_last = |metadata: &Metadata| {
-        let session = metadata.sessions.iter().find(|s| s.id == *id)?;
-        workspace_of(metadata, session)?.last_active_session_id.as_ref().map(|last| last == id)
-    };
-    if metadata.active_voice_session_id.as_ref() == Some(id) && is_last(metadata) == Some(true) {
+    let workspace = by_id(metadata, id).and_then(|session| workspace_of(metadata, session));
+    let last = workspace.and_then(|workspace| workspace.last_active_session_id.as_ref());
+    if metadata.active_voice_session_id.as_ref() == Some(id) && last == Some(id) {
         return false;
     }
+
     set_active_in(Arc::make_mut(metadata), id);
     true
 }
 
 fn set_active_in(metadata: &mut Metadata, id: &SessionId) {
-    let workspace_id =
-        metadata.sessions.iter().find(|s| s.id == *id).map(|s| s.workspace_id.clone());
+    let workspace_id = by_id(metadata, id).map(|s| s.workspace_id.clone());
     if let Some(workspace) =
         metadata.workspaces.iter_mut().find(|w| Some(&w.id) == workspace_id.as_ref())
     {
@@ -298,15 +302,6 @@ pub(crate) fn delete(metadata: &mut Metadata, id: &SessionId) -> Option<Attached
         metadata.active_voice_session_id = successor;
     }
     Some(AttachedSession { id: session.id.clone(), name: session.name.clone() })
-}
-
-/// Returns the sessions of each workspace in stored order.
-pub(crate) fn by_workspace(metadata: &Metadata) -> HashMap<&WorkspaceId, Vec<&Shared<Session>>> {
-    let mut found: HashMap<&WorkspaceId, Vec<&Shared<Session>>> = HashMap::new();
-    for session in &metadata.sessions {
-        found.entry(&session.workspace_id).or_default().push(session);
-    }
-    found
 }
 
 #[cfg(test)]

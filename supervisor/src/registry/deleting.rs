@@ -3,8 +3,7 @@
 use super::Registry;
 use super::saves::{Saved, kept};
 use crate::children::DrainReason;
-use crate::errors::MethodError;
-use crate::errors::RunningWork;
+use crate::errors::{MethodError, RunningWork};
 use crate::registry::catalog;
 use crate::session::actors::ActorTable;
 use crate::voice::Voice;
@@ -102,9 +101,7 @@ impl Registry {
         };
         Box::pin(deleting.into_actor(self))
     }
-}
 
-impl Registry {
     fn forget_workspaces(
         &mut self,
         paths: &HashSet<String>,
@@ -121,13 +118,7 @@ impl Registry {
         let has_changed = before != metadata.workspaces.len();
         self.keep(has_changed, ctx)
     }
-}
 
-fn refuse(error: MethodError) -> Deleting {
-    Box::pin(actix::fut::ready(Err(error)))
-}
-
-impl Registry {
     pub(super) fn remove(&mut self, id: &SessionId) -> Result<AttachedSession, MethodError> {
         let removed = catalog::delete(Arc::make_mut(&mut self.metadata), id)
             .ok_or_else(|| MethodError::SessionNotFound(id.0.clone()))?;
@@ -138,6 +129,10 @@ impl Registry {
         }
         Ok(removed)
     }
+}
+
+fn refuse(error: MethodError) -> Deleting {
+    Box::pin(actix::fut::ready(Err(error)))
 }
 
 /// Stops the processes of a deleted session, notifies its followers and deletes its private files.

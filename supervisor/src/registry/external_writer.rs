@@ -119,10 +119,8 @@ impl Registry {
         let used: HashSet<_> =
             self.metadata.sessions.iter().map(|session| session.workspace_id.clone()).collect();
         let is_gone = |id: &WorkspaceId| gone.workspaces.contains(id) && !used.contains(id);
-        if self.metadata.workspaces.iter().any(|workspace| is_gone(&workspace.id)) {
-            let workspaces = &mut Arc::make_mut(&mut self.metadata).workspaces;
-            workspaces.retain(|workspace| !is_gone(&workspace.id));
-        }
+        let workspaces = &mut Arc::make_mut(&mut self.metadata).workspaces;
+        workspaces.retain(|workspace| !is_gone(&workspace.id));
 
         if self.health.are_all_sessions_known() {
             // The other program may restore it from an old copy.

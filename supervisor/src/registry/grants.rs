@@ -1,6 +1,7 @@
 //! Answers of the user that are kept: adds and removes grants of a session, of its workspace or of all sessions.
 
 use super::Registry;
+use super::host_rules::rule_of;
 use super::policies::{FoundPolicy, GrantChange};
 use crate::clock::now_text;
 use crate::errors::MethodError;
@@ -25,62 +26,43 @@ impl Registry {
     ) -> Result<bool, MethodError> {
         match change {
             GrantChange::Allow { scope, rules, client } => {
-                self.allow(session, scope, &rules, &client)
+                self.add_grants(session, scope, grants_of_rules(&rules, &client)?)?;
+                Ok(true)
             }
             GrantChange::Answer { kind, target, decision, scope, client } => {
-                // Only before a grant that allows: a denied host turns nothing on.
-                if (kind, decision) == (ApprovalKind::Network, Decision::Allow) {
-                    self.forget_idle(session);
-                }
-
-                let state = Arc::make_mut(&mut self.state);
-                let mut number = last_number(state);
-                let (grants, _) = of_scope(state, session, scope);
-                let grant = Wanted { kind, target, decision, client: &client };
-                let added = add(grants, grant, &mut number)?;
-
-                if (kind, decision) == (ApprovalKind::Network, Decision::Allow) {
-                    self.end_off(session, scope);
-                }
-                Ok(added)
+                let grant = NewGrant { kind, target, decision, client };
+                self.add_grants(session, scope, vec![grant])
             }
             GrantChange::Revoke { ids_or_rules } => self.revoke(session, &ids_or_rules),
         }
     }
 
-    fn allow(
+    /// Adds grants to a scope. Returns whether the grants differ.
+    fn add_grants(
         &mut self,
         session: &Session,
         scope: PolicyScope,
-        rules: &[String],
-        client: &str,
+        new: Vec<NewGrant>,
     ) -> Result<bool, MethodError> {
-        quackd_policy::validate_hosts(rules).map_err(MethodError::Policy)?;
-        let allows_any = rules.iter().any(|rule| !rule.starts_with('!'));
-
-        if allows_any {
+        // Only grants that allow: a denied host turns nothing on.
+        let allowed_host = (ApprovalKind::Network, Decision::Allow);
+        let allows_host = new.iter().any(|grant| (grant.kind, grant.decision) == allowed_host);
+        if allows_host {
             self.forget_idle(session);
         }
 
         let state = Arc::make_mut(&mut self.state);
         let mut number = last_number(state);
         let (grants, _) = of_scope(state, session, scope);
-        for rule in rules {
-            // Checked above.
-            let Ok(parsed) = rule.parse::<Rule>() else { continue };
-            let text = parsed.to_string();
-            let (target, decision) = match text.strip_prefix('!') {
-                Some(target) => (target.to_owned(), Decision::Deny),
-                None => (text, Decision::Allow),
-            };
-            let kind = ApprovalKind::Network;
-            add(grants, Wanted { kind, target, decision, client }, &mut number)?;
+        let mut changed = false;
+        for grant in new {
+            changed |= add(grants, grant, &mut number)?;
         }
 
-        if allows_any {
+        if allows_host {
             self.end_off(session, scope);
         }
-        Ok(true)
+        Ok(changed)
     }
 
     /// Removes the session's own hosts if its network is off. Otherwise the next allowed host would put all in force
@@ -159,11 +141,11 @@ impl Registry {
     }
 }
 
-/// Returns the rules of all scopes about the hosts of `wanted`, which differ from it in their ports or decision.
-fn about_same_hosts(state: &mut DaemonState, session: &Session, wanted: &str) -> Vec<String> {
-    let Ok(Rule::Host(wanted)) = wanted.parse::<Rule>() else { return Vec::new() };
+/// Returns the rules of all scopes about the hosts of `rule`, which differ from it in their ports or decision.
+fn about_same_hosts(state: &mut DaemonState, session: &Session, rule: &str) -> Vec<String> {
+    let Ok(Rule::Host(rule)) = rule.parse::<Rule>() else { return Vec::new() };
     let is_about = |text: &String| match text.parse::<Rule>() {
-        Ok(Rule::Host(rule)) => rule.target == wanted.target,
+        Ok(Rule::Host(other)) => other.target == rule.target,
         _ => false,
     };
 
@@ -183,18 +165,36 @@ fn about_same_hosts(state: &mut DaemonState, session: &Session, wanted: &str) ->
 }
 
 /// A new grant without its id.
-struct Wanted<'a> {
+struct NewGrant {
     kind: ApprovalKind,
     target: String,
     decision: Decision,
-    client: &'a str,
+    client: String,
+}
+
+/// Returns the grants of rules that a client sets for the user.
+///
+/// # Errors
+/// `Policy` if a rule cannot be used.
+fn grants_of_rules(rules: &[String], client: &str) -> Result<Vec<NewGrant>, MethodError> {
+    quackd_policy::validate_hosts(rules).map_err(MethodError::Policy)?;
+    let grant = |rule: Rule| {
+        let text = rule.to_string();
+        let (target, decision) = match text.strip_prefix('!') {
+            Some(target) => (target.to_owned(), Decision::Deny),
+            None => (text, Decision::Allow),
+        };
+        NewGrant { kind: ApprovalKind::Network, target, decision, client: client.to_owned() }
+    };
+    // The validation has parsed every rule.
+    Ok(rules.iter().filter_map(|rule| rule.parse().ok()).map(grant).collect())
 }
 
 /// Adds a grant unless an equal one exists. It replaces the opposite decision about the same target. Returns whether
 /// anything changed.
 fn add(
     grants: &mut Vec<Grant>,
-    Wanted { kind, target, decision, client }: Wanted<'_>,
+    NewGrant { kind, target, decision, client }: NewGrant,
     number: &mut u64,
 ) -> Result<bool, MethodError> {
     let is_about = |grant: &Grant| grant.kind == kind && grant.target == target;
@@ -208,15 +208,9 @@ fn add(
     }
 
     *number += 1;
-    let (at, client) = (now_text(), Some(client.to_owned()));
+    let (at, client) = (now_text(), Some(client));
     grants.push(Grant { id: format!("g{number}"), kind, target, decision, at, client });
     Ok(true)
-}
-
-/// Returns the rule of a grant as the user writes it, with `!` in front if the grant denies.
-fn rule_of(grant: &Grant) -> String {
-    let mark = if grant.decision == Decision::Deny { "!" } else { "" };
-    format!("{mark}{}", grant.target)
 }
 
 /// Returns the grants and the policy of a scope. The policy of [`PolicyScope::Always`] is in the

@@ -2,40 +2,38 @@
 //! grants, each with its origin.
 
 use quackd_policy::hosts::{Rule, SessionRules, presets};
-use quackd_protocol::SessionId;
-use quackd_protocol::WorkspaceId;
-use quackd_protocol::approval::{ApprovalKind, Decision, Grant};
+use quackd_protocol::approval::{ApprovalKind, Decision, Grant, ScopedGrant};
 use quackd_protocol::client::PolicyLayers;
 use quackd_protocol::policy::Policy;
-use quackd_protocol::state::{DaemonState, FoundPreset};
+use quackd_protocol::state::FoundPreset;
 use std::collections::BTreeMap;
 
 /// Returns the rules. Empty if the policy names no hosts.
 pub(super) fn rules_of(
     policy: &Policy,
     layers: &PolicyLayers,
-    state: &DaemonState,
-    session: &SessionId,
-    workspace: &WorkspaceId,
+    grants: &[ScopedGrant],
+    found: &BTreeMap<String, FoundPreset>,
 ) -> SessionRules {
     let mut rules = SessionRules::default();
     let Some(hosts) = &policy.hosts else { return rules };
 
     for rule in hosts {
-        add(&mut rules, rule.clone(), origin(rule, layers), &state.presets);
+        add(&mut rules, rule.clone(), origin(rule, layers), found);
     }
 
-    let of_session = state.sessions.get(session).map(|state| &state.grants);
-    let of_workspace = state.workspaces.get(workspace).map(|state| &state.grants);
-    let grants = [of_session, of_workspace, Some(&state.grants)];
     // Grants of the other kinds are about paths, commands and tools, not about hosts.
     let is_about_host = |grant: &&Grant| grant.kind == ApprovalKind::Network;
-    for grant in grants.into_iter().flatten().flatten().filter(is_about_host) {
-        let mark = if grant.decision == Decision::Deny { "!" } else { "" };
-        let rule = format!("{mark}{}", grant.target);
-        add(&mut rules, rule, &format!("grant {}", grant.id), &state.presets);
+    for grant in grants.iter().map(|scoped| &scoped.grant).filter(is_about_host) {
+        add(&mut rules, rule_of(grant), &format!("grant {}", grant.id), found);
     }
     rules
+}
+
+/// Returns the rule of a grant as the user writes it, with `!` in front if the grant denies.
+pub(super) fn rule_of(grant: &Grant) -> String {
+    let mark = if grant.decision == Decision::Deny { "!" } else { "" };
+    format!("{mark}{}", grant.target)
 }
 
 /// Adds a rule, or the rules of the preset that it names.
@@ -78,12 +76,16 @@ fn origin(rule: &String, layers: &PolicyLayers) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::policies::grants_of;
+    use quackd_protocol::metadata::Session;
     use quackd_protocol::policy::PolicyPatch;
-    use quackd_protocol::state::{FoundHost, SessionState};
+    use quackd_protocol::state::{DaemonState, FoundHost, SessionState};
+    use serde_json::json;
 
     #[test]
     fn presets_and_grants_become_rules_with_their_origin() {
-        let (session, workspace) = (SessionId::from("s"), WorkspaceId::from("w"));
+        let session = json!({"id": "s", "workspaceId": "w", "name": "duck-1"});
+        let session: Session = serde_json::from_value(session).unwrap();
         let mut state = DaemonState::default();
         let grant = |id: &str, decision, target: &str| Grant {
             id: id.into(),
@@ -97,7 +99,8 @@ mod tests {
             grant("g1", Decision::Allow, "g.example:22"),
             grant("g2", Decision::Deny, "bad.example"),
         ];
-        state.sessions.insert(session.clone(), SessionState { grants, ..SessionState::default() });
+        let id = session.id.clone();
+        state.sessions.insert(id, SessionState { grants, ..SessionState::default() });
         state.grants.push(grant("g3", Decision::Allow, "@openrouter"));
         let found = FoundHost { rule: "npm.test.example:8443".into(), source: String::new() };
         let found = FoundPreset { at: String::new(), hosts: vec![found] };
@@ -106,7 +109,8 @@ mod tests {
         let layer = PolicyPatch { hosts: Some(hosts.clone()), ..PolicyPatch::default() };
         let layers = PolicyLayers { workspace: layer, ..PolicyLayers::default() };
         let policy = Policy { hosts: Some(hosts), ..Policy::default() };
-        let of = |policy: &Policy| rules_of(policy, &layers, &state, &session, &workspace);
+        let grants = grants_of(&state, &session);
+        let of = |policy: &Policy| rules_of(policy, &layers, &grants, &state.presets);
         let rules = of(&policy);
         let shown: Vec<_> = rules
             .texts()

@@ -67,7 +67,7 @@ pub(crate) struct Labels<'a> {
 
 /// Labels of earlier sessions.
 #[derive(Debug, Default)]
-struct Given<'a> {
+struct Earlier<'a> {
     /// Directory names, and the workspaces that have them.
     directories: HashMap<&'a str, &'a WorkspaceId>,
     /// For each workspace, how many of the forms of its path belong to other workspaces.
@@ -129,14 +129,14 @@ impl<'a> Labels<'a> {
     fn labels(&self) -> &(Vec<String>, HashMap<String, usize>) {
         self.labels.get_or_init(|| {
             let mut taken = HashMap::new();
-            let mut given = Given::default();
+            let mut earlier = Earlier::default();
             // Kept labels first: a label that the user has seen wins over one that would be made
             // now.
             for (at, session) in self.sessions.iter().enumerate() {
                 let of = self.state.sessions.get(&session.id);
                 if let Some(label) = of.and_then(|of| of.label.as_deref())
                     && self.is_free(label, session, &taken)
-                    && self.takes_kept(session, label, &mut given)
+                    && self.takes_kept(session, label, &mut earlier)
                 {
                     taken.insert(label.to_owned(), at);
                 }
@@ -150,7 +150,7 @@ impl<'a> Labels<'a> {
                     return label.clone();
                 }
                 let is_free = |label: &String| self.is_free(label, session, &taken);
-                let label = self.candidates(session, &mut given).find(is_free);
+                let label = self.candidates(session, &mut earlier).find(is_free);
                 let label = label.unwrap_or_else(|| session.id.0.clone());
                 taken.insert(label.clone(), at);
                 label
@@ -169,7 +169,7 @@ impl<'a> Labels<'a> {
     }
 
     /// Gives a session the label that was kept for it. Returns false if the session has another name since then.
-    fn takes_kept(&self, session: &'a Session, label: &str, given: &mut Given<'a>) -> bool {
+    fn takes_kept(&self, session: &'a Session, label: &str, earlier: &mut Earlier<'a>) -> bool {
         let (path, workspace) = (self.path_of(session), &session.workspace_id);
         let number = number_of(session);
         let shown = number.unwrap_or(&session.name);
@@ -184,10 +184,10 @@ impl<'a> Labels<'a> {
         let found = forms(path).enumerate().find_map(|(at, form)| Some((at, form, of_form(form)?)));
         match found {
             Some((n_others, form, is_bare)) => {
-                given.directories.insert(form, workspace);
-                given.n_others.insert(workspace, n_others);
+                earlier.directories.insert(form, workspace);
+                earlier.n_others.insert(workspace, n_others);
                 if is_bare {
-                    given.bare.insert(workspace);
+                    earlier.bare.insert(workspace);
                 }
             }
             None => return label == session.name || label == session.id.0,
@@ -204,21 +204,21 @@ impl<'a> Labels<'a> {
     fn candidates(
         &self,
         session: &'a Session,
-        given: &mut Given<'a>,
+        earlier: &mut Earlier<'a>,
     ) -> impl Iterator<Item = String> + use<'a> {
         let (path, workspace) = (self.path_of(session), &session.workspace_id);
-        let is_own = |form: &str| *given.directories.get(form).unwrap_or(&workspace) == workspace;
-        let n_others = given.n_others.get(workspace).copied();
+        let is_own = |form: &str| *earlier.directories.get(form).unwrap_or(&workspace) == workspace;
+        let n_others = earlier.n_others.get(workspace).copied();
         let n_others = n_others.or_else(|| forms(path).position(is_own)).unwrap_or(0);
         let forms = || forms(path).skip(n_others);
         if let Some(shortest) = forms().next() {
-            given.directories.insert(shortest, workspace);
-            given.n_others.insert(workspace, n_others);
+            earlier.directories.insert(shortest, workspace);
+            earlier.n_others.insert(workspace, n_others);
         }
 
         let name = session.name.as_str();
         let number = number_of(session);
-        let is_bare = number.is_some() && given.bare.insert(workspace);
+        let is_bare = number.is_some() && earlier.bare.insert(workspace);
         let shown = number.unwrap_or(name);
 
         let named = forms().map(move |form| format!("{form}/{shown}"));
@@ -332,10 +332,10 @@ impl Registry {
 
     /// Keeps the labels of sessions from before others were removed or renamed, because a label
     /// that was shown must not move to another session. Returns whether the state differs.
-    pub(super) fn keep_labels(&mut self, shown: &HashMap<SessionId, String>) -> bool {
+    pub(super) fn keep_labels(&mut self, earlier: &HashMap<SessionId, String>) -> bool {
         let now = self.shown_labels();
         let has_changed = |(id, label): (&SessionId, &String)| {
-            shown.get(id).is_some_and(|before| before != label)
+            earlier.get(id).is_some_and(|before| before != label)
         };
         if !now.iter().any(has_changed) {
             return false;
@@ -344,7 +344,7 @@ impl Registry {
         // All labels, not only the changed ones: a kept label frees others, which further sessions
         // would get.
         let sessions = &mut Arc::make_mut(&mut self.state).sessions;
-        for (id, label) in shown.iter().filter(|(id, _)| now.contains_key(*id)) {
+        for (id, label) in earlier.iter().filter(|(id, _)| now.contains_key(*id)) {
             sessions.entry(id.clone()).or_default().label = Some(label.clone());
         }
         true

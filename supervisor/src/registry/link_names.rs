@@ -26,10 +26,9 @@ pub(crate) enum Named {
 }
 
 impl RegistrySnapshot {
-    /// Names of all sessions in links.
+    /// Returns the names of all sessions in links.
     pub(crate) fn link_names(&self) -> LinkNames {
-        let labels = Labels::new(&self.metadata, &self.state).all();
-        LinkNames::of(labels)
+        LinkNames::of(Labels::new(&self.metadata, &self.state).all())
     }
 }
 

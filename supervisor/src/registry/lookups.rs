@@ -1,7 +1,7 @@
 //! Finds the session of a reference, and starts its actors on first use.
 
 use super::Registry;
-use super::labels::{self, Labels};
+use super::labels;
 use super::policies::FoundPolicy;
 use crate::children::DrainReason;
 use crate::clock::now_text;
@@ -71,14 +71,10 @@ impl Registry {
         }
 
         let FoundPolicy { policy, rules, .. } = self.policy_of(session);
-        let known = self.metadata.sessions.iter().find(|known| known.id == session.id);
-        let label = known
-            .map(|known| Labels::new(&self.metadata, &self.state).of(known))
-            .unwrap_or_default();
         let state = self.state_of(&session.id);
         let start = SessionStart {
             session,
-            label,
+            label: self.snapshot().label(&session.id),
             workspace: workspace.to_owned(),
             policy,
             rules: Arc::new(rules),
@@ -86,6 +82,7 @@ impl Registry {
             choice: AgentChoice::from(&state),
             isolated: state.isolated,
         };
+
         let actors = self.actors.start(start, &Owner::new(&ctx.address()));
         if self.draining {
             // The drain of the registry did not reach them. An actor ignores a drain whose sender waits for no reply.
@@ -135,21 +132,23 @@ impl Registry {
         msg: &FindSession,
         ctx: &Context<Self>,
     ) -> Result<Option<FoundSession>, MethodError> {
-        let found = match &msg.reference {
+        let session = match &msg.reference {
             Some(reference) => Some(
                 labels::find(&self.metadata, &self.state, reference)
                     .ok_or_else(|| MethodError::SessionNotFound(reference.clone()))?,
             ),
             None => catalog::active(&self.metadata),
         };
-
-        let Some(session) = found.cloned() else { return Ok(None) };
+        let Some(session) = session.cloned() else { return Ok(None) };
 
         if msg.purpose == Purpose::Use {
             let now = now_text();
             // The time has whole seconds, so calls in quick succession change nothing.
-            if session.last_active_at != now {
-                catalog::touch(Arc::make_mut(&mut self.metadata), &session.id, now);
+            if session.last_active_at != now
+                && let Some(known) =
+                    catalog::by_id_mut(Arc::make_mut(&mut self.metadata), &session.id)
+            {
+                known.last_active_at = now;
             }
         }
         self.found(&session, msg.purpose, ctx).map(Some)

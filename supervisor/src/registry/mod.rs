@@ -24,7 +24,6 @@ mod link_names;
 mod lookups;
 mod mutations;
 mod persistence;
-mod pins;
 mod policies;
 mod presets;
 mod restrictions;
@@ -141,6 +140,12 @@ impl Registry {
         }
         true
     }
+
+    /// Publishes the pinned sessions to the eviction.
+    fn tell_pins(&self) {
+        let pinned = self.state.sessions.iter().filter(|(_, state)| state.pinned);
+        self.services.table.set_pinned(pinned.map(|(id, _)| id.clone()));
+    }
 }
 
 impl Actor for Registry {
@@ -165,6 +170,7 @@ impl Handler<Drain> for Registry {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, Drain { until }: Drain, ctx: &mut Self::Context) -> Self::Result {
+        // Requests that would change something are refused from here on.
         self.draining = true;
 
         let saved = if self.is_unsaved() { Some(self.save(ctx)) } else { self.join_save() };

@@ -6,7 +6,7 @@ use super::claims::Claim;
 use super::labels;
 use super::policies::AgentChange;
 use super::restrictions::Restrictions;
-use super::saves::kept;
+use super::saves::{Changed, after_save};
 use crate::errors::MethodError;
 use crate::registry::catalog::{self, Fresh};
 use actix::prelude::*;
@@ -14,7 +14,6 @@ use quackd_protocol::SessionId;
 use quackd_protocol::client::{ActivateData, AttachData};
 use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::state::DaemonState;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// Open a session of a directory.
@@ -57,92 +56,59 @@ impl Handler<OpenSession> for Registry {
     type Result = ResponseFuture<Result<AttachData, MethodError>>;
 
     fn handle(&mut self, msg: OpenSession, ctx: &mut Self::Context) -> Self::Result {
-        let OpenSession {
-            path,
-            kind,
-            activate,
-            safe_mode,
-            agent,
-            restrictions,
-            client,
-            isolated,
-            fresh,
-        } = msg;
-
-        // The closure cannot borrow the registry, which `change` uses.
-        let (clients, state) = (Rc::clone(&self.clients), Arc::clone(&self.state));
-        let settings = NewSettings { safe_mode, agent, restrictions, client, isolated };
-        self.change(ctx, settings, |metadata| match kind {
-            Open::Existing => catalog::attach(metadata, &path, activate, fresh, |_| true),
-            Open::Own => catalog::attach(metadata, &path, activate, fresh, |id| is_own(&state, id)),
-            Open::New(name) => {
-                let metadata = Arc::make_mut(metadata);
-                Ok((catalog::add_session(metadata, &path, name, activate, fresh)?, true))
-            }
-            Open::Claimed(claim) => claim.make(metadata, &path, &clients, &state, fresh),
-        })
+        Box::pin(after_save(self.open(msg, ctx)))
     }
 }
 
-/// Settings of an opened session.
-struct NewSettings {
-    safe_mode: Option<bool>,
-    agent: AgentChange,
-    restrictions: Restrictions,
-    client: Option<String>,
-    isolated: Option<CopiedTree>,
-}
-
-/// Whether no client has claimed the session or made it for itself.
+/// Returns whether no client has claimed the session or made it for itself.
 pub(super) fn is_own(state: &DaemonState, session: &SessionId) -> bool {
     state.sessions.get(session).is_none_or(|state| state.client.is_none())
 }
 
 impl Registry {
-    /// Makes a change that results in a session, and sets the session's safe mode, restrictions and agent.
-    fn change(
-        &mut self,
-        ctx: &mut Context<Self>,
-        NewSettings { safe_mode, agent, restrictions, client, isolated }: NewSettings,
-        make: impl FnOnce(
-            &mut Arc<quackd_protocol::metadata::Metadata>,
-        ) -> Result<(AttachData, bool), MethodError>,
-    ) -> ResponseFuture<Result<AttachData, MethodError>> {
+    /// Finds or creates a session, and sets its safe mode, restrictions and agent.
+    fn open(&mut self, open: OpenSession, ctx: &mut Context<Self>) -> Changed<AttachData> {
         if self.draining {
-            return Box::pin(async { Err(MethodError::ShuttingDown) });
+            return Err(MethodError::ShuttingDown);
         }
+        let OpenSession { path, kind, activate, fresh, .. } = open;
 
         let before = Arc::clone(&self.metadata);
-        let (mut data, mut changed) = match make(&mut self.metadata) {
-            Ok(made) => made,
-            Err(error) => return Box::pin(async { Err(error) }),
+        let (metadata, state) = (&mut self.metadata, &self.state);
+        let (mut data, mut changed) = match kind {
+            Open::Existing => catalog::attach(metadata, &path, activate, fresh, |_| true)?,
+            Open::Own => catalog::attach(metadata, &path, activate, fresh, |id| is_own(state, id))?,
+            Open::New(name) => {
+                let metadata = Arc::make_mut(metadata);
+                (catalog::add_session(metadata, &path, name, activate, fresh)?, true)
+            }
+            Open::Claimed(claim) => claim.make(metadata, &path, &self.clients, state, fresh)?,
         };
 
         // In force before the save: an isolated session must never run in the workspace itself.
         let is_new = before.sessions.iter().all(|known| known.id != data.session.id);
-        if is_new && isolated.is_some() {
-            changed |= self.change_state(&data.session.id, |state| state.isolated = isolated);
+        if is_new && open.isolated.is_some() {
+            changed |= self.change_state(&data.session.id, |state| state.isolated = open.isolated);
         }
 
         // In force before the save: a session in safe mode must never run without it.
-        if let Some(safe_mode) = safe_mode {
+        if let Some(safe_mode) = open.safe_mode {
             changed |= self.change_state(&data.session.id, |state| state.safe_mode = safe_mode);
             self.tell_policy(&data.session.id);
         }
 
         if is_new {
             // In force before the save, like safe mode.
-            data.note = self.restrict(&data.session.id, &restrictions, &before.sessions);
+            data.note = self.restrict(&data.session.id, &open.restrictions, &before.sessions);
             changed |= data.note.is_some();
         }
 
-        changed |= self.change_agent(&data.session.id, agent);
-        if client.is_some() {
-            changed |= self.change_state(&data.session.id, |state| state.client = client);
+        changed |= self.change_agent(&data.session.id, open.agent);
+        if open.client.is_some() {
+            changed |= self.change_state(&data.session.id, |state| state.client = open.client);
         }
 
-        let saved = self.keep(changed, ctx);
-        Box::pin(async move { kept(saved).await.map(|()| data) })
+        Ok((data, self.keep(changed, ctx)))
     }
 }
 
@@ -160,6 +126,7 @@ impl Handler<Activate> for Registry {
         if self.draining {
             return Box::pin(actix::fut::ready(Err(MethodError::ShuttingDown)));
         }
+
         let is_known = labels::find(&self.metadata, &self.state, &msg.reference).is_some();
         // Another program may have just created it.
         let looking = if is_known { None } else { self.look_for_more(ctx) };
@@ -178,17 +145,14 @@ impl Registry {
         reference: &str,
         ctx: &mut Context<Self>,
     ) -> impl Future<Output = Result<ActivateData, MethodError>> + use<> {
-        let found = labels::find(&self.metadata, &self.state, reference)
-            .map(|session| session.id.0.clone());
+        let session = labels::find(&self.metadata, &self.state, reference);
+        let id = session.map(|session| session.id.0.clone());
         // The catalog knows no labels, so it gets the id.
-        let wanted = found.as_deref().unwrap_or(reference);
-        let activated = catalog::activate(&mut self.metadata, wanted)
-            .map(|(data, changed)| (data, self.keep(changed, ctx)));
+        let reference = id.as_deref().unwrap_or(reference);
 
-        async move {
-            let (data, saved) = activated?;
-            kept(saved).await.map(|()| data)
-        }
+        let activated = catalog::activate(&mut self.metadata, reference)
+            .map(|(data, changed)| (data, self.keep(changed, ctx)));
+        after_save(activated)
     }
 }
 
@@ -205,25 +169,12 @@ impl Registry {
             }
         });
 
-        let at = self.metadata.sessions.iter().position(|known| known.id == *session);
-        if let (Some(file), Some(at)) = (file, at)
-            && let Some(known) = Arc::make_mut(&mut self.metadata).sessions.get_mut(at)
+        if let Some(file) = file
+            && let Some(known) = catalog::by_id_mut(Arc::make_mut(&mut self.metadata), session)
         {
             known.pi_session_file = file;
             changed = true;
         }
         changed
-    }
-
-    /// Counts a crash of a session's worker or agent. The count survives restarts of the daemon.
-    pub(super) fn crashed(&mut self, session: &SessionId, ctx: &mut Context<Self>) {
-        let is_known = self.metadata.sessions.iter().any(|known| known.id == *session);
-        let count = |state: &mut quackd_protocol::state::SessionState| {
-            state.restarts = state.restarts.saturating_add(1);
-        };
-        if is_known && self.change_state(session, count) && !self.draining {
-            // The log reports a failed save, which loses the count.
-            drop(self.save(ctx));
-        }
     }
 }

@@ -5,8 +5,9 @@
 //! is replaced when nothing runs in it ([`crate::session::worker`]).
 
 use super::Registry;
+use super::catalog;
 use super::host_rules::rules_of;
-use super::saves::{Saved, kept};
+use super::saves::{Changed, after_save};
 use crate::errors::MethodError;
 use crate::session::actors::SessionActors;
 use crate::session::agent::AgentChoice;
@@ -99,94 +100,106 @@ impl Handler<ChangeSession> for Registry {
     type Result = ResponseFuture<Result<FoundPolicy, MethodError>>;
 
     fn handle(&mut self, msg: ChangeSession, ctx: &mut Self::Context) -> Self::Result {
-        let ChangeSession { session, change } = msg;
-        match self.change_session(&session, change, ctx) {
-            Ok((found, saved)) => Box::pin(async move { kept(saved).await.map(|()| found) }),
-            Err(error) => Box::pin(async { Err(error) }),
-        }
+        Box::pin(after_save(self.change_session(msg, ctx)))
     }
 }
 
 impl Registry {
     fn change_session(
         &mut self,
-        session: &SessionId,
-        change: SessionChange,
+        ChangeSession { session, change }: ChangeSession,
         ctx: &mut Context<Self>,
-    ) -> Result<(FoundPolicy, Option<Saved>), MethodError> {
+    ) -> Changed<FoundPolicy> {
         if self.draining {
             return Err(MethodError::ShuttingDown);
         }
-        let known = self.metadata.sessions.iter().find(|known| known.id == *session).cloned();
-        let session = known.ok_or_else(|| MethodError::SessionNotFound(session.0.clone()))?;
+        let known = catalog::by_id(&self.metadata, &session).cloned();
+        let session = known.ok_or(MethodError::SessionNotFound(session.0))?;
 
-        let change = match change {
-            SessionChange::Policy(change) => change,
+        // All are in force before the save: a narrower policy must apply at once, and an eviction must not end the
+        // processes of a pinned session now. A failed save takes the change back and publishes the earlier state.
+        let changed = match change {
+            SessionChange::Policy(change) => {
+                let change = |registry: &mut Self| registry.change_policy(&session, change);
+                let changed = self.try_change(&session, change)?;
+                self.tell_policies(Some(&session.workspace_id));
+                changed
+            }
             SessionChange::Grants(change) => {
-                // A refused change must leave nothing behind.
-                let before = Arc::clone(&self.state);
                 let is_for_all = matches!(
                     change,
                     GrantChange::Revoke { .. }
                         | GrantChange::Allow { scope: PolicyScope::Always, .. }
                         | GrantChange::Answer { scope: PolicyScope::Always, .. }
                 );
-                // The policy is checked with the new grants, because their directories are added to
-                // it.
-                let changed = self
-                    .change_grants(&session, change)
-                    .and_then(|changed| self.check(&self.policy_of(&session)).map(|()| changed));
-                let changed = changed.inspect_err(|_| self.state = before)?;
-                // In force before the save, like a policy.
-                let workspace = Some(&session.workspace_id).filter(|_| !is_for_all);
-                self.tell_policies(workspace);
-                return Ok((self.policy_of(&session), self.keep(changed, ctx)));
+                let change = |registry: &mut Self| registry.change_grants(&session, change);
+                let changed = self.try_change(&session, change)?;
+                self.tell_policies(Some(&session.workspace_id).filter(|_| !is_for_all));
+                changed
             }
             SessionChange::SafeMode(is_safe) => {
                 let changed = self.change_state(&session.id, |state| state.safe_mode = is_safe);
                 self.tell_policy(&session.id);
-                return Ok((self.policy_of(&session), self.keep(changed, ctx)));
+                changed
             }
             SessionChange::Agent(change) => {
                 let changed = self.change_agent(&session.id, change);
                 self.tell_policy(&session.id);
-                return Ok((self.policy_of(&session), self.keep(changed, ctx)));
+                changed
             }
             SessionChange::Isolated(copied) => {
-                let changed = self.change_state(&session.id, |state| state.isolated = Some(copied));
-                return Ok((self.policy_of(&session), self.keep(changed, ctx)));
+                self.change_state(&session.id, |state| state.isolated = Some(copied))
             }
             SessionChange::Pinned(pinned) => {
                 let changed = self.change_state(&session.id, |state| state.pinned = pinned);
-                // In force before the save: an eviction must not end the session's processes now. A failed save takes
-                // the change back and publishes the pins again.
                 self.tell_pins();
-                return Ok((self.policy_of(&session), self.keep(changed, ctx)));
+                changed
             }
         };
+        Ok((self.policy_of(&session), self.keep(changed, ctx)))
+    }
 
-        // A refused change must leave nothing behind.
+    /// Makes a change, and checks the session's policy with it. A refused change leaves nothing behind.
+    fn try_change(
+        &mut self,
+        session: &Session,
+        change: impl FnOnce(&mut Self) -> Result<bool, MethodError>,
+    ) -> Result<bool, MethodError> {
         let before = Arc::clone(&self.state);
-        let changed = match change.scope {
-            PolicyScope::Always => return Err(MethodError::PolicyOfAll),
-            PolicyScope::Session => self.change_state(&session.id, |state| {
-                state.policy = apply(std::mem::take(&mut state.policy), change.reset, change.patch);
-            }),
-            PolicyScope::Workspace => {
-                self.change_workspace_policy(&session.workspace_id, change.reset, change.patch)
-            }
+        change(self)
+            .and_then(|changed| self.check(&self.policy_of(session)).map(|()| changed))
+            .inspect_err(|_| self.state = before)
+    }
+
+    /// Changes the policy of a session or of its workspace. Returns whether it differs.
+    fn change_policy(
+        &mut self,
+        session: &Session,
+        PolicyChange { scope, reset, patch }: PolicyChange,
+    ) -> Result<bool, MethodError> {
+        let change = |policy: &mut PolicyPatch| {
+            let below = if reset { PolicyPatch::default() } else { std::mem::take(policy) };
+            *policy = layered(patch, below);
         };
+        match scope {
+            PolicyScope::Always => Err(MethodError::PolicyOfAll),
+            PolicyScope::Session => {
+                Ok(self.change_state(&session.id, |state| change(&mut state.policy)))
+            }
+            PolicyScope::Workspace => {
+                let workspaces = &mut Arc::make_mut(&mut self.state).workspaces;
+                let mut state = workspaces.remove(&session.workspace_id).unwrap_or_default();
 
-        let found = self.policy_of(&session);
-        if let Err(error) = self.check(&found) {
-            self.state = before;
-            return Err(error);
+                let before = state.clone();
+                change(&mut state.policy);
+                let changed = state != before;
+                // The state contains only workspaces that differ from the default.
+                if state != WorkspaceState::default() {
+                    workspaces.insert(session.workspace_id.clone(), state);
+                }
+                Ok(changed)
+            }
         }
-
-        // In force before the save: a narrower policy must apply at once. If the save fails, the workers get the old
-        // policy again.
-        self.tell_policies(Some(&session.workspace_id));
-        Ok((found, self.keep(changed, ctx)))
     }
 
     /// Rejects a policy that cannot be enforced.
@@ -196,25 +209,6 @@ impl Registry {
         quackd_policy::check_confinement(&found.layers)
             .and_then(|()| quackd_policy::validate(&found.policy, home, state_dir))
             .map_err(MethodError::Policy)
-    }
-
-    fn change_workspace_policy(
-        &mut self,
-        workspace: &WorkspaceId,
-        reset: bool,
-        patch: PolicyPatch,
-    ) -> bool {
-        let workspaces = &mut Arc::make_mut(&mut self.state).workspaces;
-        let mut state = workspaces.remove(workspace).unwrap_or_default();
-
-        let before = state.clone();
-        state.policy = apply(std::mem::take(&mut state.policy), reset, patch);
-        let changed = state != before;
-        // The state contains only workspaces that differ from the default.
-        if state != WorkspaceState::default() {
-            workspaces.insert(workspace.clone(), state);
-        }
-        changed
     }
 
     /// Resolves the policy of a session now. Does not read the disk.
@@ -235,7 +229,7 @@ impl Registry {
 
     /// Sends the policy and the choice of the agent to the actors of one session.
     pub(super) fn tell_policy(&self, session: &SessionId) {
-        let known = self.metadata.sessions.iter().find(|known| known.id == *session);
+        let known = catalog::by_id(&self.metadata, session);
         if let (Some(session), Some(actors)) = (known, self.actors.get(session)) {
             self.tell(&actors, session);
         }
@@ -276,7 +270,7 @@ pub(super) fn policy_of(
         }
     }
 
-    let mut rules = rules_of(&policy, &layers, state, &session.id, &session.workspace_id);
+    let mut rules = rules_of(&policy, &layers, &grants, &state.presets);
     // A network that is off only by default does not count: the proxy may then ask the user.
     let is_set = settings.network.origin != Origin::Default
         || layers.workspace.network.or(layers.session.network).is_some();
@@ -284,7 +278,8 @@ pub(super) fn policy_of(
     FoundPolicy { policy, layers, rules, grants }
 }
 
-fn grants_of(state: &DaemonState, session: &Session) -> Vec<ScopedGrant> {
+/// Returns the user's grants that hold for a session: its own first, those of all sessions last.
+pub(super) fn grants_of(state: &DaemonState, session: &Session) -> Vec<ScopedGrant> {
     let of_session = state.sessions.get(&session.id).map(|state| &state.grants);
     let of_workspace = state.workspaces.get(&session.workspace_id).map(|state| &state.grants);
     let all = [
@@ -292,6 +287,7 @@ fn grants_of(state: &DaemonState, session: &Session) -> Vec<ScopedGrant> {
         (Scope::Workspace, of_workspace),
         (Scope::Always, Some(&state.grants)),
     ];
+
     let scoped = all.into_iter().flat_map(|(scope, grants)| {
         let grants = grants.into_iter().flatten().cloned();
         grants.map(move |grant| ScopedGrant { scope, grant })
@@ -299,8 +295,8 @@ fn grants_of(state: &DaemonState, session: &Session) -> Vec<ScopedGrant> {
     scoped.collect()
 }
 
-fn apply(before: PolicyPatch, reset: bool, patch: PolicyPatch) -> PolicyPatch {
-    let below = if reset { PolicyPatch::default() } else { before };
+/// Returns new settings on top of earlier ones.
+pub(super) fn layered(patch: PolicyPatch, below: PolicyPatch) -> PolicyPatch {
     PolicyPatch {
         profile: patch.profile.or(below.profile),
         network: patch.network.or(below.network),

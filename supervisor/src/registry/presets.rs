@@ -7,7 +7,7 @@ use crate::clock::now_text;
 use crate::errors::MethodError;
 use crate::registry::agent_updates::KeepHosts;
 use crate::session::agent::pi::outside::clean_blocking;
-use crate::session::services::{NoLook, SessionServices};
+use crate::session::services::SessionServices;
 use actix::prelude::*;
 use quackd_policy::hosts::presets::{Preset, PresetHosts, derived_in};
 use quackd_process::Writable;
@@ -56,12 +56,7 @@ pub(crate) async fn ask_tools(
         env
     };
 
-    let env = match services.look(CLEAN_LIMIT, clean).await {
-        Ok(env) => env,
-        Err(NoLook::Ended) => return Err(MethodError::ShuttingDown),
-        Err(NoLook::TimedOut) => return Err(MethodError::Overloaded),
-    };
-
+    let env = services.look(CLEAN_LIMIT, clean).await?;
     let tools = names.keys().copied().collect();
     // A dropped future would not reap the process.
     let asking = actix::spawn(async move { registries.ask(tools, env, untrusted).await });
@@ -99,14 +94,12 @@ fn sorted(
     (problems, found)
 }
 
-impl Registry {
+impl Handler<KeepHosts> for Registry {
+    type Result = ();
+
     /// Keeps hosts of derived presets. In force before the save, like a policy. The log reports a failed save, which
     /// takes the hosts back.
-    pub(super) fn keep_hosts(
-        &mut self,
-        found: BTreeMap<String, FoundPreset>,
-        ctx: &mut Context<Self>,
-    ) {
+    fn handle(&mut self, KeepHosts(found): KeepHosts, ctx: &mut Self::Context) {
         if self.draining {
             return;
         }
@@ -114,7 +107,9 @@ impl Registry {
         self.tell_policies(None);
         drop(self.save(ctx));
     }
+}
 
+impl Registry {
     /// Asks the tools for the derived presets that the configuration names.
     pub(super) fn ask_for_configuration(&self, ctx: &Context<Self>) {
         let hosts = self.services.daemon.config.sandbox.patch().hosts.unwrap_or_default();
@@ -139,7 +134,7 @@ impl Registry {
 }
 
 impl RegistrySnapshot {
-    /// Hosts of derived presets.
+    /// Returns the hosts of derived presets.
     pub(crate) fn presets(&self) -> &BTreeMap<String, FoundPreset> {
         &self.state.presets
     }

@@ -3,6 +3,7 @@
 
 use super::Registry;
 use super::catalog;
+use super::policies::layered;
 use quackd_policy::{resolve_layers, restriction};
 use quackd_protocol::SessionId;
 use quackd_protocol::approval::Decision;
@@ -31,15 +32,6 @@ impl Restrictions {
     pub(crate) fn remote() -> Self {
         Self { of_session: None, of_workspace: true, with_safe_mode: true }
     }
-
-    /// `overlaps` tells whether one of the two workspaces contains the other.
-    fn takes_from(&self, known: &Session, overlaps: bool) -> bool {
-        self.of_session.as_ref() == Some(&known.id) || self.of_workspace && overlaps
-    }
-
-    fn takes_safe_mode_from(&self, known: &Session) -> bool {
-        self.with_safe_mode || self.of_session.as_ref() == Some(&known.id)
-    }
 }
 
 impl Registry {
@@ -51,28 +43,30 @@ impl Registry {
         restrictions: &Restrictions,
         others: &[Shared<Session>],
     ) -> Option<String> {
-        let new = self.metadata.sessions.iter().find(|known| known.id == *new).cloned()?;
         let metadata = Arc::clone(&self.metadata);
+        let new = catalog::by_id(&metadata, new)?;
         let path = |session: &Session| {
-            let mut all = metadata.workspaces.iter();
-            all.find(|workspace| workspace.id == session.workspace_id)
-                .map(|workspace| Path::new(&workspace.path))
+            catalog::workspace_of(&metadata, session).map(|workspace| Path::new(&workspace.path))
         };
         let overlaps = |known: &Session| {
-            path(known).zip(path(&new)).is_some_and(|(a, b)| a.starts_with(b) || b.starts_with(a))
+            path(known).zip(path(new)).is_some_and(|(a, b)| a.starts_with(b) || b.starts_with(a))
         };
 
-        let others = others.iter().filter(|known| restrictions.takes_from(known, overlaps(known)));
         let mut taken = Taken::default();
         for known in others {
+            let is_continued = restrictions.of_session.as_ref() == Some(&known.id);
+            if !is_continued && !(restrictions.of_workspace && overlaps(known)) {
+                continue;
+            }
+
             // Compared without safe mode, which is taken over separately.
             let limit = without_safe_mode(self.policy_of(known).layers);
             // Resolved again for each session, because the session before it may have added
             // restrictions.
-            let base = without_safe_mode(self.policy_of(&new).layers);
+            let base = without_safe_mode(self.policy_of(new).layers);
             let patch = restriction(&base, &limit);
-            let of = self.state.sessions.get(&known.id).cloned().unwrap_or_default();
-            let is_safe = of.safe_mode && restrictions.takes_safe_mode_from(known);
+            let of = self.state_of(&known.id);
+            let is_safe = of.safe_mode && (restrictions.with_safe_mode || is_continued);
             taken.add(&patch, &of, is_safe);
             self.change_state(&new.id, |state| take(state, patch, &of, is_safe));
         }
@@ -84,7 +78,7 @@ impl Registry {
     /// Returns true if a session may do less than the sessions that its workspace gets by default.
     pub(super) fn is_restricted(&self, reference: &str) -> bool {
         let Some(session) = catalog::find(&self.metadata, reference) else { return false };
-        let of = self.state.sessions.get(&session.id).cloned().unwrap_or_default();
+        let of = self.state_of(&session.id);
         let layers = self.policy_of(session).layers;
         let base = PolicyLayers { session: PolicyPatch::default(), ..layers.clone() };
 
@@ -101,16 +95,7 @@ fn without_safe_mode(layers: PolicyLayers) -> Policy {
 
 /// Adds restrictions to the state of a new session.
 fn take(state: &mut SessionState, patch: PolicyPatch, of: &SessionState, is_safe: bool) {
-    let below = std::mem::take(&mut state.policy);
-    state.policy = PolicyPatch {
-        profile: patch.profile.or(below.profile),
-        network: patch.network.or(below.network),
-        web_search: patch.web_search.or(below.web_search),
-        hosts: patch.hosts.or(below.hosts),
-        writable_roots: patch.writable_roots.or(below.writable_roots),
-        hidden: patch.hidden.or(below.hidden),
-    };
-
+    state.policy = layered(patch, std::mem::take(&mut state.policy));
     state.safe_mode |= is_safe;
     // A grant that allows something does not restrict.
     for grant in of.grants.iter().filter(|grant| grant.decision == Decision::Deny) {

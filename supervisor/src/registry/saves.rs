@@ -39,6 +39,16 @@ pub(super) type Waiter = oneshot::Sender<Result<(), NotKept>>;
 /// Result of a save.
 pub(super) type Saved = oneshot::Receiver<Result<(), NotKept>>;
 
+/// A change in memory with its result, and the save that contains it. `None` if the disk has it already.
+pub(super) type Changed<T> = Result<(T, Option<Saved>), MethodError>;
+
+/// Returns the result of a change when it is on disk.
+pub(super) async fn after_save<T>(changed: Changed<T>) -> Result<T, MethodError> {
+    let (result, saved) = changed?;
+    kept(saved).await?;
+    Ok(result)
+}
+
 /// Waits for a save; returns at once for `None`.
 pub(super) async fn kept(saved: Option<Saved>) -> Result<(), MethodError> {
     match saved {

@@ -52,6 +52,7 @@ pub(crate) fn load_blocking(path: &Path) -> Vec<InterruptedSession> {
             tracing::warn!(path = %path.display(), %error, "ignoring what the last stop cut short");
             Vec::new()
         }
+        // The usual case: there is no file, because nothing was interrupted.
         _ => Vec::new(),
     }
 }
@@ -103,18 +104,17 @@ impl Interrupted {
             if MAX_SESSIONS <= sessions.len() && !sessions.contains_key(&piece.session_id) {
                 continue;
             }
-            let noted = sessions.entry(piece.session_id.clone()).or_insert_with(|| {
-                let (session_id, session_name) =
-                    (piece.session_id.clone(), piece.session_name.clone());
-                let interruption =
-                    Interruption { at: at.clone(), by: by.to_owned(), work: Vec::new() };
-                let label = piece.label.clone();
-                InterruptedSession { session_id, session_name, label, interruption }
+            let id = piece.session_id.clone();
+            let noted = sessions.entry(id.clone()).or_insert_with(|| InterruptedSession {
+                session_id: id,
+                session_name: piece.session_name.clone(),
+                label: piece.label.clone(),
+                interruption: Interruption { at: at.clone(), by: by.to_owned(), work: Vec::new() },
             });
 
             let work = &mut noted.interruption.work;
             if work.len() < MAX_WORK {
-                work.push(shown(piece));
+                work.push(description(piece));
             }
         }
     }
@@ -149,7 +149,7 @@ fn save_blocking(path: &Path, sessions: Vec<InterruptedSession>) -> io::Result<(
     replace_file_blocking(path, &text)
 }
 
-fn shown(piece: &UnfinishedWork) -> String {
+fn description(piece: &UnfinishedWork) -> String {
     match piece.kind {
         WorkKind::Call => piece.what.clone(),
         WorkKind::Job => format!("background job {}", piece.what),

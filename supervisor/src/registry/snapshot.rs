@@ -18,7 +18,6 @@ use quackd_protocol::client::{
     FindBy, FoundInfo, ProcessState, SessionInfo, WorkerInfo, WorkspaceInfo, WorkspaceSession,
 };
 use quackd_protocol::metadata::{Metadata, Session, Shared};
-
 use quackd_protocol::state::DaemonState;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -37,14 +36,6 @@ pub(crate) struct RegistrySnapshot {
     pub(super) state: Arc<DaemonState>,
 }
 
-impl RegistrySnapshot {
-    /// Returns whether nothing has changed between the two snapshots. Compares the allocations, in
-    /// constant time.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.metadata, &other.metadata) && Arc::ptr_eq(&self.state, &other.state)
-    }
-}
-
 impl Handler<TakeSnapshot> for Registry {
     type Result = MessageResult<TakeSnapshot>;
 
@@ -60,6 +51,12 @@ impl Registry {
 }
 
 impl RegistrySnapshot {
+    /// Returns whether nothing has changed between the two snapshots. Compares the allocations, in
+    /// constant time.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.metadata, &other.metadata) && Arc::ptr_eq(&self.state, &other.state)
+    }
+
     /// Returns the rows of the `sessions` method, in stored order.
     pub(crate) fn sessions(
         &self,
@@ -72,26 +69,19 @@ impl RegistrySnapshot {
         let now = Instant::now();
 
         let row = |session: &Shared<Session>| {
-            let (snapshot, pinned) =
-                (services.table.snapshot(&session.id), services.table.is_pinned(&session.id));
+            let snapshot = services.table.snapshot(&session.id);
+            let state = self.state.sessions.get(&session.id);
+            let path = paths.get(&session.workspace_id).copied().unwrap_or("unknown");
             SessionInfo {
                 id: session.id.clone(),
                 name: session.name.clone(),
                 label: labels.remove(&session.id).unwrap_or_default(),
-                workspace_path: paths
-                    .get(&session.workspace_id)
-                    .copied()
-                    .unwrap_or("unknown")
-                    .to_owned(),
+                workspace_path: path.to_owned(),
                 is_active: Some(&session.id) == active,
                 is_running: snapshot.is_running(),
                 last_active_at: session.last_active_at.clone(),
-                status: snapshot.status(pinned, now),
-                isolated: self
-                    .state
-                    .sessions
-                    .get(&session.id)
-                    .is_some_and(|state| state.isolated.is_some()),
+                status: snapshot.status(services.table.is_pinned(&session.id), now),
+                isolated: state.is_some_and(|state| state.isolated.is_some()),
             }
         };
 
@@ -101,7 +91,11 @@ impl RegistrySnapshot {
     /// Returns the rows of the `workspaces` method, with their sessions.
     pub(crate) fn workspaces(&self, services: &SessionServices) -> Vec<WorkspaceInfo> {
         let active = catalog::active(&self.metadata).map(|session| &session.id);
-        let mut by_workspace = catalog::by_workspace(&self.metadata);
+        let mut by_workspace: HashMap<_, Vec<_>> = HashMap::new();
+        for session in &self.metadata.sessions {
+            by_workspace.entry(&session.workspace_id).or_default().push(session);
+        }
+
         let row = |session: &Shared<Session>| WorkspaceSession {
             id: session.id.clone(),
             name: session.name.clone(),
@@ -206,17 +200,15 @@ impl RegistrySnapshot {
         settings: &SandboxSettings,
         session: &SessionId,
     ) -> Result<FoundPolicy, MethodError> {
-        let found = self.metadata.sessions.iter().find(|known| known.id == *session);
-        let found = found.ok_or_else(|| MethodError::SessionNotFound(session.0.clone()))?;
-        Ok(policy_of(&self.state, settings, found))
+        let known = catalog::by_id(&self.metadata, session);
+        let known = known.ok_or_else(|| MethodError::SessionNotFound(session.0.clone()))?;
+        Ok(policy_of(&self.state, settings, known))
     }
 
     /// Returns the label of a session. Empty if the session was deleted.
     pub(crate) fn label(&self, session: &SessionId) -> String {
-        let known = self.metadata.sessions.iter().find(|known| known.id == *session);
-        known
-            .map(|session| Labels::new(&self.metadata, &self.state).of(session))
-            .unwrap_or_default()
+        let known = catalog::by_id(&self.metadata, session);
+        known.map(|known| Labels::new(&self.metadata, &self.state).of(known)).unwrap_or_default()
     }
 
     /// Returns the labels of these sessions, without deleted ones.
