@@ -105,4 +105,6 @@ pub fn find_to(
 }
 
 #[cfg(test)]
+mod test_files;
+#[cfg(test)]
 mod tests;

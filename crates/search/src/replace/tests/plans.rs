@@ -4,7 +4,7 @@ use super::*;
 use crate::SearchError;
 use crate::note::Note;
 use crate::request::Dialect;
-use crate::tests::Files;
+use crate::test_files::Files;
 use std::fs;
 use std::sync::atomic::Ordering;
 
