@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// A temporary directory with files.
-pub(crate) struct Files(TestDir);
+pub(crate) struct Files(pub(crate) TestDir);
 
 impl Files {
     pub(crate) fn new(files: &[(&str, &[u8])]) -> Self {

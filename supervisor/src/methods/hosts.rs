@@ -47,6 +47,16 @@ pub(super) async fn requests(
     })
 }
 
+/// Explains that no rule names a host, and which rules cannot be read: one of them may have been meant for it.
+fn not_listed(target: &str, preset: Option<&str>, rules: &HostRules) -> String {
+    let preset = preset.map(|name| format!("; it is a host of @{name}")).unwrap_or_default();
+    let mut text = format!("{target} is denied: no rule names it{preset}");
+    for error in rules.unreadable().iter().take(MAX_UNREADABLE) {
+        text.push_str(&format!("\nnot in force: {error}"));
+    }
+    text
+}
+
 /// Explains the rules for one host.
 pub(super) async fn explain(
     host: &str,
@@ -117,12 +127,7 @@ pub(super) async fn explain(
                 }
                 Decision::NotListed => {
                     let preset = preset_of(&host, port, snapshot.presets());
-                    let preset = preset.map(|name| format!("; it is a host of @{name}"));
-                    let preset = preset.unwrap_or_default();
-                    let mut text = format!("{target} is denied: no rule names it{preset}");
-                    for error in rules.unreadable().iter().take(MAX_UNREADABLE) {
-                        text.push_str(&format!("\nnot in force: {error}"));
-                    }
+                    let text = not_listed(&target, preset, rules);
                     explained(HostVerdict::Denied, text, allow, None)
                 }
             }

@@ -2,7 +2,7 @@
 //! session. `run_call.rs` runs the call.
 
 use super::approvals;
-use super::attach::named;
+use super::attach;
 use super::call_deadline::RequestedTime;
 use super::directories::resolve;
 use super::run_call::{self, ToolRequest};
@@ -55,7 +55,7 @@ impl Serve<ToolParams> for Caller {
         // Register the name first: a `quack.cancel` that arrives before the session is found ends the call.
         let named = NamedCall::new(&params, self)?;
         let (id, path) = (params.session_id.as_deref(), params.path.as_deref());
-        let session = self.find(named(id, path, self).await?, Purpose::Use).await?;
+        let session = self.find(attach::named(id, path, self).await?, Purpose::Use).await?;
         let session = session.ok_or(MethodError::NoSessionForTool)?;
 
         let cwd = params.cwd.as_deref().map(|cwd| beneath(&session.workspace_path, cwd));

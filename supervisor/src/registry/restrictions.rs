@@ -55,7 +55,8 @@ impl Registry {
         let mut taken = Taken::default();
         for known in others {
             let is_continued = restrictions.of_session.as_ref() == Some(&known.id);
-            if !is_continued && !(restrictions.of_workspace && overlaps(known)) {
+            let takes_over = is_continued || restrictions.of_workspace && overlaps(known);
+            if !takes_over {
                 continue;
             }
 

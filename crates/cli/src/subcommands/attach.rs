@@ -163,8 +163,8 @@ fn document(attached: &AttachData, is_running: bool) -> Value {
         "session": attached.session,
         "isRunning": is_running,
     });
-    if let Some(note) = &attached.note {
-        document["note"] = Value::from(note.as_str());
+    if let (Some(note), Some(fields)) = (&attached.note, document.as_object_mut()) {
+        fields.insert("note".to_owned(), Value::from(note.as_str()));
     }
     document
 }
