@@ -196,7 +196,7 @@ mod tests {
         ] {
             assert_eq!(reply(&permission(), &result), cancelled, "{result}");
         }
-        let confirm = question(json!({"id": 1, "method": "confirm", "title": "Sure?"}));
+        let confirm = question(json!({"id": "1", "method": "confirm", "title": "Sure?"}));
         assert_eq!(
             reply(&confirm, &selected("yes")),
             QuestionReply::Answer(Answer::Confirmed(true))
@@ -206,14 +206,15 @@ mod tests {
             QuestionReply::Answer(Answer::Confirmed(false))
         );
         assert_eq!(reply(&confirm, &selected(DENY_SESSION)), cancelled);
-        let select = question(json!({"id": 1, "method": "select", "options": ["a", "b"]}));
+        let select = question(json!({"id": "1", "method": "select", "options": ["a", "b"]}));
         assert_eq!(reply(&select, &selected("1")), value("b"));
         assert_eq!(reply(&select, &selected("cancel")), cancelled);
     }
 
     #[test]
     fn a_text_is_asked_for_in_a_form_if_the_client_has_forms() {
-        let input = question(json!({"id": 1, "method": "editor", "title": "Text", "prefill": "x"}));
+        let input =
+            question(json!({"id": "1", "method": "editor", "title": "Text", "prefill": "x"}));
         assert_eq!(request(&input, false, false), None);
         let form = request(&input, true, false).unwrap();
         assert_eq!(form.method, "elicitation/create");

@@ -55,12 +55,14 @@ async fn ask(link: Weak<DaemonLink>, TakenQuestion { question, closed }: TakenQu
     let options = PeerRequestOptions::no_options();
     let reply = match peer.send_cancellable_request(request, options).await {
         Ok(mut request) => tokio::select! {
-            reply = &mut request.rx => reply.unwrap_or(Err(ServiceError::TransportClosed)),
+            biased;
+            // First: an answer to a question that was replaced must not answer the new one with its id.
             () = closed.cancelled() => {
                 // The agent closes its dialog.
                 request.cancel(Some(ANSWERED.to_owned())).await.ok();
                 return;
             }
+            reply = &mut request.rx => reply.unwrap_or(Err(ServiceError::TransportClosed)),
         },
         Err(error) => Err(error),
     };

@@ -86,7 +86,11 @@ impl StartedCall {
 
     /// Answers the questions that the agent has. A question without an answer is asked again.
     pub(crate) async fn answer(&mut self, mut answers: InputResponses) {
-        for TakenQuestion { question, .. } in std::mem::take(&mut self.questions) {
+        for TakenQuestion { question, closed } in std::mem::take(&mut self.questions) {
+            // An answer to a question that was replaced must not answer the new one with its id.
+            if closed.is_cancelled() {
+                continue;
+            }
             let Some(result) = answers.remove(&question.key()) else {
                 self.link.questions.put_back(&question);
                 continue;

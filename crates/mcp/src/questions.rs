@@ -258,11 +258,11 @@ mod tests {
         assert_eq!(confirm["message"], "Sure?: Really?");
         assert_eq!(confirm["requestedSchema"]["properties"]["confirmed"]["type"], "boolean");
         let select =
-            asked(json!({"id": 1, "method": "select", "title": "One", "options": ["a", "b"]}));
+            asked(json!({"id": "1", "method": "select", "title": "One", "options": ["a", "b"]}));
         let property = &select.unwrap()["requestedSchema"]["properties"]["value"];
         assert_eq!(property["enum"], json!(["a", "b"]));
         assert_eq!(property.get("default"), None);
-        let editor = asked(json!({"id": 1, "method": "editor", "title": "Text", "prefill": "x"}));
+        let editor = asked(json!({"id": "1", "method": "editor", "title": "Text", "prefill": "x"}));
         assert_eq!(editor.unwrap()["requestedSchema"]["properties"]["value"]["default"], "x");
         let form = serde_json::to_value(form(&permission("q")).unwrap()).unwrap();
         assert_eq!(form["message"], "Allow network access? curl connects to a:443");
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn every_reaction_is_an_answer() {
         use ElicitationAction::{Accept, Cancel, Decline};
-        let of = |method: &str| question(json!({"id": 7, "method": method}));
+        let of = |method: &str| question(json!({"id": "7", "method": method}));
         let yes = json!({"confirmed": true});
         let cancelled = json!({"cancelled": true});
         assert_eq!(answered(&of("confirm"), Accept, Some(yes.clone())), yes);

@@ -26,6 +26,9 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Pause after a round, as a multiple of its duration: these samples use at most a hundredth of a processor.
 const PAUSE_FACTOR: u32 = 100;
 
+/// Maximum time for which a sample waits for the one before.
+const MAX_QUEUED: Duration = Duration::from_secs(60);
+
 /// Maximum wait for a sample before or after a call.
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -194,23 +197,23 @@ impl CopySizes {
 
     /// Samples one copy, or all with `None`, unless another such sample began after `since`.
     async fn sample(&self, session: Option<&SessionId>, since: Instant) {
-        let Ok(permit) = Arc::clone(&self.0.permit).acquire_owned().await else { return };
-        let begun = match session {
-            Some(session) => self.sample_of(session).map(|sample| sample.begun),
-            None => self.0.all_begun.get(),
-        };
-        if begun.is_some_and(|begun| since <= begun) {
-            return;
-        }
-
         let (sizes, session) = (self.clone(), session.cloned());
         // A separate task, so that the sample counts for later calls even if this one stops waiting.
-        let walk = actix::spawn(async move {
-            sizes.walk(session).await;
-            drop(permit);
+        let sampling = actix::spawn(async move {
+            let permit = Arc::clone(&sizes.0.permit).acquire_owned();
+            // On a disk that hangs the walk before never ends, and each call leaves a task here.
+            let Ok(Ok(_permit)) = tokio::time::timeout(MAX_QUEUED, permit).await else { return };
+
+            let begun = match &session {
+                Some(session) => sizes.sample_of(session).map(|sample| sample.begun),
+                None => sizes.0.all_begun.get(),
+            };
+            if begun.is_none_or(|begun| begun < since) {
+                sizes.walk(session).await;
+            }
         });
         // It fails only if the daemon is shutting down.
-        walk.await.ok();
+        sampling.await.ok();
     }
 
     async fn walk(&self, session: Option<SessionId>) {

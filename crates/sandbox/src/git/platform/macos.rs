@@ -2,7 +2,6 @@
 //! absolute path is opened at once: the user may pass through directories above that the user may not read.
 //! Never run on a Mac.
 
-use nix::libc;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, open, openat, readlinkat, stat as stat_of,
     statat,
@@ -18,8 +17,9 @@ use std::path::{Component, Path};
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Refuses a link anywhere in a path, since macOS 11, the first system that the program starts on.
-const NO_LINKS: OFlags = OFlags::from_bits_retain(libc::O_NOFOLLOW_ANY.cast_unsigned());
+/// `O_NOFOLLOW_ANY` of fcntl.h, which rustix does not have: refuses a link anywhere in a path, since macOS 11, the first
+/// system that the program starts on.
+const NO_LINKS: OFlags = OFlags::from_bits_retain(0x2000_0000);
 
 /// Flags that read a file and wait for nothing.
 const READ: OFlags =
