@@ -70,7 +70,7 @@ impl Question {
         let value = |key: &str| data.get(key).filter(|value| !value.is_null());
         let text = |key: &str| value(key).and_then(Value::as_str).unwrap_or_default().to_owned();
 
-        // The daemon takes answers to texts only, so nobody can answer a question with another id.
+        // The daemon takes answers to ids that are texts only, so a client cannot answer a question with another id.
         let id = value("id").filter(|id| id.as_str().is_some_and(|id| !id.is_empty()))?;
         let kind = match text("method").as_str() {
             "confirm" => QuestionKind::Confirm,

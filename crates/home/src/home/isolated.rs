@@ -201,7 +201,7 @@ impl Home {
         unfinished
     }
 
-    /// Returns the number of copies of other sessions than this one. One that is being replaced counts once.
+    /// Returns the number of copies of other sessions than this one. A copy counts once while a discard replaces it.
     #[must_use]
     pub fn n_other_isolated_blocking(&self, id: &str) -> usize {
         let entries = std::fs::read_dir(self.isolated_dir()).into_iter().flatten().flatten();
