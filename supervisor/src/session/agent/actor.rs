@@ -98,6 +98,8 @@ pub(crate) struct AgentActor {
     pub(super) child: Child,
     /// Path of the agent's session file. Empty if the agent has never reported one.
     pub(super) session_file: String,
+    /// The file in the last look-up of the session.
+    pub(super) registry_file: String,
     /// The agent of the process, or of the last one.
     pub(super) engine: Engine,
     /// Whether a summary runs, also after the turn.
@@ -152,6 +154,7 @@ impl AgentActor {
             services,
             owner,
             entry,
+            registry_file: session_file.clone(),
             session_file,
             engine: Engine::Pi,
             is_compacting: false,

@@ -290,12 +290,15 @@ impl Handler<StartAgent> for AgentActor {
 }
 
 impl AgentActor {
-    /// Takes the session's name, and its session file if the actor has none. The look-up may be older than the actor's
-    /// other facts, which [`SetAgent`](super::SetAgent) keeps current.
+    /// Takes the session's name, and its session file if another program has changed it. The look-up may be older than the
+    /// actor's other facts, which [`SetAgent`](super::SetAgent) keeps current.
     fn learn(&mut self, found: &FoundSession) {
         self.session.set_name(&found.session_name);
-        if self.session_file.is_empty() {
-            self.session_file.clone_from(&found.pi_session_file);
+        let file = &found.pi_session_file;
+        // The agent may have reported a new file since the look-up.
+        if !file.is_empty() && self.registry_file != *file {
+            self.registry_file.clone_from(file);
+            self.session_file.clone_from(file);
         }
     }
 
