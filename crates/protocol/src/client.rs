@@ -22,6 +22,7 @@ mod ps;
 mod remote;
 mod session_admin;
 mod small_params;
+mod terminals;
 mod tool_params;
 mod voice;
 
@@ -83,6 +84,11 @@ pub use small_params::{
     SandboxExplainHost, SandboxNetwork, SandboxPresets, SandboxRevoke, SandboxSession, SandboxSet,
     SandboxShow, SessionParams, ShutdownParams, StateParams, TreeParams, UnfollowParams,
     WorkspacesParams,
+};
+pub use terminals::{
+    RunData, RunParams, TermAttachData, TermAttachParams, TermBytes, TermDetachData,
+    TermDetachParams, TermDetached, TermExit, TermInputData, TermInputParams, TermKillData,
+    TermKillParams, TermResizeParams, TermRows, TermRowsOf, TermSize, TerminalEvent,
 };
 pub use tool_params::ToolParams;
 pub use voice::{

@@ -1,6 +1,7 @@
 //! Background jobs as the worker reports them. Re-exported by [`crate::worker`], whose frames have them.
 
 use crate::denial::Denial;
+use crate::terminal::CellSize;
 use serde::{Deserialize, Serialize};
 
 /// A running background job.
@@ -10,6 +11,9 @@ pub struct JobInfo {
     pub id: String,
     /// The first line of its command, at most [`crate::limits::MAX_JOB_COMMAND_BYTES`].
     pub command: String,
+    /// Size of its terminal when it was started. `None`: it has no terminal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<CellSize>,
 }
 
 /// A background job that has exited.

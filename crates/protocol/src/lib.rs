@@ -36,6 +36,7 @@ pub mod shorten;
 pub mod state;
 pub mod suggestion;
 pub mod surrogates;
+pub mod terminal;
 pub mod tiers;
 pub mod tools;
 pub mod web;

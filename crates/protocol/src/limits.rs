@@ -1,5 +1,9 @@
 //! Every bound of the wire, the tools and the processes, each with its reason.
 
+mod terminals;
+
+pub use terminals::*;
+
 use std::time::Duration;
 
 // --- the client wire ------------------------------------------------------------------------

@@ -64,14 +64,21 @@ impl OutputPiece {
 }
 
 /// Whether JSON is a string with at most [`MAX_PIECE_BYTES`] in base64.
-fn is_short_base64(json: &RawValue) -> bool {
+#[must_use]
+pub fn is_short_base64(json: &RawValue) -> bool {
+    is_base64_within(json, MAX_PIECE_BYTES)
+}
+
+/// Whether JSON is a string with at most this many bytes in base64.
+#[must_use]
+pub fn is_base64_within(json: &RawValue, max_bytes: usize) -> bool {
     // Without an early end, the compiler checks many bytes at once.
     let is_base64 =
         |byte: u8| byte.is_ascii_alphanumeric() | (byte == b'+') | (byte == b'/') | (byte == b'=');
 
     let text = json.get().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     text.is_some_and(|text| {
-        text.len() <= MAX_PIECE_BYTES.div_ceil(3) * 4
+        text.len() <= max_bytes.div_ceil(3) * 4
             && text.bytes().fold(true, |is_sound, byte| is_sound & is_base64(byte))
     })
 }

@@ -15,6 +15,7 @@ use crate::output::{InputPiece, OutputPiece};
 use crate::policy::{NetworkMode, Policy, Profile};
 pub use crate::shorten::MAX_LISTED;
 use crate::shorten::first_few;
+use crate::terminal::{FromTerminal, ToTerminal};
 use crate::tiers::{GitProtection, Probe, Tier, known};
 pub use crate::web::{WebOutcome, WebSearch};
 use crate::{CallId, SessionId};
@@ -42,6 +43,7 @@ pub const TO_WORKER_TAGS: &[&str] = &[
     "stdin",
     "web_done",
     "network_mode",
+    "terminal",
 ];
 
 /// Tags of [`FromWorker`].
@@ -56,6 +58,7 @@ pub const FROM_WORKER_TAGS: &[&str] = &[
     "stdin_wanted",
     "web_search",
     "jobs",
+    "terminal",
 ];
 
 /// Supervisor to worker. Every variant names the reply it expects.
@@ -109,6 +112,13 @@ pub enum ToWorker {
     NetworkMode {
         /// The mode.
         mode: NetworkMode,
+    },
+    /// For one terminal.
+    Terminal {
+        /// The terminal.
+        terminal: String,
+        /// The message.
+        message: ToTerminal,
     },
 }
 
@@ -257,6 +267,13 @@ pub enum FromWorker {
         /// Jobs that have exited since the last report, at most [`MAX_LISTED`].
         #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
         ended: Vec<EndedJob>,
+    },
+    /// From one terminal.
+    Terminal {
+        /// The terminal: id of a running job.
+        terminal: String,
+        /// The message.
+        message: FromTerminal,
     },
 }
 

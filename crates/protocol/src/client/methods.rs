@@ -16,14 +16,16 @@ use super::{
     HostExplained, IsolatedData, IsolatedParams, KeysData, KeysParams, KillData, KillParams,
     MetricsData, MetricsParams, ModelsData, ModelsParams, NetworkData, NoData, PinData, PinParams,
     PingData, PingParams, PresetsData, PsData, PsParams, RemoteConfigureParams, RemoteData,
-    RemoteStatusParams, RestartData, RestartParams, SandboxAllow, SandboxAudit, SandboxData,
-    SandboxDenials, SandboxExplain, SandboxExplainHost, SandboxNetwork, SandboxParams,
+    RemoteStatusParams, RestartData, RestartParams, RunData, RunParams, SandboxAllow, SandboxAudit,
+    SandboxData, SandboxDenials, SandboxExplain, SandboxExplainHost, SandboxNetwork, SandboxParams,
     SandboxPresets, SandboxRevoke, SandboxSet, SandboxShow, SayData, SayParams, SessionDeleteData,
     SessionDeleteParams, SessionNewParams, SessionSetData, SessionSetParams, SessionsData,
-    SessionsParams, ShutdownParams, StateData, StateDataOf, StateParams, ToolData, ToolParams,
-    ToolResult, TreeData, TreeParams, UiResponseData, UiResponseParams, UnfollowParams,
-    VoiceConnectData, VoiceConnectParams, VoiceStartData, VoiceStartParams, VoiceStateParams,
-    VoiceToolCallParams, VoiceToolData, WorkerSaid, WorkerSays, WorkspacesData, WorkspacesParams,
+    SessionsParams, ShutdownParams, StateData, StateDataOf, StateParams, TermAttachData,
+    TermAttachParams, TermDetachData, TermDetachParams, TermInputData, TermInputParams,
+    TermKillData, TermKillParams, TermResizeParams, ToolData, ToolParams, ToolResult, TreeData,
+    TreeParams, UiResponseData, UiResponseParams, UnfollowParams, VoiceConnectData,
+    VoiceConnectParams, VoiceStartData, VoiceStartParams, VoiceStateParams, VoiceToolCallParams,
+    VoiceToolData, WorkerSaid, WorkerSays, WorkspacesData, WorkspacesParams,
 };
 use crate::limits::{DOCTOR_TIMEOUT, GC_TIMEOUT, REPLY_TIMEOUT};
 use crate::output::{CancelData, CancelParams, StdinData, StdinParams};
@@ -326,6 +328,32 @@ methods! {
     /// Sends the next input to the command of one call of this client.
     // Remote: input of a call of the same client.
     StdinParams = "quack.stdin" => StdinData, Concurrent, All, needs ["callId", "bytes"];
+
+    /// Starts a program on a terminal of a session.
+    // Remote: like quack.tool, if `remote.terminals` allows it.
+    RunParams = "quack.run" => RunData, Concurrent, Part;
+
+    /// Sends the screen of a terminal and its changes to this client.
+    // Remote: reads, unless `remote.terminals` allows more.
+    TermAttachParams = "quack.term_attach" => TermAttachData, Concurrent, Part;
+
+    /// Types bytes into a terminal that this client is attached to.
+    // Remote: an attached client that may only read is refused.
+    TermInputParams = "quack.term_input" => TermInputData,
+        InOrder, All, needs ["sessionId", "terminalId", "bytes"];
+
+    /// Tells the size of this client's window. The terminal gets it while this client is the one that typed last.
+    // Remote: like quack.term_input.
+    TermResizeParams = "quack.term_resize" => NoData,
+        InOrder, All, needs ["sessionId", "terminalId", "cols", "rows"];
+
+    /// Detaches this client, or every client, from a terminal. The program continues.
+    // Remote: every client only if `remote.terminals` allows it.
+    TermDetachParams = "quack.term_detach" => TermDetachData, InOrder, Part;
+
+    /// Ends a terminal, or signals its program.
+    // Remote: if `remote.terminals` allows it.
+    TermKillParams = "quack.term_kill" => TermKillData, Concurrent, Part;
 
     /// Cancels the calls of a session and the turn of its Pi.
     // Remote: ends work of a session.

@@ -2,12 +2,13 @@
 
 use super::arguments::arguments;
 use super::files::PATH;
-use super::row::{Callers, READS, Tool, WRITES, text};
+use super::row::{Action, Callers, READS, Tool, WRITES, text};
 
 /// The internal tools. Their arguments are those of the supervisor, so the rows name no parameters.
-pub(super) static TOOLS: [Tool; 6] = [
+pub(super) static TOOLS: [Tool; 7] = [
     Tool { name: AUDIT, callers: Callers::Supervisor, ..READS },
     Tool { name: EXPLAIN, callers: Callers::Supervisor, ..READS },
+    Tool { name: OPEN_TERMINAL, callers: Callers::Supervisor, action: Action::Execute, ..WRITES },
     Tool { name: INSTRUCTIONS, callers: Callers::Agent, ..READS },
     Tool { name: IMAGE, callers: Callers::Agent, ..READS },
     Tool { name: MCP_LIST, callers: Callers::Agent, ..READS },
@@ -19,6 +20,10 @@ pub const AUDIT: &str = "quack_audit";
 
 /// Internal tool like [`AUDIT`]. Its arguments are [`ExplainArguments`].
 pub const EXPLAIN: &str = "quack_explain";
+
+/// Internal tool that the supervisor calls for `quack.run`: starts a program on a terminal. Its arguments are
+/// [`crate::terminal::OpenTerminal`], its data [`crate::terminal::OpenedTerminal`].
+pub const OPEN_TERMINAL: &str = "quack_open_terminal";
 
 /// Internal tool that the supervisor calls for the session's agent: returns the files with instructions for agents.
 /// Its arguments are [`InstructionsArguments`].

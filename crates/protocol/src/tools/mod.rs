@@ -29,7 +29,7 @@ pub use forms::{
 };
 pub use internal::{
     AUDIT, EXPLAIN, ExplainArguments, IMAGE, INSTRUCTIONS, ImageArguments, InstructionsArguments,
-    MCP_CALL, MCP_LIST, is_internal,
+    MCP_CALL, MCP_LIST, OPEN_TERMINAL, is_internal,
 };
 pub use row::{Action, Callers, Kind, Offer, Parameter, Tool};
 pub use search::{
@@ -38,7 +38,8 @@ pub use search::{
 };
 pub use shell::{
     BASH, BashArguments, JOB_KILL, JOB_OUTPUT, JOBS, JobKillArguments, JobOutputArguments,
-    REQUEST_PERMISSION, RequestPermissionArguments,
+    REQUEST_PERMISSION, RequestPermissionArguments, TERM_READ, TERM_WRITE, TermReadArguments,
+    TermWriteArguments,
 };
 pub use web::{WEB_SEARCH, WebSearchArguments};
 

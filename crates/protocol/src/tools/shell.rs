@@ -7,7 +7,8 @@ use crate::limits::{MAX_JOB_TIME, MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
 use std::time::Duration;
 
 /// The tools of this file, in the order of the documentation.
-pub(super) const TOOLS: &[Tool] = &[BASH, JOBS, JOB_OUTPUT, JOB_KILL, REQUEST_PERMISSION];
+pub(super) const TOOLS: &[Tool] =
+    &[BASH, JOBS, JOB_OUTPUT, JOB_KILL, TERM_READ, TERM_WRITE, REQUEST_PERMISSION];
 
 const fn ms(time: Duration) -> u64 {
     time.as_secs() * 1000 + time.subsec_millis() as u64
@@ -23,6 +24,9 @@ arguments! {
             "Timeout in milliseconds: at most 600000, in the background 86400000.",
         ),
         background: bool = flag("Start the command as a background job and answer at once.").or("false"),
+        tty: bool = flag("Start it as a background job on a terminal: term_read shows the screen, term_write types.")
+            .or("false")
+            .rare(),
     }
 }
 
@@ -134,5 +138,80 @@ pub const JOB_KILL: Tool = Tool {
     offer: Offer::Work,
     of_pi: &["bash"],
     parameters: JobKillArguments::PARAMETERS,
+    ..READS
+};
+
+const TERMINAL: Parameter = Parameter::new(Kind::TextOrWhole, "The terminal: term-1, or 1.")
+    .also(&["term", "terminal_id", "terminalId", "job", "id"])
+    .required();
+
+/// Longest wait for a change of the screen, in milliseconds.
+const MAX_SCREEN_WAIT_MS: u64 = 60_000;
+
+/// Most lines above the screen in one answer.
+const MAX_SCREEN_HISTORY: u64 = 2000;
+
+arguments! {
+    /// Arguments of `term_read`.
+    TermReadArguments of TERM_READ {
+        terminal: JobReference = TERMINAL,
+        history: Checked<u64> = whole(0, MAX_SCREEN_HISTORY, "Lines above the screen to show first.").or("0"),
+        wait_ms: Checked<u64> = whole(
+            0,
+            MAX_SCREEN_WAIT_MS,
+            "Longest wait for a change of the screen, in milliseconds.",
+        )
+        .or("0"),
+    }
+}
+
+/// Shows the screen of a terminal.
+pub const TERM_READ: Tool = Tool {
+    name: "term_read",
+    about: "Show the screen of a program on a terminal, which bash with tty has started: its rows as text, and the position \
+            of the cursor. Example: {\"terminal\":\"term-1\",\"wait_ms\":2000}.",
+    main: Some("terminal"),
+    is_job_tool: true,
+    returns_data: true,
+    is_answer_recorded: true,
+    offer: Offer::Ask,
+    of_pi: &["bash"],
+    parameters: TermReadArguments::PARAMETERS,
+    ..READS
+};
+
+arguments! {
+    /// Arguments of `term_write`.
+    TermWriteArguments of TERM_WRITE {
+        terminal: JobReference = TERMINAL,
+        text: MayBeEmpty = text("Text to type, as it is."),
+        keys: Checked<Vec<String>> = Parameter::new(
+            Kind::Texts,
+            "Keys to press after the text: Enter, Tab, Escape, Backspace, Up, Down, Left, Right, Home, End, PageUp, \
+             PageDown, Delete, F1 to F12, C-c for Ctrl-C, M-x for Alt-X.",
+        ),
+        wait_ms: Checked<u64> = whole(
+            0,
+            MAX_SCREEN_WAIT_MS,
+            "Longest wait until the screen stops to change, in milliseconds.",
+        )
+        .or("500"),
+    }
+}
+
+/// Types into a terminal.
+pub const TERM_WRITE: Tool = Tool {
+    name: "term_write",
+    about: "Type text and keys into a program on a terminal, which bash with tty has started, then show its screen. \
+            Example: {\"terminal\":\"term-1\",\"text\":\"print(6*7)\",\"keys\":[\"Enter\"]}.",
+    main: Some("terminal"),
+    is_job_tool: true,
+    returns_data: true,
+    is_answer_recorded: true,
+    action: Action::Other,
+    is_destructive: true,
+    offer: Offer::Ask,
+    of_pi: &["bash"],
+    parameters: TermWriteArguments::PARAMETERS,
     ..READS
 };

@@ -31,7 +31,8 @@ fn the_first_name_with_something_in_it_wins_and_is_not_trimmed() {
         (r#"{"Command":"1"}"#, None),
     ];
     for (json, expected) in cases {
-        let BashArguments { command, timeout_ms, background } = BashArguments::of(&object(json));
+        let BashArguments { command, timeout_ms, background, .. } =
+            BashArguments::of(&object(json));
         assert_eq!(command.as_deref(), expected, "{json}");
         assert_eq!((timeout_ms, background), (None, false));
     }

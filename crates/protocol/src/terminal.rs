@@ -1,0 +1,243 @@
+//! Terminals: a background job with a pseudo terminal, which clients attach to. The frames between the supervisor and
+//! the worker, the arguments of the internal tool that starts one, and the rows of a screen.
+//!
+//! The worker keeps the screen. It sends output only while a client is attached and it has a credit
+//! ([`crate::limits::TERMINAL_CREDITS`]); otherwise it sends the whole screen later. The supervisor forwards the bytes
+//! without parsing them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// Arguments of the internal tool [`crate::tools::OPEN_TERMINAL`], as JSON.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OpenTerminal {
+    /// Program and arguments. Empty: the user's shell, as `SHELL` in the environment names it.
+    pub argv: Vec<String>,
+    /// Columns.
+    pub cols: u16,
+    /// Rows.
+    pub rows: u16,
+    /// Variables of the program in addition to the session's. They win.
+    pub env: Vec<(String, String)>,
+    /// Most bytes of lines above the screen to keep.
+    pub scrollback_bytes: usize,
+    /// Whether to record, in the session's run directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record: Option<Recording>,
+}
+
+/// Content of a recording of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Recording {
+    /// The output.
+    Output,
+    /// The output, and what was typed, also passwords.
+    Input,
+}
+
+/// Data of a successful [`crate::tools::OPEN_TERMINAL`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenedTerminal {
+    /// The terminal: `term-1`.
+    pub terminal_id: String,
+    /// Path of the recording.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recording: Option<String>,
+}
+
+/// Size of a terminal, in cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CellSize {
+    /// Columns.
+    pub cols: u16,
+    /// Rows.
+    pub rows: u16,
+}
+
+/// Supervisor to one terminal of the worker. Has no effect on a terminal that has ended.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToTerminal {
+    /// Bytes for the program: at most 32 KiB, in base64 with padding. Answered by exactly one
+    /// [`FromTerminal::InputTaken`].
+    Input {
+        /// JSON text of the base64.
+        bytes: Box<RawValue>,
+    },
+    /// Sets the size. A redraw for all viewers follows.
+    Resize(CellSize),
+    /// Which viewers there are. Without any, the worker sends no output.
+    Watch {
+        /// Some viewer gets bytes.
+        raw: bool,
+        /// Some viewer gets rows.
+        rows: bool,
+    },
+    /// A viewer needs the whole screen. Answered by exactly one [`FromTerminal::Redraw`] or [`FromTerminal::Rows`] with
+    /// its number, after which all output is news for it.
+    Refresh {
+        /// Number of the viewer.
+        viewer: u32,
+        /// Whether the lines above the screen come first.
+        scrollback: bool,
+        /// Rows in place of bytes.
+        as_rows: bool,
+    },
+    /// Returns one credit.
+    Taken {},
+    /// Signals the processes in the foreground of the terminal.
+    Signal {
+        /// The signal.
+        signal: TerminalSignal,
+    },
+}
+
+/// Signals that a client may send to the program in the foreground of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum TerminalSignal {
+    /// The window was closed.
+    Hup,
+    /// Ctrl-C.
+    Int,
+    /// Ctrl-\.
+    Quit,
+    /// A request to end.
+    Term,
+    /// Ends the program in any case.
+    Kill,
+}
+
+/// One terminal of the worker to the supervisor. A terminal that is new is in a
+/// [`Jobs`](crate::worker::FromWorker::Jobs) report before.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FromTerminal {
+    /// Output of the program. Costs one credit.
+    Output {
+        /// At most 32 KiB, in base64 with padding, as JSON text.
+        bytes: Box<RawValue>,
+    },
+    /// The whole screen. Costs one credit without a viewer; with one, it answers a [`ToTerminal::Refresh`].
+    Redraw {
+        /// The viewer that asked. `None`: for all that get bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        viewer: Option<u32>,
+        /// Escape sequences that make the screen: at most [`crate::limits::MAX_REDRAW_BYTES`], in base64 with padding,
+        /// as JSON text.
+        bytes: Box<RawValue>,
+        /// Size of the screen.
+        size: CellSize,
+    },
+    /// Rows of the screen. Costs like [`FromTerminal::Redraw`].
+    Rows {
+        /// As above.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        viewer: Option<u32>,
+        /// JSON of a [`ScreenRows`], at most [`crate::limits::MAX_ROWS_BYTES`].
+        screen: Box<RawValue>,
+    },
+    /// The program has set another title. Costs one credit.
+    Title {
+        /// One line, at most [`crate::limits::MAX_TITLE_CHARS`].
+        title: String,
+    },
+    /// The program can take another piece of input.
+    InputTaken {},
+    /// The program has ended, and its output was sent. Last message of the terminal.
+    Exited(TerminalExit),
+}
+
+/// End of a program on a terminal.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TerminalExit {
+    /// Exit code of the program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Signal that ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// Cause, one sentence, if it did not end by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Rows of a screen, for clients without a terminal emulator. No text has a control character.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ScreenRows {
+    /// Columns of the screen.
+    pub cols: u16,
+    /// Rows of the screen.
+    pub rows: u16,
+    /// Position of the cursor.
+    pub cursor: ScreenCursor,
+    /// Whether the program shows its alternate screen, as editors do.
+    pub alternate: bool,
+    /// Whether these are all rows. Otherwise those that have changed.
+    pub whole: bool,
+    /// The rows.
+    pub lines: Vec<ScreenLine>,
+}
+
+/// Position of a cursor, from 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ScreenCursor {
+    /// Row.
+    pub row: u16,
+    /// Column.
+    pub col: u16,
+    /// Whether it is shown.
+    pub visible: bool,
+}
+
+/// One row of a screen.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ScreenLine {
+    /// Number of the row, from 0.
+    pub row: u16,
+    /// Its text from the left. Cells behind it are empty.
+    pub runs: Vec<ScreenRun>,
+}
+
+/// Text of one style.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ScreenRun {
+    /// The text.
+    pub text: String,
+    /// Color of the text. Absent: the terminal's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fg: Option<ScreenColor>,
+    /// Color behind the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bg: Option<ScreenColor>,
+    /// Bold.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bold: bool,
+    /// Faint.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dim: bool,
+    /// Italic.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub italic: bool,
+    /// Underlined.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub underline: bool,
+    /// Foreground and background are exchanged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inverse: bool,
+}
+
+/// A color: a number of the terminal's palette, or `#rrggbb`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ScreenColor {
+    /// Number in the palette.
+    Palette(u8),
+    /// `#rrggbb`.
+    Rgb(String),
+}
