@@ -1,6 +1,7 @@
 //! Chooses the agent of a session: quackd's own, or the user's Pi.
 //!
-//! The first that says something decides: the session, `agent.engine`, a named Pi (`pi.binary`), a configured model.
+//! The first of these that is set decides: the session's agent, `agent.engine`, the session's model, `pi.binary`, a
+//! configured model. Without any of them the agent is Pi.
 
 use super::choice::AgentChoice;
 use crate::errors::AgentError;

@@ -103,7 +103,7 @@ fn forges_question(data: &RawValue) -> bool {
     id.is_some_and(|id| id.starts_with(REQUEST_PREFIX))
 }
 
-/// Data that goes to followers unchanged must be an object on one line.
+/// Whether data may go to followers unchanged: an object on one line, of at most `limit` bytes.
 fn is_shown(data: &RawValue, limit: usize) -> bool {
     let text = data.get();
     text.starts_with('{') && text.len() <= limit && !text.contains(['\n', '\r'])
@@ -143,7 +143,7 @@ impl AgentActor {
         self.send_prompts(ctx);
     }
 
-    /// Handles an agent that says that it cannot start.
+    /// Handles the report of an agent that it cannot start.
     pub(super) fn on_agent_refused(&mut self, reason: &str, ctx: &mut Context<Self>) {
         if self.pids.is_some() {
             return self.agent_broke("it has started already", ctx);
@@ -366,7 +366,7 @@ impl AgentActor {
     }
 }
 
-/// Returns what became of a prompt: `started`, `queued`, or `handled` without a turn, as commands of an extension are.
+/// Returns the result of a prompt: `started`, `queued`, or `handled` without a turn, as commands of an extension are.
 fn disposition(data: Option<&RawValue>) -> Option<&str> {
     #[derive(Deserialize)]
     struct Data<'a> {

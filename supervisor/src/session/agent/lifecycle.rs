@@ -79,13 +79,13 @@ impl AgentActor {
                     return handle.spawn_failed(&SpawnRequestError::Unavailable, ctx);
                 }
                 Ok(Launch::Agent(prepared)) => return handle.spawn_native(*prepared, ctx),
-                // A message came since the start began.
+                // A command arrived since the start began, so the agent is wanted now.
                 Err(AgentError::OnDemand) if !handle.unsent.is_empty() => {
                     return handle.start_agent(ctx);
                 }
                 Err(error) => return handle.on_agent_start_failed(&error, ctx),
             };
-            // Known before the agent reports it: an agent that dies early gets the same file again.
+            // Set before the agent reports it, so that the successor of an agent that dies early gets the same file.
             handle.session_file.clone_from(&prepared.session_file);
             match &prepared.start.project_settings {
                 _ if handle.child.ending.is_some() => {
@@ -346,7 +346,7 @@ impl Handler<Drain> for AgentActor {
         if gone.is_some() {
             self.drain(ctx);
         }
-        // Only a file of an agent that this daemon has started.
+        // The file is deleted only if this daemon has started an agent with it.
         let is_deleted = ending == DrainReason::Deleted && self.child.generation != 0;
         let unused = is_deleted.then(|| PathBuf::from(&self.session_file));
         Box::pin(async {

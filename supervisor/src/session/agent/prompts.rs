@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 /// Maximum number of clients that wait for the agent's state. Further clients get the last known state.
 const MAX_STATE_WAITERS: usize = 64;
 
-/// Time for commands that work for long: a summary, and a shell command of the user.
+/// Time limit of slow commands: a summary, and a shell command of the user.
 const LONG_COMMAND_LIMIT: Duration = Duration::from_secs(600);
 
 /// Returns the time limit of a command.

@@ -115,7 +115,7 @@ impl Handler<GetAgentOptions> for AgentActor {
 }
 
 impl AgentActor {
-    /// Returns what a process gets that is started now.
+    /// Returns the facts for a process that starts now.
     pub(super) fn start_facts(&self) -> StartFacts {
         StartFacts {
             choice: self.chosen.clone(),
@@ -127,7 +127,8 @@ impl AgentActor {
         }
     }
 
-    /// Whether another process would be started differently. The user's Pi knows nothing of the session's settings.
+    /// Whether a new process would get other facts at its start. Of these, the user's Pi gets only the choice and the
+    /// options.
     pub(super) fn is_replaced(&self) -> bool {
         let (started, now) = (&self.started, self.start_facts());
         match self.engine {
@@ -136,7 +137,7 @@ impl AgentActor {
         }
     }
 
-    /// Ends an idle process if another one is to replace it.
+    /// Ends an idle process if a new one would get other facts. The next command starts the new process.
     pub(super) fn end_if_replaced(&mut self, ctx: &mut Context<Self>) {
         if self.is_replaced() && self.is_agent_ready() && !self.is_busy() {
             self.drain(ctx);
@@ -155,7 +156,7 @@ impl Handler<RefreshAgent> for AgentActor {
     fn handle(&mut self, _: RefreshAgent, ctx: &mut Self::Context) -> Self::Result {
         let (waiter, reported) = oneshot::channel();
         self.ask_state(Some(waiter), ctx);
-        // A waiter that is dropped gets no state.
+        // If the sender is dropped, the caller continues with the last known state.
         Box::pin(async { reported.await.unwrap_or_default() })
     }
 }

@@ -17,11 +17,11 @@ const READ_LIMIT: Duration = Duration::from_secs(3);
 /// Longest file, in bytes. A longer one is not read.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// Most imported files, and most imports within each other.
+/// Most imported files, and the deepest chain of imports.
 const MAX_IMPORTED: usize = 16;
 const MAX_IMPORTS: usize = 4;
 
-/// Ends of the names of files that are imported with `@~/`. A sentence about a key file must not send it to a model.
+/// Endings of the files that `@~/` imports. A sentence that names a key file must not send the key to a model.
 const TEXTS: [&str; 4] = [".md", ".markdown", ".mdc", ".txt"];
 
 /// Reads the first of the user's files that exists: quackd's, Pi's, Codex's, Claude Code's and Gemini CLI's. `None` if they

@@ -227,7 +227,7 @@ impl AgentActor {
         let default_tools = start.options.tools.take();
         start.options = self.started.options.clone();
         start.options.tools = start.options.tools.take().or(default_tools);
-        // In safe mode none is started.
+        // In safe mode no MCP server is started.
         start.has_mcp_servers = !is_safe && !start.options.no_mcp && !self.mcp_servers().is_empty();
         start.network = match network {
             NetworkMode::Off => {

@@ -46,8 +46,8 @@ impl AgentActor {
         if !is_sound {
             return self.agent_broke("a request to a model beyond its limits", ctx);
         }
-        // Each request costs money, so that none goes out without a prompt or a summary, and only so many for each
-        // message of a client.
+        // Each request costs money. So the agent may send requests only during a turn or a summary, and a limited
+        // number after each message of a client.
         let agent = &self.services.daemon.config.agent;
         let most = (agent.max_turns.value + SUMMARIES) * (agent.retries.value.max(10) + 1);
         work.n_requests += 1;
@@ -168,7 +168,7 @@ impl AgentActor {
             // A closed channel is the end of the process, which is handled elsewhere.
             Ok(()) | Err(SendError::Closed) => true,
             Err(SendError::TooLong) => false,
-            // A part that is left out in the middle of an answer would change it.
+            // The agent is killed, because an answer without one of its parts would be another answer.
             Err(SendError::Full) => {
                 self.agent_broke("it does not take frames", ctx);
                 true
@@ -177,7 +177,7 @@ impl AgentActor {
     }
 }
 
-/// The process of this generation has not taken a piece of an answer for [`TAKE_LIMIT`].
+/// Report that the process of this generation has not taken a piece of an answer within [`TAKE_LIMIT`].
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct AgentIsSlow {

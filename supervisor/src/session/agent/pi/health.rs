@@ -43,7 +43,7 @@ static ASKING: Semaphore = Semaphore::const_new(1);
 enum NoVersion {
     /// The program cannot be used.
     Unfit(String),
-    /// The program was not started. The reason is not its fault.
+    /// The program was not started, for a reason outside of the program.
     NotAsked(String),
 }
 

@@ -13,13 +13,14 @@ use std::path::{Path, PathBuf};
 /// The first version with `--no-approve`.
 const FIRST_NEW: [u32; 2] = [0, 79];
 
-/// Name of Pi's project settings in such a package, after a way to the root. The kernel creates no names in `/proc`.
+/// Name of Pi's project settings in such a package, after the `../` to the root. The kernel creates no names in
+/// `/proc`.
 const NOWHERE: &str = "proc/quackd-no-project-settings";
 
 /// Most entries of a package that are linked. Pi's has ten.
 const MAX_ENTRIES: usize = 256;
 
-/// Directories in which the file system may be deeper than the workspace, because of links.
+/// Additional `../` in the name, because the real path of the workspace may be deeper than its path with links.
 const SPARE_LEVELS: usize = 64;
 
 /// A package of an old Pi.
@@ -37,7 +38,7 @@ pub(super) fn find_blocking(program: &str) -> Option<OldPackage> {
     let manifest = fs::read(directory.join("package.json")).ok()?;
     let is_small = u64::try_from(manifest.len()).is_ok_and(|len| len <= MAX_MANIFEST_BYTES);
     let manifest: Value = serde_json::from_slice(&manifest).ok().filter(|_| is_small)?;
-    // The name is also that of the variable with the user's settings.
+    // Pi makes the name of the variable `AGENT_DIR` of this name, so only a package named `pi` can be masked.
     let is_pi = manifest.pointer("/piConfig/name").is_none_or(|name| name == "pi");
     (version < FIRST_NEW && is_pi && manifest.is_object())
         .then_some(OldPackage { directory, manifest })
@@ -65,7 +66,7 @@ pub(super) fn mask_blocking(
         }
     }
     let text = serde_json::to_string(&manifest)?;
-    // The content never changes under one name.
+    // The name contains a hash of the content, so that a directory in use never changes.
     let of = [text.as_bytes(), directory.as_os_str().as_encoded_bytes()].concat();
     let hash = of.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -130,8 +130,8 @@ pub(crate) fn clean_blocking(writable: &Writable, env: &mut Variables) -> Vec<St
     removed
 }
 
-/// Whether a path in a text leads into a writable directory, by whatever spelling. A text with more paths than the daemon
-/// checks counts as one that does.
+/// Whether a path in a text leads into a writable directory, in any spelling. True for a text with more paths than the
+/// daemon checks.
 fn leads_in_blocking(writable: &Writable, value: &str, home: &str) -> bool {
     let ends = |c: char| matches!(c, ':' | '=' | ',' | ';' | '"' | '\'' | '`' | '(' | ')');
     let all = value.split(ends).chain(value.split(|c: char| ends(c) || c.is_whitespace()));
@@ -282,7 +282,7 @@ fn has_relative_option(value: &str) -> bool {
 pub(crate) fn project_settings_blocking(workspace: &Path, home: &Path) -> Option<PathBuf> {
     let home = fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
     let directories = workspace.ancestors().take_while(|directory| *directory != home);
-    // The kernel folds case where the file system does, and a link counts whatever it names.
+    // The kernel also finds `.PI` if the file system ignores case. A link counts as found, regardless of its target.
     directories.map(|directory| directory.join(PROJECT_SETTINGS)).find(|path| {
         !path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
     })
