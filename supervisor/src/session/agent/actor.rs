@@ -149,6 +149,7 @@ impl AgentActor {
     pub(in crate::session) fn new(start: AgentStart) -> Self {
         let AgentStart { session, services, owner, entry, session_file, network, is_safe, choice } =
             start;
+
         Self {
             child: Child::new(AGENT, session.id.0.clone()),
             session,

@@ -36,9 +36,11 @@ impl Handler<AbortTurn> for AgentActor {
         let was_busy = self.is_busy();
         let had_unsent = !self.unsent.is_empty();
         self.refuse_unsent(&AgentError::Aborted);
+
         if !self.is_agent_ready() || self.end.is_some() {
             return Box::pin(actix::fut::ready(AbortedTurn { was_busy, had_agent: had_unsent }));
         }
+
         self.end_dialogs();
         let generation = self.child.generation;
         let heard = [AgentCommand::Abort, AgentCommand::AbortBash].map(|command| {
@@ -46,6 +48,7 @@ impl Handler<AbortTurn> for AgentActor {
             self.send_command(command, Waiter::Abort(reply), ctx);
             heard
         });
+
         let mut heard = futures_util::future::join_all(heard);
         let due = Instant::now() + AGENT_ABORT_LIMIT;
         let waited = async move {
@@ -57,6 +60,7 @@ impl Handler<AbortTurn> for AgentActor {
                 waited => waited,
             }
         };
+
         Box::pin(waited.into_actor(self).map(move |heard, handle, ctx| {
             let is_heard = heard.is_ok_and(|heard| heard.iter().all(Result::is_ok));
             if !is_heard && handle.child.generation == generation && handle.is_agent_ready() {

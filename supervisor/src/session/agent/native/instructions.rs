@@ -33,6 +33,7 @@ pub(super) async fn of_user(
     let home = services.daemon.user_home.clone();
     let of_quackd = services.daemon.home.config_of_user();
     let of_quackd = of_quackd.and_then(|file| file.parent().map(Path::to_owned));
+
     let files = [
         (of_quackd.unwrap_or_else(|| home.join(".config/quackd")), "AGENTS.md"),
         (services.models.catalog().await.pi_directory().to_owned(), "AGENTS.md"),
@@ -40,6 +41,7 @@ pub(super) async fn of_user(
         (home.join(".claude"), "CLAUDE.md"),
         (home.join(".gemini"), "GEMINI.md"),
     ];
+
     let writable = owner.writable().await?;
     let read = move || {
         let writable = Writable::of_blocking(writable, &home);
@@ -84,19 +86,23 @@ impl<'a> Found<'a> {
         if self.writable.held_blocking(&file).is_some() {
             return;
         }
+
         let Ok(bytes) = own_file::read_blocking(&file, MAX_BYTES) else { return };
         let text = String::from_utf8_lossy(&bytes).into_owned();
         if text.trim().is_empty() {
             return;
         }
+
         let shown = match file.strip_prefix(self.home) {
             Ok(below) => format!("~/{}", below.display()),
             Err(_) => file.display().to_string(),
         };
         self.files.push(InstructionFile { path: shown, text: text.clone() });
+
         if MAX_IMPORTS <= depth {
             return;
         }
+
         let parent = path.rfind('/').map_or("", |at| path.get(..=at).unwrap_or_default());
         for import in imports(&text) {
             let (root, path) = match import {

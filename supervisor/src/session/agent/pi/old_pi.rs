@@ -56,6 +56,7 @@ pub(super) fn mask_blocking(
     env: &mut Vec<(String, String)>,
 ) -> io::Result<()> {
     let OldPackage { directory, mut manifest } = package;
+
     let levels = workspace.components().count() + SPARE_LEVELS;
     let name = format!("{}{NOWHERE}", "../".repeat(levels));
     if let Some(manifest) = manifest.as_object_mut() {
@@ -65,6 +66,7 @@ pub(super) fn mask_blocking(
             config.insert("configDir".to_owned(), name.into());
         }
     }
+
     let text = serde_json::to_string(&manifest)?;
     // The name contains a hash of the content, so that a directory in use never changes.
     let of = [text.as_bytes(), directory.as_os_str().as_encoded_bytes()].concat();
@@ -73,6 +75,7 @@ pub(super) fn mask_blocking(
     });
     let made = home.dir().join("pi-package").join(format!("{hash:016x}"));
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&made)?;
+
     for entry in fs::read_dir(&directory)?.take(MAX_ENTRIES) {
         let name = entry?.file_name();
         if name != "package.json" {
@@ -80,12 +83,14 @@ pub(super) fn mask_blocking(
         }
     }
     write_blocking(&made.join("package.json"), &text)?;
+
     let settings = env.iter().find(|(name, _)| name == AGENT_DIR).map(|(_, value)| value.clone());
     let settings = settings.filter(|value| !value.is_empty());
     let settings = settings.unwrap_or_else(|| user_home.join(".pi/agent").display().to_string());
     env.retain(|(name, _)| ![AGENT_DIR, PACKAGE_DIR].contains(&name.as_str()));
     env.push((AGENT_DIR.to_owned(), settings));
     env.push((PACKAGE_DIR.to_owned(), made.display().to_string()));
+
     Ok(())
 }
 
