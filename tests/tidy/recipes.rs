@@ -20,8 +20,8 @@ const ANY: usize = usize::MAX;
 /// The rows of the MCP clients.
 const CLIENTS: &str = "crates/cli/src/subcommands/mcp/install/clients.rs";
 
-/// The rows of the configuration keys.
-const KEYS: &str = "crates/config/src/key.rs";
+/// The directory with the rows of the configuration keys.
+const KEYS: &str = "crates/config/src/key/";
 
 /// The settings that stay in force from an untrusted file. It copies them and uses none.
 const UNTRUSTED: &str = "crates/config/src/untrusted.rs";
@@ -119,8 +119,9 @@ fn names_field(text: &str, field: &str) -> bool {
 /// Settings without a row in the table of keys, and settings that nothing uses. The compiler accepts both, because the
 /// fields are public.
 fn setting_complaints(tree: &Tree) -> Vec<String> {
-    let rows = tree.get(KEYS).map(|text| code(text)).unwrap_or_default();
-    let users = products(tree).filter(|(path, _)| ![KEYS, UNTRUSTED].contains(path));
+    let rows = products(tree).filter(|(path, _)| path.starts_with(KEYS));
+    let rows: String = rows.map(|(_, text)| code(text)).collect();
+    let users = products(tree).filter(|(path, _)| !is_in(path, &[KEYS, UNTRUSTED]));
     let users: Vec<String> = users.map(|(_, text)| code(text)).collect();
     let config = products(tree).filter(|(path, _)| path.starts_with("crates/config/src/"));
     let fields = config.flat_map(|(_, text)| text.lines()).filter_map(|line| {
@@ -181,7 +182,7 @@ fn recipes(tree: &Tree) -> Vec<Recipe> {
             names: quackd_config::keys().iter().map(|key| owned(key.name())).collect(),
             max_others: 7,
             places: vec![
-                (&["crates/config/src/key.rs"], |name| format!("\"{name}\"")),
+                (&[KEYS], |name| format!("\"{name}\"")),
                 (&["docs/configuration.md"], |name| format!("`{name}`")),
             ],
         },
@@ -312,12 +313,12 @@ mod tests {
                 "crates/config/src/config.rs",
                 "    pub a: Setting<bool>,\n    pub ab: Setting<u8>,\n    pub c: u8,\n",
             ),
-            (KEYS, "field!(t.ab)\n#[cfg(test)]\nmod tests { field!(t.a) }"),
+            ("crates/config/src/key/t.rs", "field!(t.ab)\n#[cfg(test)]\nmod tests { field!(t.a) }"),
             (UNTRUSTED, "config.t.ab"),
             ("x/src/lib.rs", "config.t.a.value"),
         ]);
         let expected =
-            ["the setting a has no row in crates/config/src/key.rs", "nothing uses the setting ab"];
+            ["the setting a has no row in crates/config/src/key/", "nothing uses the setting ab"];
         assert_eq!(setting_complaints(&broken), expected);
         assert_eq!(setting_complaints(&read_tree().unwrap()), NOTHING);
     }

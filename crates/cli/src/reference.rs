@@ -37,6 +37,11 @@ pub(crate) const VARIABLES: &[(&str, &str)] = &[
     ("QUACKD_LOG", "Level of the log. Wins over `log.level`."),
     ("QUACKD_SANDBOX_TIER", "Most confinement that the daemon tries. Wins over `sandbox.tier`."),
     ("QUACKD_EXA_ENDPOINT", "Endpoint of `web_search`. Wins over `web_search.endpoint`."),
+    ("QUACKD_ENGINE", "Agent that runs turns: auto, native or pi. Wins over `agent.engine`."),
+    ("RUBBER_DUCK_PI_BINARY", "Path or name of your Pi. Wins over `pi.binary`."),
+    ("RUBBER_DUCK_PI_MODEL", "Model that Pi starts with. Wins over `pi.model`."),
+    ("RUBBER_DUCK_PI_PROVIDER", "Provider that Pi starts with. Wins over `pi.provider`."),
+    ("RUBBER_DUCK_PI_THINKING", "Thinking level of Pi's model. Wins over `pi.thinking`."),
     ("RUBBER_DUCK_EXA_API_KEY", "Key of `web_search`. Wins over EXA_API_KEY."),
     ("EXA_API_KEY", "Key of `web_search`, in the environment of the daemon."),
     ("HTTPS_PROXY", "Proxy of `web_search`."),
@@ -112,6 +117,16 @@ mod tests {
             let is_named =
                 |line: &str| line.starts_with('|') && line.contains(&format!("`{name}`"));
             assert!(OPERATIONS.lines().any(is_named), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_variable_that_wins_over_a_key_is_in_the_table() {
+        for key in quackd_config::keys() {
+            let Some(variable) = key.variable() else { continue };
+            let row = VARIABLES.iter().find(|(name, _)| *name == variable);
+            let (_, meaning) = row.unwrap_or_else(|| panic!("{variable}"));
+            assert!(meaning.ends_with(&format!(" Wins over `{}`.", key.name())), "{variable}");
         }
     }
 

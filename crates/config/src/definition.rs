@@ -5,7 +5,7 @@ use crate::value_kind::ValueKind;
 use serde_json::Value as Json;
 
 /// One key of the configuration.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Key {
     pub(crate) name: &'static str,
     pub(crate) description: &'static str,

@@ -18,6 +18,7 @@ const MAX_SECRET_BYTES: usize = 4096;
 const MAX_WORDS: usize = 256;
 
 /// Access to the field of [`Config`] that stores a key's value.
+#[derive(Clone)]
 pub(crate) struct FieldAccessor<T> {
     pub(crate) get: fn(&Config) -> &Setting<T>,
     pub(crate) get_mut: fn(&mut Config) -> &mut Setting<T>,
@@ -36,7 +37,7 @@ impl<T> fmt::Debug for FieldAccessor<T> {
 }
 
 /// Access to a field that stores one of a closed set of values, by their words.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ChoiceAccessor {
     pub(crate) words: fn() -> Vec<&'static str>,
     pub(crate) get: fn(&Config) -> (&'static str, &Origin),
@@ -60,7 +61,7 @@ impl ChoiceAccessor {
 const MIN_MINUTES: &str = "0.02";
 
 /// Kind of a key's value, with its bounds and its field.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum ValueKind {
     /// A duration, written as a number of units.
     Time { field: FieldAccessor<Duration>, unit_s: u64, min: u64, max: u64 },

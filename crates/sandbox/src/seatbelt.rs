@@ -119,11 +119,13 @@ impl Seatbelt {
 
     fn with(policy: &Policy, places: &MacPaths, repositories: Repositories) -> Self {
         let mut profile = Self { repositories, ..Self::of_system() };
+
         let is_narrow =
             |directory: &&PathBuf| directory.is_absolute() && !places.home.starts_with(directory);
         for toolchain in places.toolchains.iter().filter(is_narrow) {
             profile.rule("allow file-read*", "subpath", "TOOLS", toolchain);
         }
+
         let beside =
             if policy.may_write() { "allow file-read* file-write*" } else { "allow file-read*" };
         for root in &policy.writable_roots {
@@ -134,15 +136,20 @@ impl Seatbelt {
                 profile.rule(beside, "subpath", "OUTSIDE", repository);
             }
         }
-        // The copy of an isolated session is in the state directory. Any other workspace may contain it.
+
+        // The last matching rule wins. The copy of an isolated session is in the state directory, so the rule that
+        // hides this directory comes before those of the workspace. Any other workspace may contain the state
+        // directory, so the rule comes after them.
         let is_copy = places.workspace.starts_with(&places.state_dir);
         if is_copy {
             profile.hide_state(places);
         }
+
         // It may be in a directory that the session may read or write.
         if let Some(original) = &places.original {
             profile.forbid("deny file-read* file-write*", Extent::Tree, "ORIGINAL", original);
         }
+
         profile.rule("allow file-read*", "subpath", "WORKSPACE", &places.workspace);
         if let Some(objects) = &places.objects {
             profile.rule("allow file-read*", "subpath", "OBJECTS", objects);
@@ -150,6 +157,7 @@ impl Seatbelt {
         if policy.may_write() {
             profile.rule("allow file-write*", "subpath", "WRITE", &places.workspace);
         }
+
         if !is_copy {
             profile.hide_state(places);
         }
@@ -158,6 +166,7 @@ impl Seatbelt {
         }
         profile.hide(policy, places);
         profile.connect(policy.network_mode(), places.proxy);
+
         profile
     }
 

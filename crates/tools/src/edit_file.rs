@@ -213,6 +213,7 @@ fn replace_all(
             }
         };
     }
+
     Ok((content, notes))
 }
 

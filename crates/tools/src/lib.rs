@@ -123,9 +123,11 @@ async fn dispatch(
         Err(error) => return Output::error(error),
     };
     let bounds = CallLimits::new(arrived, call.spec.deadline(), call.cancel.clone());
+
     if tools::find(&call.spec.tool).is_none_or(|tool| !tool.reads_only) {
         toolbox.state.watched.writing();
     }
+
     // The job tools also work if the workspace was deleted.
     match call.spec.tool.as_str() {
         "jobs" => return jobs::jobs(toolbox),
@@ -142,6 +144,7 @@ async fn dispatch(
         }
         _ => (),
     }
+
     // The future is large and would be copied at each call of any tool.
     Box::pin(in_workspace(toolbox, call, &arguments, &bounds, other_tools)).await
 }
@@ -158,6 +161,7 @@ async fn in_workspace(
         Ok(root) => root,
         Err(answer) => return answer,
     };
+
     match call.spec.tool.as_str() {
         "search" => search_common::search::search(call, root, arguments, bounds).await,
         "find" => search_common::find::find(call, root, arguments, bounds).await,

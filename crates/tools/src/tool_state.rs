@@ -54,13 +54,16 @@ impl ToolState {
     #[must_use]
     pub fn new_blocking(run_dir: &Path, files: WorkerFiles) -> Self {
         let WorkerFiles { private_home, has_private_tmp, sources, known } = files;
+
         let watched = WatchedFiles::default();
         watched.knowing(known);
+
         let temporary = if has_private_tmp {
             TemporaryFiles::private_blocking()
         } else {
             TemporaryFiles::default()
         };
+
         Self {
             seen: Arc::new(ReadTracker::kept_at(run_dir.join("seen.jsonl"))),
             jobs: Jobs::kept_at(run_dir),

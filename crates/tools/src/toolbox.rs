@@ -97,6 +97,7 @@ impl Toolbox {
         safe_mode: bool,
     ) -> Self {
         let state = ToolState::new_blocking(&run_dir, WorkerFiles::default());
+
         Self {
             workspace,
             other_name: None,
@@ -224,6 +225,7 @@ impl Toolbox {
         } else {
             Arc::clone(&self.read_only_pins)
         };
+
         let (current, done) = bounds
             .run_blocking(move || {
                 let current = match cached {
@@ -237,16 +239,19 @@ impl Toolbox {
                         root.inspect(|root| watched.begin_blocking(root))
                     }
                 };
+
                 let done = match (current.clone(), first_bare_blocking(&pins, &read_only, &absent))
                 {
                     (None, _) => Err(None),
                     (Some(_), Some(bare)) => Err(Some(bare)),
                     (Some(root), None) => Ok(work(root)),
                 };
+
                 (current, done)
             })
             .await
             .map_err(|cutoff| Output::cut_off(tool, bounds, cutoff))?;
+
         self.state.root.replace(current);
         done.map_err(|bare| match bare {
             Some(bare) => self.bare_name(&bare),

@@ -133,6 +133,7 @@ impl<'a> WorkspaceCall<'a> {
             max_bytes: MAX_OUTPUT_BYTES,
             directory: self.directory().clone(),
         };
+
         let root = Arc::clone(&self.root);
         let done = run(self.toolbox, self.call, root, self.bounds, params).await;
         done.map_err(|error| match error {

@@ -33,6 +33,7 @@ pub(crate) fn create_cgroup(
 /// Kills the remaining processes in a control group and removes it, in the background.
 pub(super) fn remove_cgroup(label: String, cgroup: SessionPaths, metrics: Arc<Metrics>) {
     let end = move || cgroup.end_blocking(END_LIMIT);
+
     actix::spawn(async move {
         match actix_rt::task::spawn_blocking(end).await {
             Ok(Ok(end)) => {

@@ -51,10 +51,13 @@ impl Deaths {
             Some(Exit::OutOfMemory) => (None, Some(nix::libc::SIGKILL)),
             None => (None, None),
         };
+
         let words = death.last_words.trim();
         let skipped = words.chars().count().saturating_sub(MAX_WORDS);
+
         self.total.set(self.total.get().saturating_add(1));
         *self.by_cause.borrow_mut().entry((death.spec.name, death.kind)).or_default() += 1;
+
         let mut last = self.last.borrow_mut();
         if MAX_DEATHS <= last.len() {
             last.pop_front();

@@ -67,11 +67,13 @@ pub(crate) trait HeartbeatDriver: ChildActor {
         if !self.child().is_ready() {
             return;
         }
+
         let now = Instant::now();
         if self.idle_deadline().is_some_and(|until| until <= now) {
             self.evict(EvictionReason::Idle, ctx);
             return;
         }
+
         let (action, due) = self.child_mut().heartbeat.poll(now);
         let label = &self.child().label;
         match action {
@@ -90,6 +92,7 @@ pub(crate) trait HeartbeatDriver: ChildActor {
                 return self.kill_for(Cause::NotResponding, KillReason::NoHeartbeat, ctx);
             }
         }
+
         self.arm_heartbeat(due, ctx);
         self.publish_status();
     }

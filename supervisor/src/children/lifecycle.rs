@@ -274,11 +274,13 @@ pub(crate) trait LifecycleDriver: ChildActor {
         if let Some(process) = &mut self.child_mut().process {
             process.on_channel_closed();
         }
+
         // Before the end of the channel, which can end the process at once and set the timer of a restart.
         if let Some(why) = &violation {
             let cause = Cause::Protocol(why.clone());
             self.kill_for(cause, KillReason::BrokeProtocol, ctx);
         }
+
         self.on_channel_closed(ctx);
         match violation {
             Some(_killed) => {}

@@ -114,6 +114,7 @@ where
     let mut pace = A::WIRE.pace.map(limiter);
     let event = |input| ChannelEvent { generation, input };
     let mut unknown = 0_u32;
+
     let violation = loop {
         let body = match frames::next(&mut reader).await {
             None => break None,
@@ -123,6 +124,7 @@ where
             Some(Err(_broken)) => break None,
             Some(Ok(body)) => body,
         };
+
         match decode(&body) {
             Ok(Decoded::Known(frame)) => {
                 // Wait until the actor took the frame, so that further frames stay in the socket.
@@ -142,11 +144,13 @@ where
             }
             Err(error) => break Some(error.to_string()),
         }
+
         let wait = pace.as_mut().map(|pace| pace.take(Instant::now())).unwrap_or_default();
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
     };
+
     actor.send(event(ChannelInput::Closed { violation })).await.ok();
 }
 

@@ -85,9 +85,11 @@ async fn attempt(one_shot: &OneShot, spawner: &Spawner) -> Result<Probe, ProbeEr
     let spec = one_shot.spec();
     let spawned = spawner.spawn(spec.name, far_end).await.map_err(Box::new)?;
     one_shot.started(spawned.process.pid());
+
     let words = actix::spawn(stderr_tail(spawned.stderr));
     let answer = timeout(spec.start, read(channel)).await;
     let (exit, _was_killed) = reap_or_kill(spawner, spawned.process, spec.shutdown).await;
+
     let result = match (answer, exit) {
         (Err(_late), _) => Err(ProbeError::Silent(spec.start)),
         (Ok(Ok(body)), Some(Exit::Code(0)) | None) => {
@@ -99,6 +101,7 @@ async fn attempt(one_shot: &OneShot, spawner: &Spawner) -> Result<Probe, ProbeEr
             Err(ProbeError::Ended(format!("{exit:?}: {}", words.trim())))
         }
     };
+
     one_shot.ended(result.as_ref().err().map(ToString::to_string).as_deref());
     result
 }

@@ -170,6 +170,7 @@ pub(crate) fn serve_blocking(
     let mut workers = BTreeSet::new();
     let mut is_swept = true;
     let mut are_pages_released = false;
+
     loop {
         let job = match (is_swept, are_pages_released) {
             (true, true) => jobs.0.recv().map_err(|_closed| RecvTimeoutError::Disconnected),
@@ -177,6 +178,7 @@ pub(crate) fn serve_blocking(
             (false, _) => jobs.0.recv_timeout(SWEEP_AGAIN),
         };
         are_pages_released = false;
+
         match job {
             Ok(SpawnerRequest::Stop) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) if is_swept => {
@@ -218,6 +220,7 @@ pub(crate) fn serve_blocking(
             }
         }
     }
+
     workers_from.discard();
 }
 

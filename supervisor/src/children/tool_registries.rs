@@ -130,6 +130,7 @@ fn checked(tools: &[ToolKind], answers: Vec<ToolAnswer>) -> Vec<ToolAnswer> {
         let given = answers.iter().find(|answer| answer.tool == *tool);
         let mut answer = ToolAnswer { tool: *tool, hosts: Vec::new(), problems: Vec::new() };
         let hosts = given.map(|given| given.hosts.as_slice()).unwrap_or_default();
+
         for FoundHost { rule, source } in hosts.iter().take(MAX_TOOL_HOSTS) {
             let source = message_line(source, MAX_PROBLEM_CHARS);
             if is_usable(rule) {
@@ -140,12 +141,14 @@ fn checked(tools: &[ToolKind], answers: Vec<ToolAnswer>) -> Vec<ToolAnswer> {
                 ));
             }
         }
+
         let problems = given.map(|given| given.problems.as_slice()).unwrap_or_default();
         let line = |problem: &String| message_line(problem, MAX_PROBLEM_CHARS);
         answer.problems.extend(problems.iter().map(line));
         answer.problems.truncate(MAX_TOOL_PROBLEMS);
         answer
     };
+
     tools.iter().map(answer).collect()
 }
 

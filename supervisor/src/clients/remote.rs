@@ -32,6 +32,7 @@ async fn hand_in(
     registry: Addr<Registry>,
 ) {
     let alone = Arc::new(Semaphore::new(MAX_ALONE));
+
     while let Some(ask) = requests.recv().await {
         let (services, registry) = (Rc::clone(&services), registry.clone());
         match ask {

@@ -19,6 +19,7 @@ pub(super) fn config(
 ) -> Check {
     let file = &services.daemon.config_file;
     let path = other.as_ref().unwrap_or(&file.path).display();
+
     if other.is_some() || modified != file.modified {
         return warn(
             "config",
@@ -26,6 +27,7 @@ pub(super) fn config(
             "`quack restart` puts it in force",
         );
     }
+
     if let Some(held) = &file.held {
         let ignored = &services.daemon.config.ignored;
         let keys: Vec<&str> = ignored.iter().map(|(key, _)| key.as_str()).collect();
@@ -36,6 +38,7 @@ pub(super) fn config(
             REPLACE,
         );
     }
+
     if let Some(unread) = &file.unread {
         return warn(
             "config",
@@ -43,6 +46,7 @@ pub(super) fn config(
             "delete the second file, or move its settings",
         );
     }
+
     match file.modified {
         Some(_) => ok("config", path.to_string()),
         None => ok("config", format!("no {path}: defaults")),

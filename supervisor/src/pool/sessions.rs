@@ -171,6 +171,7 @@ impl SessionTable {
     /// All slots are held by busy or pinned processes.
     pub(crate) async fn acquire(&self, session: &SessionId, kind: ProcessKind) -> Result<(), Full> {
         let max = if kind == ProcessKind::Worker { self.max_workers } else { self.max_agents };
+
         let waiting = async {
             loop {
                 // Created before the check, so that a slot freed in between is not missed.
@@ -190,6 +191,7 @@ impl SessionTable {
                 }
             }
         };
+
         tokio::time::timeout(ACQUIRE_TIMEOUT, waiting).await.unwrap_or(Err(Full(max)))
     }
 

@@ -79,13 +79,16 @@ impl CallJournal {
         else {
             return;
         };
+
         if !has_room {
             return journal.miss();
         }
+
         let info = tool_info(&session.id, result, elapsed);
         let report = result.as_ref().ok().map(|done| &done.finished.report);
         let listed = |list: &Vec<String>| list.iter().map(|line| one_line(line)).collect();
         let has_text = info.is_error || find(&begun.tool).is_some_and(|it| it.is_answer_recorded);
+
         journal.add(&CallRecord {
             outcome: end_of(outcome(result)),
             exit_code: info.exit_code,
@@ -114,6 +117,7 @@ impl CallJournal {
         elapsed: Duration,
     ) -> Option<CallRecord> {
         self.journal.as_ref()?;
+
         // The agent reads its instructions and images with internal tools, which no event shows either.
         let tool = match &call.agents {
             Some(shown) if call.is_internal() => shown,
@@ -122,9 +126,11 @@ impl CallJournal {
         if tool.is_empty() || is_internal(tool) {
             return None;
         }
+
         let at_ms = Timestamp::now().as_millisecond();
         let at_ms = at_ms.saturating_sub(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX));
         let client = call.client().map(|client| client.name.clone());
+
         Some(CallRecord {
             id: call.spec.origin.call.clone(),
             at_ms,
@@ -167,6 +173,7 @@ impl CallJournal {
             }
             return;
         }
+
         let at_ms = Timestamp::now().as_millisecond();
         let arguments = json!({"job": one_line(&job.info.id), "command": job.info.command});
         journal.add(&CallRecord {

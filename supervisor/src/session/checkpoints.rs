@@ -54,6 +54,7 @@ pub(crate) async fn run(
         made.map_err(|_late| StatesError::Overloaded)?
             .map_err(|error| StatesError::Failed(error.to_string()))?;
     }
+
     let home = &services.daemon.home;
     let failed = |error: quackd_home::HomeError| StatesError::Failed(error.to_string());
     let copy = home.session_isolated_dir(session.as_str()).map_err(failed)?;
@@ -66,6 +67,7 @@ pub(crate) async fn run(
         max_files: if is_isolated { MAX_RECORDED_COPY } else { MAX_RECORDED_WORKSPACE },
         action,
     };
+
     let isolation = Rc::clone(&services.children.isolation);
     match isolation.run_on_states(request).await {
         Ok(FromIsolate::Failed { text }) => Err(StatesError::Failed(text)),

@@ -20,6 +20,7 @@ pub(crate) fn worker_info(
     let (hello, process) = (worker.hello.as_ref(), &worker.process);
     let life = process.child.life(now);
     let idle_since = process.free_since.filter(|_| !pinned);
+
     WorkerInfo {
         session_id: session.id.clone(),
         session_name: session.name.clone(),

@@ -150,6 +150,7 @@ impl Models {
         let _turn = self.turn.acquire().await.ok();
         let env = self.env().await;
         let hash = hash(&(&env, self.list_version.get()));
+
         let known = self.loaded.borrow().as_ref().filter(|it| it.env == hash).map(|it| {
             let is_recent = it.checked.is_some_and(|at| at.elapsed() < CHECK_INTERVAL);
             (Rc::clone(&it.catalog), it.stamps.clone(), is_recent)
@@ -157,6 +158,7 @@ impl Models {
         if let Some((catalog, _, true)) = known {
             return catalog;
         }
+
         let known = known.map(|(catalog, stamps, _)| (catalog, stamps));
         let stamps = known.as_ref().map(|(_, stamps)| stamps.clone());
         let (catalog, stamps) = match (self.read(env.clone(), stamps).await, known) {
@@ -167,12 +169,14 @@ impl Models {
             (_, Some(known)) => known,
             (unread, None) => return self.without_files(unread.err().unwrap_or_default()),
         };
+
         if let Some(before) = &*self.loaded.borrow()
             && (before.catalog.models(), before.catalog.chosen())
                 != (catalog.models(), catalog.chosen())
         {
             self.version.set(self.version.get() + 1);
         }
+
         let (catalog_of_all, checked) = (Rc::clone(&catalog), Some(Instant::now()));
         let loaded = Loaded { catalog: catalog_of_all, checked, env: hash, stamps };
         self.loaded.replace(Some(loaded));
@@ -208,6 +212,7 @@ impl Models {
         if self.daemon.config.model.key.value.account().is_some() {
             settings.key = self.key.borrow().as_ref().map(|(_, read)| read.clone());
         }
+
         let (home, distrust) = (self.daemon.user_home.clone(), Some(problem));
         // Reads no file: this is the thread of the actors.
         let (of_shell, logins, lists) = (Vec::new(), None, ModelLists::default());
@@ -264,6 +269,7 @@ impl Models {
         let Some(base) = catalog.base_of(provider).filter(|_| !models.is_empty()) else {
             return Ok(models);
         };
+
         let base = base.to_owned();
         let day = now_text().chars().take(10).collect();
         let kept = {
@@ -284,6 +290,7 @@ impl Models {
             lists.0.insert(provider.to_owned(), list);
             lists.clone()
         };
+
         let path = self.daemon.home.model_lists();
         let save = move || replace_file_blocking(&path, &serde_json::to_vec(&kept)?);
         if let Ok(Err(error)) = actix_rt::task::spawn_blocking(save).await {
@@ -345,6 +352,7 @@ impl Models {
             settings.key = Some(self.key_of(account, &writable).await);
         }
         let no_key = settings.key.as_ref().and_then(|key| key.as_ref().err().cloned());
+
         let mut sources = ModelSources {
             env,
             of_shell: self.login.names_of_shell(),
@@ -354,8 +362,10 @@ impl Models {
             distrust: None,
             lists: self.lists.borrow().clone(),
         };
+
         let late = "the directory of Pi's files does not answer";
         let permit = Arc::clone(&self.reading).try_acquire_owned().map_err(|_held| late)?;
+
         let read = move || {
             let _permit = permit;
             // Before the files are read, so that a change in between is noticed the next time.
@@ -364,6 +374,7 @@ impl Models {
             let writable = Writable::of_blocking(writable, &user_home);
             let held = files.iter().find_map(|file| writable.held_blocking(file));
             files.push(sources.settings_file());
+
             let stamps =
                 Stamps { held, files: files.into_iter().map(stamp_blocking).collect(), no_key };
             sources.distrust = stamps.held.as_ref().map(|held| {
@@ -375,6 +386,7 @@ impl Models {
             (known.as_ref() != Some(&stamps))
                 .then(|| (ModelCatalog::load_blocking(&sources), stamps))
         };
+
         let read = timeout(READ_LIMIT, actix_rt::task::spawn_blocking(read)).await;
         read.map_err(|_late| late)?.map_err(|_gone| "the daemon is shutting down".to_owned())
     }
@@ -386,6 +398,7 @@ impl Models {
         {
             return read.clone();
         }
+
         let untrusted = writable.iter().map(|path| path.to_string_lossy().into_owned()).collect();
         let (directories, home) = (writable.to_vec(), self.daemon.user_home.clone());
         let mut env = self.tools.environment().await;
@@ -400,6 +413,7 @@ impl Models {
             clean_blocking(&Writable::of_blocking(directories, &home), &mut env);
             env
         };
+
         let (tools, account) = (Rc::clone(&self.tools), account.to_owned());
         // A dropped future would not reap the process.
         let reading = actix::spawn(async move {

@@ -128,6 +128,7 @@ impl PendingCalls {
         let CallTool { mut call, stream, input, cancel: _ } = msg;
         call.spec.stream = stream.is_some();
         call.spec.stdin = input.is_some();
+
         let call = PendingCall {
             label: call.shown_tool().into(),
             call,
@@ -146,6 +147,7 @@ impl PendingCalls {
             input: input.map(PendingInput::new),
             cancel: None,
         };
+
         self.calls.insert(number, Box::new(call));
         answered
     }

@@ -158,6 +158,7 @@ fn work(
     task: IsolateTask,
 ) -> Result<FromIsolate, WorkError> {
     let Places { workspace, directory, pack } = places;
+
     Ok(match task {
         IsolateTask::Copy { hidden, max_files, max_bytes } => {
             let tracked = tracked::files(workspace);

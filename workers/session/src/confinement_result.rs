@@ -67,6 +67,7 @@ impl ConfinementResult {
             git: None,
             notes,
         };
+
         Self {
             report,
             copy: None,

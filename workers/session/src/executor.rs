@@ -250,6 +250,7 @@ impl ToolExecutor {
                 self.outbox.offer(&FromWorker::Warning { text });
             }
         }
+
         ControlFlow::Continue(())
     }
 

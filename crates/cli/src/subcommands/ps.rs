@@ -223,7 +223,7 @@ fn status(worker: &WorkerInfo) -> String {
 }
 
 fn process_line(worker: &WorkerInfo) -> String {
-    let mut line = match (worker.monitor_pid, worker.pid) {
+    let mut line = match (monitor(worker.monitor_pid, worker.pid), worker.pid) {
         (Some(monitor), Some(pid)) => format!("monitor {monitor} → worker {pid}"),
         (None, Some(pid)) => format!("worker {pid}"),
         (Some(monitor), None) => format!("monitor {monitor}"),
@@ -236,6 +236,11 @@ fn process_line(worker: &WorkerInfo) -> String {
         line.push_str(&format!("  {}", display::first_line(&worker.why, 100)));
     }
     line
+}
+
+/// Returns the process id of the monitor. `None` if the supervisor's direct child is the worker itself, as in tier M.
+fn monitor(child: Option<u32>, worker: Option<u32>) -> Option<u32> {
+    child.filter(|_| child != worker)
 }
 
 fn crashes(n: impl Into<u64>) -> String {
@@ -262,7 +267,8 @@ fn pi_line(pi: &PiInfo) -> String {
     let named = if pi.native {
         [("process", pi.pid), ("", None), ("", None)]
     } else {
-        [("monitor", pi.monitor_pid), ("worker", pi.worker_pid), ("Pi", pi.pid)]
+        let monitor = monitor(pi.monitor_pid, pi.worker_pid);
+        [("monitor", monitor), ("worker", pi.worker_pid), ("Pi", pi.pid)]
     };
     let chain: Vec<String> =
         named.iter().filter_map(|(name, pid)| pid.map(|pid| format!("{name} {pid}"))).collect();
@@ -348,6 +354,21 @@ mod tests {
              │  monitor 104 → worker 105  2.9 MB  idle for 3 s; pinned\n\
              └─ duck\u{fffd}2  /srv/x  absent\n   no process\n"
         );
+    }
+
+    #[test]
+    fn a_worker_without_a_monitor_is_shown_without_one() {
+        let mut data = data();
+        for worker in &mut data.workers {
+            worker.tier = Some(Tier::M);
+            worker.monitor_pid = worker.pid;
+            worker.pi.iter_mut().for_each(|pi| pi.monitor_pid = pi.worker_pid);
+        }
+
+        let text = anstream::adapter::strip_str(&tree(&data, None)).to_string();
+        assert!(!text.contains("monitor"), "{text}");
+        assert!(text.contains("│  worker 102  1 crash\n"), "{text}");
+        assert!(text.contains("Pi ready, at work  worker 104 → Pi 105  2.0 MB"), "{text}");
     }
 
     #[test]

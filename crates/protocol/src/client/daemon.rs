@@ -1,8 +1,28 @@
-//! The daemon as a program: `quack.daemon`, `quack.restart`, and the work that a stop interrupted.
+//! The daemon as a program: `ping`, `quack.daemon`, `quack.restart`, and the work that a stop interrupted.
 
 use crate::SessionId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// `ping` data.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PingData {
+    /// The program's version.
+    pub version: String,
+    /// Milliseconds since the daemon started.
+    pub uptime: u64,
+    /// Clients connected.
+    pub clients: usize,
+    /// The daemon's process id.
+    pub pid: u32,
+    /// When the daemon started, ISO 8601 UTC.
+    pub started_at: String,
+    /// Version of this wire: 1 today.
+    pub protocol: u32,
+    /// Build description: profile and target.
+    pub build: String,
+}
 
 /// `quack.daemon` data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -49,6 +49,7 @@ pub fn choose(probe: &Probe, has_cgroup: bool, requested: Option<Tier>) -> Resul
     let Some(requested) = requested else {
         return best.map_err(|why| TierError::Nothing { why });
     };
+
     let unavailable = |why: String| Err(TierError::Unavailable { requested, why });
     match (requested, &best) {
         (Tier::Unconfined, _) => Ok(requested),

@@ -128,6 +128,7 @@ fn push(pattern: &mut String, one: char, before: Option<char>, after: Option<cha
         _ if one.is_ascii() => pattern.push_str("[^/]"),
         _ => pattern.push_str(&format!("[a-zA-Z]?{FOREIGN}")),
     }
+
     pattern.push_str(FOREIGN);
     pattern.push('*');
 }

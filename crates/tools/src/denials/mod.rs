@@ -340,6 +340,7 @@ impl DenialDetector {
             if denials.iter().any(is_known) {
                 continue;
             }
+
             match denials
                 .iter_mut()
                 .find(|known| known.kind == denial.kind && known.target.is_none())

@@ -254,6 +254,7 @@ async fn serve(
         closed.cancel();
     };
     let mut both = Box::pin(async { tokio::join!(reading, keep_tail(stderr, &shared)) });
+
     let is_read = tokio::select! {
         biased;
         _ = &mut both => true,
@@ -262,10 +263,12 @@ async fn serve(
         () = write(lines, stdin) => false,
         never = reap(&process) => match never {},
     };
+
     if !is_read {
         // The pipes may contain lines from before the exit. A process that keeps them open must not delay the end.
         timeout(LAST_LINES, &mut both).await.ok();
     }
+
     drop(both);
     shared.end();
     // Dropping the process kills what is left of it.

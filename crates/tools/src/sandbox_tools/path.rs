@@ -144,6 +144,7 @@ impl PathQuery {
         if self.confinement.policy.profile == Profile::ReadOnly {
             return read_only("it is in the workspace".to_owned());
         }
+
         let rule = protected_name(name);
         match (rule, is_pinned) {
             (Some(rule), true) => verdict(

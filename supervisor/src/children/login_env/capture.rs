@@ -111,27 +111,32 @@ pub(crate) async fn ask<A: OneShotReply>(
     if stopping.begun.is_cancelled() {
         return Err(CaptureError::Stopping);
     }
+
     let living = stopping.processes.token();
     let spawned = spawner.spawn(spec.name, far_end).await?;
     one_shot.started(spawned.process.pid());
     let mut words = actix::spawn(stderr_tail(spawned.stderr));
+
     // The channel closes when the exchange ends, for any reason.
     let exchanged = tokio::select! {
         exchanged = timeout(spec.start, exchange(channel, request)) => exchanged,
         () = stopping.begun.cancelled() => Ok(Err(CaptureError::Stopping)),
     };
+
     let (process, spawner) = (spawned.process, spawner.clone());
     // The process sees its channel close, kills the shell and exits.
     actix::spawn(async move {
         reap_or_kill(&spawner, process, spec.shutdown).await;
         drop(living);
     });
+
     let mut result = exchanged.unwrap_or(Err(CaptureError::Silent(spec.start)));
     if let Err(CaptureError::Ended(_)) = result
         && let Ok(Ok(words)) = timeout(STDERR_TIMEOUT, &mut words).await
     {
         result = Err(CaptureError::Ended(one_line(&words)));
     }
+
     words.abort();
     one_shot.ended(result.as_ref().err().map(ToString::to_string).as_deref());
     result

@@ -157,12 +157,15 @@ impl LoginEnv {
         for name in refused {
             tracing::warn!(name, "variable is never passed on to commands");
         }
+
         let has_shell = parts.variables.iter().any(|(name, _)| name == "SHLVL");
         let own = allowed.own(parts.variables.into_iter());
+
         let cached = parts.cached.filter(|_| parts.login_shell).and_then(|kept| {
             // The allow-list may have become shorter since the file was written.
             CapturedEnv::new(kept.environment, kept.captured_at, &allowed)
         });
+
         let source = match &cached {
             _ if !parts.login_shell => LoginSource::Off,
             Some(_) => LoginSource::Cached,
@@ -172,8 +175,10 @@ impl LoginEnv {
             let captured_at = &kept.captured_at;
             tracing::info!(captured_at, "using the cached login environment");
         }
+
         let must_wait = source == LoginSource::None && !has_shell;
         let merged = merge(&own, cached.as_ref());
+
         Self {
             login_shell: parts.login_shell,
             allowed,
@@ -312,6 +317,7 @@ impl LoginEnv {
         if !self.phase.send_if_modified(is_idle) {
             return;
         }
+
         let login = Rc::clone(self);
         actix::spawn(async move {
             // `notify_one` before the wait also ends it.
@@ -324,6 +330,7 @@ impl LoginEnv {
                 }
                 None => Err(CaptureError::Stopping),
             };
+
             if let Some(captured) = login.settle(answer) {
                 login.phase.send_replace(Phase::Saving);
                 login.save(captured).await;
@@ -367,11 +374,13 @@ impl LoginEnv {
             CapturedEnv::new(environment, now_text(), &self.allowed)
                 .ok_or_else(|| CaptureError::Malformed("it is too large".to_owned()))
         });
+
         let mut known = self.known.borrow_mut();
         match captured {
             Ok(captured) => {
                 let LoginEnvironment { shell, interactive, took_ms, .. } = &captured.environment;
                 tracing::info!(shell, interactive, took_ms, "login environment captured");
+
                 let merged = merge(&self.own, Some(&captured));
                 // Replace workers that started with nearly nothing, or whose user requested a capture. Other workers
                 // keep their environment, which is only slightly older.
@@ -379,6 +388,7 @@ impl LoginEnv {
                 if known.merged != merged && (was_missing || self.is_requested.take()) {
                     known.version += 1;
                 }
+
                 known.merged = merged;
                 known.for_pi = for_pi;
                 known.source = LoginSource::Fresh;

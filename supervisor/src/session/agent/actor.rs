@@ -98,11 +98,12 @@ pub(crate) struct AgentActor {
     pub(super) child: Child,
     /// Path of the agent's session file. Empty if the agent has never reported one.
     pub(super) session_file: String,
-    /// The file in the last look-up of the session.
+    /// The registry's session file when a client last sent a command or attached. Another one in the next look-up
+    /// replaces `session_file`.
     pub(super) registry_file: String,
-    /// The agent of the process, or of the last one.
+    /// Kind of agent of the process. Without a process, the kind of the last agent.
     pub(super) engine: Engine,
-    /// Whether a summary runs, also after the turn.
+    /// Whether the agent summarizes the conversation, in a turn or after it.
     pub(super) is_compacting: bool,
     /// Whether the session is in safe mode.
     pub(super) is_safe: bool,
@@ -136,7 +137,7 @@ pub(crate) struct AgentActor {
     pub(super) end: Option<AgentExit>,
     /// Exit status of the process, while its last frames are still being read.
     pub(super) exited: Option<Option<ProcessExit>>,
-    /// The reason why the supervisor killed it.
+    /// The reason why the supervisor killed the process.
     pub(super) kill_reason: Option<KillReason>,
     pub(super) dialog_timer: Option<SpawnHandle>,
     /// Requests to models and tool calls of quackd's own agent.
@@ -148,6 +149,7 @@ impl AgentActor {
     pub(in crate::session) fn new(start: AgentStart) -> Self {
         let AgentStart { session, services, owner, entry, session_file, network, is_safe, choice } =
             start;
+
         Self {
             child: Child::new(AGENT, session.id.0.clone()),
             session,

@@ -13,7 +13,8 @@ pub(crate) struct AgentChoice {
     pub(crate) engine: Option<String>,
     /// `provider/model` of quackd's own agent. `None` for the default.
     pub(crate) model: Option<String>,
-    /// Whether the session works in a private copy, which the user's Pi would not see: it is not confined.
+    /// Whether the session works in a private copy. Such a session has no Pi, which runs unconfined and sees only the
+    /// workspace.
     pub(crate) is_isolated: bool,
 }
 
@@ -24,7 +25,7 @@ impl From<&SessionState> for AgentChoice {
     }
 }
 
-/// Facts that an agent gets once, at its start. Another process replaces it when they change.
+/// Facts that an agent gets once, at its start. If they change, a new process replaces it when it is idle.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct StartFacts {
     pub(super) choice: AgentChoice,
@@ -34,6 +35,6 @@ pub(super) struct StartFacts {
     pub(super) options: AgentOptions,
     pub(super) is_safe: bool,
     pub(super) network: NetworkMode,
-    /// The models that it knows, by [`crate::session::models::Models::version`].
+    /// Version of its list of models; see [`crate::session::models::Models::version`].
     pub(super) models: u64,
 }

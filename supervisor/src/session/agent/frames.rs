@@ -103,7 +103,7 @@ fn forges_question(data: &RawValue) -> bool {
     id.is_some_and(|id| id.starts_with(REQUEST_PREFIX))
 }
 
-/// Data that goes to followers unchanged must be an object on one line.
+/// Whether data may go to followers unchanged: an object on one line, of at most `limit` bytes.
 fn is_shown(data: &RawValue, limit: usize) -> bool {
     let text = data.get();
     text.starts_with('{') && text.len() <= limit && !text.contains(['\n', '\r'])
@@ -124,26 +124,30 @@ impl AgentActor {
             let cause = Cause::VersionMismatch { ours: AGENT_FRAME_PROTOCOL, theirs: proto };
             return self.kill_for(cause, KillReason::OtherVersion, ctx);
         }
+
         let now = Instant::now();
         match self.child.lifecycle.on_hello(now) {
             HelloMeans::Ready => {}
             HelloMeans::Late => return,
             HelloMeans::Unexpected => return self.agent_broke("a second hello", ctx),
         }
+
         tracing::info!(session = %self.session.id, pid = agent_pid, "{} started", self.kind());
         self.pids = Some((pid, agent_pid));
         self.touch_agent();
         self.begin_heartbeat(ctx);
         self.arm_life(ctx);
+
         if self.is_replaced() {
             // The prompts wait for the next process.
             return self.drain(ctx);
         }
+
         self.ask_state(None, ctx);
         self.send_prompts(ctx);
     }
 
-    /// Handles an agent that says that it cannot start.
+    /// Handles the report of an agent that it cannot start.
     pub(super) fn on_agent_refused(&mut self, reason: &str, ctx: &mut Context<Self>) {
         if self.pids.is_some() {
             return self.agent_broke("it has started already", ctx);
@@ -160,11 +164,14 @@ impl AgentActor {
             cut(&mut error, MAX_REASON_CHARS);
             error
         });
+
         let is_busy = error.as_ref().is_some_and(|error| error.contains(BUSY));
         let code = is_busy.then_some(ErrorCode::PiBusy);
+
         if success {
             self.services.agent_failure.forget(&self.session.id);
         }
+
         match self.commands.answered(number, success) {
             CommandResponse::Waiting(sent) => match sent.waiter {
                 Waiter::Client(reply) if sent.name == "prompt" => {
@@ -177,6 +184,7 @@ impl AgentActor {
                     if begins {
                         self.look_for_turn(ctx);
                     }
+
                     let seq = success.then(|| self.services.events.last(&self.session.id));
                     // If the caller has stopped waiting, it has already got an error.
                     let data = None;
@@ -206,6 +214,7 @@ impl AgentActor {
             }
             CommandResponse::Nobody => {}
         }
+
         self.publish_agent();
     }
 
@@ -224,31 +233,38 @@ impl AgentActor {
         if !is_shown(&data, MAX_AGENT_STATE_BYTES) {
             return self.agent_broke("a state that cannot be shown", ctx);
         }
+
         let said: AgentState = serde_json::from_str(data.get()).unwrap_or_default();
         self.state = Some(Rc::from(with_whole_characters(data)));
+
         let is_path = |path: &String| {
             path.starts_with('/')
                 && path.len() <= MAX_PATH_BYTES
                 && !path.contains(|c: char| c.is_control())
         };
+
         // The daemon chooses the file of quackd's agent, and the agent cannot change it.
         let is_fixed = self.engine == Engine::Native;
         let is_chosen = |file: &String| !is_fixed || *file == self.session_file;
         let session_file = said.session_file.filter(is_path).filter(is_chosen);
+
         // The user named the conversation in Pi, which accepts any text.
         let session_name = said
             .session_name
             .map(|name| stripped_line(&name, name.len()).trim().to_owned())
             .filter(|name| check_name(name, MAX_NAME_CHARS).is_ok());
+
         if let Some(file) = &session_file {
             self.session_file.clone_from(file);
         }
         if session_file.is_none() && session_name.is_none() {
             return;
         }
+
         if said.is_streaming == Some(false) && !said.is_compacting {
             self.turns.was_idle(self.turn_at_request);
         }
+
         let report = AgentReport { session: self.session.id.clone(), session_file, session_name };
         let owner = self.owner.clone();
         let telling = async move { owner.agent_report(report).await };
@@ -267,6 +283,7 @@ impl AgentActor {
         if !is_shown(data, MAX_AGENT_EVENT_BYTES) {
             return self.agent_broke("an event that cannot be shown", ctx);
         }
+
         self.touch_agent();
         if OWN_EVENTS.contains(&name) {
             tracing::warn!(session = %self.session.id, name, "dropped an event with a name of the daemon's");
@@ -276,11 +293,14 @@ impl AgentActor {
             tracing::warn!(session = %self.session.id, "dropped a question with an id of the daemon");
             return;
         }
+
         if name == "agent_start" {
             self.turns.begin();
         }
+
         let turn = self.turns.running();
         self.services.events.publish_in_turn(&self.session.id, turn, name, || data);
+
         match name {
             "agent_start" => self.on_busy(ctx),
             "auto_compaction_start" => self.is_compacting = true,
@@ -297,6 +317,7 @@ impl AgentActor {
             }
             _ => return,
         }
+
         self.publish_agent();
     }
 
@@ -310,6 +331,7 @@ impl AgentActor {
         if id.is_empty() || MAX_DIALOG_ID < id.len() || !is_shown(data, MAX_AGENT_EVENT_BYTES) {
             return self.agent_broke("a question that cannot be shown", ctx);
         }
+
         self.touch_agent();
         if id.starts_with(REQUEST_PREFIX) || forges_question(data) {
             tracing::warn!(session = %self.session.id, "canceled a question with an id of the daemon");
@@ -319,12 +341,14 @@ impl AgentActor {
             tracing::warn!(session = %self.session.id, "canceled a question, too many are open");
             return self.cancel_dialog(&id);
         }
+
         let now = Instant::now();
         let until = timeout_ms.and_then(|ms| now.checked_add(Duration::from_millis(ms)));
         let (session, turn) = (&self.session.id, self.turns.running());
         let seq = self.services.events.publish_in_turn(session, turn, QUESTION, || data);
         let line = EventLine { event: QUESTION, session_id: session, data, seq, turn };
         let line = wire::event(&line);
+
         self.dialogs.open(id, seq, line, until);
         self.arm_dialogs(ctx);
         self.publish_agent();
@@ -366,7 +390,7 @@ impl AgentActor {
     }
 }
 
-/// Returns what became of a prompt: `started`, `queued`, or `handled` without a turn, as commands of an extension are.
+/// Returns the result of a prompt: `started`, `queued`, or `handled` without a turn, as commands of an extension are.
 fn disposition(data: Option<&RawValue>) -> Option<&str> {
     #[derive(Deserialize)]
     struct Data<'a> {

@@ -125,8 +125,10 @@ pub(crate) fn fork_blocking(
     if source.is_empty() {
         return Err(no_such("the session has no conversation yet"));
     }
+
     let bytes = own_file::read_blocking(Path::new(source), MAX_FILE_BYTES)?;
     let text = String::from_utf8_lossy(&bytes);
+
     let mut lines = text.lines();
     let header = lines.next().and_then(|line| serde_json::from_str::<Value>(line).ok());
     match header.as_ref().map(|header| (&header["type"], header["version"].as_u64())) {
@@ -136,6 +138,7 @@ pub(crate) fn fork_blocking(
         }
         _ => return Err(no_such("the session file has no header")),
     }
+
     let mut entries: Vec<Entry<'_>> = Vec::new();
     let mut at: HashMap<String, usize> = HashMap::new();
     let mut has_lost = false;
@@ -144,16 +147,19 @@ pub(crate) fn fork_blocking(
             has_lost = true;
             continue;
         };
+
         let parent = link.parent_id.as_deref().and_then(|parent| at.get(parent)).copied();
         // After lost lines the entry follows the one before them, as the agent reads the file.
         let is_bridged = parent.is_none() && link.parent_id.is_some() && has_lost;
         let parent = parent.or_else(|| entries.len().checked_sub(1).filter(|_| is_bridged));
         has_lost = false;
+
         if let Some(id) = &link.id {
             at.insert(id.clone().into_owned(), entries.len());
         }
         entries.push(Entry { line, link, parent, is_bridged });
     }
+
     let (mut next, left) = match entry {
         None => (entries.len().checked_sub(1), None),
         Some(entry) => {
@@ -164,6 +170,7 @@ pub(crate) fn fork_blocking(
             (found.parent, Some(left))
         }
     };
+
     let mut kept = Vec::new();
     while let Some(entry) = next.and_then(|index| entries.get(index)) {
         // A parent comes before its child, so the walk ends.
@@ -175,6 +182,7 @@ pub(crate) fn fork_blocking(
             None => Cow::Borrowed(entry.line),
         });
     }
+
     let sessions = home.prepare_pi_sessions_blocking().map_err(io::Error::other)?;
     let (id, now) = (new_id()?, now_text());
     let path = sessions.join(format!("{}_{id}.jsonl", now.replace([':', '.'], "-")));
@@ -182,6 +190,7 @@ pub(crate) fn fork_blocking(
         "type": "session", "version": VERSION, "id": id, "timestamp": now, "cwd": workspace,
         "parentSession": source,
     });
+
     let mut file = own_file::append_blocking(&path)?;
     let mut whole = format!("{header}\n");
     for line in kept.iter().rev() {
@@ -190,6 +199,7 @@ pub(crate) fn fork_blocking(
     }
     file.write_all(whole.as_bytes())?;
     file.sync_all()?;
+
     Ok(Forked { path: path.display().to_string(), text: left })
 }
 

@@ -41,19 +41,23 @@ impl AgentActor {
         self.is_compacting = false;
         self.kill_reason = None;
         self.started = self.start_facts();
+
         let services = Rc::clone(&self.services);
         let (session, workspace) = (self.session.id.clone(), self.session.workspace.clone());
         let owner = self.owner.clone();
         let file = self.session_file.clone();
         let (is_wanted, chosen) = (!self.unsent.is_empty(), self.chosen.clone());
         let options = self.options.clone();
+
         let preparing = async move {
             let Chosen { engine, missing, .. } = engine::choose(&services, &chosen).await?;
             if engine == Engine::Native && !is_wanted {
                 return Err(AgentError::OnDemand);
             }
+
             let slot = services.table.acquire(&session, ProcessKind::Agent).await;
             slot.map_err(|Full(max)| AgentError::TooManyAgents { max })?;
+
             match engine {
                 Engine::Native => {
                     let prepared =
@@ -72,6 +76,7 @@ impl AgentActor {
                 }
             }
         };
+
         ctx.spawn(preparing.into_actor(self).map(|prepared, handle, ctx| {
             let prepared = match prepared {
                 Ok(Launch::Pi(prepared)) => prepared,
@@ -79,14 +84,16 @@ impl AgentActor {
                     return handle.spawn_failed(&SpawnRequestError::Unavailable, ctx);
                 }
                 Ok(Launch::Agent(prepared)) => return handle.spawn_native(*prepared, ctx),
-                // A message came since the start began.
+                // A command arrived since the start began, so the agent is wanted now.
                 Err(AgentError::OnDemand) if !handle.unsent.is_empty() => {
                     return handle.start_agent(ctx);
                 }
                 Err(error) => return handle.on_agent_start_failed(&error, ctx),
             };
-            // Known before the agent reports it: an agent that dies early gets the same file again.
+
+            // Set before the agent reports it, so that the successor of an agent that dies early gets the same file.
             handle.session_file.clone_from(&prepared.session_file);
+
             match &prepared.start.project_settings {
                 _ if handle.child.ending.is_some() => {
                     handle.child.cgroup = prepared.cgroup;
@@ -152,30 +159,36 @@ impl AgentActor {
             State::Draining { cause, .. } => cause.is_none() || self.child.ending.is_some(),
             _ => false,
         };
+
         let exceeded = match self.child.lifecycle.state() {
             State::Draining { cause: Some(cause @ Cause::MemoryLimit { .. }), .. } => {
                 Some(cause.clone())
             }
             _ => None,
         };
+
         let error = self.exit_error(match (&exceeded, self.kill_reason) {
             (Some(cause), _) => ExitReason::OverMemory(cause.clone()),
             (None, Some(why)) => ExitReason::Killed(why),
             (None, None) => ExitReason::Exited(exit),
         });
+
         self.work.end();
         for sent in self.commands.take() {
             fail(sent.waiter, &error);
         }
+
         let session = &self.session.id;
         if !is_asked {
             let exceeded = exceeded.map(|cause| cause.to_string());
             let text = self.death_text(exceeded.as_deref(), &end);
             let agent = self.kind();
             tracing::warn!(%session, ?exit, stderr = end.stderr_tail, "{agent} crashed");
+
             let last = error_line(&end.stderr_tail);
             let last = last.map_or_else(String::new, |line| format!(": {line}"));
             self.note_agent_failure(self.engine, format_args!("{error}{last}"));
+
             const NAME: &str = "extension_error";
             self.services.events.publish_in_turn(session, self.turns.running(), NAME, || {
                 ProcessDeath {
@@ -189,10 +202,12 @@ impl AgentActor {
                     process: DeadProcess::Pi,
                 }
             });
+
             self.owner.crashed(session);
         } else {
             tracing::info!(%session, "{} exited", self.kind());
         }
+
         self.end_turns(&error.to_string());
         self.state_waiters.clear();
         self.end_dialogs();
@@ -272,12 +287,14 @@ impl AgentActor {
             // The status was lost because the main thread has ended: the daemon is shutting down.
             (None, None) => Exit::Signal(9),
         };
+
         if self.end.is_none() {
             let (code, signal) = match exit {
                 Exit::Code(code) => (Some(code), None),
                 Exit::Signal(signal) => (None, Some(signal)),
                 Exit::OutOfMemory => (None, Some(nix::libc::SIGKILL)),
             };
+
             // The worker was killed, and the agent with it.
             let refused = matches!(
                 self.child.lifecycle.state(),
@@ -288,6 +305,7 @@ impl AgentActor {
                 self.report_agent_exit(exit);
             }
         }
+
         let load = Load { in_flight: false, waiting: !self.unsent.is_empty() };
         let (after, process, crash) = self.note_exit(exit, load, ctx);
         self.pids = None;
@@ -307,16 +325,19 @@ impl AgentActor {
     ) {
         let session = self.session.id.clone();
         let (name, label) = (self.session.name(), self.session.label.clone());
+
         let deaths = Rc::clone(&self.services.children.deaths);
         let crash = crash.filter(|_| self.child.ending.is_none());
         let crash = crash.map(|cause| (cause.kind().name(), cause.to_string()));
         let said = self.end.as_ref().map(|end| end.stderr_tail.clone()).unwrap_or_default();
         let (pid, started) = (process.monitor_pid(), process.started);
+
         ctx.spawn(actix::fut::wrap_future(async move {
             let words = process.stderr_tail().await;
             if !words.is_empty() {
                 tracing::warn!(%session, words, "stderr tail of an agent");
             }
+
             let Some((kind, cause)) = crash else { return };
             deaths.note(&Death {
                 spec: &AGENT,
@@ -342,13 +363,16 @@ impl Handler<Drain> for AgentActor {
             DrainReason::Shutdown => &AgentError::ShuttingDown,
             DrainReason::Deleted => &AgentError::Deleted,
         });
+
         let gone = self.kill_at(until, ctx);
         if gone.is_some() {
             self.drain(ctx);
         }
-        // Only a file of an agent that this daemon has started.
+
+        // The file is deleted only if this daemon has started an agent with it.
         let is_deleted = ending == DrainReason::Deleted && self.child.generation != 0;
         let unused = is_deleted.then(|| PathBuf::from(&self.session_file));
+
         Box::pin(async {
             if let Some(gone) = gone {
                 // A stopped actor has no process.

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 /// Maximum number of clients that wait for the agent's state. Further clients get the last known state.
 const MAX_STATE_WAITERS: usize = 64;
 
-/// Time for commands that work for long: a summary, and a shell command of the user.
+/// Time limit of slow commands: a summary, and a shell command of the user.
 const LONG_COMMAND_LIMIT: Duration = Duration::from_secs(600);
 
 /// Returns the time limit of a command.
@@ -51,15 +51,18 @@ impl AgentActor {
         if stage == Stage::Gone {
             self.state = None;
         }
+
         let child = self.child.snapshot();
         let (is_busy, has_process) = (self.is_busy(), child.has_process);
         let is_free = stage == Stage::Here && !is_busy;
         let free_since = is_free.then_some(self.active);
         let process = ProcessSnapshot { child, stage, activity: self.agent_activity(), free_since };
+
         self.services.table.publish(&self.entry, ProcessKind::Agent, |session| {
             let has_run = session.agent.has_run || has_process;
             let (state, dialogs) = (self.state.clone(), self.dialogs.announced());
             let (engine, pids, turn) = (self.engine, self.pids, self.turns.running());
+
             let old = std::mem::take(&mut session.agent);
             session.agent = AgentSnapshot {
                 engine,
@@ -77,6 +80,7 @@ impl AgentActor {
 
     fn agent_activity(&self) -> Activity {
         let calls = self.commands.count("prompt") + self.unsent.len();
+
         match self.child.lifecycle.state() {
             _ if self.dialogs.any() => Activity::Waiting,
             State::Failed { cause, .. } => Activity::Failed(cause.clone()),

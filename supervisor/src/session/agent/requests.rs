@@ -36,9 +36,11 @@ impl Handler<AbortTurn> for AgentActor {
         let was_busy = self.is_busy();
         let had_unsent = !self.unsent.is_empty();
         self.refuse_unsent(&AgentError::Aborted);
+
         if !self.is_agent_ready() || self.end.is_some() {
             return Box::pin(actix::fut::ready(AbortedTurn { was_busy, had_agent: had_unsent }));
         }
+
         self.end_dialogs();
         let generation = self.child.generation;
         let heard = [AgentCommand::Abort, AgentCommand::AbortBash].map(|command| {
@@ -46,6 +48,7 @@ impl Handler<AbortTurn> for AgentActor {
             self.send_command(command, Waiter::Abort(reply), ctx);
             heard
         });
+
         let mut heard = futures_util::future::join_all(heard);
         let due = Instant::now() + AGENT_ABORT_LIMIT;
         let waited = async move {
@@ -57,6 +60,7 @@ impl Handler<AbortTurn> for AgentActor {
                 waited => waited,
             }
         };
+
         Box::pin(waited.into_actor(self).map(move |heard, handle, ctx| {
             let is_heard = heard.is_ok_and(|heard| heard.iter().all(Result::is_ok));
             if !is_heard && handle.child.generation == generation && handle.is_agent_ready() {
@@ -115,7 +119,7 @@ impl Handler<GetAgentOptions> for AgentActor {
 }
 
 impl AgentActor {
-    /// Returns what a process gets that is started now.
+    /// Returns the facts for a process that starts now.
     pub(super) fn start_facts(&self) -> StartFacts {
         StartFacts {
             choice: self.chosen.clone(),
@@ -127,7 +131,8 @@ impl AgentActor {
         }
     }
 
-    /// Whether another process would be started differently. The user's Pi knows nothing of the session's settings.
+    /// Whether a new process would get other facts at its start. Of these, the user's Pi gets only the choice and the
+    /// options.
     pub(super) fn is_replaced(&self) -> bool {
         let (started, now) = (&self.started, self.start_facts());
         match self.engine {
@@ -136,7 +141,7 @@ impl AgentActor {
         }
     }
 
-    /// Ends an idle process if another one is to replace it.
+    /// Ends an idle process if a new one would get other facts. The next command starts the new process.
     pub(super) fn end_if_replaced(&mut self, ctx: &mut Context<Self>) {
         if self.is_replaced() && self.is_agent_ready() && !self.is_busy() {
             self.drain(ctx);
@@ -155,7 +160,7 @@ impl Handler<RefreshAgent> for AgentActor {
     fn handle(&mut self, _: RefreshAgent, ctx: &mut Self::Context) -> Self::Result {
         let (waiter, reported) = oneshot::channel();
         self.ask_state(Some(waiter), ctx);
-        // A waiter that is dropped gets no state.
+        // If the sender is dropped, the caller continues with the last known state.
         Box::pin(async { reported.await.unwrap_or_default() })
     }
 }

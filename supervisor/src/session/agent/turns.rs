@@ -41,7 +41,8 @@ impl Turns {
 
     /// Records that the agent accepted the prompt of this command. Returns the id of its turn.
     pub(super) fn accept(&mut self, command: u64) -> u64 {
-        // Those were commands of extensions, which begin no turn or begin it later.
+        // The agent was idle after the removed prompts: they were commands of extensions, which begin no turn or begin
+        // it later.
         self.accepted.retain(|turn| self.idle_after < turn.id);
         if self.accepted.len() == MAX_ACCEPTED {
             self.accepted.pop_front();
@@ -51,8 +52,8 @@ impl Turns {
         turn.id
     }
 
-    /// Records that an accepted prompt failed. Returns the id of its turn. If that turn was thought to run, another
-    /// prompt began it: the agent refuses only prompts that it does not work on.
+    /// Records that an accepted prompt failed. Returns the id of its turn. With `is_busy`, the agent works on another
+    /// prompt. A running turn that was assigned to the failed prompt then belongs to the next one.
     pub(super) fn fail(&mut self, command: u64, is_busy: bool) -> Option<u64> {
         if let Some(at) = self.accepted.iter().position(|turn| turn.command == Some(command)) {
             return self.accepted.remove(at).map(|turn| turn.id);

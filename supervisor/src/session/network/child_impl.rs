@@ -96,10 +96,12 @@ impl ChildActor for NetworkActor {
             Some(ProcessExit::Signal(signal)) => Exit::Signal(signal),
             None => Exit::Signal(9),
         };
+
         let load = Load { in_flight: self.link.is_some(), waiting: self.link.is_some() };
         let (after, process, crash) = self.note_exit(exit, load, ctx);
         self.open.clear();
         self.opening.drain().for_each(|(_, one)| one.end(Err(ForwardRefusal::Gone)));
+
         if let (Some(process), Some(cause), None) = (process, crash, self.child.ending) {
             let session = Rc::clone(&self.session);
             let deaths = Rc::clone(&self.services.children.deaths);
@@ -119,6 +121,7 @@ impl ChildActor for NetworkActor {
                 });
             }));
         }
+
         self.after_exit(after, ctx);
     }
 

@@ -68,10 +68,12 @@ impl NetworkActor {
         if MAX_LOG_ENTRIES < entries.len() {
             return self.proxy_broke("a report that is too long", ctx);
         }
+
         self.log_credits = credit;
         if credit + 1 == LOG_CREDITS {
             self.give_log_credits_later(ctx);
         }
+
         let metrics = Arc::clone(&self.services.metrics);
         for entry in &entries {
             let counter = match entry.verdict {
@@ -83,6 +85,7 @@ impl NetworkActor {
             metrics.network_sent.add(entry.sent);
             metrics.network_received.add(entry.received);
         }
+
         entries.iter().for_each(|entry| self.services.network_journal.add(&entry));
         for denied in self.network.add(entries, dropped) {
             self.services.events.publish_typed(&self.session.id, "network_denied", || denied);

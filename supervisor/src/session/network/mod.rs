@@ -104,6 +104,7 @@ impl NetworkActor {
         let NetworkStart { session, services, link, rules, worker, worker_generation } = start;
         let network = services.pool.networks.of(&session.id);
         network.own_ports.replace(link.own_ports());
+
         let actor = Self {
             child: Child::new(NETWORK_PROXY, session.id.0.clone()),
             session,
@@ -120,6 +121,7 @@ impl NetworkActor {
             may_ask: false,
             asked: HashMap::new(),
         };
+
         actor.start()
     }
 
@@ -251,11 +253,13 @@ impl NetworkActor {
             return self.proxy_broke("a forward that was not requested", ctx);
         };
         let port = opening.port;
+
         // The user would open another program's port.
         if result.is_ok_and(|bound| opening.local != 0 && bound != opening.local) {
             opening.end(Err(ForwardRefusal::Gone));
             return self.proxy_broke("a forward of another port", ctx);
         }
+
         let mut forwards = self.network.forwards.borrow_mut();
         match result {
             Ok(local) => {
@@ -273,6 +277,7 @@ impl NetworkActor {
                 tracing::info!(session = %self.session.id, port, ?error, "cannot forward a port");
             }
         }
+
         drop(forwards);
         opening.end(result.map_err(ForwardRefusal::Listen));
     }

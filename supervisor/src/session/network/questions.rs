@@ -105,6 +105,7 @@ impl NetworkActor {
             }
             _ => return self.proxy_broke("a question that it may not ask", ctx),
         };
+
         let asked = self.asked_host(host, port, name);
         let is_open = |asked: &AskedHost| !asked.is_decided(self.rules.hosts());
         let Some((asked, shown)) = asked.filter(|(asked, _)| is_open(asked)) else {
@@ -112,6 +113,7 @@ impl NetworkActor {
             let result = Err(DenyReason::NotListed);
             return self.tell_proxy(&ToProxy::Answered { id, result }, ctx);
         };
+
         let subject = asked.subject.clone();
         let (running, tool_call_id, left) = self.running_call();
         let call = tool_call_id.as_deref().map(|id| ("call", words::name(id)));
@@ -121,6 +123,7 @@ impl NetworkActor {
                 .flatten()
                 .collect();
         let message = words::message(&format!("connects to {shown}"), &said);
+
         let question = Question {
             subject,
             title: "Allow network access?",
@@ -130,9 +133,11 @@ impl NetworkActor {
             likely: false,
             is_possible: true,
         };
+
         let wait = self.services.daemon.config.sandbox.ask_wait.value;
         let wait = left.map_or(wait, |left| wait.min(left)).max(SHORTEST_WAIT);
         let outcome = self.services.approvals.ask(question, wait);
+
         let generation = self.child.generation;
         let waiting = ctx.spawn(outcome.into_actor(self).map(move |outcome, actor, ctx| {
             if actor.child.current(generation).is_none() {
@@ -149,6 +154,7 @@ impl NetworkActor {
             };
             actor.tell_proxy(&ToProxy::Answered { id, result }, ctx);
         }));
+
         self.asked
             .insert(id, AskedHost { is_of_calls: left.is_some(), waiting: Some(waiting), ..asked });
     }
@@ -184,13 +190,16 @@ impl NetworkActor {
     fn running_call(&self) -> (Line, Option<String>, Option<Duration>) {
         let snapshot = self.services.table.snapshot(&self.session.id);
         let (calls, jobs) = (&snapshot.worker.calls, &snapshot.worker.jobs);
+
         let now = Instant::now();
         let left = |since: Instant, deadline: Duration| {
             (since + deadline).saturating_duration_since(now).saturating_sub(BEFORE_DEADLINE)
         };
         let longest = calls.iter().map(|call| left(call.since, call.deadline)).max();
+
         let from = |origin: &str| ("from", origin.to_owned());
         let told = calls.first().and_then(|call| call.told.as_deref());
+
         match (calls.len(), jobs.len()) {
             (1, 0) => match told {
                 Some((id, command)) => {

@@ -108,6 +108,7 @@ impl WorkerActor {
     pub(in crate::session) fn new(start: WorkerStart) -> Self {
         let WorkerStart { session, services, owner, entry, policy, rules, is_safe, isolated } =
             start;
+
         Self {
             child: Child::new(SESSION_WORKER, session.id.0.clone()),
             session,

@@ -64,6 +64,7 @@ impl WorkerActor {
         if self.calls.is_full() {
             return Err(CallError::TooManyCalls);
         }
+
         self.restart_if_outdated(ctx);
         self.check_place(ctx);
         let now = Instant::now();
@@ -75,30 +76,36 @@ impl WorkerActor {
             }
             _ => {}
         }
+
         if msg.call.facts.background
             && let Some(max) = self.services.pool.slots.job_limit_reached()
         {
             return Err(CallError::TooManyJobs { max });
         }
+
         let number = self.calls.next_number();
         let cancel = msg.cancel.clone();
         let due = now + WORKER_READY_WAIT.min(msg.call.spec.deadline());
         self.note_call(number, &msg.call);
         self.announce(number, &mut msg.call);
+
         // Only questions to the user use it.
         let is_told = self.services.events.answerers.has(&self.session.id);
         let told = is_told.then(|| told(&msg.call));
+
         let answered = self.calls.insert(number, msg, told, now, due);
         self.arm_call_timer(due, ctx);
         if let Some(cancel) = cancel {
             self.watch_cancel(number, cancel, ctx);
         }
+
         match demand {
             // The call waits for the next worker.
             Demand::Use if !self.may_send(number) => {}
             Demand::Use => self.send(number, ctx),
             other => self.apply_demand(other, ctx),
         }
+
         self.publish_status();
         Ok(answered)
     }
@@ -151,6 +158,7 @@ impl WorkerActor {
         if !self.calls.needs_slot(number) {
             return self.send_now(number, ctx);
         }
+
         match self.services.pool.slots.acquire(&self.session.id) {
             SlotRequest::Granted(slot) => {
                 self.calls.assign_slot(number, slot);
@@ -163,6 +171,7 @@ impl WorkerActor {
                         handle.on_slot(number, slot, ctx);
                     }
                 });
+
                 let queued = ctx.spawn(queued);
                 self.calls.queue(number, queued);
                 let left = self.calls.time_left(number, Instant::now());
@@ -271,9 +280,11 @@ impl WorkerActor {
     fn send_now(&mut self, number: u64, ctx: &mut Context<Self>) {
         let was_busy = self.calls.any_sent();
         let Some((mut call, left)) = self.calls.send(number, Instant::now()) else { return };
+
         // The session may have entered safe mode while the call waited. An approved call stays approved.
         call.safe_mode |= self.is_safe;
         self.jobs.call_sent();
+
         let offered = self.child.try_send(&ToWorker::ToolCall(call));
         if let Err(refused) = offered {
             let error = match refused {
@@ -283,8 +294,10 @@ impl WorkerActor {
             self.answer(number, ctx, |_| Err(error));
             return;
         }
+
         let limit = left + DEADLINE_SLACK;
         self.set_wait(number, CallWait::Answer(limit), limit, ctx);
+
         if self.services.call_journal.is_on() {
             self.record_later(LONG_CALL, ctx);
         }

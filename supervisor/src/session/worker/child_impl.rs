@@ -79,6 +79,7 @@ impl ChildActor for WorkerActor {
         let (calls, jobs) = (self.calls.snapshot(), self.jobs.snapshot());
         let (n_calls, n_jobs, since) = (calls.len(), jobs.len(), self.idle_since);
         let until = self.unpinned_deadline();
+
         let activity = match self.child.lifecycle.state() {
             State::Failed { cause, .. } => Activity::Failed(cause.clone()),
             _ if n_calls != 0 || n_jobs != 0 => {
@@ -90,6 +91,7 @@ impl ChildActor for WorkerActor {
             State::Starting { .. } => Activity::Idle { since: Instant::now(), until: None },
             State::Ready { .. } => Activity::Idle { since, until },
         };
+
         let is_free = self.child.is_ready() && n_calls == 0 && until.is_some();
         let worker = WorkerSnapshot {
             process: ProcessSnapshot {
@@ -106,6 +108,7 @@ impl ChildActor for WorkerActor {
             denials: Rc::clone(&self.denials),
             pending: self.pending_change().map(Rc::new),
         };
+
         let table = &self.services.table;
         table.publish(&self.entry, ProcessKind::Worker, |session| session.worker = worker);
     }

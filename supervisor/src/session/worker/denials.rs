@@ -85,14 +85,17 @@ impl WorkerActor {
         if let Some(hint) = &mut report.hint {
             hint.truncate(hint.floor_char_boundary(MAX_HINT_BYTES));
         }
+
         // Those of a job were recorded with its end.
         if !report.denials.is_empty() && !report.of_job {
             Rc::make_mut(&mut self.denials).note(tool, &report.denials);
         }
+
         if report.survivors != 0 {
             self.services.metrics.survivors.add(report.survivors.min(MAX_SURVIVORS).into());
             tracing::warn!(session = %self.session.id, tool, left = report.survivors, "command left processes that could not be killed");
         }
+
         self.workspace_replaced |= report.workspace_gone;
         if report.truncated {
             self.services.pool.spills.notify_write();

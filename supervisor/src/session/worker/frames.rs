@@ -96,9 +96,11 @@ impl WorkerActor {
         if MAX_WORD_BYTES < hello.version.len() {
             return self.worker_broke("a hello of too many words", ctx);
         }
+
         for note in &mut hello.sandbox.notes {
             *note = note.chars().take(MAX_NOTE_CHARS).collect();
         }
+
         let now = Instant::now();
         match self.child.lifecycle.on_hello(now) {
             HelloMeans::Ready => {}
@@ -107,25 +109,30 @@ impl WorkerActor {
                 return self.worker_broke("a second hello", ctx);
             }
         }
+
         let tier = hello.sandbox.tier;
         tracing::info!(session = %self.session.id, pid = hello.pid, tier = tier.map(Tier::name), confinement = tier.map(Tier::in_words), "worker ready");
         self.hello = Some(Rc::new(hello));
         self.idle_since = now;
+
         self.begin_network(ctx);
         self.begin_heartbeat(ctx);
         self.arm_life(ctx);
         self.publish_status();
+
         // The policy may have changed while the worker started.
         self.tell_network_mode();
         if self.has_other_policy() {
             return self.restart_if_outdated(ctx);
         }
+
         self.record_first_state(ctx);
         for number in self.calls.unsent() {
             if !self.waits_for_state(number) {
                 self.send(number, ctx);
             }
         }
+
         self.publish_status();
     }
 
@@ -137,10 +144,12 @@ impl WorkerActor {
             // for an unknown call.
             return self.worker_broke("a result without a call", ctx);
         };
+
         let is_shown = shown.as_deref().is_none_or(is_shown_text);
         if !text.get().starts_with('"') || !is_sound(text) || !is_shown {
             return self.worker_broke("a result that is no text", ctx);
         }
+
         let path = report.full_output_path.as_deref().unwrap_or_default();
         if MAX_PATH_BYTES < path.len() {
             return self.worker_broke("a result with an endless path", ctx);
@@ -148,6 +157,7 @@ impl WorkerActor {
         if update.as_ref().is_some_and(|update| !is_update_of(update, call_id)) {
             return self.worker_broke("an update that is no text", ctx);
         }
+
         // The data is forwarded unchanged. Text after a newline would pass for a reply of the supervisor.
         if data.as_deref().is_some_and(is_several_lines) {
             return self.worker_broke("a result of several lines", ctx);
@@ -155,24 +165,29 @@ impl WorkerActor {
         if data.as_deref().is_some_and(|data| !is_sound(data)) {
             return self.worker_broke("a result that nobody can read", ctx);
         }
+
         let is_closing =
             closing.as_ref().is_none_or(|text| text.get().starts_with('"') && is_sound(text));
         if !output.iter().all(OutputPiece::is_sound) || !is_closing {
             return self.worker_broke("output that is none", ctx);
         }
+
         if !self.calls.is_streamed(number) {
             finished.output.clear();
             finished.closing = None;
         }
+
         let report = &mut finished.report;
         let tool = self.calls.get(number).map(|call| call.spec.tool.clone()).unwrap_or_default();
         self.note_report(&tool, report);
+
         if report.not_run && report.workspace_gone && self.send_to_next_worker(number, ctx) {
             return;
         }
         if report.not_run && report.files_replaced && self.send_after_replacement(number, ctx) {
             return;
         }
+
         let has_denials = !report.denials.is_empty();
         let about_policy = has_denials.then(|| self.line_about_older_policy()).flatten();
         self.answer(number, ctx, |_| Ok(CallDone { finished, about_policy }));
@@ -220,16 +235,19 @@ impl WorkerActor {
         if let Err(why) = self.jobs.report(running, &ended, now) {
             return self.worker_broke(why, ctx);
         }
+
         for job in self.jobs.snapshot().iter() {
             if earlier.iter().all(|known| known.info.id != job.info.id) {
                 self.note_job_beginning(job.info.clone());
             }
         }
+
         for job in ended {
             let name = format!("end of job {}", job.info.id);
             self.record_state_after(ChangingCall { name, by_commands: true }, ctx);
             self.note_job_end(job);
         }
+
         self.services.pool.spills.notify_write();
         self.services.pool.slots.set_jobs(&self.session.id, self.jobs.count());
         if had_any && !self.jobs.any() {
@@ -238,6 +256,7 @@ impl WorkerActor {
                 self.restart_if_outdated(ctx);
             }
         }
+
         self.publish_status();
     }
 
@@ -246,13 +265,16 @@ impl WorkerActor {
         if !self.calls.begin_search(&call_id) {
             return self.worker_broke("a web search without a call", ctx);
         }
+
         let (generation, services) = (self.child.generation, Rc::clone(&self.services));
         let id = call_id.clone();
+
         // The supervisor makes the decision, with the current policy.
         let refused = match self.policy.web_search {
             WebSearchRule::On => None,
             rule => Some(WebOutcome::Refused { ask: rule == WebSearchRule::Ask }),
         };
+
         let is_busy = MAX_WEB_SEARCHES_PER_SESSION <= self.calls.searches();
         let searching = async move {
             match refused {
@@ -264,6 +286,7 @@ impl WorkerActor {
                 }
             }
         };
+
         let search = ctx.spawn(searching.into_actor(self).map(move |outcome, handle, _| {
             handle.calls.set_search(&call_id, None);
             // Another worker may run by now.

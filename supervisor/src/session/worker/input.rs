@@ -16,6 +16,7 @@ impl WorkerActor {
     pub(super) fn input_wanted(&mut self, id: &CallId, is_open: bool, ctx: &mut Context<Self>) {
         let number = self.calls.sent_number(id);
         let input = number.and_then(|number| Some((number, self.calls.input(number)?)));
+
         match input.and_then(|(number, input)| Some((number, input.wanted(is_open)?))) {
             Some((number, NextInput::Await(input))) => {
                 let next = async move { input.next().await };

@@ -43,12 +43,15 @@ impl WorkerActor {
         self.hello = None;
         self.update_credits = UPDATE_CREDITS;
         self.forget_jobs();
+
         let services = Rc::clone(&self.services);
         let session = self.session.id.clone();
         let is_confined = self.policy.profile != Profile::FullAccess;
+
         let getting_ready = async move {
             let slot = services.table.acquire(&session, ProcessKind::Worker).await;
             slot.map_err(|Full(max)| SpawnRequestError::TooManyWorkers(max))?;
+
             // Known already, except for the first workers of a daemon without a cached login environment.
             let env = services.children.login.env_for_worker(LOGIN_LIMIT).await;
             let probe = if is_confined {
@@ -58,6 +61,7 @@ impl WorkerActor {
             };
             Ok((env, probe?))
         };
+
         ctx.spawn(getting_ready.into_actor(self).map(|ready, handle, ctx| {
             handle.login_version = handle.services.children.login.version();
             match (ready, handle.child.ending) {
@@ -76,6 +80,7 @@ impl WorkerActor {
             && self.policy.profile != Profile::FullAccess
             && self.policy.may_write()
             && self.services.daemon.config.keep.caches_mb.value != 0;
+
         let making = make_place(
             Rc::clone(&self.services),
             self.owner.clone(),
@@ -84,6 +89,7 @@ impl WorkerActor {
             self.policy.writable_roots.clone(),
             keeps_caches,
         );
+
         ctx.spawn(making.into_actor(self).map(move |made, handle, ctx| {
             match (made, handle.child.ending) {
                 (Ok((cgroup, caches, id)), None) => {
@@ -125,16 +131,20 @@ impl WorkerActor {
                 .unwrap_or_default(),
             copied,
         });
+
         // Paths and numbers always have a JSON form.
         let cgroup_for_worker = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
+
         self.running_policy = Some(Rc::new(self.policy.clone()));
         let is_transparent = services.daemon.config.sandbox.transparent.value;
         self.ports = TransparentPorts::of(&self.rules, is_transparent);
+
         self.workspace_replaced = false;
         self.files_replaced = false;
         self.network_failed = false;
         self.ends_jobs = false;
         self.client_left = false;
+
         let start = ToWorker::Start(Box::new(Start {
             proto: FRAME_PROTOCOL,
             session_id: self.session.id.clone(),
@@ -158,6 +168,7 @@ impl WorkerActor {
                 cgroup: cgroup_for_worker,
             },
         }));
+
         let descriptors = self.make_pair();
         self.launch(&start, &descriptors, cgroup, ctx);
     }
@@ -194,8 +205,10 @@ impl WorkerActor {
             // The status was lost because the main thread has ended: the daemon is shutting down.
             None => Exit::Signal(9),
         };
+
         let (after, process, crash) = self.note_exit(exit, self.load(), ctx);
         let cause = crash.clone().unwrap_or_else(|| Cause::from(exit));
+
         for number in self.calls.sent() {
             let error = match self.child.ending {
                 Some(ending) => ending.cut_short(),
@@ -203,17 +216,22 @@ impl WorkerActor {
             };
             self.answer(number, ctx, |_| Err(error));
         }
+
         if !self.has_calls()
             && let Some((_, timer)) = self.call_timer.take()
         {
             ctx.cancel_future(timer);
         }
+
         self.forget_jobs();
         self.end_network();
         self.hello = None;
+
+        // A monitor that was killed has not removed the worker's placeholders in git repositories.
         if crash.is_some() {
             self.services.children.repo_cleanup.schedule();
         }
+
         if let Some(process) = process {
             self.report_end(process, exit, crash, ctx);
         }
@@ -228,17 +246,20 @@ impl WorkerActor {
         ctx: &mut Context<Self>,
     ) {
         let (session, pid) = (self.session.id.clone(), process.monitor_pid());
+
         // At the end of a session, the supervisor kills a process that does not exit. That is not a crash.
         let Some(cause) = crash.filter(|_| self.child.ending.is_none()) else {
             tracing::info!(%session, pid, "worker ended");
             return;
         };
+
         self.owner.crashed(&session);
         let (name, label) = (self.session.name(), self.session.label.clone());
         let events = Rc::clone(&self.services.events);
         let deaths = Rc::clone(&self.services.children.deaths);
         let started = process.started;
         let (kind, cause) = (cause.kind().name(), cause.to_string());
+
         ctx.spawn(actix::fut::wrap_future(async move {
             let stderr = process.stderr_tail().await;
             tracing::warn!(%session, pid, cause, stderr, "worker died");
@@ -326,14 +347,17 @@ async fn make_place(
 ) -> Result<MadePlace, SpawnRequestError> {
     let (home, places) = (services.daemon.home.clone(), services.daemon.places());
     let obeyed = services.daemon.obeyed.clone();
+
     let writable = if obeyed.has_launcher() {
         owner.writable().await.ok_or(SpawnRequestError::Unavailable)?
     } else {
         Vec::new()
     };
+
     let cgroups = services.children.cgroups.clone();
     let processes =
         u32::try_from(services.daemon.config.limits.processes.value).unwrap_or(u32::MAX);
+
     let make = move || {
         drop(workspace.read_dir().map_err(SpawnRequestError::Workspace)?);
         // Another program may have written the path to the metadata, and it may have become a link.
@@ -341,12 +365,15 @@ async fn make_place(
         if let Some(held) = obeyed.held_launcher_blocking(writable) {
             return Err(SpawnRequestError::Launcher(Box::new(held)));
         }
+
         let made = home.prepare_session_run_dir_blocking(session.as_str());
         drop(made.map_err(SpawnRequestError::RunDir)?);
         let caches = keeps_caches.then(|| make_caches(&home, &workspace)).flatten();
         let id = id_blocking(&workspace, &roots).ok();
+
         Ok((create_cgroup(cgroups, &group_name("", &session), processes), caches, id))
     };
+
     let made = services.look(RUN_DIR_LIMIT, make).await;
     made.unwrap_or(Err(SpawnRequestError::Unavailable))
 }

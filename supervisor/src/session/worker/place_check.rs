@@ -27,9 +27,11 @@ impl WorkerActor {
         else {
             return;
         };
+
         if place.checked_at.elapsed() < VALID_FOR {
             return;
         }
+
         place.is_checking = true;
         let (services, path) = (self.services.clone(), PathBuf::from(&self.session.workspace));
         let generation = self.child().generation;
@@ -37,9 +39,11 @@ impl WorkerActor {
         let roots = roots.map(|policy| policy.writable_roots.clone()).unwrap_or_default();
         let look = move || id_blocking(&path, &roots);
         let checking = async move { services.look(CHECK_LIMIT, look).await };
+
         ctx.spawn(checking.into_actor(self).map(move |found, handle, ctx| {
             let place = &mut handle.place;
             (place.is_checking, place.checked_at) = (false, Instant::now());
+
             let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
             let (is_moved, has_other_mounts) = match found {
                 Ok(Ok(found)) => (found != id, found.has_other_mounts(id)),
@@ -47,6 +51,7 @@ impl WorkerActor {
                 // A timeout is no result.
                 Err(_) => (false, false),
             };
+
             // Another worker may run by now.
             if is_moved && handle.child.current(generation).is_some() {
                 handle.place.is_moved = true;
@@ -54,6 +59,7 @@ impl WorkerActor {
                 handle.workspace_replaced = true;
                 handle.restart_if_outdated(ctx);
             }
+
             handle.send_waiting(ctx);
         }));
     }

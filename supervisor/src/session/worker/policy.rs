@@ -188,18 +188,21 @@ impl WorkerActor {
         if tool.is_some_and(|tool| tool.is_job_tool) {
             return true;
         }
+
         if self.waits_for_state(number) {
             return false;
         }
         if self.has_left_jobs() || self.place.is_checking || self.place.is_moved {
             return false;
         }
+
         if !self.has_other_policy() {
             return !self.workspace_replaced || self.jobs.any();
         }
         if self.is_kept_with_less() {
             return true;
         }
+
         let given = self.running_policy.as_ref();
         !self.workspace_replaced
             && tool.is_some_and(|tool| tool.reads_only)
@@ -283,6 +286,7 @@ impl WorkerActor {
         if !self.child.is_ready() || !is_free {
             return;
         }
+
         let why = if self.place.has_other_mounts {
             "the mounts in its workspace changed"
         } else if self.workspace_replaced {
@@ -300,6 +304,7 @@ impl WorkerActor {
         } else {
             return;
         };
+
         tracing::info!(session = %self.session.id, why, "replacing a worker");
         self.drain(ctx);
     }

@@ -17,11 +17,11 @@ const READ_LIMIT: Duration = Duration::from_secs(3);
 /// Longest file, in bytes. A longer one is not read.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// Most imported files, and most imports within each other.
+/// Most imported files, and the deepest chain of imports.
 const MAX_IMPORTED: usize = 16;
 const MAX_IMPORTS: usize = 4;
 
-/// Ends of the names of files that are imported with `@~/`. A sentence about a key file must not send it to a model.
+/// Endings of the files that `@~/` imports. A sentence that names a key file must not send the key to a model.
 const TEXTS: [&str; 4] = [".md", ".markdown", ".mdc", ".txt"];
 
 /// Reads the first of the user's files that exists: quackd's, Pi's, Codex's, Claude Code's and Gemini CLI's. `None` if they
@@ -33,6 +33,7 @@ pub(super) async fn of_user(
     let home = services.daemon.user_home.clone();
     let of_quackd = services.daemon.home.config_of_user();
     let of_quackd = of_quackd.and_then(|file| file.parent().map(Path::to_owned));
+
     let files = [
         (of_quackd.unwrap_or_else(|| home.join(".config/quackd")), "AGENTS.md"),
         (services.models.catalog().await.pi_directory().to_owned(), "AGENTS.md"),
@@ -40,6 +41,7 @@ pub(super) async fn of_user(
         (home.join(".claude"), "CLAUDE.md"),
         (home.join(".gemini"), "GEMINI.md"),
     ];
+
     let writable = owner.writable().await?;
     let read = move || {
         let writable = Writable::of_blocking(writable, &home);
@@ -84,19 +86,23 @@ impl<'a> Found<'a> {
         if self.writable.held_blocking(&file).is_some() {
             return;
         }
+
         let Ok(bytes) = own_file::read_blocking(&file, MAX_BYTES) else { return };
         let text = String::from_utf8_lossy(&bytes).into_owned();
         if text.trim().is_empty() {
             return;
         }
+
         let shown = match file.strip_prefix(self.home) {
             Ok(below) => format!("~/{}", below.display()),
             Err(_) => file.display().to_string(),
         };
         self.files.push(InstructionFile { path: shown, text: text.clone() });
+
         if MAX_IMPORTS <= depth {
             return;
         }
+
         let parent = path.rfind('/').map_or("", |at| path.get(..=at).unwrap_or_default());
         for import in imports(&text) {
             let (root, path) = match import {

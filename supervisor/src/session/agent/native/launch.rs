@@ -57,33 +57,40 @@ pub(in crate::session::agent) async fn prepare(
 ) -> Result<NativeLaunch, AgentError> {
     let known = services.models.catalog().await;
     let default = default_model(&known, choice.model.as_deref())?;
+    // The provider's answer may change the catalog and the limits of the model, so both are read again.
     services.models.ask_about(&known, &default).await;
     let catalog = services.models.catalog().await;
     let default = default_model(&catalog, choice.model.as_deref())?;
+
     let thinking = catalog.chosen().map(|chosen| chosen.thinking).unwrap_or_default();
     let of_default = catalog.chosen().filter(|_| choice.model.is_none());
     let model_notice = of_default.and_then(|chosen| chosen.notice.clone());
+
     let mut models = catalog.models().to_vec();
     if !models.iter().any(|it| it.provider == default.provider && it.id == default.id) {
         models.insert(0, default.clone());
     }
     models.truncate(MAX_MODELS);
+
     let own = settings_of(&services.daemon.config.agent);
     let pi_directory = catalog.pi_directory().to_owned();
     let writable = owner.writable().await.ok_or(AgentError::ShuttingDown)?;
     let home = services.daemon.home.clone();
     let user_home = services.daemon.user_home.clone();
     let places = services.daemon.places();
+
     let make = move || {
         if PathBuf::from(&workspace).read_dir().is_err() {
             return Err(AgentError::NoWorkspace(workspace));
         }
         places.check_blocking(Path::new(&workspace))?;
+
         let writable = Writable::of_blocking(writable, &user_home);
         let sessions = home.prepare_pi_sessions_blocking();
         let sessions = sessions.map_err(not_started)?;
         let path = history::prepare_blocking(&sessions, &session_file, &workspace, &now_text());
         let path = path.map_err(not_started)?;
+
         let file = own_file::lock_blocking(&path).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => AgentError::InUse(path.display().to_string()),
             _ => not_started(error),
@@ -91,6 +98,7 @@ pub(in crate::session::agent) async fn prepare(
         if path.parent() != Some(&*sessions) && !is_conversation_blocking(&file) {
             return Err(not_started(format!("{} is not a session file", path.display())));
         }
+
         let (settings, default_tools) = with_settings_of_pi_blocking(own, &pi_directory, &writable);
         let start = NativeStart {
             proto: AGENT_FRAME_PROTOCOL,
@@ -106,8 +114,10 @@ pub(in crate::session::agent) async fn prepare(
             has_mcp_servers: false,
             model_notice,
         };
+
         Ok(NativeLaunch { start, file: file.into() })
     };
+
     match services.look(PREPARE_LIMIT, make).await {
         Ok(prepared) => prepared,
         Err(NoLook::Ended) => Err(AgentError::ShuttingDown),
@@ -193,9 +203,11 @@ fn with_settings_of_pi_blocking(
     if writable.holds_blocking(&path).is_some() {
         return (own, None);
     }
+
     let Ok(bytes) = own_file::read_blocking(&path, MAX_SETTINGS) else { return (own, None) };
     let read: PiSettingsFile = serde_json::from_slice(&bytes).unwrap_or_default();
     let PiSettingsFile { retry, compaction, default_tools } = read;
+
     let settings = AgentSettings {
         auto_retry: retry.enabled.unwrap_or(own.auto_retry),
         max_retries: retry.max_retries.unwrap_or(own.max_retries).min(10),
@@ -206,6 +218,7 @@ fn with_settings_of_pi_blocking(
         keep_recent_tokens: compaction.keep_recent_tokens.unwrap_or(own.keep_recent_tokens),
         ..own
     };
+
     let tools = AgentOptions { tools: default_tools, ..AgentOptions::default() };
     let tools = tools.check().is_ok().then_some(tools.tools).flatten();
     (settings, tools)
@@ -222,12 +235,15 @@ impl AgentActor {
         self.engine = Engine::Native;
         // The provider may have answered while the agent started.
         self.started.models = self.services.models.version();
+
         let StartFacts { is_safe, network, .. } = self.started;
         start.safe_mode = is_safe;
+
         let default_tools = start.options.tools.take();
         start.options = self.started.options.clone();
         start.options.tools = start.options.tools.take().or(default_tools);
-        // In safe mode none is started.
+
+        // In safe mode no MCP server is started.
         start.has_mcp_servers = !is_safe && !start.options.no_mcp && !self.mcp_servers().is_empty();
         start.network = match network {
             NetworkMode::Off => {
@@ -239,6 +255,7 @@ impl AgentActor {
             }
             NetworkMode::On => String::new(),
         };
+
         self.launch(&ToAgent::StartAgent(Box::new(start)), &[file], None, ctx);
     }
 }

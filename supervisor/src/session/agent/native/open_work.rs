@@ -17,20 +17,20 @@ pub(in crate::session::agent) struct NativeWork {
 /// A request to a model.
 #[derive(Debug)]
 pub(super) struct OpenRequest {
-    /// A permit for each piece that the agent may still get.
+    /// Has a permit for each piece that may be sent to the agent.
     pub(super) credits: Rc<Semaphore>,
     pub(super) cancel: CancellationToken,
 }
 
 impl NativeWork {
-    /// Gives up a request. A request that has ended is ignored: both may cross.
+    /// Cancels a request. Ignores a request that has ended: the agent may not have received its end yet.
     pub(in crate::session::agent) fn cancel_request(&mut self, number: u64) {
         if let Some(request) = self.requests.remove(&number) {
             request.cancel.cancel();
         }
     }
 
-    /// Stops a call. A call that has ended is ignored.
+    /// Cancels a call. Ignores a call that has ended.
     pub(in crate::session::agent) fn cancel_call(&mut self, number: u64) {
         if let Some(cancel) = self.calls.get(&number) {
             cancel.cancel();
@@ -42,7 +42,7 @@ impl NativeWork {
         self.n_requests = 0;
     }
 
-    /// Gives up everything, because the process has exited.
+    /// Cancels all requests and calls, because the process has exited.
     pub(in crate::session::agent) fn end(&mut self) {
         self.refill();
         self.requests.drain().for_each(|(_, request)| request.cancel.cancel());

@@ -46,8 +46,9 @@ impl AgentActor {
         if !is_sound {
             return self.agent_broke("a request to a model beyond its limits", ctx);
         }
-        // Each request costs money, so that none goes out without a prompt or a summary, and only so many for each
-        // message of a client.
+
+        // Each request costs money. So the agent may send requests only during a turn or a summary, and a limited
+        // number after each message of a client.
         let agent = &self.services.daemon.config.agent;
         let most = (agent.max_turns.value + SUMMARIES) * (agent.retries.value.max(10) + 1);
         work.n_requests += 1;
@@ -55,12 +56,14 @@ impl AgentActor {
         if !is_meant || !(self.in_turn() || self.is_compacting) {
             return self.agent_broke("a request to a model without a turn", ctx);
         }
+
         let limit = agent.max_cost_usd_per_day.value.usd();
         if let Some(text) = self.services.spending.refusal(limit) {
             let part = ModelPart::Failed(ModelFailure { kind: ModelFailureKind::Budget, text });
             self.tell_agent(&ToAgent::Model { number, part }, ctx);
             return;
         }
+
         let work = &mut self.work;
         let open = OpenRequest {
             credits: Rc::new(Semaphore::new(MODEL_PIECES)),
@@ -69,6 +72,7 @@ impl AgentActor {
         let (credits, cancel) = (Rc::clone(&open.credits), open.cancel.clone());
         work.requests.insert(number, open);
         self.touch_agent();
+
         let (handle, generation) = (ctx.address(), self.child.generation);
         let services = Rc::clone(&self.services);
         // Ends with the answer, with the request's cancellation, or with the actor.
@@ -89,12 +93,14 @@ impl AgentActor {
                             }
                         }
                     }
+
                     let answer = ModelAnswer { generation, number, part };
                     if handle.send(answer).await.is_err() {
                         return;
                     }
                 }
             };
+
             tokio::select! {
                 () = passing => {}
                 () = cancel.cancelled() => {}
@@ -124,15 +130,18 @@ impl AgentActor {
         if !is_sound {
             return self.agent_broke("a tool call beyond its limits", ctx);
         }
+
         let services = Rc::clone(&self.services);
         let Some(runner) = services.tool_runner.get() else {
             let done = AgentToolDone::failed(number, "The daemon is starting: try again");
             self.tell_agent(&ToAgent::ToolDone(Box::new(done)), ctx);
             return;
         };
+
         let cancel = CancellationToken::new();
         self.work.calls.insert(number, cancel.clone());
         self.touch_agent();
+
         let (is_loading, is_listing) = (call.tool == INSTRUCTIONS, call.tool == MCP_LIST);
         let running = runner.run(AgentCall { session: self.session.id.clone(), call, cancel });
         let owner = self.owner.clone();
@@ -140,10 +149,12 @@ impl AgentActor {
             if !is_loading {
                 return running.await;
             }
+
             // The session's worker cannot read the user's own files.
             let (done, own) = tokio::join!(running, instructions::of_user(services, owner));
             AgentToolDone { user_instructions: own, ..done }
         };
+
         let generation = self.child.generation;
         ctx.spawn(running.into_actor(self).map(move |done, handle, ctx| {
             if handle.child.generation == generation {
@@ -168,7 +179,7 @@ impl AgentActor {
             // A closed channel is the end of the process, which is handled elsewhere.
             Ok(()) | Err(SendError::Closed) => true,
             Err(SendError::TooLong) => false,
-            // A part that is left out in the middle of an answer would change it.
+            // The agent is killed, because an answer without one of its parts would be another answer.
             Err(SendError::Full) => {
                 self.agent_broke("it does not take frames", ctx);
                 true
@@ -177,7 +188,7 @@ impl AgentActor {
     }
 }
 
-/// The process of this generation has not taken a piece of an answer for [`TAKE_LIMIT`].
+/// Report that the process of this generation has not taken a piece of an answer within [`TAKE_LIMIT`].
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct AgentIsSlow {

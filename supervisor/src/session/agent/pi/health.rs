@@ -43,7 +43,7 @@ static ASKING: Semaphore = Semaphore::const_new(1);
 enum NoVersion {
     /// The program cannot be used.
     Unfit(String),
-    /// The program was not started. The reason is not its fault.
+    /// The program was not started, for a reason outside of the program.
     NotAsked(String),
 }
 
@@ -55,14 +55,17 @@ pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -
     let mut env = environment::merge(std::env::vars_os(), &commands, &login);
     let is_from_shell = services.children.login.is_from_shell();
     environment::begin_with(std::env::var_os("PATH"), is_from_shell, &mut env);
+
     let model = Check {
         name: "pi_model".to_owned(),
         status: CheckStatus::Ok,
         message: choose(&services.daemon.config.pi, &env).shown(),
         hint: None,
     };
+
     let engine = engine::choose(services, &AgentChoice::default()).await;
     let uses_own = engine.is_ok_and(|chosen| chosen.engine == Engine::Native);
+
     let binary = services.daemon.config.pi.binary.clone();
     let config = services.daemon.config_file.path.clone();
     let user_home = services.daemon.user_home.clone();
@@ -74,6 +77,7 @@ pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -
         let is_masked = old_pi::find_blocking(&program).is_some();
         Ok((program, env, is_masked))
     };
+
     let look = tokio::time::timeout(LOOKUP_TIMEOUT, actix_rt::task::spawn_blocking(look)).await;
     let check = match look {
         Ok(Ok(Ok((program, env, is_masked)))) => {
@@ -108,6 +112,7 @@ pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -
             Some("check the disk that contains it".to_owned()),
         ),
     };
+
     [check, model]
 }
 
@@ -134,6 +139,7 @@ fn found(program: &str, version: Result<String, NoVersion>, failure: Option<Fail
             Some("repeat `quack doctor`".to_owned()),
         ),
     };
+
     if let Some(failure) = failure {
         message.push_str(&format!("; {failure}"));
         if status == CheckStatus::Ok {
@@ -144,6 +150,7 @@ fn found(program: &str, version: Result<String, NoVersion>, failure: Option<Fail
             );
         }
     }
+
     pi(status, message, hint)
 }
 
@@ -157,6 +164,7 @@ async fn version(
     let not_asked = |why: &dyn ToString| NoVersion::NotAsked(why.to_string());
     let _turn = ASKING.acquire().await.map_err(|error| not_asked(&error))?;
     let (channel, far_end) = quackd_ipc::link::pair().map_err(|error| not_asked(&error))?;
+
     let start = ToAgent::Start(Box::new(PiStart {
         proto: AGENT_FRAME_PROTOCOL,
         session: "doctor".to_owned(),
@@ -172,18 +180,22 @@ async fn version(
         cgroup: None,
         processes: u32::try_from(services.daemon.config.limits.processes.value).unwrap_or(u32::MAX),
     }));
+
     let start = frames::encode(&start).map_err(|error| not_asked(&error))?;
     let spawner = &services.children.spawner;
     let spawned = spawner.spawn(PROGRAM.verb, far_end).await.map_err(|error| not_asked(&error))?;
+
     let asked = async {
         let mut channel = Framed::new(channel, frames::codec());
         channel.send(start).await.ok()?;
         channel.next().await?.ok()
     };
+
     // The guard reaps the process in a separate task, even if the caller stops waiting.
     let guard = Reaped(services.children.spawner.clone(), Some(spawned.process));
     let answer = asked.await;
     drop(guard);
+
     let answer = answer.ok_or_else(|| not_asked(&"its process exited without a reply"))?;
     match frames::decode(&answer, FROM_PI_TAGS) {
         Ok(Decoded::Known(FromPi::Version { version })) => Ok(plain(&version)),

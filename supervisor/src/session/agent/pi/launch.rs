@@ -64,15 +64,18 @@ pub(in crate::session::agent) async fn prepare(
         .any(|(name, value)| name.to_str().is_some_and(environment::is_key) && !value.is_empty());
     let limit = if has_key { Duration::ZERO } else { LOGIN_LIMIT };
     let login = services.children.login.env_for_pi(limit).await;
+
     let is_from_shell = services.children.login.is_from_shell();
     let mut env = environment::merge(std::env::vars_os(), &commands, &login);
     environment::begin_with(std::env::var_os("PATH"), is_from_shell, &mut env);
+
     let config = services.daemon.config_file.path.clone();
     let settings = services.daemon.config.pi.clone();
     // Without any Pi, do not check the directories of all sessions at each attach.
     let (binary, path) = (settings.binary.clone(), of(&env, "PATH").to_owned());
     let exists = move || find_blocking(&binary, &path, &config, &Writable::default());
     look(&services, exists).await?;
+
     let writable = owner.writable().await.ok_or(AgentError::ShuttingDown)?;
     let home = services.daemon.home.clone();
     let user_home = services.daemon.user_home.clone();
@@ -81,24 +84,29 @@ pub(in crate::session::agent) async fn prepare(
     let cgroups = services.children.cgroups.clone();
     let processes =
         u32::try_from(services.daemon.config.limits.processes.value).unwrap_or(u32::MAX);
+
     let make = move || {
         let writable = Writable::of_blocking(writable, &user_home);
         let removed = clean_blocking(&writable, &mut env);
         if !removed.is_empty() {
             tracing::warn!(%session, ?removed, "variables that name a workspace or a relative path are not passed to Pi");
         }
+
         check_settings_blocking(&writable, &env)?;
         let program = find_blocking(&settings.binary, of(&env, "PATH"), &config, &writable)?;
+
         if PathBuf::from(&workspace).read_dir().is_err() {
             return Err(AgentError::NoWorkspace(workspace));
         }
         places.check_blocking(Path::new(&workspace))?;
+
         let sessions = home.prepare_pi_sessions_blocking();
         let sessions = sessions.map_err(not_started)?;
         let file = history::prepare_blocking(&sessions, &session_file, &workspace, &now_text());
         let file = file.map_err(|error| not_started(format!("no history: {error}")))?;
         let (sessions, file) = (sessions.display().to_string(), file.display().to_string());
         let args = arguments(&settings, &env, &sessions, &file, &options);
+
         let old = old_pi::find_blocking(&program);
         let is_masked = old.is_some();
         if let Some(old) = old {
@@ -106,8 +114,10 @@ pub(in crate::session::agent) async fn prepare(
             let masked = old_pi::mask_blocking(&home, old, workspace, &user_home, &mut env);
             masked.map_err(|error| not_started(format!("no package for it: {error}")))?;
         }
+
         let found = project_settings_blocking(&PathBuf::from(&workspace), &user_home);
         let cgroup = create_cgroup(cgroups, &group_name("pi-", &session), processes);
+
         let start = PiStart {
             proto: AGENT_FRAME_PROTOCOL,
             session: session.0,
@@ -123,8 +133,10 @@ pub(in crate::session::agent) async fn prepare(
             cgroup: None,
             processes,
         };
+
         Ok(PiLaunch { start, cgroup, session_file: file })
     };
+
     look(&services, make).await
 }
 

@@ -36,8 +36,10 @@ pub(crate) fn find_blocking(
         Some(held) => Some(format!("which is inside the workspace {}", held.display())),
         None => problem(path),
     };
+
     let wanted = binary.value.trim();
     let name = if wanted.is_empty() { NAME } else { wanted };
+
     if !name.contains('/') {
         let found = path
             .split(':')
@@ -51,12 +53,14 @@ pub(crate) fn find_blocking(
             return Err(AgentError::NotFound { config: config.display().to_string() });
         }
     }
+
     let why = if name.contains('/') {
         let absolute = (!name.starts_with('/')).then(|| "which is not an absolute path".to_owned());
         absolute.or_else(|| problem(Path::new(name)))
     } else {
         Some("which is not in your PATH".to_owned())
     };
+
     match why {
         None => Ok(name.to_owned()),
         Some(why) => {
@@ -94,11 +98,13 @@ pub(crate) fn arguments(
 ) -> Vec<String> {
     let ModelChoice { model, provider, thinking, .. } = choose(settings, env);
     let tools = tools_of(options);
+
     let mut args = vec!["--mode", "rpc", "--session-dir", sessions];
     match tools.as_str() {
         "" => args.push("--no-tools"),
         tools => args.extend(["--tools", tools]),
     }
+
     if let Some(model) = &model {
         args.extend(["--model", model]);
     }
@@ -107,6 +113,7 @@ pub(crate) fn arguments(
     }
     args.extend(["--thinking", &thinking]);
     args.extend(["--session", session_file, "-c"]);
+
     if let Some(prompt) = &options.system_prompt {
         args.extend(["--system-prompt", prompt]);
     }
@@ -116,10 +123,12 @@ pub(crate) fn arguments(
     if options.no_context_files {
         args.push("--no-context-files");
     }
+
     let models = options.models.join(",");
     if !models.is_empty() {
         args.extend(["--models", &models]);
     }
+
     args.into_iter().map(str::to_owned).collect()
 }
 
@@ -153,6 +162,7 @@ pub(crate) struct ModelChoice {
 pub(crate) fn choose(settings: &PiSettings, env: &[(String, String)]) -> ModelChoice {
     const DEFAULT: &str = "Pi default";
     const DETECTED: &str = "API key auto-detect";
+
     let has_key = has(env, "OPENAI_API_KEY");
     let configured = |setting: &Setting<String>| {
         let value = setting.value.trim();
@@ -164,6 +174,7 @@ pub(crate) fn choose(settings: &PiSettings, env: &[(String, String)]) -> ModelCh
             Origin::Environment { .. } => variable,
             _ => key,
         };
+
     let named = configured(&settings.model);
     let names_provider = named.as_deref().is_some_and(|model| model.contains('/'));
     let (model, model_source) = match named {
@@ -173,6 +184,7 @@ pub(crate) fn choose(settings: &PiSettings, env: &[(String, String)]) -> ModelCh
         None if has_key => (Some(OPENAI_MODEL.to_owned()), DETECTED),
         None => (None, DEFAULT),
     };
+
     let (provider, provider_source) = match configured(&settings.provider) {
         Some(provider) => (
             Some(provider),
@@ -182,6 +194,7 @@ pub(crate) fn choose(settings: &PiSettings, env: &[(String, String)]) -> ModelCh
         None if has_key => (Some("openai".to_owned()), DETECTED),
         None => (None, DEFAULT),
     };
+
     let thinking = settings.thinking.value.trim().to_owned();
     ModelChoice { model, provider, thinking, model_source, provider_source }
 }

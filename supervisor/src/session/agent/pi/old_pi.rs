@@ -13,13 +13,14 @@ use std::path::{Path, PathBuf};
 /// The first version with `--no-approve`.
 const FIRST_NEW: [u32; 2] = [0, 79];
 
-/// Name of Pi's project settings in such a package, after a way to the root. The kernel creates no names in `/proc`.
+/// Name of Pi's project settings in such a package, after the `../` to the root. The kernel creates no names in
+/// `/proc`.
 const NOWHERE: &str = "proc/quackd-no-project-settings";
 
 /// Most entries of a package that are linked. Pi's has ten.
 const MAX_ENTRIES: usize = 256;
 
-/// Directories in which the file system may be deeper than the workspace, because of links.
+/// Additional `../` in the name, because the real path of the workspace may be deeper than its path with links.
 const SPARE_LEVELS: usize = 64;
 
 /// A package of an old Pi.
@@ -37,7 +38,7 @@ pub(super) fn find_blocking(program: &str) -> Option<OldPackage> {
     let manifest = fs::read(directory.join("package.json")).ok()?;
     let is_small = u64::try_from(manifest.len()).is_ok_and(|len| len <= MAX_MANIFEST_BYTES);
     let manifest: Value = serde_json::from_slice(&manifest).ok().filter(|_| is_small)?;
-    // The name is also that of the variable with the user's settings.
+    // Pi makes the name of the variable `AGENT_DIR` of this name, so only a package named `pi` can be masked.
     let is_pi = manifest.pointer("/piConfig/name").is_none_or(|name| name == "pi");
     (version < FIRST_NEW && is_pi && manifest.is_object())
         .then_some(OldPackage { directory, manifest })
@@ -55,6 +56,7 @@ pub(super) fn mask_blocking(
     env: &mut Vec<(String, String)>,
 ) -> io::Result<()> {
     let OldPackage { directory, mut manifest } = package;
+
     let levels = workspace.components().count() + SPARE_LEVELS;
     let name = format!("{}{NOWHERE}", "../".repeat(levels));
     if let Some(manifest) = manifest.as_object_mut() {
@@ -64,14 +66,16 @@ pub(super) fn mask_blocking(
             config.insert("configDir".to_owned(), name.into());
         }
     }
+
     let text = serde_json::to_string(&manifest)?;
-    // The content never changes under one name.
+    // The name contains a hash of the content, so that a directory in use never changes.
     let of = [text.as_bytes(), directory.as_os_str().as_encoded_bytes()].concat();
     let hash = of.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
     let made = home.dir().join("pi-package").join(format!("{hash:016x}"));
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&made)?;
+
     for entry in fs::read_dir(&directory)?.take(MAX_ENTRIES) {
         let name = entry?.file_name();
         if name != "package.json" {
@@ -79,12 +83,14 @@ pub(super) fn mask_blocking(
         }
     }
     write_blocking(&made.join("package.json"), &text)?;
+
     let settings = env.iter().find(|(name, _)| name == AGENT_DIR).map(|(_, value)| value.clone());
     let settings = settings.filter(|value| !value.is_empty());
     let settings = settings.unwrap_or_else(|| user_home.join(".pi/agent").display().to_string());
     env.retain(|(name, _)| ![AGENT_DIR, PACKAGE_DIR].contains(&name.as_str()));
     env.push((AGENT_DIR.to_owned(), settings));
     env.push((PACKAGE_DIR.to_owned(), made.display().to_string()));
+
     Ok(())
 }
 

@@ -130,8 +130,8 @@ pub(crate) fn clean_blocking(writable: &Writable, env: &mut Variables) -> Vec<St
     removed
 }
 
-/// Whether a path in a text leads into a writable directory, by whatever spelling. A text with more paths than the daemon
-/// checks counts as one that does.
+/// Whether a path in a text leads into a writable directory, in any spelling. True for a text with more paths than the
+/// daemon checks.
 fn leads_in_blocking(writable: &Writable, value: &str, home: &str) -> bool {
     let ends = |c: char| matches!(c, ':' | '=' | ',' | ';' | '"' | '\'' | '`' | '(' | ')');
     let all = value.split(ends).chain(value.split(|c: char| ends(c) || c.is_whitespace()));
@@ -163,11 +163,13 @@ impl Walk<'_> {
         check_blocking(self.held, &root)?;
         let is_code = root != self.agent;
         let mut pending = vec![(root, is_code)];
+
         while let Some((directory, is_code)) = pending.pop() {
             let Ok(real) = fs::canonicalize(&directory) else { continue };
             if !self.seen.insert(real) {
                 continue;
             }
+
             let is_agent = directory == self.agent;
             let is_package = is_package(&directory);
             for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
@@ -175,6 +177,7 @@ impl Walk<'_> {
                 if self.left == 0 {
                     return Err(AgentError::ManySettings { path: directory, max: MAX_ENTRIES });
                 }
+
                 let (path, name) = (entry.path(), entry.file_name());
                 let is_code = is_code || is_agent && CODE.iter().any(|code| name == *code);
                 let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
@@ -183,12 +186,14 @@ impl Walk<'_> {
                 } else if is_link && let Some(held) = self.held.holds_blocking(&path) {
                     return Err(AgentError::Held { path, held: held.to_owned() });
                 }
+
                 let goes_on = if is_link { is_code } else { !is_package };
                 if goes_on && !DATA.iter().any(|data| name == *data) && path.is_dir() {
                     pending.push((path, is_code));
                 }
             }
         }
+
         Ok(())
     }
 }
@@ -257,15 +262,18 @@ fn has_relative_option(value: &str) -> bool {
     if value.contains(['"', '\'', '\\', '%']) {
         return true;
     }
+
     let mut words = value.split_whitespace().peekable();
     while let Some(word) = words.next() {
         let (option, given) = match word.split_once('=') {
             Some((option, given)) => (option, Some(given)),
             None => (word, None),
         };
+
         let option = option.replace('_', "-");
         let loads = option == "-r" || LOADING.iter().any(|known| option.starts_with(known));
         let given = if loads { given.or_else(|| words.next()).or(Some("")) } else { given };
+
         let is_absolute = |text: &str| text.starts_with('/') || text.starts_with("file:///");
         if given.is_some_and(|given| (loads || given.contains('/')) && !is_absolute(given)) {
             return true;
@@ -274,6 +282,7 @@ fn has_relative_option(value: &str) -> bool {
             return true;
         }
     }
+
     false
 }
 
@@ -282,7 +291,7 @@ fn has_relative_option(value: &str) -> bool {
 pub(crate) fn project_settings_blocking(workspace: &Path, home: &Path) -> Option<PathBuf> {
     let home = fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
     let directories = workspace.ancestors().take_while(|directory| *directory != home);
-    // The kernel folds case where the file system does, and a link counts whatever it names.
+    // The kernel also finds `.PI` if the file system ignores case. A link counts as found, regardless of its target.
     directories.map(|directory| directory.join(PROJECT_SETTINGS)).find(|path| {
         !path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
     })

@@ -442,6 +442,7 @@ impl Builder<'_> {
     /// Protects the repository of a `.git` file.
     fn git_file(&mut self, base: Base<'_>, at: &Path) -> io::Result<()> {
         self.pin(base, at, true);
+
         match gitdir::follow(base.handle, base.path, at) {
             LinkedRepository::Inside(repositories) => {
                 for git in repositories {
@@ -465,6 +466,7 @@ impl Builder<'_> {
                  git does not work there",
             ),
         }
+
         Ok(())
     }
 }

@@ -1,0 +1,60 @@
+//! Keys of the log, the listeners, remote clients and web searches: `log`, `forward`, `metrics`, `remote` and
+//! `web_search`.
+
+use crate::RemoteApprovals;
+use crate::accessor::{choice, field};
+use crate::definition::Key;
+use crate::validate;
+use crate::value_kind::ValueKind;
+
+/// The tables `log`, `forward`, `metrics`, `remote` and `web_search`.
+pub(super) static KEYS: &[Key] = &[
+    Key {
+        name: "log.level",
+        description: "Log level, optionally per target, such as `info,quackd_supervisor=debug`.",
+        kind: ValueKind::Text {
+            field: field!(log.level),
+            values: "off, error, warn, info, debug, trace",
+            variable: Some("QUACKD_LOG"),
+            check: validate::log_filter,
+        },
+    },
+    Key {
+        name: "forward.listen",
+        description: "Address of links such as `http://3000.web.localhost:43112`, which open with the first `quack forward --link`; `off` for none.",
+        kind: ValueKind::Text {
+            field: field!(forward.listen),
+            values: "an address of this machine only, and a port; off",
+            variable: None,
+            check: validate::links,
+        },
+    },
+    Key {
+        name: "metrics.listen",
+        description: "Address of the metrics endpoint for Prometheus, such as `127.0.0.1:9464`; empty for none.",
+        kind: ValueKind::Text {
+            field: field!(metrics.listen),
+            values: "an address of this machine only, and a port",
+            variable: None,
+            check: validate::loopback,
+        },
+    },
+    Key {
+        name: "remote.approvals",
+        description: "Answers about permissions that remote clients may give: `off` for none, `once` for the waiting operation, `session` also for the session.",
+        kind: ValueKind::Choice {
+            field: choice!(remote.approvals, RemoteApprovals::ALL, RemoteApprovals::word),
+            variable: None,
+        },
+    },
+    Key {
+        name: "web_search.endpoint",
+        description: "URL that receives the queries of `web_search` and your Exa key.",
+        kind: ValueKind::Text {
+            field: field!(web_search.endpoint),
+            values: "https://…, or http:// to this machine",
+            variable: Some("QUACKD_EXA_ENDPOINT"),
+            check: validate::endpoint,
+        },
+    },
+];
