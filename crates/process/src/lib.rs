@@ -76,7 +76,7 @@ pub use live_output::{LIVE_BYTES, Live, Piece};
 pub use members::{
     end_commands_blocking, end_left_commands_blocking, find_processes_by_list, mark_commands_with,
 };
-pub use memory::{MemoryAccounting, memory_kb_blocking, number_after};
+pub use memory::{MemoryAccounting, memory_kb_blocking, number_after, used_memory_kb_blocking};
 pub use oom::{OomScore, rank_above_parent};
 pub use outside::{Held, Writable};
 pub use piped::{Piped, Pipes, launch_piped};

@@ -25,6 +25,20 @@ pub fn memory_kb_blocking(pid: u32, count: MemoryAccounting) -> Option<u64> {
     divided.or_else(|| kb(&read("status")?, QUICK))
 }
 
+/// Returns the memory of all processes of the machine in KiB, resident or swapped out, with that of the kernel. No
+/// session has more. `None` if the system does not report it.
+#[must_use]
+pub fn used_memory_kb_blocking() -> Option<u64> {
+    used_kb(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn used_kb(meminfo: &str) -> Option<u64> {
+    let number = |label| number_after(label, meminfo);
+    let resident = number("MemTotal:")?.saturating_sub(number("MemAvailable:")?);
+    let swapped = number("SwapTotal:")?.saturating_sub(number("SwapFree:")?);
+    Some(resident.saturating_add(swapped))
+}
+
 /// Returns the number of processes that the kernel has killed since its start because memory ran out, on the whole
 /// machine or in a control group. `None` if the kernel does not count them.
 pub(crate) fn oom_kills_blocking() -> Option<u64> {
@@ -66,6 +80,10 @@ mod tests {
         assert_eq!(kb("Name:\tkthreadd\n", QUICK), None);
         assert_eq!(kb("Pss_Anon: x kB\nPss_Shmem:  20 kB\n", DIVIDED), None);
         assert_eq!(number_after("oom_kill ", "oom_kill_x 7\noom_kill 3\n"), Some(3));
+        let meminfo = "MemTotal: 900 kB\nMemFree: 1 kB\nMemAvailable: 700 kB\nSwapTotal: 50 kB\n\
+            SwapFree: 20 kB\n";
+        assert_eq!(used_kb(meminfo), Some(230));
+        assert_eq!(used_kb("MemTotal: 900 kB\n"), None);
     }
 
     #[test]

@@ -4,11 +4,13 @@
 //! ends, as a whole. The kernel cannot do that: the control groups of commands are threaded, and those have no memory
 //! limit.
 //!
-//! The first, quick count takes memory that a process shares with a child after a fork for both. If it is above the
+//! While the whole machine uses less than the limit, nothing is counted. The first, quick count takes memory that a process shares with a child after a fork for both. If it is above the
 //! limit, a second one divides shared memory among its processes.
 
 use crate::command::{Ceiling, EndedBy};
-use crate::memory::{MemoryAccounting, memory_kb_blocking, oom_kills_blocking};
+use crate::memory::{
+    MemoryAccounting, memory_kb_blocking, oom_kills_blocking, used_memory_kb_blocking,
+};
 use crate::platform::HAS_PROC;
 use crate::process_tree::ProcessTree;
 use crate::shell::Shell;
@@ -72,6 +74,12 @@ impl MemoryWatch {
         // Not at the start of the command: a command that ends at once needs no check.
         self.kills = self.kills.or_else(oom_kills_blocking);
         let Some(limit_kb) = self.limit_kb else { return Some(MAX_PAUSE) };
+
+        // One short file spares the list of the processes, as long as the machine has much free memory.
+        let machine_kb = used_memory_kb_blocking().filter(|machine_kb| *machine_kb <= limit_kb);
+        if let Some(machine_kb) = machine_kb {
+            return Some(pause(limit_kb - machine_kb, begun.elapsed()));
+        }
 
         let command = shell.processes(MAX_COUNTED);
         let count = |pid: &u32| memory_kb_blocking(*pid, MemoryAccounting::Quick);

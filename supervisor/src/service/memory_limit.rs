@@ -17,7 +17,7 @@ use crate::platform::HAS_PROC;
 use crate::pool::memory::MachineMemory;
 use crate::pool::sessions::SessionEntry;
 use crate::services::Services;
-use quackd_process::{MemoryAccounting, memory_kb_blocking};
+use quackd_process::{MemoryAccounting, memory_kb_blocking, used_memory_kb_blocking};
 use quackd_protocol::SessionId;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -156,6 +156,11 @@ impl MemorySampler {
         }
 
         let scan = move || {
+            // Most of the time the whole machine uses less. Then the processes of the machine need not be read either.
+            if used_memory_kb_blocking().is_some_and(|kb| kb / 1024 <= limit_mb) {
+                return Vec::new();
+            }
+
             let processes = ProcessTable::read_blocking();
             let below = |root: u32| {
                 let pids = processes.tree([root]);
