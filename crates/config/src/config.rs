@@ -147,8 +147,9 @@ pub struct LimitSettings {
     pub processes: Setting<usize>,
     /// Processes that the commands of all sessions may have, where the kernel counts them.
     pub total_processes: Setting<usize>,
-    /// Memory that all processes of one session may have together, in MiB; 0 for no limit.
-    pub session_memory_mb: Setting<usize>,
+    /// Memory that all processes of one session may have together, in MiB; 0 for no limit. `None`: it depends on the
+    /// machine.
+    pub session_memory_mb: Setting<Option<usize>>,
     /// Processor time that each process of a command may use; zero for no limit.
     pub cpu: Setting<Duration>,
     /// Maximum size of a file that a command writes, in MiB; 0 for no limit.
@@ -433,7 +434,7 @@ impl Default for Config {
                 jobs: Setting::default_of(MAX_JOBS),
                 processes: Setting::default_of(MAX_PROCESSES_PER_SESSION),
                 total_processes: Setting::default_of(MAX_PROCESSES),
-                session_memory_mb: Setting::default_of(0),
+                session_memory_mb: Setting::default_of(None),
                 cpu: Setting::default_of(Duration::ZERO),
                 file_mb: Setting::default_of(0),
                 spill_mb: Setting::default_of(mebibytes(MAX_SPILLS_BYTES)),

@@ -30,8 +30,8 @@ pub(crate) fn narrowed(file: Config) -> Config {
     at_most(&mut limits.processes, &theirs.processes);
     at_most(&mut limits.total_processes, &theirs.total_processes);
     at_most(&mut limits.spill_mb, &theirs.spill_mb);
-    // By default these are unlimited.
-    limits.session_memory_mb = theirs.session_memory_mb.clone();
+    // By default these are unlimited. The memory of a session is limited, and only the machine shows by how much, so
+    // that no other value is known to be lower.
     limits.cpu = theirs.cpu.clone();
     limits.file_mb = theirs.file_mb.clone();
 

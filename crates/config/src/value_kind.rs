@@ -60,6 +60,9 @@ impl ChoiceAccessor {
 /// The smallest number of minutes: one second, rounded up.
 const MIN_MINUTES: &str = "0.02";
 
+/// Word for a number that depends on the machine.
+const AUTO: &str = "auto";
+
 /// Kind of a key's value, with its bounds and its field.
 #[derive(Debug, Clone)]
 pub(crate) enum ValueKind {
@@ -69,6 +72,8 @@ pub(crate) enum ValueKind {
     Minutes { field: FieldAccessor<Duration>, max: u64 },
     /// A whole number within bounds.
     Count { field: FieldAccessor<usize>, min: u64, max: u64 },
+    /// A whole number up to a bound, or [`AUTO`].
+    AutoCount { field: FieldAccessor<Option<usize>>, max: u64 },
     /// An amount of US dollars. May have a fraction.
     Dollars { field: FieldAccessor<Dollars>, max: u64 },
     /// True or false.
@@ -119,6 +124,7 @@ impl ValueKind {
                 let n = whole(value, *min, *max)?;
                 field.set(config, usize::try_from(n).unwrap_or(usize::MAX), origin);
             }
+            Self::AutoCount { field, max } => field.set(config, auto_count(value, *max)?, origin),
             Self::Dollars { field, max } => field.set(config, dollars(value, *max)?, origin),
             Self::Switch { field } => match value.get_ref().as_bool() {
                 Some(is_on) => field.set(config, is_on, origin),
@@ -182,6 +188,7 @@ impl ValueKind {
     pub(crate) fn values(&self) -> String {
         match self {
             Self::Time { min, max, .. } | Self::Count { min, max, .. } => format!("{min} to {max}"),
+            Self::AutoCount { max, .. } => format!("{AUTO}, or 0 to {max}"),
             Self::Minutes { max, .. } => format!("{MIN_MINUTES} to {max}"),
             Self::Dollars { max, .. } => format!("0 to {max}"),
             Self::Switch { .. } => "true or false".to_owned(),
@@ -210,6 +217,10 @@ impl ValueKind {
                 (value, &setting.origin)
             }
             Self::Count { field, .. } => shown((field.get)(config)),
+            Self::AutoCount { field, .. } => {
+                let setting = (field.get)(config);
+                (setting.value.map_or_else(|| AUTO.into(), Json::from), &setting.origin)
+            }
             Self::Dollars { field, .. } => {
                 let setting = (field.get)(config);
                 let usd = setting.value.usd();
@@ -252,6 +263,20 @@ fn whole(value: &Spanned<DeValue<'_>>, min: u64, max: u64) -> Result<u64, ValueE
         at: value.span().start,
         message: format!("{requirement}, not {}", excerpt(&number.to_string())),
     })
+}
+
+/// Reads a whole number, or `None` for [`AUTO`].
+fn auto_count(value: &Spanned<DeValue<'_>>, max: u64) -> Result<Option<usize>, ValueError> {
+    if value.get_ref().as_str() == Some(AUTO) {
+        return Ok(None);
+    }
+    match whole(value, 0, max) {
+        Ok(n) => Ok(Some(usize::try_from(n).unwrap_or(usize::MAX))),
+        Err(error) => {
+            let message = error.message.replacen("must be", &format!("must be `{AUTO}` or"), 1);
+            Err(ValueError { message, ..error })
+        }
+    }
 }
 
 fn minutes(value: &Spanned<DeValue<'_>>, max: u64) -> Result<Duration, ValueError> {

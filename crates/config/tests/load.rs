@@ -6,6 +6,7 @@ mod tests {
     use quackd_config::{Config, ConfigError, MAX_CONFIG_BYTES, Origin, Setting, load_blocking};
     use quackd_protocol::policy::Profile;
     use quackd_protocol::tiers::Tier;
+    use serde_json::json;
     use std::path::{Path, PathBuf};
     use std::sync::mpsc;
     use std::time::Duration;
@@ -274,6 +275,27 @@ mod tests {
             error.to_string(),
             "QUACKD_LOG must be without control characters, not `loud\u{fffd}`"
         );
+    }
+
+    #[test]
+    fn a_number_that_depends_on_the_machine_is_auto_or_set() {
+        let key = "limits.session_memory_mb";
+        let shown = |content: String| {
+            let config = load(content).unwrap();
+            let entry = config.entries().into_iter().find(|entry| entry.key == key).unwrap();
+            (config.limits.session_memory_mb.value, entry.value)
+        };
+        for (content, value, entry) in [
+            (String::new(), None, json!("auto")),
+            (format!("{key} = \"auto\"\n"), None, json!("auto")),
+            (format!("{key} = 0\n"), Some(0), json!(0)),
+            (format!("{key} = 300\n"), Some(300), json!(300)),
+        ] {
+            assert_eq!(shown(content), (value, entry));
+        }
+        let wrong = error(format!("{key} = \"half\"\n"));
+        let expected = "must be `auto` or a whole number from 0 to 1048576, not a string";
+        assert!(wrong.ends_with(expected), "{wrong}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::{
     Usage,
 };
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,6 +68,47 @@ pub enum EndedBy {
     Abort,
     /// The command had more processes than [`Limits::processes`].
     Processes,
+    /// The session had more memory than [`Limits::memory`], and this command had most of it.
+    Memory,
+}
+
+/// Ceiling that ended a command. Displays as one sentence without a full stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ceiling {
+    /// The commands of the session together exceeded [`Limits::memory`].
+    SessionMemory {
+        /// The limit in bytes.
+        limit: u64,
+        /// Memory of this command in bytes, more than that of any other.
+        used: u64,
+    },
+    /// Memory ran out, and the kernel killed processes. Probable: the kernel reports their number, not which.
+    Memory,
+    /// The command exceeded [`Limits::processes`].
+    Processes {
+        /// The limit.
+        limit: u32,
+    },
+}
+
+impl fmt::Display for Ceiling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SessionMemory { limit, used } => write!(
+                f,
+                "Memory limit of the session, {} MiB (limits.session_memory_mb), exceeded; this command had most, {} \
+                 MiB, and was ended",
+                limit >> 20,
+                used >> 20
+            ),
+            Self::Memory => {
+                write!(f, "Memory ran out while the command ran; the kernel probably killed it")
+            }
+            Self::Processes { limit } => {
+                write!(f, "Process limit of {limit} exceeded; the command was ended")
+            }
+        }
+    }
 }
 
 /// A process that holds an output pipe of a command.
@@ -94,6 +136,8 @@ pub struct Finished {
     pub usage: Usage,
     /// Reason for the end.
     pub ended_by: EndedBy,
+    /// Ceiling that ended the command.
+    pub ceiling: Option<Ceiling>,
     /// Kept standard output.
     pub stdout: Captured,
     /// Kept standard error.

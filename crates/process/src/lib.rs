@@ -32,6 +32,8 @@ mod input;
 mod limits;
 mod live_output;
 mod members;
+mod memory;
+mod memory_watch;
 mod oom;
 mod output;
 mod outside;
@@ -56,7 +58,8 @@ pub use cgroup::{
     CgroupBase, CgroupKillReport, CgroupKind, DEFAULT_TOTAL_PROCESSES, Group, SessionPaths,
 };
 pub use command::{
-    CALL_VARIABLE, Command, EndedBy, Finished, HOLDER_BYTES, Holder, LaunchError, MAX_HOLDERS,
+    CALL_VARIABLE, Ceiling, Command, EndedBy, Finished, HOLDER_BYTES, Holder, LaunchError,
+    MAX_HOLDERS,
 };
 pub use complain::{abort_on_panic, complain};
 pub use detached::{
@@ -73,6 +76,7 @@ pub use live_output::{LIVE_BYTES, Live, Piece};
 pub use members::{
     end_commands_blocking, end_left_commands_blocking, find_processes_by_list, mark_commands_with,
 };
+pub use memory::{MemoryAccounting, memory_kb_blocking, number_after, used_memory_kb_blocking};
 pub use oom::{OomScore, rank_above_parent};
 pub use outside::{Held, Writable};
 pub use piped::{Piped, Pipes, launch_piped};

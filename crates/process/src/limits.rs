@@ -18,6 +18,9 @@ pub struct Limits {
     /// `RLIMIT_NPROC` is not used here: it counts all processes of the user, and does not apply to root. In a
     /// separate user namespace, which has its own count, a worker sets it when it confines itself.
     pub processes: u32,
+    /// Memory of this process and all commands of the session together, in bytes. If they have more, the command with
+    /// most memory is stopped ([`crate::EndedBy::Memory`]). Checked every 0.1 to 2 s, on Linux only. `None`: no limit.
+    pub memory: Option<u64>,
     /// Open files of the worker and of each process, soft and hard; at least [`MIN_OPEN_FILES`], because the worker
     /// needs that many. `None`: 4,096, and a process may raise its own limit.
     pub open_files: Option<u64>,
@@ -42,6 +45,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             processes: DEFAULT_PROCESSES,
+            memory: None,
             open_files: None,
             file_size: None,
             min_free: 0,

@@ -4,6 +4,7 @@
 //! Then the remaining processes are stopped, and the rest of the output is read.
 
 use crate::input::InputWriter;
+use crate::memory_watch::{MIN_PAUSE, MemoryWatch};
 use crate::output::OutputReader;
 use crate::shell::{Input, Shell, reap_ended_orphans};
 use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, SweepProgress, Sweeper};
@@ -91,7 +92,8 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
     )
     .map_err(explain)?;
 
-    let ended_by = watch(&mut shell, &mut output, &mut input, &command, begin).await;
+    let mut memory = MemoryWatch::new(&command.limits);
+    let ended_by = watch(&mut shell, &mut output, &mut input, &mut memory, &command, begin).await;
     // Processes that outlive the command read the end of the input.
     drop(input);
     output.lose_patience();
@@ -111,6 +113,7 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
     // A remaining holder is not one of the command's processes, because those are dead.
     let output_open = held.is_some() || !output.is_at_end();
     let (exit, usage) = shell.reap().map_err(LaunchError::StatusLost)?;
+    let ceiling = memory.ceiling(ended_by, exit, &command.limits);
     let left = end.saturating_duration_since(Instant::now());
     let (stdout, stderr, spill) = output.finish(left.max(MIN_CLOSE_LIMIT)).await;
     let background_ended = if ended_by == EndedBy::Itself { n_killed } else { 0 };
@@ -120,6 +123,7 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
         exit,
         usage,
         ended_by,
+        ceiling,
         stdout,
         stderr,
         background_ended,
@@ -138,6 +142,7 @@ async fn watch(
     shell: &mut Shell,
     output: &mut OutputReader,
     input: &mut Option<InputWriter>,
+    memory: &mut MemoryWatch,
     command: &Command,
     begin: Instant,
 ) -> EndedBy {
@@ -146,6 +151,7 @@ async fn watch(
     // After missed ticks, one check reaps all orphans.
     reaping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut next_count = begin + COUNT_INTERVAL;
+    let mut next_check = begin + MIN_PAUSE;
 
     loop {
         let is_fed = input.as_ref().is_some_and(InputWriter::is_open);
@@ -171,6 +177,10 @@ async fn watch(
                 // Counting a large tree must not take most of this process's time.
                 next_count = Instant::now() + COUNT_INTERVAL.max(counted.elapsed() * COUNT_SHARE);
             }
+            () = sleep_until(next_check) => match memory.check(shell).await {
+                Some(pause) => next_check = Instant::now() + pause,
+                None => return EndedBy::Memory,
+            },
             () = output.pump(), if !output.is_at_end() => (),
             () = feeding, if is_fed => (),
         }
@@ -222,8 +232,8 @@ async fn stop(
     let abort_grace = command.abort_grace.min(LONGEST);
     let (grace, mut may_hurry) = match ended_by {
         EndedBy::Abort => (abort_grace, false),
-        // A command that forks without end gets no time to fork more.
-        EndedBy::Processes => (Duration::ZERO, false),
+        // A command that forks or grows without end gets no time to go on.
+        EndedBy::Processes | EndedBy::Memory => (Duration::ZERO, false),
         EndedBy::Deadline | EndedBy::Itself => (command.grace.min(LONGEST), true),
     };
 

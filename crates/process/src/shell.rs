@@ -7,7 +7,7 @@ use crate::members::{MEMBER_VARIABLE, Members, is_by_list, signal as signal_list
 use crate::pipe_holders::holders;
 use crate::platform::ExitWatch;
 use crate::process_tree::{ProcessTree, has_variable, stat};
-use crate::shell_registry::{self, ShellSlot};
+use crate::shell_registry::{self, CommandsMemory, ShellSlot};
 use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, SweepProgress, Sweeper, living_strays, send};
 use crate::{Command, Exit, Group, Holder, LaunchError, ProcessHandle, SpawnThread, Usage};
 use nix::sys::signal::{Signal, killpg};
@@ -274,6 +274,11 @@ impl Shell {
         let is_counted = self.mark.leaf.as_ref().is_some_and(|leaf| leaf.is_counted());
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         !is_counted && limit < self.processes(limit.saturating_add(1)).len()
+    }
+
+    /// Records the memory of this command in KiB. Returns that of all commands of this process, as last recorded.
+    pub(crate) fn note_memory(&self, kb: u64) -> CommandsMemory {
+        self.place.as_ref().map(|place| place.note_memory(kb)).unwrap_or_default()
     }
 
     /// Returns the processes of this command that hold one of these pipes.

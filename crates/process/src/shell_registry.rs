@@ -1,7 +1,7 @@
-//! Registry of the shells that run in this process. It protects shells from the sweep of orphans, and determines
-//! whether an orphan of unknown origin can belong to only one command. Used by [`crate::shell`].
+//! Registry of the shells that run in this process. It protects shells from the sweep of orphans, determines whether an
+//! orphan of unknown origin can belong to only one command, and has the memory of each command. Used by [`crate::shell`].
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Maximum number of shells at the same time. A worker admits far fewer calls, but killed shells that hang in the
 /// kernel also count.
@@ -15,49 +15,86 @@ const STARTING: u32 = ENDED - 1;
 /// Flag in the number of a shell that has exited and is not reaped yet.
 const ENDED: u32 = 1 << 31;
 
-static SHELLS: [AtomicU32; MAX_SHELLS] = [const { AtomicU32::new(FREE) }; MAX_SHELLS];
+static SHELLS: [Entry; MAX_SHELLS] = [const { Entry::new() }; MAX_SHELLS];
+
+/// One entry of the registry.
+#[derive(Debug)]
+struct Entry {
+    shell: AtomicU32,
+    /// Memory of the command when it was last counted, in KiB. 0 before that. Kept until all of its processes are gone,
+    /// because the memory of a killed process is not free at once.
+    memory_kb: AtomicU64,
+}
+
+impl Entry {
+    const fn new() -> Self {
+        Self { shell: AtomicU32::new(FREE), memory_kb: AtomicU64::new(0) }
+    }
+}
+
+/// Memory of the running commands, as last recorded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct CommandsMemory {
+    /// Of all commands, in KiB.
+    pub(crate) total_kb: u64,
+    /// True if no other command has more than the one that asks.
+    pub(crate) is_largest: bool,
+}
 
 /// Entry in the registry, freed when dropped. Drop it only after the shell is reaped.
 #[derive(Debug)]
 pub(crate) struct ShellSlot {
-    shell: &'static AtomicU32,
+    entry: &'static Entry,
 }
 
 impl ShellSlot {
     /// Reserves an entry for a shell about to be started. `None` if all are taken.
     pub(crate) fn reserve() -> Option<Self> {
-        let taken = |shell: &&AtomicU32| {
+        let taken = |entry: &&Entry| {
+            let shell = &entry.shell;
             shell.compare_exchange(FREE, STARTING, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         };
-        SHELLS.iter().find(taken).map(|shell| Self { shell })
+        SHELLS.iter().find(taken).map(|entry| Self { entry })
     }
 
     /// Records the started shell.
     pub(crate) fn hold(&self, pid: u32) {
-        self.shell.store(pid, Ordering::SeqCst);
+        self.entry.shell.store(pid, Ordering::SeqCst);
     }
 
     /// Records that the shell has exited and can start no more processes.
     pub(crate) fn end(&self) {
-        self.shell.fetch_or(ENDED, Ordering::SeqCst);
+        self.entry.shell.fetch_or(ENDED, Ordering::SeqCst);
+    }
+
+    /// Records the memory of the command in KiB. Returns that of all commands.
+    pub(crate) fn note_memory(&self, kb: u64) -> CommandsMemory {
+        self.entry.memory_kb.store(kb, Ordering::SeqCst);
+        let all = || SHELLS.iter().map(|entry| entry.memory_kb.load(Ordering::SeqCst));
+        CommandsMemory {
+            total_kb: all().fold(0, u64::saturating_add),
+            is_largest: all().all(|other| other <= kb),
+        }
     }
 }
 
 impl Drop for ShellSlot {
     fn drop(&mut self) {
-        self.shell.store(FREE, Ordering::SeqCst);
+        // First, because another command may take a free entry at once.
+        self.entry.memory_kb.store(0, Ordering::SeqCst);
+        self.entry.shell.store(FREE, Ordering::SeqCst);
     }
 }
 
 /// Returns true if `pid` is a registered shell, which is not reaped yet.
 pub(crate) fn contains(pid: u32) -> bool {
-    SHELLS.iter().any(|shell| shell.load(Ordering::SeqCst) & !ENDED == pid)
+    SHELLS.iter().any(|entry| entry.shell.load(Ordering::SeqCst) & !ENDED == pid)
 }
 
 /// Returns true if no other shell than `pid` runs or is being started.
 pub(crate) fn is_last(pid: u32) -> bool {
     let is_another = |number| number != FREE && number & ENDED == 0 && number != pid;
-    !SHELLS.iter().any(|shell| is_another(shell.load(Ordering::SeqCst)))
+    !SHELLS.iter().any(|entry| is_another(entry.shell.load(Ordering::SeqCst)))
 }
 
 #[cfg(test)]
@@ -81,5 +118,16 @@ mod tests {
 
         drop((first, second));
         assert!(!contains(7) && !contains(8));
+
+        // In the same test, because the registry is that of the process.
+        let (small, large) = (ShellSlot::reserve().unwrap(), ShellSlot::reserve().unwrap());
+        let noted = |total_kb, is_largest| CommandsMemory { total_kb, is_largest };
+        assert_eq!(small.note_memory(10), noted(10, true));
+        assert_eq!(large.note_memory(30), noted(40, true));
+        assert_eq!(small.note_memory(20), noted(50, false));
+        large.end();
+        assert_eq!(small.note_memory(20), noted(50, false), "it is not gone yet");
+        drop(large);
+        assert_eq!(small.note_memory(20), noted(20, true));
     }
 }

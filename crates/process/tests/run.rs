@@ -15,8 +15,8 @@ mod commands;
 
 use commands::{NEVER, PATIENCE, run};
 use quackd_process::{
-    CALL_VARIABLE, Command, EndedBy, Exit, Finished, LaunchError, Live, MAX_HOLDERS, OomScore,
-    Role, SpawnThread, SpillTarget, harden,
+    CALL_VARIABLE, Ceiling, Command, EndedBy, Exit, Finished, LaunchError, Live, MAX_HOLDERS,
+    OomScore, Role, SpawnThread, SpillTarget, harden,
 };
 use quackd_testkit::{Turn, assert_gone, wait_until_async};
 use std::fs;
@@ -546,6 +546,7 @@ async fn endless_forking_ends_where_nobody_counts_but_we() {
     command.limits.processes = 100;
     let finished = run(command).await.unwrap();
     assert_eq!((finished.ended_by, finished.exit), (EndedBy::Processes, Exit::Signal(9)));
+    assert_eq!(finished.ceiling, Some(Ceiling::Processes { limit: 100 }));
     assert!(100 < finished.stopped, "{}", finished.stopped);
     assert_eq!((finished.is_gone, finished.survivors), (true, 0));
     assert_eq!(tagged("uncounted"), Vec::<u32>::new());
@@ -555,6 +556,50 @@ async fn endless_forking_ends_where_nobody_counts_but_we() {
     let mut many = bash("counted", "for i in {1..20}; do sleep 0.6 & done; wait");
     many.limits.processes = 21;
     assert_eq!(run(many).await.unwrap().ended_by, EndedBy::Itself);
+}
+
+#[tokio::test]
+async fn of_commands_with_too_much_memory_the_largest_ends_as_a_whole() {
+    let _turn = alone().await;
+    let dir = tempfile::tempdir().unwrap();
+    let over = dir.path().join("over");
+    let limited = |tag, script: &str| {
+        let mut command = bash(tag, script);
+        command.limits.memory = Some(400 << 20);
+        command
+    };
+    // `tail` reads and keeps all its input, then waits for a reader that does not read. A child that left the group and
+    // ignores signals ends too.
+    let large = limited(
+        "hoard",
+        "(trap '' TERM; setsid sleep 600 &); head -c 700m /dev/zero | tail -c 700m | sleep 600",
+    );
+    // Memory that processes share after a fork counts once.
+    let small = limited(
+        "shared",
+        &format!(
+            "perl -e '$n = 60 << 20; $h = \"x\" x $n; \
+             for (1..4) {{ if (!fork) {{ sleep 0.1 until -e \"{0}\"; exit }} }} 1 while wait > 0'; echo fits",
+            over.display()
+        ),
+    );
+
+    let (small, large) = tokio::join!(run(small), async {
+        let large = run(large).await;
+        fs::write(&over, "").unwrap();
+        large
+    });
+    let (small, large) = (small.unwrap(), large.unwrap());
+    assert_eq!((large.ended_by, large.exit), (EndedBy::Memory, Exit::Signal(9)));
+    let Some(Ceiling::SessionMemory { limit, used }) = large.ceiling else {
+        panic!("{:?}", large.ceiling)
+    };
+    assert_eq!(limit, 400 << 20);
+    assert!((250 << 20..900 << 20).contains(&used), "{used}");
+    assert_eq!((large.is_gone, large.survivors), (true, 0));
+    assert_eq!(tagged("hoard"), Vec::<u32>::new());
+    assert_eq!((small.ended_by, small.exit, small.ceiling), (EndedBy::Itself, Exit::Code(0), None));
+    assert_eq!(stdout(&small), "fits\n");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Background jobs as the worker reports them. Re-exported by [`crate::worker`], whose frames have them.
 
+use crate::CeilingKind;
 use crate::denial::Denial;
 use crate::terminal::CellSize;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,9 @@ pub struct EndedJob {
     /// Whether `job_kill` stopped it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub aborted: bool,
+    /// Ceiling that ended its command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<CeilingKind>,
     /// Its run time, in milliseconds.
     pub duration_ms: u64,
     /// Noticed denials of the confinement, at most [`crate::shorten::MAX_LISTED`].

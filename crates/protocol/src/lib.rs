@@ -12,6 +12,7 @@ pub mod agent;
 pub mod agent_options;
 pub mod approval;
 mod call_spec;
+mod ceiling;
 pub mod client;
 pub mod denial;
 pub mod environment;
@@ -43,6 +44,7 @@ pub mod web;
 pub mod white_space;
 pub mod worker;
 
+pub use ceiling::CeilingKind;
 pub use ids::{CallId, SessionId, WorkspaceId};
 
 /// Version of the program, as reported by `quack version`, `ping` and the worker's `hello`.

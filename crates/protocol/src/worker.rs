@@ -18,7 +18,7 @@ use crate::shorten::first_few;
 use crate::terminal::{FromTerminal, ToTerminal};
 use crate::tiers::{GitProtection, Probe, Tier, known};
 pub use crate::web::{WebOutcome, WebSearch};
-use crate::{CallId, SessionId};
+use crate::{CallId, CeilingKind, SessionId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -198,6 +198,9 @@ pub struct CommandLimits {
     /// Most processes at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
+    /// Memory of the worker and its commands together, in bytes. If they have more, the command with most ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
     /// Largest file that a command may write, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_bytes: Option<u64>,
@@ -362,6 +365,9 @@ pub struct ToolReport {
     pub timed_out: bool,
     /// Whether a client cancelled the call.
     pub aborted: bool,
+    /// Ceiling that ended the command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<CeilingKind>,
     /// Whether the text lacks a part of the output.
     pub truncated: bool,
     /// Path of the file with the whole output.

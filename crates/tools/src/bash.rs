@@ -91,12 +91,11 @@ pub(crate) async fn bash(
 
     match finished {
         Ok(finished) => {
-            let processes = toolbox.limits.processes;
             let Found { denials, line, missing } = finder.find(&finished).await;
             let changes = finder.look_at_watched(Some(&finished)).await;
             let denied = changes.after(line);
 
-            let ending = CommandSummary { finished, limit, processes, denials, denied };
+            let ending = CommandSummary { finished, limit, denials, denied };
             let mut output = Output { update, ..bash_text::compose(ending) };
             output.report.audit = changes.list;
             output.report.missing = missing;

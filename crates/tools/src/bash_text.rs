@@ -5,7 +5,8 @@ use crate::Output;
 use crate::call_limits::seconds;
 use crate::strip_ansi;
 use crate::truncate::TRUNCATED;
-use quackd_process::{Captured, EndedBy, Exit, Finished, Holder, Spilled, TAIL_BYTES};
+use quackd_process::{Captured, Ceiling, EndedBy, Exit, Finished, Holder, Spilled, TAIL_BYTES};
+use quackd_protocol::CeilingKind;
 use quackd_protocol::denial::Denial;
 use quackd_protocol::limits::{MAX_OUTPUT_BYTES, OUTPUT_HALF_BYTES};
 use quackd_protocol::worker::{MAX_LISTED, ToolReport};
@@ -26,8 +27,6 @@ pub(crate) struct CommandSummary {
     pub(crate) finished: Finished,
     /// Time limit of the command.
     pub(crate) limit: Duration,
-    /// Maximum number of concurrent processes of the command.
-    pub(crate) processes: u32,
     /// Likely denials.
     pub(crate) denials: Vec<Denial>,
     /// Explanation of the denials for the answer text.
@@ -37,7 +36,7 @@ pub(crate) struct CommandSummary {
 /// Writes the answer. The order of the closing lines is part of the wire. The exit code is always the last
 /// line.
 pub(crate) fn compose(ending: CommandSummary) -> Output {
-    let CommandSummary { finished, limit, processes, denials, denied } = ending;
+    let CommandSummary { finished, limit, denials, denied } = ending;
     let DisplayOutput { mut text, truncated } = show(&finished);
 
     let mut closing = String::new();
@@ -49,7 +48,7 @@ pub(crate) fn compose(ending: CommandSummary) -> Output {
         closing = format!("\n[{n_bytes} bytes of output{}]", place(finished.spill.as_ref()));
     }
 
-    for line in closing_lines(&finished, limit, processes, denied) {
+    for line in closing_lines(&finished, limit, denied) {
         text.push_str(&format!("\n{line}"));
         closing.push_str(&format!("\n{line}"));
     }
@@ -62,21 +61,19 @@ pub(crate) fn compose(ending: CommandSummary) -> Output {
 pub(crate) fn closing_lines(
     finished: &Finished,
     limit: Duration,
-    processes: u32,
     denied: Option<String>,
 ) -> Vec<String> {
     let mut lines = Vec::new();
     match finished.ended_by {
-        EndedBy::Itself => (),
+        // The line of the ceiling follows.
+        EndedBy::Itself | EndedBy::Processes | EndedBy::Memory => (),
         EndedBy::Deadline => {
             let limit = seconds(limit);
             lines.push(format!("[Process timed out after {limit} and was terminated]"));
         }
         EndedBy::Abort => lines.push("[Process aborted]".to_owned()),
-        EndedBy::Processes => {
-            lines.push(format!("[Process limit of {processes} exceeded; the command was ended]"));
-        }
     }
+    lines.extend(finished.ceiling.map(|ceiling| format!("[{ceiling}]")));
 
     if finished.output_open {
         lines.push(open_line(&finished.output_held_by));
@@ -134,6 +131,7 @@ fn report(finished: &Finished, truncated: bool) -> ToolReport {
         signal,
         timed_out: finished.ended_by == EndedBy::Deadline,
         aborted: finished.ended_by == EndedBy::Abort,
+        ceiling: finished.ceiling.map(ceiling_kind),
         truncated,
         full_output_path: whole.map(|spilled| spilled.path.to_string_lossy().into_owned()),
         background_ended: finished.background_ended,
@@ -144,6 +142,15 @@ fn report(finished: &Finished, truncated: bool) -> ToolReport {
         system_ms: Some(milliseconds(finished.usage.system)),
         max_rss_kb: Some(finished.usage.max_rss_kb),
         ..ToolReport::default()
+    }
+}
+
+/// Returns the name of a ceiling in reports.
+pub(crate) fn ceiling_kind(ceiling: Ceiling) -> CeilingKind {
+    match ceiling {
+        Ceiling::SessionMemory { .. } => CeilingKind::SessionMemory,
+        Ceiling::Memory => CeilingKind::Memory,
+        Ceiling::Processes { .. } => CeilingKind::Processes,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Resource usage of the daemon, the workers, the Pis and their descendants, for `quack.ps`.
 
+use quackd_process::number_after;
 use quackd_protocol::client::UsageInfo;
 use std::collections::{HashMap, HashSet};
 
@@ -47,12 +48,6 @@ const MAX_DEPTH: usize = 4;
 pub(crate) fn is_below_blocking(pid: u32, ancestor: u32) -> bool {
     let parent = |pid: &u32| Some(ProcStat::read_blocking(*pid)?.parent);
     std::iter::successors(Some(pid), parent).skip(1).take(MAX_DEPTH).any(|it| it == ancestor)
-}
-
-/// Returns the number in the first line that begins with `label`, in a text of the kernel. The unit after it is ignored.
-pub(crate) fn number_after(label: &str, text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(label))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// Snapshot of the system's processes: their parents and their usage.

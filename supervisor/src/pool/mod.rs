@@ -1,9 +1,10 @@
 //! Resources that all sessions share: the table of sessions with the slots of their processes,
-//! command slots, disk space and networks.
+//! command slots, disk space, memory and networks.
 
 pub(crate) mod command_slots;
 pub(crate) mod copy_sizes;
 pub(crate) mod disk_space;
+pub(crate) mod memory;
 pub(crate) mod network;
 pub(crate) mod sessions;
 pub(crate) mod snapshot;

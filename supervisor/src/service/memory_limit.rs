@@ -1,22 +1,23 @@
 //! The memory limit of a session, `limits.session_memory_mb`. Memory is sampled repeatedly while any worker or Pi runs.
 //!
-//! It counts anonymous memory, resident or swapped out, and mapped shared memory that is resident. It does not count
-//! programs and mapped files on a disk, because the kernel can drop their pages. Files in a memory file system that no
-//! process maps belong to no process and are not counted: the mount limits their size.
+//! The worker has the same limit, checks its commands more often and ends the one with most memory
+//! ([`quackd_process::Limits::memory`]). This sampler is for the rest: the worker itself, its MCP servers, and Pi.
 //!
 //! The limit is sampled. A process that grows faster reaches the OOM killer first, which kills commands before workers.
 //! Control groups cannot enforce the limit: those of sessions are threaded, and threaded groups do not count memory.
 //!
 //! The first, quick scan finds sessions over the limit. It counts memory that a process shares with a child after a
-//! fork for both. A second scan of these sessions follows 200 ms later and divides shared memory among its processes.
+//! fork for both. A second scan of these sessions follows 2 s later and divides shared memory among its processes.
 //! The supervisor kills the session's larger process if both scans are over the limit: the worker with its commands, or
 //! Pi.
 
 use crate::children::{MemoryLimitExceeded, ProcessKind};
-use crate::metrics::process_usage::{ProcessTable, number_after};
+use crate::metrics::process_usage::ProcessTable;
 use crate::platform::HAS_PROC;
+use crate::pool::memory::MachineMemory;
 use crate::pool::sessions::SessionEntry;
 use crate::services::Services;
+use quackd_process::{MemoryAccounting, memory_kb_blocking, used_memory_kb_blocking};
 use quackd_protocol::SessionId;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,8 +32,8 @@ const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 const SAMPLE_COST_FACTOR: u32 = 50;
 const MAX_SAMPLE_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Delay between the first and the confirming scan.
-const CONFIRM_DELAY: Duration = Duration::from_millis(200);
+/// Delay between the first and the confirming scan. In this time the worker ends a command that has too much.
+const CONFIRM_DELAY: Duration = Duration::from_secs(2);
 
 /// Timeout of a scan. No other scan starts before the old one has ended.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -57,9 +58,8 @@ struct LimitExceeded {
 
 /// Samples the memory until the daemon stops.
 pub(crate) async fn watch(services: Rc<Services>) {
-    let limit_mb =
-        u64::try_from(services.daemon.config.limits.session_memory_mb.value).unwrap_or(u64::MAX);
-    if limit_mb == 0 {
+    let setting = services.daemon.config.limits.session_memory_mb.value;
+    if setting == Some(0) {
         return;
     }
 
@@ -69,6 +69,11 @@ pub(crate) async fn watch(services: Rc<Services>) {
         );
         return;
     }
+
+    let Some(limit_mb) = limit_mb(&services, setting).await else {
+        tracing::warn!("limits.session_memory_mb is not enforced: the machine's memory is unknown");
+        return;
+    };
 
     let sampler = MemorySampler::new();
     let mut pause = SAMPLE_INTERVAL;
@@ -89,6 +94,18 @@ pub(crate) async fn watch(services: Rc<Services>) {
             end(&services, &over, limit_mb);
         }
     }
+}
+
+/// Returns the limit in MiB. An automatic limit does not depend on the memory that is available: a worker that starts
+/// while little is available has a lower limit for its commands.
+async fn limit_mb(services: &Services, setting: Option<usize>) -> Option<u64> {
+    if let Some(mb) = setting {
+        return u64::try_from(mb).ok();
+    }
+    let group = services.sessions.children.cgroups.as_ref().map(|cgroups| cgroups.directory());
+    let read = move || MachineMemory::read_blocking(group.as_deref());
+    let memory = actix_rt::task::spawn_blocking(read).await.ok()??;
+    Some(memory.session_limit_mb())
 }
 
 /// Returns the sessions with a process.
@@ -116,15 +133,6 @@ fn end(services: &Services, over: &LimitExceeded, limit_mb: u64) {
     services.sessions.table.kill_for_memory(session, kind, exceeded);
 }
 
-/// Method of counting memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum MemoryAccounting {
-    /// Shared memory counts for each process.
-    Quick,
-    /// Shared memory is divided, if the process may be inspected. Slower.
-    Shared,
-}
-
 /// Scans processes, one scan at a time. A hanging scan thus occupies only one thread.
 #[derive(Debug)]
 struct MemorySampler {
@@ -148,10 +156,15 @@ impl MemorySampler {
         }
 
         let scan = move || {
+            // Most of the time the whole machine uses less. Then the processes of the machine need not be read either.
+            if used_memory_kb_blocking().is_some_and(|kb| kb / 1024 <= limit_mb) {
+                return Vec::new();
+            }
+
             let processes = ProcessTable::read_blocking();
             let below = |root: u32| {
                 let pids = processes.tree([root]);
-                pids.into_iter().filter_map(|pid| own_kb_blocking(pid, count)).sum()
+                pids.into_iter().filter_map(|pid| memory_kb_blocking(pid, count)).sum()
             };
             all.into_iter().filter_map(|monitors| over(monitors, limit_mb, below)).collect()
         };
@@ -199,25 +212,6 @@ fn over(
     (limit_mb < mb).then_some(LimitExceeded { monitors, larger, mb })
 }
 
-/// Returns the memory of one process in KiB. `None` if it has exited.
-fn own_kb_blocking(pid: u32, count: MemoryAccounting) -> Option<u64> {
-    let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
-    let shared = (count == MemoryAccounting::Shared).then(|| read("smaps_rollup")).flatten();
-    // An older kernel, or a process that must not be inspected.
-    let divided = shared.as_deref().and_then(|text| kb(text, DIVIDED));
-    divided.or_else(|| kb(&read("status")?, QUICK))
-}
-
-/// Lines that are summed: of `/proc/<pid>/smaps_rollup`, and of `status`.
-const DIVIDED: [&str; 3] = ["Pss_Anon:", "Pss_Shmem:", "SwapPss:"];
-const QUICK: [&str; 3] = ["RssAnon:", "RssShmem:", "VmSwap:"];
-
-/// Returns the sum of the lines in KiB. All but the first may be missing.
-fn kb(text: &str, [first, others @ ..]: [&str; 3]) -> Option<u64> {
-    let others = others.into_iter().filter_map(|label| number_after(label, text));
-    Some(others.fold(number_after(first, text)?, u64::saturating_add))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,20 +233,6 @@ mod tests {
         assert_eq!(larger(None, None), None);
     }
 
-    #[test]
-    fn what_the_kernel_tells_is_read() {
-        let status = "VmRSS:\t  999 kB\nRssAnon:\t     700 kB\nRssFile:\t 200 kB\n\
-            RssShmem:\t    6000 kB\nVmSwap:\t  50 kB\n";
-        assert_eq!(kb(status, QUICK), Some(6750));
-        let rollup = "Pss:  99 kB\nPss_Anon:  7 kB\nPss_File:  9 kB\nPss_Shmem:  20 kB\n\
-            Swap:  99 kB\nSwapPss:  300 kB\n";
-        assert_eq!(kb(rollup, DIVIDED), Some(327));
-        assert_eq!(kb("RssAnon:\t 7 kB\n", QUICK), Some(7));
-        // A kernel thread has no memory, and older kernels do not report it.
-        assert_eq!(kb("Name:\tkthreadd\n", QUICK), None);
-        assert_eq!(kb("Pss_Anon: x kB\nPss_Shmem:  20 kB\n", DIVIDED), None);
-    }
-
     #[tokio::test]
     async fn while_a_look_hangs_no_other_begins() {
         let sampler = MemorySampler::new();
@@ -266,19 +246,5 @@ mod tests {
         // Wait until the thread has ended.
         drop(tokio::time::timeout(long, sampler.permit.acquire()).await.unwrap().unwrap());
         assert_eq!(sampler.run(long, || "begun").await, Some("begun"));
-    }
-
-    #[test]
-    fn memory_of_our_own_is_counted_in_both_ways() {
-        if !HAS_PROC {
-            return;
-        }
-        // Write to the memory, so that it is resident.
-        let hoard = vec![1_u8; 64 << 20];
-        for count in [MemoryAccounting::Quick, MemoryAccounting::Shared] {
-            let kb = own_kb_blocking(std::process::id(), count).unwrap();
-            assert!((64 << 10..4 << 20).contains(&kb), "{count:?}: {kb}");
-        }
-        assert_eq!(hoard.iter().filter(|byte| **byte == 1).count(), 64 << 20);
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! Pressure ends only when memory is plentiful again. Otherwise workers would be evicted and started in turns.
 
-use crate::metrics::process_usage::number_after;
+use crate::pool::memory::{GroupMemory, available_mb, group_memory_blocking, sum_after};
 use crate::services::Services;
 use std::path::Path;
 use std::rc::Rc;
@@ -47,14 +47,6 @@ struct MemorySample {
     hits: Option<u64>,
     /// Memory of the daemon's control group, if it has a limit.
     group: Option<GroupMemory>,
-}
-
-/// The memory of a control group, in MiB.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct GroupMemory {
-    limit_mb: u64,
-    /// Without memory that the kernel can reclaim, such as cached files.
-    used_mb: u64,
 }
 
 /// Decides whether there is memory pressure. Does no I/O.
@@ -165,35 +157,6 @@ fn read_blocking(group: Option<&Path>) -> MemorySample {
     }
 }
 
-/// Returns the memory of a control group. `None` if it has no limit.
-fn group_memory_blocking(group: &Path) -> Option<GroupMemory> {
-    let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
-    let bytes = |name: &str| read(name)?.trim().parse::<u64>().ok();
-
-    // The kernel slows processes down above the first limit, and kills above the second.
-    let limit = [bytes("memory.high"), bytes("memory.max")].into_iter().flatten().min()?;
-
-    let used = bytes("memory.current")?
-        .saturating_sub(read("memory.stat").map_or(0, |stat| reclaimable(&stat)));
-    Some(GroupMemory { limit_mb: limit >> 20, used_mb: used >> 20 })
-}
-
-/// Returns the sum of the numbers after labels in a text of the kernel.
-fn sum_after(labels: &[&str], text: &str) -> u64 {
-    let numbers = labels.iter().filter_map(|label| number_after(label, text));
-    numbers.fold(0, u64::saturating_add)
-}
-
-/// Returns the bytes of cached files that the kernel can drop.
-fn reclaimable(stat: &str) -> u64 {
-    sum_after(&["inactive_file ", "active_file "], stat)
-}
-
-/// Returns `MemAvailable` in MiB.
-fn available_mb(meminfo: &str) -> Option<u64> {
-    number_after("MemAvailable:", meminfo).map(|kb| kb / 1024)
-}
-
 /// Returns `some avg10` of `/proc/pressure/memory`, in percent.
 fn waiting(pressure: &str) -> Option<f64> {
     let some = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
@@ -211,9 +174,6 @@ mod tests {
 
     #[test]
     fn the_systems_texts_are_read() {
-        let meminfo = "MemTotal: 9 kB\nMemFree:  1 kB\nMemAvailable:   2097152 kB\n";
-        assert_eq!(available_mb(meminfo), Some(2048));
-        assert_eq!(available_mb("MemAvailable: x"), None);
         let pressure = "some avg10=12.34 avg60=1.00 avg300=0.00 total=5\nfull avg10=1.00\n";
         assert_eq!(waiting(pressure), Some(12.34));
         assert_eq!(waiting(""), None);
@@ -282,6 +242,5 @@ mod tests {
                 assert_eq!(detector.update(reading), None, "{group:?}");
             }
         }
-        assert_eq!(reclaimable("anon 5\ninactive_file 7\nactive_file 9\nfile 99\n"), 16);
     }
 }

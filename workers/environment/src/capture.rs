@@ -354,7 +354,7 @@ fn children(thread: &Path) -> Vec<i32> {
 fn how(finished: &Finished) -> String {
     match finished.ended_by {
         EndedBy::Itself => format!("ended ({})", finished.exit),
-        EndedBy::Deadline | EndedBy::Abort | EndedBy::Processes => {
+        EndedBy::Deadline | EndedBy::Abort | EndedBy::Processes | EndedBy::Memory => {
             format!("was ended after {:.1} s", finished.duration.as_secs_f32())
         }
     }

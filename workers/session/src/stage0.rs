@@ -103,6 +103,7 @@ fn limits(request: &CommandLimits) -> Limits {
     let processes = request.processes.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
     Limits {
         processes: processes.unwrap_or(usual.processes),
+        memory: request.memory_bytes,
         file_size: request.file_bytes,
         cpu: request.cpu_s.map(Duration::from_secs),
         min_free: request.min_free_bytes.unwrap_or(usual.min_free),

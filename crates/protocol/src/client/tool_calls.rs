@@ -2,9 +2,9 @@
 //! `tool_params.rs`.
 
 use super::ps::{CallInfo, RunningJob};
-use crate::SessionId;
 use crate::denial::Denial;
 use crate::worker::ToolReport;
+use crate::{CeilingKind, SessionId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -103,6 +103,9 @@ pub struct ToolInfo {
     pub timed_out: bool,
     /// Whether a client cancelled the call.
     pub aborted: bool,
+    /// Ceiling that ended the command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<CeilingKind>,
     /// Whether the worker died during the call. The call may have taken effect and was not retried.
     pub worker_died: bool,
     /// Whether the call was refused because the session was at its limit or was not ready in time.
@@ -162,6 +165,7 @@ impl ToolInfo {
             signal: report.signal,
             timed_out: report.timed_out,
             aborted: report.aborted,
+            ceiling: report.ceiling,
             truncated: report.truncated,
             full_output_path: report.full_output_path.clone(),
             background_ended: report.background_ended,

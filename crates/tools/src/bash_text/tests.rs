@@ -21,6 +21,7 @@ fn finished(stdout: &[u8], stderr: &[u8]) -> Finished {
             max_rss_kb: 4096,
         },
         ended_by: EndedBy::Itself,
+        ceiling: None,
         stdout: captured(stdout),
         stderr: captured(stderr),
         background_ended: 0,
@@ -38,7 +39,6 @@ fn answer(finished: Finished) -> Output {
     compose(CommandSummary {
         finished,
         limit: Duration::from_secs(30),
-        processes: 512,
         denials: Vec::new(),
         denied: None,
     })
@@ -88,12 +88,6 @@ fn every_ending_has_its_lines_in_order() {
             "x\n[Process timed out after 30s and was terminated]\n[Exit code: 0]",
         ),
         (Exit::Signal(15), EndedBy::Abort, 0, "x\n[Process aborted]\n[Exit code: unknown]"),
-        (
-            Exit::Signal(9),
-            EndedBy::Processes,
-            0,
-            "x\n[Process limit of 512 exceeded; the command was ended]\n[Exit code: unknown]",
-        ),
         (Exit::Code(0), EndedBy::Itself, 1, "x\n[1 background process was ended]\n[Exit code: 0]"),
         (
             Exit::Code(0),
@@ -113,6 +107,39 @@ fn every_ending_has_its_lines_in_order() {
     }
     let killed = answer(Finished { exit: Exit::Signal(9), ..finished(b"", b"") });
     assert_eq!((killed.report.exit_code, killed.report.signal), (None, Some(9)));
+}
+
+#[test]
+fn the_ceiling_that_ended_a_command_is_named() {
+    let memory = Ceiling::SessionMemory { limit: 8 << 30, used: 7 << 30 };
+    let cases = [
+        (
+            EndedBy::Processes,
+            Ceiling::Processes { limit: 512 },
+            CeilingKind::Processes,
+            "[Process limit of 512 exceeded; the command was ended]",
+        ),
+        (
+            EndedBy::Memory,
+            memory,
+            CeilingKind::SessionMemory,
+            "[Memory limit of the session, 8192 MiB (limits.session_memory_mb), exceeded; this command had most, 7168 \
+             MiB, and was ended]",
+        ),
+        (
+            EndedBy::Itself,
+            Ceiling::Memory,
+            CeilingKind::Memory,
+            "[Memory ran out while the command ran; the kernel probably killed it]",
+        ),
+    ];
+    for (ended_by, ceiling, kind, line) in cases {
+        let (exit, ceiling) = (Exit::Signal(9), Some(ceiling));
+        let output = answer(Finished { exit, ended_by, ceiling, ..finished(b"x", b"") });
+        assert_eq!(output.text, format!("x\n{line}\n[Exit code: unknown]"));
+        assert!(output.report.is_error && !output.report.timed_out && !output.report.aborted);
+        assert_eq!(output.report.ceiling, Some(kind));
+    }
 }
 
 #[test]

@@ -250,6 +250,7 @@ fn finished(exit: Exit, stderr: &str) -> Finished {
         exit,
         usage: Usage::default(),
         ended_by: EndedBy::Itself,
+        ceiling: None,
         stdout: Captured::default(),
         stderr: Captured { head: bytes, tail: Vec::new(), total },
         background_ended: 0,

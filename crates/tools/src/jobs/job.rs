@@ -1,6 +1,7 @@
 //! One background job: starts the command, collects its output, and keeps its result.
 
 use super::log::{OutputRange, RecentOutput, count};
+use crate::bash_text::ceiling_kind;
 use crate::denials::{DenialDetector, Found};
 use quackd_process::{
     Captured, Command, EndedBy, Exit, Finished, LaunchError, Live, SpillTarget, Spilled,
@@ -39,8 +40,6 @@ pub(crate) struct BackgroundJob {
     pub(crate) started: Instant,
     /// Maximum run time.
     pub(crate) limit: Duration,
-    /// Maximum number of concurrent processes.
-    pub(crate) processes: u32,
     /// File with the complete output.
     pub(crate) file: PathBuf,
     live: Live,
@@ -105,7 +104,6 @@ impl BackgroundJob {
             command: first_line(line),
             started: Instant::now(),
             limit: command.deadline,
-            processes: command.limits.processes,
             file: run_dir.join(&name),
             live: Live::with_room(LIVE_ROOM),
             cancel: command.cancel.clone(),
@@ -241,7 +239,7 @@ impl BackgroundJob {
 
     /// Returns the report for the supervisor.
     pub(super) fn info(&self) -> JobInfo {
-        JobInfo { id: self.id.clone(), command: self.command.clone() }
+        JobInfo { id: self.id.clone(), command: self.command.clone(), terminal: None }
     }
 
     fn ended_job(&self, finished: Option<&Finished>, denials: &[Denial]) -> EndedJob {
@@ -258,6 +256,7 @@ impl BackgroundJob {
             signal,
             timed_out: ended_by == Some(EndedBy::Deadline),
             aborted: ended_by == Some(EndedBy::Abort),
+            ceiling: finished.and_then(|finished| finished.ceiling).map(ceiling_kind),
             duration_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             denials: denials.to_vec(),
         }
@@ -378,7 +377,6 @@ mod tests {
                 command: String::new(),
                 started: Instant::now(),
                 limit: Duration::ZERO,
-                processes: 0,
                 file: path.clone(),
                 live: Live::default(),
                 cancel: CancellationToken::new(),
@@ -389,6 +387,7 @@ mod tests {
                 exit: Exit::Code(0),
                 usage: Usage::default(),
                 ended_by: EndedBy::Itself,
+                ceiling: None,
                 stdout: Captured::default(),
                 stderr: Captured::default(),
                 background_ended: 0,

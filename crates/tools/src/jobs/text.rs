@@ -3,7 +3,7 @@
 
 use super::job::{BackgroundJob, JobEnd};
 use crate::Output;
-use crate::bash_text::{closing_lines, place};
+use crate::bash_text::{ceiling_kind, closing_lines, place};
 use quackd_process::{EndedBy, Exit};
 use quackd_protocol::worker::ToolReport;
 use serde_json::{Map, Value, json};
@@ -138,7 +138,7 @@ fn push_closing(text: &mut String, job: &BackgroundJob, end: Option<&JobEnd>) {
     let lines = match end {
         None => job.denied_so_far().into_iter().chain(["[Job running]".to_owned()]).collect(),
         Some(JobEnd { finished: Some(finished), denied, .. }) => {
-            closing_lines(finished, job.limit, job.processes, denied.clone())
+            closing_lines(finished, job.limit, denied.clone())
         }
         Some(JobEnd { finished: None, .. }) => vec!["[Exit code: unknown]".to_owned()],
     };
@@ -160,6 +160,9 @@ fn facts(job: &BackgroundJob, end: Option<&JobEnd>, total: u64) -> Map<String, V
         Some(Exit::Signal(signal)) => drop(facts.insert("signal".into(), signal.into())),
         None => (),
     }
+    let ceiling = end.and_then(|end| end.finished.as_ref()?.ceiling).map(ceiling_kind);
+    let ceiling = ceiling.and_then(|ceiling| serde_json::to_value(ceiling).ok());
+    facts.extend(ceiling.map(|ceiling| ("ceiling".to_owned(), ceiling)));
     facts
 }
 
@@ -171,6 +174,7 @@ fn outcome(end: &JobEnd) -> String {
         EndedBy::Deadline => "timed out".to_owned(),
         EndedBy::Abort => "ended by job_kill".to_owned(),
         EndedBy::Processes => "too many processes".to_owned(),
+        EndedBy::Memory => "too much memory".to_owned(),
     }
 }
 

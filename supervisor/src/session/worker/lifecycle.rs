@@ -10,6 +10,7 @@ use crate::children::{
 use crate::daemon_info::test_sandbox_exec;
 use crate::errors::CallError;
 use crate::platform::HAS_NAMESPACES;
+use crate::pool::memory::session_limit_mb_blocking;
 use crate::pool::network::TransparentPorts;
 use crate::pool::sessions::Full;
 use crate::session::owner::Owner;
@@ -92,12 +93,12 @@ impl WorkerActor {
 
         ctx.spawn(making.into_actor(self).map(move |made, handle, ctx| {
             match (made, handle.child.ending) {
-                (Ok((cgroup, caches, id)), None) => {
-                    handle.place = Place::of(id);
-                    handle.spawn_process(env, probe, caches, cgroup, ctx);
+                (Ok(made), None) => {
+                    handle.place = Place::of(made.id);
+                    handle.spawn_process(env, probe, made, ctx);
                 }
-                (Ok((cgroup, ..)), Some(_)) => {
-                    handle.child.cgroup = cgroup;
+                (Ok(made), Some(_)) => {
+                    handle.child.cgroup = made.cgroup;
                     handle.spawn_failed(&SpawnRequestError::Unavailable, ctx);
                 }
                 (Err(SpawnRequestError::Workspace(error)), _) => {
@@ -116,10 +117,10 @@ impl WorkerActor {
         &mut self,
         env: Variables,
         probe: Option<Probe>,
-        caches: Option<String>,
-        cgroup: Option<SessionPaths>,
+        made: MadePlace,
         ctx: &mut Context<Self>,
     ) {
+        let MadePlace { cgroup, caches, memory_mb, .. } = made;
         let services = Rc::clone(&self.services);
         let run_dir = services.daemon.home.session_run_dir(self.session.id.as_str());
         let isolated = self.isolated.clone().map(|copied| IsolatedStart {
@@ -154,7 +155,11 @@ impl WorkerActor {
             env,
             safe_mode: false,
             respect_ignore_files: services.daemon.config.tools.respect_ignore_files.value,
-            limits: command_limits(&services.daemon.config.limits, services.pool.disk.min_free()),
+            limits: command_limits(
+                &services.daemon.config.limits,
+                memory_mb,
+                services.pool.disk.min_free(),
+            ),
             sandbox: SandboxStart {
                 policy: self.policy.clone(),
                 probe,
@@ -321,10 +326,11 @@ impl WorkerActor {
     }
 }
 
-fn command_limits(limits: &LimitSettings, min_free: u64) -> CommandLimits {
+fn command_limits(limits: &LimitSettings, memory_mb: Option<u64>, min_free: u64) -> CommandLimits {
     let number = |n: usize| u64::try_from(n).ok().filter(|n| *n != 0);
     CommandLimits {
         processes: number(limits.processes.value),
+        memory_bytes: memory_mb.map(|mb| mb.saturating_mul(1024 * 1024)),
         file_bytes: number(limits.file_mb.value).map(|mb| mb.saturating_mul(1024 * 1024)),
         cpu_s: Some(limits.cpu.value.as_secs()).filter(|seconds| *seconds != 0),
         // 0 means no limit, and must be sent.
@@ -332,8 +338,16 @@ fn command_limits(limits: &LimitSettings, min_free: u64) -> CommandLimits {
     }
 }
 
-/// The control group, the directory of package caches, and the identity of the workspace.
-type MadePlace = (Option<SessionPaths>, Option<String>, Option<DirectoryId>);
+/// Parts of the system that are prepared for a worker before it starts.
+struct MadePlace {
+    cgroup: Option<SessionPaths>,
+    /// Directory of package caches.
+    caches: Option<String>,
+    /// Identity of the workspace.
+    id: Option<DirectoryId>,
+    /// Memory limit of the session, in MiB. `None`: it has none.
+    memory_mb: Option<u64>,
+}
 
 /// Creates the worker's run directory and, if available, a control group for its commands and the directory of its
 /// package caches.
@@ -357,6 +371,7 @@ async fn make_place(
     let cgroups = services.children.cgroups.clone();
     let processes =
         u32::try_from(services.daemon.config.limits.processes.value).unwrap_or(u32::MAX);
+    let memory = services.daemon.config.limits.session_memory_mb.value;
 
     let make = move || {
         drop(workspace.read_dir().map_err(SpawnRequestError::Workspace)?);
@@ -371,7 +386,10 @@ async fn make_place(
         let caches = keeps_caches.then(|| make_caches(&home, &workspace)).flatten();
         let id = id_blocking(&workspace, &roots).ok();
 
-        Ok((create_cgroup(cgroups, &group_name("", &session), processes), caches, id))
+        let group = cgroups.as_ref().map(|cgroups| cgroups.directory());
+        let memory_mb = session_limit_mb_blocking(memory, group.as_deref());
+        let cgroup = create_cgroup(cgroups, &group_name("", &session), processes);
+        Ok(MadePlace { cgroup, caches, id, memory_mb })
     };
 
     let made = services.look(RUN_DIR_LIMIT, make).await;

@@ -1,0 +1,196 @@
+//! Checks the memory of a running command against the limit of its session. Used by [`crate::run`].
+//!
+//! The limit holds for this process and everything below it together. If they have more, the command with most memory
+//! ends, as a whole. The kernel cannot do that: the control groups of commands are threaded, and those have no memory
+//! limit.
+//!
+//! While the whole machine uses less than the limit, nothing is counted. The first, quick count takes memory that a process shares with a child after a fork for both. If it is above the
+//! limit, a second one divides shared memory among its processes.
+
+use crate::command::{Ceiling, EndedBy};
+use crate::memory::{
+    MemoryAccounting, memory_kb_blocking, oom_kills_blocking, used_memory_kb_blocking,
+};
+use crate::platform::HAS_PROC;
+use crate::process_tree::ProcessTree;
+use crate::shell::Shell;
+use crate::{Exit, Limits};
+use nix::libc::SIGKILL;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Shortest and longest time between two checks, and time from the start of a command until the first one.
+pub(crate) const MIN_PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
+
+/// Memory that the commands of a session can take in 1 ms, in KiB: 8 GiB/s. The next check comes before they could reach
+/// the limit at this rate.
+const FASTEST_KB_PER_MS: u64 = 8 * 1024;
+
+/// Counting takes at most 1/20 of the time, unless one count takes longer than 0.5 s.
+const COUNT_SHARE: u32 = 20;
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Time limit of the second count. A process that hangs in the kernel can block it.
+const COUNT_LIMIT: Duration = Duration::from_secs(1);
+
+/// Maximum number of processes that are counted.
+const MAX_COUNTED: usize = 16 * 1024;
+
+/// Exit code of a shell whose last program was killed by SIGKILL.
+const KILLED_CODE: i32 = 128 + SIGKILL;
+
+/// Memory of one command during its run.
+#[derive(Debug)]
+pub(crate) struct MemoryWatch {
+    limit_kb: Option<u64>,
+    /// Processes that the kernel had killed for lack of memory at the first check. `None` before it.
+    kills: Option<u64>,
+    /// Memory of the command at the last exact count.
+    used_kb: u64,
+}
+
+/// An exact count, in KiB.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct ExactMemory {
+    command_kb: u64,
+    /// Of this process and everything below it.
+    session_kb: u64,
+}
+
+impl MemoryWatch {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self { limit_kb: limits.memory.map(|bytes| bytes / 1024), kills: None, used_kb: 0 }
+    }
+
+    /// Checks once. Returns the time until the next check. `None`: the command must end, because the session has more
+    /// than its limit and no other command has more memory.
+    pub(crate) async fn check(&mut self, shell: &mut Shell) -> Option<Duration> {
+        if !HAS_PROC {
+            return Some(MAX_PAUSE);
+        }
+
+        let begun = Instant::now();
+        // Not at the start of the command: a command that ends at once needs no check.
+        self.kills = self.kills.or_else(oom_kills_blocking);
+        let Some(limit_kb) = self.limit_kb else { return Some(MAX_PAUSE) };
+
+        // One short file spares the list of the processes, as long as the machine has much free memory.
+        let machine_kb = used_memory_kb_blocking().filter(|machine_kb| *machine_kb <= limit_kb);
+        if let Some(machine_kb) = machine_kb {
+            return Some(pause(limit_kb - machine_kb, begun.elapsed()));
+        }
+
+        let command = shell.processes(MAX_COUNTED);
+        let count = |pid: &u32| memory_kb_blocking(*pid, MemoryAccounting::Quick);
+        let command_kb = command.iter().filter_map(count).fold(0, u64::saturating_add);
+        let own_kb = count(&std::process::id()).unwrap_or(0);
+        let session_kb = shell.note_memory(command_kb).total_kb.saturating_add(own_kb);
+        if session_kb <= limit_kb {
+            return Some(pause(limit_kb - session_kb, begun.elapsed()));
+        }
+
+        // Without a result, the next check decides.
+        let exact = count_exactly(command).await.unwrap_or_default();
+        let has_most = shell.note_memory(exact.command_kb).is_largest;
+        self.used_kb = exact.command_kb;
+        let must_end = limit_kb < exact.session_kb && has_most;
+        let left_kb = limit_kb.saturating_sub(exact.session_kb);
+        (!must_end).then(|| pause(left_kb, begun.elapsed()))
+    }
+
+    /// Returns the ceiling that ended the command, if one did.
+    pub(crate) fn ceiling(
+        &self,
+        ended_by: EndedBy,
+        exit: Exit,
+        limits: &Limits,
+    ) -> Option<Ceiling> {
+        match ended_by {
+            EndedBy::Memory => Some(Ceiling::SessionMemory {
+                limit: self.limit_kb.unwrap_or(0).saturating_mul(1024),
+                used: self.used_kb.saturating_mul(1024),
+            }),
+            EndedBy::Processes => Some(Ceiling::Processes { limit: limits.processes }),
+            EndedBy::Itself => {
+                let is_killed = matches!(exit, Exit::Signal(SIGKILL) | Exit::Code(KILLED_CODE));
+                (is_killed && self.has_more_kills()).then_some(Ceiling::Memory)
+            }
+            EndedBy::Deadline | EndedBy::Abort => None,
+        }
+    }
+
+    /// Returns true if the kernel has killed a process for lack of memory since the first check.
+    fn has_more_kills(&self) -> bool {
+        self.kills.zip(oom_kills_blocking()).is_some_and(|(before, now)| before < now)
+    }
+}
+
+/// Returns the time until the next check, if the session may take `left_kb` more and the last check took `took`.
+fn pause(left_kb: u64, took: Duration) -> Duration {
+    let until_full = Duration::from_millis(left_kb / FASTEST_KB_PER_MS);
+    let pause = until_full.clamp(MIN_PAUSE, MAX_PAUSE);
+    pause.max(took.saturating_mul(COUNT_SHARE).min(LONGEST_PAUSE))
+}
+
+/// Counts the memory of these processes, which are those of a command, and of the whole session. Returns `None` if
+/// the processes cannot be listed or counting takes too long.
+async fn count_exactly(command: BTreeSet<u32>) -> Option<ExactMemory> {
+    let count = move || {
+        let this = std::process::id();
+        let session = ProcessTree::now().ok()?.descendants_up_to(&[this], MAX_COUNTED);
+        let mut memory = ExactMemory::default();
+        for pid in session.into_iter().map(|process| process.pid) {
+            let kb = memory_kb_blocking(pid, MemoryAccounting::Shared).unwrap_or(0);
+            memory.session_kb = memory.session_kb.saturating_add(kb);
+            if command.contains(&pid) {
+                memory.command_kb = memory.command_kb.saturating_add(kb);
+            }
+        }
+        Some(memory)
+    };
+
+    // On another thread, because a process that hangs in the kernel can block the count.
+    let counted = tokio::time::timeout(COUNT_LIMIT, tokio::task::spawn_blocking(count)).await;
+    counted.ok()?.ok()?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closer_the_limit_the_sooner_the_next_check() {
+        let gib = 1024 * 1024;
+        let after = |left_kb| pause(left_kb, Duration::ZERO);
+        assert_eq!([0, gib / 2, 64 * gib].map(after), [MIN_PAUSE, MIN_PAUSE, MAX_PAUSE]);
+        assert_eq!(after(4 * gib), Duration::from_millis(512));
+        // Counting that takes long is rare, and is not given up.
+        assert_eq!(pause(0, Duration::from_millis(50)), Duration::from_secs(1));
+        assert_eq!(pause(0, Duration::from_secs(60)), LONGEST_PAUSE);
+    }
+
+    #[test]
+    fn the_ceiling_that_ended_a_command_is_named() {
+        let limits = Limits { processes: 7, memory: Some(300 << 20), ..Limits::default() };
+        let mut watch = MemoryWatch::new(&limits);
+        watch.used_kb = 310 << 10;
+        let of = |watch: &MemoryWatch, ended_by, exit| watch.ceiling(ended_by, exit, &limits);
+
+        let killed = Exit::Signal(SIGKILL);
+        let memory = Ceiling::SessionMemory { limit: 300 << 20, used: 310 << 20 };
+        assert_eq!(of(&watch, EndedBy::Memory, killed), Some(memory));
+        let processes = Ceiling::Processes { limit: 7 };
+        assert_eq!(of(&watch, EndedBy::Processes, killed), Some(processes));
+        for ended_by in [EndedBy::Deadline, EndedBy::Abort] {
+            assert_eq!(of(&watch, ended_by, killed), None);
+        }
+
+        // Before the first check nothing is known about the kernel.
+        assert_eq!(of(&watch, EndedBy::Itself, killed), None);
+        // More kills than any kernel has counted, then fewer.
+        watch.kills = Some(u64::MAX);
+        assert_eq!(of(&watch, EndedBy::Itself, killed), None);
+        assert_eq!(of(&watch, EndedBy::Itself, Exit::Code(0)), None);
+    }
+}
