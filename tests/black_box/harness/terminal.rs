@@ -154,7 +154,7 @@ impl Terminal {
             rustix::termios::Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 };
         rustix::termios::tcsetwinsize(&self.keyboard, size).expect("a terminal");
         self.emulator.borrow_mut().resize(TerminalSize::new(cols, rows));
-        // The terminal controls no process, so the kernel tells none.
+        // It is the controlling terminal of no process, so the kernel sends the signal to none.
         self.signal(Signal::SIGWINCH);
     }
 
