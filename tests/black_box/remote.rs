@@ -435,6 +435,38 @@ fn the_token_makes_no_isolated_session_and_applies_nothing() {
 }
 
 #[test]
+fn the_token_only_watches_terminals_unless_the_configuration_allows_more() {
+    for is_allowed in [false, true] {
+        let daemon = Daemon::start_with(format!("[remote]\nterminals = {is_allowed}\n"));
+        let wire = daemon.wire();
+        let remote = enable(&wire);
+        let mut phone = remote.socket();
+        let session = wire.attach(daemon.repo("a").path());
+        let terminal = crate::terminals::run_script(&session, "echo up; exec cat");
+        let one = json!({"sessionId": session.id, "terminalId": terminal});
+        let attached = phone.request("quack.term_attach", one.clone());
+        assert_eq!(attached["readOnly"], !is_allowed);
+        phone.event("term_redraw");
+        // A request without a connection gets no events.
+        assert_eq!(remote.rpc(None, "quack.term_attach", one.clone()).1["ok"], false);
+
+        let typed = json!({"sessionId": session.id, "terminalId": terminal, "bytes": "aGkN"});
+        for (method, params) in [
+            ("quack.term_input", typed),
+            ("quack.run", json!({"sessionId": session.id, "argv": ["true"]})),
+            ("quack.term_detach", json!({"sessionId": session.id, "all": true})),
+            ("quack.term_kill", one),
+        ] {
+            let reply = phone.reply(method, params);
+            assert_eq!(reply["ok"], is_allowed, "{method}: {reply}");
+        }
+        wait_for("the programs", || {
+            (session.worker().get("jobs").is_none() == is_allowed).then_some(())
+        });
+    }
+}
+
+#[test]
 fn the_token_leaves_no_restriction_by_another_session() {
     let daemon = Daemon::start();
     let repo = daemon.repo("r");

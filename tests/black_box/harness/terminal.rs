@@ -6,6 +6,7 @@ use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{LocalFlags, tcgetattr};
 use nix::unistd::Pid;
+use quackd_terminal::TerminalSize;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -24,6 +25,8 @@ pub(crate) struct Terminal {
     screen: RefCell<Screen>,
     /// All output.
     raw: RefCell<String>,
+    /// State of a whole terminal emulator.
+    emulator: RefCell<quackd_terminal::Screen>,
 }
 
 impl Terminal {
@@ -37,6 +40,8 @@ impl Terminal {
     /// size at 0, as on some terminals.
     #[track_caller]
     pub(crate) fn sized(mut command: Command, size: Option<(u16, u16)>) -> Self {
+        let cells = size.map(|(cols, rows)| TerminalSize::new(cols, rows)).unwrap_or_default();
+        let emulator = RefCell::new(quackd_terminal::Screen::new(cells, 0));
         let size =
             size.map(|(ws_col, ws_row)| Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 });
         let pty = openpty(size.as_ref(), None).expect("a terminal");
@@ -65,6 +70,7 @@ impl Terminal {
             shown: RefCell::default(),
             screen: RefCell::default(),
             raw: RefCell::default(),
+            emulator,
         }
     }
 
@@ -115,10 +121,49 @@ impl Terminal {
         self.screen.borrow().text()
     }
 
+    /// Waits until the emulator's screen contains `part`.
+    #[track_caller]
+    pub(crate) fn shows(&self, part: &str) {
+        self.until(part, |screen| screen.text().contains(part));
+    }
+
+    /// Waits until a condition of the emulator holds.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, holds: impl Fn(&quackd_terminal::Screen) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.emulated(&holds) {
+            let text = self.picture();
+            assert!(self.take_until(deadline), "no {what:?} on\n{text}");
+        }
+    }
+
+    /// The content of the emulator's screen.
+    pub(crate) fn picture(&self) -> String {
+        self.emulator.borrow().text()
+    }
+
+    /// Returns a value of the emulator, such as a mode.
+    pub(crate) fn emulated<T>(&self, read: impl Fn(&quackd_terminal::Screen) -> T) -> T {
+        read(&self.emulator.borrow())
+    }
+
+    /// Changes the size of the window.
+    #[track_caller]
+    pub(crate) fn resize(&self, cols: u16, rows: u16) {
+        let size =
+            rustix::termios::Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(&self.keyboard, size).expect("a terminal");
+        self.emulator.borrow_mut().resize(TerminalSize::new(cols, rows));
+        // It is the controlling terminal of no process, so the kernel sends the signal to none.
+        self.signal(Signal::SIGWINCH);
+    }
+
     /// Reads the next output. Returns `false` if there is none before the deadline.
     fn take_until(&self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         let Ok(piece) = self.pieces.recv_timeout(left) else { return false };
+        // No query of a program may get here, so there is nothing to answer.
+        drop(self.emulator.borrow_mut().feed(&piece));
         let text = String::from_utf8_lossy(&piece).replace("\r\n", "\n");
         self.screen.borrow_mut().feed(&text);
         self.raw.borrow_mut().push_str(&text);
