@@ -231,29 +231,28 @@ impl Key {
             .map(|group| group.split(|byte| *byte == b':').map(number).collect())
             .collect();
 
-        let pressed = |codes: &[u32], modifiers: u32| {
-            let modifiers = modifiers.saturating_sub(1) & !LOCKS;
-            let wanted = if self.is_ctrl { CTRL } else { 0 };
-            let is_it = |code: u32| self.is(code);
-            // The code with Shift, for characters that a keyboard has only with Shift.
-            let with_shift = codes.get(1).is_some_and(|code| is_it(*code));
-            let plain = [0, 2].iter().filter_map(|at| codes.get(*at)).any(|code| is_it(*code));
-            (plain && modifiers == wanted)
-                || ((plain && !self.c.is_ascii_lowercase() || with_shift)
-                    && modifiers == wanted | SHIFT)
-        };
+        let wanted = if self.is_ctrl { CTRL } else { 0 };
+        let first = |at: usize| params.get(at).and_then(|it| it.first()).copied();
+        let modifiers = first(1).unwrap_or(1).saturating_sub(1) & !LOCKS;
+        let with_shift = modifiers == wanted | SHIFT;
+
         match (last, params.as_slice()) {
+            // Code of the key, with Shift, and in the usual layout; modifiers and kind of event.
             (b'u', [codes, rest @ ..]) => {
-                let kind = rest.first().and_then(|it| it.get(1)).copied().unwrap_or(1);
-                let modifiers = rest.first().and_then(|it| it.first()).copied().unwrap_or(1);
+                let kind = rest.first().and_then(|it| it.get(1)).copied();
                 let is_modifier = codes.first().is_some_and(|it| (57_441..=57_454).contains(it));
-                if kind == 3 || is_modifier {
+                if kind == Some(3) || is_modifier {
                     return Event::Silent;
                 }
-                press(pressed(codes, modifiers))
+                let is_it = [0, 2].iter().any(|at| codes.get(*at).is_some_and(|it| self.is(*it)));
+                let is_shifted = codes.get(1) == Some(&u32::from(self.c));
+                press((is_it && modifiers == wanted) || (is_shifted && with_shift))
             }
-            (b'~', [kind, modifiers, code]) if kind.first() == Some(&27) => {
-                press(pressed(code, modifiers.first().copied().unwrap_or(1)))
+            // Code of the character that the key gives.
+            (b'~', [_, _, code]) if first(0) == Some(27) => {
+                let is_it = code.first().is_some_and(|code| self.is(*code));
+                let may_shift = !self.c.is_ascii_lowercase();
+                press(is_it && (modifiers == wanted || (may_shift && with_shift)))
             }
             _ => Event::Other,
         }

@@ -47,6 +47,8 @@ enum Pending {
 /// Parser with its state between calls. Strings of `MAX_STRING` bytes and more are dropped.
 pub(crate) struct Parser<const MAX_STRING: usize> {
     vte: Box<vte::Parser<MAX_STRING>>,
+    /// Begin of a character. `vte` drops characters after one that is split.
+    split_char: Vec<u8>,
     state: State,
 }
 
@@ -83,14 +85,34 @@ impl<const MAX_STRING: usize> Parser<MAX_STRING> {
             pending: Pending::None,
             dcs: None,
         };
-        Self { vte: Box::default(), state }
+        Self { vte: Box::default(), split_char: Vec::new(), state }
     }
 
     /// Parses `bytes`, which may begin and end inside of a sequence.
     pub(crate) fn feed(&mut self, bytes: &[u8], sink: &mut impl Sink) {
+        let mut joined = std::mem::take(&mut self.split_char);
+        let bytes = if joined.is_empty() {
+            bytes
+        } else {
+            joined.extend_from_slice(bytes);
+            &joined
+        };
+        let (bytes, split_char) = bytes.split_at(bytes.len() - n_split(bytes));
+        self.split_char = split_char.to_vec();
+
         let mut performer = Performer { state: &mut self.state, sink, max_string: MAX_STRING };
         self.vte.advance(&mut performer, bytes);
     }
+}
+
+/// Returns the number of bytes at the end that are the begin of a character.
+fn n_split(bytes: &[u8]) -> usize {
+    let n_after =
+        bytes.iter().rev().take(3).take_while(|byte| (0x80..0xc0).contains(*byte)).count();
+    let Some(start) = bytes.len().checked_sub(n_after + 1) else { return 0 };
+    let rest = bytes.get(start..).unwrap_or_default();
+    let is_split = str::from_utf8(rest).is_err_and(|error| error.error_len().is_none());
+    if is_split { rest.len() } else { 0 }
 }
 
 struct Performer<'a, S: Sink> {

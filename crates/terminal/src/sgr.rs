@@ -1,7 +1,11 @@
 //! Styles of text (`CSI … m`): the parameters as they were given, for a user's terminal, and the part that a screen keeps.
 
-/// Appends the sequence with all its parameters and subparameters.
+/// Appends the sequence with all its parameters and subparameters, or without them if it only ends all styles.
 pub(crate) fn write_all(params: &vte::Params, out: &mut Vec<u8>) {
+    if params.iter().eq([[0]]) {
+        out.extend_from_slice(b"\x1b[m");
+        return;
+    }
     let groups: Vec<String> = params
         .iter()
         .map(|group| group.iter().map(u16::to_string).collect::<Vec<_>>().join(":"))

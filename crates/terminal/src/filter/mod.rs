@@ -133,7 +133,7 @@ impl State {
     fn reset(&mut self) {
         let undone = self.undo();
         self.out.extend_from_slice(&undone);
-        self.out.extend_from_slice(b"\x1b[H\x1b[2J");
+        self.out.extend_from_slice(b"\x1b[1;1H\x1b[2J");
         self.modes = Modes::default();
         (self.has_main_flags, self.has_alternate_flags) = (false, false);
         (self.is_styled, self.is_linked) = (false, false);

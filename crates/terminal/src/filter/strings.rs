@@ -44,7 +44,7 @@ pub(super) fn allowed(parts: &[&[u8]], options: &FilterOptions) -> Option<Comman
     }
 
     match parts {
-        [b"0" | b"2", title @ ..] => {
+        [b"0" | b"2", title @ ..] if !title.is_empty() => {
             let title = String::from_utf8_lossy(&title.join(&b';')).into_owned();
             let title = stripped_line(&title, MAX_TITLE);
             Some(Command::Title(command(&format!("2;{}{title}", options.title_prefix))))

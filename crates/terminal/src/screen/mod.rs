@@ -228,7 +228,7 @@ impl State {
     /// Applies the whole reset of a terminal.
     fn reset(&mut self) {
         if self.affords(self.cells()) {
-            self.batch.clear();
+            self.flush();
             self.main.feed(b"\x1bc");
             (self.alternate, self.modes, self.title) = (None, Modes::default(), None);
         }
@@ -326,10 +326,13 @@ fn line_drawing(c: char) -> Option<char> {
 impl Sink for State {
     fn text(&mut self, c: char) {
         let line = if self.modes.charsets.draws_lines() { line_drawing(c) } else { None };
-        let c = line.unwrap_or(c);
+        // `vt100` has no replacement character, which has a column on every terminal.
+        let shown = if c == char::REPLACEMENT_CHARACTER { '?' } else { c };
+        let c = line.unwrap_or(shown);
 
-        // A selector of an emoji makes the last cell wider than the row.
-        if c == '\u{fe0f}' && self.size.cols <= self.column() {
+        // Joiners join no cells. A selector of an emoji would make the last cell wider than the row.
+        let is_joiner = matches!(c, '\u{200c}' | '\u{200d}');
+        if is_joiner || (c == '\u{fe0f}' && self.size.cols <= self.column()) {
             return;
         }
         if !self.modes.is_on(7) {
