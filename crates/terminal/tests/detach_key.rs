@@ -1,5 +1,7 @@
 //! The detach key under every protocol of keyboards, at any split of the input.
 
+#![cfg(test)]
+
 use proptest::prelude::*;
 use quackd_terminal::{DetachAction, DetachKey, DetachKeyError, Typed};
 

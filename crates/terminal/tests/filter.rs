@@ -1,5 +1,7 @@
 //! The filter: what passes, what does not, at any split and with any end, and what undoes it.
 
+#![cfg(test)]
+
 use proptest::prelude::*;
 use quackd_terminal::{ClipboardRule, Filter, FilterOptions};
 

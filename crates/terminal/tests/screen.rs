@@ -1,5 +1,7 @@
 //! The screen: queries have one answer, state is kept, bounds hold, and no input makes it panic.
 
+#![cfg(test)]
+
 use proptest::prelude::*;
 use quackd_terminal::{Color, Colors, Cursor, MAX_ANSWER_BYTES, Rgb, Screen, TerminalSize};
 
@@ -175,6 +177,8 @@ fn lines_above_the_screen_are_kept_up_to_the_bound() {
     assert_eq!(screen.scrollback_text(99), before);
     screen.feed(b"\x1b[3J");
     assert_eq!(screen.scrollback_text(99), "");
+    screen.feed(b"\n".repeat(500).as_slice());
+    assert!(screen.redraw(50).len() <= screen.redraw(0).len() + 50 + "\n\n\x1b[H\x1b[2J".len());
     let mut none = Screen::new(TerminalSize::new(10, 1), 0);
     none.feed(b"1\r\n2\r\n3");
     assert_eq!(none.scrollback_text(9), "");
@@ -277,7 +281,7 @@ fn size() -> impl Strategy<Value = (u16, u16)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 20000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_output_and_no_size_makes_it_panic(

@@ -6,9 +6,13 @@ use crate::sequence::write;
 use crate::size::TerminalSize;
 use std::fmt::{Debug, Formatter};
 use std::num::NonZeroU16;
+use unicode_width::UnicodeWidthStr as _;
 
 /// Least number of columns inside of the grid. `vt100` has no place for a wide character in one column.
 const MIN_COLS: u16 = 2;
+
+/// Selects the form of an emoji for the character before it.
+pub(super) const EMOJI_SELECTOR: char = '\u{fe0f}';
 
 pub(super) struct Grid {
     vt: vt100::Parser<Scrollback>,
@@ -35,6 +39,11 @@ impl Grid {
     }
 
     pub(super) fn resize(&mut self, size: TerminalSize) {
+        if cols_of(size) == cols_of(self.size) && size.rows == self.size.rows {
+            // Every resize resets the region, also one that the grid does not have.
+            let same = self.carried(None);
+            self.feed(&same);
+        }
         // Otherwise a higher grid gets blank rows above its text, for rows that it no longer has.
         self.vt.screen_mut().clear_scrollback();
         self.vt.set_size(rows_of(size), cols_of(size));
@@ -48,6 +57,17 @@ impl Grid {
     /// Row and column of the cursor, from 0. After a character in the last column, it is behind that.
     pub(super) fn cursor(&self) -> (u16, u16) {
         self.vt.screen().cursor_position()
+    }
+
+    /// Returns true if [`EMOJI_SELECTOR`] would make the character in the last column wider than the row.
+    pub(super) fn lacks_place_for_selector(&self) -> bool {
+        let (row, col) = self.cursor();
+        let cols = cols_of(self.size).get();
+        let cell = self.screen().cell(row, cols - 1).filter(|_| cols <= col);
+        cell.is_some_and(|cell| {
+            let selected = format!("{}{EMOJI_SELECTOR}", cell.contents());
+            !cell.is_wide_continuation() && 1 < selected.width()
+        })
     }
 
     pub(super) fn scrollback(&self) -> &Scrollback {

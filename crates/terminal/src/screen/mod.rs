@@ -20,7 +20,7 @@ use crate::sequence::write;
 use crate::sgr;
 use crate::size::TerminalSize;
 use answers::Answers;
-use grid::Grid;
+use grid::{EMOJI_SELECTOR, Grid};
 use quackd_protocol::foreign_text::stripped_line;
 use unicode_width::UnicodeWidthChar as _;
 
@@ -276,13 +276,15 @@ impl State {
         let rows = self.size.rows;
         let top = csi.number(0).max(1);
         let bottom = Some(csi.number(1)).filter(|it| *it != 0).unwrap_or(rows).min(rows);
-        let is_set = top < bottom && (top, bottom) != (1, rows);
-        self.modes.region = is_set.then(|| Region { top: top - 1, bottom: bottom - 1 });
-        if top < bottom {
-            let mut region = Vec::new();
-            write(&mut region, "", &[top, bottom], "r");
-            self.push(&region);
+        if bottom <= top {
+            return;
         }
+
+        let is_set = (top, bottom) != (1, rows);
+        self.modes.region = is_set.then(|| Region { top: top - 1, bottom: bottom - 1 });
+        let mut region = Vec::new();
+        write(&mut region, "", &[top, bottom], "r");
+        self.push(&region);
     }
 
     /// Applies a sequence that draws, as `vt100` has it.
@@ -330,10 +332,15 @@ impl Sink for State {
         let shown = if c == char::REPLACEMENT_CHARACTER { '?' } else { c };
         let c = line.unwrap_or(shown);
 
-        // Joiners join no cells. A selector of an emoji would make the last cell wider than the row.
-        let is_joiner = matches!(c, '\u{200c}' | '\u{200d}');
-        if is_joiner || (c == '\u{fe0f}' && self.size.cols <= self.column()) {
+        // Joiners join no cells. The selector makes some characters wide, for which the last column has no place.
+        if matches!(c, '\u{200c}' | '\u{200d}') {
             return;
+        }
+        if c == EMOJI_SELECTOR {
+            self.flush();
+            if self.grid().lacks_place_for_selector() {
+                return;
+            }
         }
         if !self.modes.is_on(7) {
             let width = u16::try_from(c.width().unwrap_or(0)).unwrap_or(0);

@@ -46,10 +46,7 @@ fn write_scrollback(main: &Grid, max: usize, out: &mut Vec<u8>) {
     if lines.is_empty() {
         return;
     }
-    for line in lines.split_inclusive(|byte| *byte == b'\n') {
-        out.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
-        out.extend_from_slice(b"\x1b[m\r\n");
-    }
+    out.extend_from_slice(&lines);
     out.extend_from_slice(&b"\n".repeat(usize::from(main.size.rows - 1)));
     out.extend_from_slice(b"\x1b[H\x1b[2J");
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use vt100::capture::{BasicFormattedCaptureState, RowContents, basic_formatted_to_plain};
 
 pub(super) struct Scrollback {
-    /// Lines that each end with a newline and begin with the default style.
+    /// Lines as a terminal reads them. Each begins and ends with the default style.
     lines: VecDeque<u8>,
     /// Maximum number of bytes.
     capacity: usize,
@@ -38,7 +38,9 @@ impl Scrollback {
         let newest = String::from_utf8_lossy(&self.newest(self.capacity)).into_owned();
         let all: Vec<&str> = newest.split_inclusive('\n').collect();
         let skipped = all.len().saturating_sub(lines);
-        all.iter().skip(skipped).flat_map(|line| basic_formatted_to_plain(line)).collect()
+        let plain: String =
+            all.iter().skip(skipped).flat_map(|line| basic_formatted_to_plain(line)).collect();
+        plain.replace('\r', "")
     }
 }
 
@@ -56,7 +58,10 @@ impl vt100::Callbacks for Scrollback {
         {
             return;
         }
-        self.line.push('\n');
+        if self.line.contains('\x1b') {
+            self.line.push_str("\x1b[m");
+        }
+        self.line.push_str("\r\n");
         self.lines.extend(self.line.as_bytes());
 
         while self.capacity < self.lines.len() {
