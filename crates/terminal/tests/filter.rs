@@ -88,86 +88,29 @@ fn what_draws_passes_in_its_canonical_form() {
     }
 }
 
+/// Sequences and characters that never pass.
+#[rustfmt::skip]
+const DROPPED: &[&str] = &[
+    // Queries and reports.
+    "\x05", "\x1b[c", "\x1b[0c", "\x1b[>c", "\x1b[=c", "\x1bZ", "\x1b[5n", "\x1b[6n", "\x1b[?6n",
+    "\x1b[?996n", "\x1b[x", "\x1b[?2004$p", "\x1b[4$p", "\x1b[>q", "\x1b[?u", "\x1b[?4m", "\x1b[1$w",
+    "\x1b[1;2;3;4;5;6*y", "\x1b[?1;1S",
+    // Windows, printer, keyboard, margins, rectangles, other modes, tabulators, lines above the screen.
+    "\x1b[t", "\x1b[21t", "\x1b[8;10;10t", "\x1b[22;0t", "\x1b[23t", "\x1b[i", "\x1b[5i", "\x1b[?5i",
+    "\x1b[>4;2m", "\x1b[3;40s", "\x1b[4h", "\x1b[20h", "\x1b[12l", "\x1b[?3h", "\x1b[?5h", "\x1b[?9h",
+    "\x1b[?6h", "\x1b[?40h", "\x1b[?69h", "\x1b[?1005h", "\x1b[?1015h", "\x1b[?1016h", "\x1b[?2031h",
+    "\x1b[?5522h", "\x1b[3J", "\x1b[22J", "\x1b[3g", "\x1bH", "\x1b[1;1;2;2$z", "\x1b[1'}", "\x1b[7 q",
+    "\x1b[1\"p", "\x1b[1\"q", "\x1b[1;2;3;4;5T", "\x1b#8", "\x1b%G", "\x1b N", "\x1bn", "\x1bo", "\x1b~",
+    "\x1bl", "\x1b6", "\x1b(A", "\x1b*0", "\x1b\\", "\x1b[?1049s", "\x1b[20;10r", "\x1b[1:2:3\x7f \x20!!p",
+    "\x1b[<>1u", "\x1b[12345!!!p",
+    // C0 without an effect, DEL, C1, and invisible characters.
+    "\0\x01\x02\x10\x11\x13\x17\x19\x1c\x1f", "\x7f", "\u{80}\u{84}\u{8d}\u{90}\u{9a}\u{9c}\u{9f}",
+    "\u{202e}\u{2066}\u{200b}\u{feff}\u{e0041}\u{ad}\u{200d}",
+];
+
 #[test]
 fn everything_else_is_dropped() {
-    for dropped in [
-        // Queries and reports.
-        "\x05",
-        "\x1b[c",
-        "\x1b[0c",
-        "\x1b[>c",
-        "\x1b[=c",
-        "\x1bZ",
-        "\x1b[5n",
-        "\x1b[6n",
-        "\x1b[?6n",
-        "\x1b[?996n",
-        "\x1b[x",
-        "\x1b[?2004$p",
-        "\x1b[4$p",
-        "\x1b[>q",
-        "\x1b[?u",
-        "\x1b[?4m",
-        "\x1b[1$w",
-        "\x1b[1;2;3;4;5;6*y",
-        "\x1b[?1;1S",
-        // Windows, printer, keyboard, margins, rectangles, other modes, tabulators, lines above the screen.
-        "\x1b[t",
-        "\x1b[21t",
-        "\x1b[8;10;10t",
-        "\x1b[22;0t",
-        "\x1b[23t",
-        "\x1b[i",
-        "\x1b[5i",
-        "\x1b[?5i",
-        "\x1b[>4;2m",
-        "\x1b[3;40s",
-        "\x1b[4h",
-        "\x1b[20h",
-        "\x1b[12l",
-        "\x1b[?3h",
-        "\x1b[?5h",
-        "\x1b[?9h",
-        "\x1b[?6h",
-        "\x1b[?40h",
-        "\x1b[?69h",
-        "\x1b[?1005h",
-        "\x1b[?1015h",
-        "\x1b[?1016h",
-        "\x1b[?2031h",
-        "\x1b[?5522h",
-        "\x1b[3J",
-        "\x1b[22J",
-        "\x1b[3g",
-        "\x1bH",
-        "\x1b[1;1;2;2$z",
-        "\x1b[1'}",
-        "\x1b[7 q",
-        "\x1b[1\"p",
-        "\x1b[1\"q",
-        "\x1b[1;2;3;4;5T",
-        "\x1b#8",
-        "\x1b%G",
-        "\x1b N",
-        "\x1bn",
-        "\x1bo",
-        "\x1b~",
-        "\x1bl",
-        "\x1b6",
-        "\x1b(A",
-        "\x1b*0",
-        "\x1b\\",
-        "\x1b[?1049s",
-        "\x1b[20;10r",
-        "\x1b[1:2:3\x7f \x20!!p",
-        "\x1b[<>1u",
-        "\x1b[12345!!!p",
-        // C0 without an effect, DEL, C1, and invisible characters.
-        "\0\x01\x02\x10\x11\x13\x17\x19\x1c\x1f",
-        "\x7f",
-        "\u{80}\u{84}\u{8d}\u{90}\u{9a}\u{9c}\u{9f}",
-        "\u{202e}\u{2066}\u{200b}\u{feff}\u{e0041}\u{ad}\u{200d}",
-    ] {
+    for dropped in DROPPED {
         assert_eq!(checked(dropped), "", "{dropped:?}");
     }
     assert_eq!(checked(b"a\x9b31mb\x9d0;t\x9c\x90q\x85"), "a31mb0;tq");
@@ -178,71 +121,21 @@ fn everything_else_is_dropped() {
     assert_eq!(checked(format!("a\x1b[{}mb", "1:".repeat(40))), "ab");
 }
 
+/// Strings that never pass, without their ESC.
+#[rustfmt::skip]
+const STRINGS: &[&str] = &[
+    "]1;icon", "]3;x=y", "]4;1;?", "]4;1;#fff", "]5;0;?", "]6;x", "]7;file://h/etc", "]9;hello", "]9;4;1;50",
+    "]10;?", "]11;#fff", "]12;?", "]13;?", "]17;?", "]19;?", "]22;pointer", "]50;font", "]51;A", "]52;c;aGk=",
+    "]52;c;?", "]52;;", "]60", "]99;;hello", "]104", "]110", "]112", "]133;X", "]133", "]555", "]633;A",
+    "]697;x", "]701;C", "]720;1", "]777;notify;a;b", "]1337;File=:AAAA", "]1337;SetMark", "]8",
+    "]8;;javascript:alert(1)", "]8;;file:///etc/passwd", "]8;;HTTPS:", "]8;;http://a b", "]8;;http://ä",
+    "]8;;ssh://h", "]", "];", "]x", "]0", "]2\x01", "P1$r0m", "P+q544e", "Pq#0;2;0;0;0#0~~", "P1000p", "P$qm",
+    "P=1s", "P>|x", "_Ga=T;AAAA", "_x", "^x", "Xx", "X\x07", "k",
+];
+
 #[test]
 fn strings_that_are_not_in_the_list_are_dropped_with_any_end() {
-    for begin in [
-        "]1;icon",
-        "]3;x=y",
-        "]4;1;?",
-        "]4;1;#fff",
-        "]5;0;?",
-        "]6;x",
-        "]7;file://h/etc",
-        "]9;hello",
-        "]9;4;1;50",
-        "]10;?",
-        "]11;#fff",
-        "]12;?",
-        "]13;?",
-        "]17;?",
-        "]19;?",
-        "]22;pointer",
-        "]50;font",
-        "]51;A",
-        "]52;c;aGk=",
-        "]52;c;?",
-        "]52;;",
-        "]60",
-        "]99;;hello",
-        "]104",
-        "]110",
-        "]112",
-        "]133;X",
-        "]133",
-        "]555",
-        "]633;A",
-        "]697;x",
-        "]701;C",
-        "]720;1",
-        "]777;notify;a;b",
-        "]1337;File=:AAAA",
-        "]1337;SetMark",
-        "]8",
-        "]8;;javascript:alert(1)",
-        "]8;;file:///etc/passwd",
-        "]8;;HTTPS:",
-        "]8;;http://a b",
-        "]8;;http://ä",
-        "]8;;ssh://h",
-        "]",
-        "];",
-        "]x",
-        "]0",
-        "]2\x01",
-        "P1$r0m",
-        "P+q544e",
-        "Pq#0;2;0;0;0#0~~",
-        "P1000p",
-        "P$qm",
-        "P=1s",
-        "P>|x",
-        "_Ga=T;AAAA",
-        "_x",
-        "^x",
-        "Xx",
-        "X\x07",
-        "k",
-    ] {
+    for begin in STRINGS {
         for end in
             ["\x07", "\x1b\\", "\x18", "\x1a", "\x1b[0;0m", "\u{9c}\x1b\\", "\x1b]52;c;aGk=\x07"]
         {
