@@ -306,13 +306,19 @@ proptest! {
     fn a_redraw_reproduces_the_screen(first in size(), output in output(), second in size()) {
         let mut screen = Screen::new(TerminalSize::new(first.0, first.1), 2000);
         screen.feed(&output.0);
-        screen.resize(TerminalSize::new(second.0.max(2), second.1));
+        screen.resize(TerminalSize::new(second.0, second.1));
         // Ends a sequence that is not complete.
         screen.feed(b"\x18");
         let mut again = reproduced(&screen);
         let letters = |screen: &Screen| screen.scrollback_text(9999).replace([' ', '\n'], "");
         if first.0 <= screen.size().cols {
             prop_assert_eq!(letters(&again), letters(&screen));
+        }
+        // One column has no place for a wide character, so its grid has more.
+        if second.0 == 1 {
+            prop_assert_eq!(again.rows(), screen.rows());
+            prop_assert_eq!(again.cursor(), screen.cursor());
+            return Ok(());
         }
         let (again, screen) = (state(&mut again), state(&mut screen));
         prop_assert!(again == screen, "{}\n\n{}", again, screen);

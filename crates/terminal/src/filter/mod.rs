@@ -3,7 +3,10 @@
 //! Every sequence that passes is written again from its parsed parameters. The filter tracks what a program changed, so
 //! that a client can undo it at any time.
 
+mod options;
 mod strings;
+
+pub use options::{ClipboardRule, FilterOptions};
 
 use crate::csi::{self, Csi, Drawing};
 use crate::modes::{Mode, Modes, Region, SOFT_RESET, switch};
@@ -14,25 +17,6 @@ use strings::{Command, NO_LINK};
 
 /// Buffer for strings, in bytes: base64 of the largest text for the clipboard. Other strings have a lower limit.
 const MAX_STRING: usize = 88 * 1024;
-
-/// What a program may do with the user's clipboard. It never reads it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ClipboardRule {
-    /// Nothing.
-    #[default]
-    Off,
-    /// Replace its text, by at most 64 KiB without control characters except tabs and newlines.
-    Write,
-}
-
-/// Options of a [`Filter`].
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FilterOptions {
-    /// What a program may do with the clipboard.
-    pub clipboard: ClipboardRule,
-    /// Text before each title of the program, so that a title cannot be taken for that of another window.
-    pub title_prefix: String,
-}
 
 /// What a client lets through to the user's terminal.
 ///

@@ -1,6 +1,6 @@
 //! Operating system commands that pass: titles, links, marks of prompts, and text for the clipboard if the user allows it.
 
-use super::{ClipboardRule, FilterOptions};
+use super::options::{ClipboardRule, FilterOptions};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quackd_protocol::foreign_text::stripped_line;

@@ -227,22 +227,18 @@ impl State {
 
     /// Applies the whole reset of a terminal.
     fn reset(&mut self) {
+        self.flush();
+        (self.modes, self.title) = (Modes::default(), None);
         if self.affords(self.cells()) {
-            self.flush();
             self.main.feed(b"\x1bc");
-            (self.alternate, self.modes, self.title) = (None, Modes::default(), None);
+            self.alternate = None;
         }
     }
 
     /// Applies a private mode.
     fn switch(&mut self, mode: u16, is_on: bool) {
+        self.flush();
         let was_alternate = self.modes.is_alternate;
-        match mode {
-            47 | 1047 | 1049 if is_on != was_alternate && !self.affords(self.cells()) => return,
-            47 | 1047 | 1049 | 1048 => self.flush(),
-            _ => {}
-        }
-
         match self.modes.switch(mode, is_on) {
             Some(Mode::Alternate { saves }) => self.change_screen(was_alternate, saves),
             Some(Mode::Cursor) => self.push(if is_on { b"\x1b7" } else { b"\x1b8" }),
@@ -254,10 +250,12 @@ impl State {
     fn change_screen(&mut self, was_alternate: bool, saves: bool) {
         let is_alternate = self.modes.is_alternate;
         if is_alternate != was_alternate {
-            let size = self.size;
-            let alternate = self.alternate.get_or_insert_with(|| Grid::new(size, 0));
+            let clears = saves && is_alternate && self.affords(self.cells());
+            let alternate = self.alternate.get_or_insert_with(|| Grid::new(self.size, 0));
             if saves && is_alternate {
                 self.main.feed(b"\x1b7");
+            }
+            if clears {
                 alternate.feed(b"\x1b[m\x1b[2J");
             }
             let (from, to) = if is_alternate {
