@@ -11,6 +11,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("quackd-home", 0, &[]),
     ("quackd-testkit", 0, &[]),
     ("quackd-policy", 1, &["quackd-protocol"]),
+    ("quackd-terminal", 1, &["quackd-protocol"]),
     ("quackd-network", 2, &["quackd-policy"]),
     ("quackd-config", 2, &["quackd-protocol", "quackd-policy"]),
     ("quackd-schema", 1, &["quackd-protocol"]),

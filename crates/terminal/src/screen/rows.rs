@@ -1,0 +1,167 @@
+//! Cells of a grid as rows of text with styles.
+
+use super::grid::Grid;
+
+/// A color of text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Color {
+    /// Index into the palette of 256 colors.
+    Indexed(u8),
+    /// Color by its parts.
+    Rgb {
+        /// Red.
+        r: u8,
+        /// Green.
+        g: u8,
+        /// Blue.
+        b: u8,
+    },
+}
+
+/// Style of a text. A color that is missing is the terminal's own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Style {
+    /// Color of the text.
+    pub fg: Option<Color>,
+    /// Color of the background.
+    pub bg: Option<Color>,
+    /// Bold.
+    pub bold: bool,
+    /// Dim.
+    pub dim: bool,
+    /// Italic.
+    pub italic: bool,
+    /// Underlined.
+    pub underline: bool,
+    /// With text and background color exchanged.
+    pub inverse: bool,
+}
+
+/// Text of one style.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// Text without control and escape characters.
+    pub text: String,
+    /// Its style.
+    pub style: Style,
+}
+
+/// One row, without trailing blanks of the default style.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Row {
+    /// Runs from left to right.
+    pub runs: Vec<Run>,
+}
+
+/// Position of the cursor, from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor {
+    /// Row.
+    pub row: u16,
+    /// Column.
+    pub col: u16,
+    /// Whether the program shows it.
+    pub visible: bool,
+}
+
+impl Style {
+    /// Appends the sequence that sets this style only.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let mut numbers = vec![0];
+        let flags = [
+            (1, self.bold),
+            (2, self.dim),
+            (3, self.italic),
+            (4, self.underline),
+            (7, self.inverse),
+        ];
+        numbers.extend(flags.iter().filter(|(_, is_on)| *is_on).map(|(number, _)| *number));
+        for (kind, color) in [(38, self.fg), (48, self.bg)] {
+            match color {
+                Some(Color::Indexed(index)) => numbers.extend([kind, 5, u16::from(index)]),
+                Some(Color::Rgb { r, g, b }) => {
+                    numbers.extend([kind, 2, u16::from(r), u16::from(g), u16::from(b)]);
+                }
+                None => {}
+            }
+        }
+        crate::sequence::write(out, "", &numbers, "m");
+    }
+
+    fn of(cell: &vt100::Cell) -> Self {
+        let bg = color(cell.bgcolor());
+        // A terminal keeps only the background of an erased cell.
+        if !cell.has_contents() {
+            return Self { bg, ..Self::default() };
+        }
+        Self {
+            fg: color(cell.fgcolor()),
+            bg,
+            bold: cell.bold(),
+            dim: cell.dim(),
+            italic: cell.italic(),
+            underline: cell.underline(),
+            inverse: cell.inverse(),
+        }
+    }
+}
+
+fn color(color: vt100::Color) -> Option<Color> {
+    match color {
+        vt100::Color::Default => None,
+        vt100::Color::Idx(index) => Some(Color::Indexed(index)),
+        vt100::Color::Rgb(r, g, b) => Some(Color::Rgb { r, g, b }),
+    }
+}
+
+/// A character with its marks, or a blank.
+pub(super) struct Glyph<'a> {
+    pub(super) col: u16,
+    pub(super) text: &'a str,
+    pub(super) style: Style,
+}
+
+/// Returns the glyphs of one row up to its last one that is not blank. A wide one has two columns.
+pub(super) fn glyphs(grid: &Grid, row: u16) -> Vec<Glyph<'_>> {
+    let cols = grid.size.cols;
+    let (mut glyphs, mut n_shown, mut col) = (Vec::new(), 0, 0);
+    while let Some(cell) = grid.screen().cell(row, col).filter(|_| col < cols) {
+        let style = Style::of(cell);
+        let is_wide = cell.is_wide();
+        let is_cut = is_wide && cols <= col + 1;
+        let text = if cell.has_contents() && !is_cut { cell.contents() } else { " " };
+        glyphs.push(Glyph { col, text, style });
+        if text != " " || style != Style::default() {
+            n_shown = glyphs.len();
+        }
+        col += if is_wide { 2 } else { 1 };
+    }
+    glyphs.truncate(n_shown);
+    glyphs
+}
+
+pub(super) fn rows(grid: &Grid) -> Vec<Row> {
+    let mut rows = Vec::with_capacity(usize::from(grid.size.rows));
+    for row in 0..grid.size.rows {
+        let mut runs: Vec<Run> = Vec::new();
+        for glyph in glyphs(grid, row) {
+            match runs.last_mut().filter(|run| run.style == glyph.style) {
+                Some(run) => run.text.push_str(glyph.text),
+                None => runs.push(Run { text: glyph.text.to_owned(), style: glyph.style }),
+            }
+        }
+        rows.push(Row { runs });
+    }
+    rows
+}
+
+pub(super) fn text(rows: &[Row]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        let line: String = row.runs.iter().map(|run| run.text.as_str()).collect();
+        text.push_str(line.trim_end_matches(' '));
+        text.push('\n');
+    }
+    text.truncate(text.trim_end_matches('\n').len());
+    text
+}
