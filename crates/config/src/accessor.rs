@@ -25,5 +25,16 @@ macro_rules! choice {
     };
 }
 
+/// Kind of a key whose value is one of these, and that has no variable.
+macro_rules! choices {
+    ($table:ident . $name:ident, $values:expr, $word:expr) => {
+        $crate::value_kind::ValueKind::Choice {
+            field: $crate::accessor::choice!($table.$name, $values, $word),
+            variable: None,
+        }
+    };
+}
+
 pub(crate) use choice;
+pub(crate) use choices;
 pub(crate) use field;

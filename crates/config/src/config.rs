@@ -2,7 +2,8 @@
 //! supervisor at its start, and by `quack config`.
 
 use crate::{
-    CheckpointChoice, Dollars, ForwardSettings, IsolatedSettings, Origin, Secret, Setting,
+    CheckpointChoice, Dollars, ForwardSettings, IsolatedSettings, Origin, RunSettings, Secret,
+    Setting,
 };
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
@@ -49,6 +50,8 @@ pub struct Config {
     pub metrics: MetricsSettings,
     /// `[remote]`
     pub remote: RemoteSettings,
+    /// `[run]`
+    pub run: RunSettings,
     /// `[web_search]`
     pub web_search: WebSearchSettings,
     /// `[mcp_servers.NAME]`, in the order of the file. At most [`quackd_protocol::mcp::MAX_MCP_SERVERS`].
@@ -466,6 +469,7 @@ impl Default for Config {
             forward: ForwardSettings { listen: Setting::default_of("127.0.0.1:43112".to_owned()) },
             metrics: MetricsSettings { listen: Setting::default_of(String::new()) },
             remote: RemoteSettings { approvals: Setting::default_of(RemoteApprovals::Off) },
+            run: RunSettings::default(),
             web_search: WebSearchSettings {
                 endpoint: Setting::default_of("https://api.exa.ai/search".to_owned()),
             },

@@ -1,12 +1,14 @@
 //! The table of configuration keys. Each key is defined only here: reading, `quack config show` and
 //! docs/configuration.md use the table. The defaults are in `config.rs`.
 
-use crate::accessor::{choice, field};
+use crate::accessor::{choice, choices, field};
 use crate::choices::{APIS, TIERS, api_word, tier_word};
 use crate::definition::Key;
 use crate::validate;
 use crate::value_kind::ValueKind;
-use crate::{CheckpointChoice, EngineChoice, PiStart, RemoteApprovals, UpstreamChoice};
+use crate::{
+    CheckpointChoice, ClipboardChoice, EngineChoice, PiStart, RemoteApprovals, UpstreamChoice,
+};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MAX_WORKERS};
 use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
 
@@ -75,18 +77,12 @@ static KEYS: &[Key] = &[
     Key {
         name: "sandbox.profile",
         description: "File access of workers. A workspace or session can override it.",
-        kind: ValueKind::Choice {
-            field: choice!(sandbox.profile, Profile::ALL, Profile::name),
-            variable: None,
-        },
+        kind: choices!(sandbox.profile, Profile::ALL, Profile::name),
     },
     Key {
         name: "sandbox.network",
         description: "Network of commands: `off`, the `hosts` that rules name, or `on`. A workspace or session can override it. `true` and `false` mean `on` and `off`.",
-        kind: ValueKind::Choice {
-            field: choice!(sandbox.network, NetworkMode::ALL, NetworkMode::name),
-            variable: None,
-        },
+        kind: choices!(sandbox.network, NetworkMode::ALL, NetworkMode::name),
     },
     Key {
         name: "sandbox.hosts",
@@ -105,18 +101,12 @@ static KEYS: &[Key] = &[
     Key {
         name: "sandbox.upstream_proxy",
         description: "Whether connections to allowed hosts go through the HTTP proxy that `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` of the daemon's `environment` name, or to the hosts themselves (`none`).",
-        kind: ValueKind::Choice {
-            field: choice!(sandbox.upstream_proxy, UpstreamChoice::ALL, UpstreamChoice::word),
-            variable: None,
-        },
+        kind: choices!(sandbox.upstream_proxy, UpstreamChoice::ALL, UpstreamChoice::word),
     },
     Key {
         name: "sandbox.web_search",
         description: "Whether `web_search` may send queries. A workspace or session can override it. If it is not set, sessions in safe mode have `off`.",
-        kind: ValueKind::Choice {
-            field: choice!(sandbox.web_search, WebSearchRule::ALL, WebSearchRule::name),
-            variable: None,
-        },
+        kind: choices!(sandbox.web_search, WebSearchRule::ALL, WebSearchRule::name),
     },
     Key {
         name: "sandbox.writable",
@@ -216,10 +206,7 @@ static KEYS: &[Key] = &[
     Key {
         name: "keep.checkpoints",
         description: "Sessions whose files' states are recorded after each call that may change them: those that are `isolated`, `all` (of a workspace with at most 20000 files), or `off`.",
-        kind: ValueKind::Choice {
-            field: choice!(keep.checkpoints, CheckpointChoice::ALL, CheckpointChoice::word),
-            variable: None,
-        },
+        kind: choices!(keep.checkpoints, CheckpointChoice::ALL, CheckpointChoice::word),
     },
     Key {
         name: "keep.caches_mb",
@@ -412,10 +399,7 @@ static KEYS: &[Key] = &[
     Key {
         name: "pi.start",
         description: "When to start a session's Pi: in the background when a client attaches, or with the first `say`.",
-        kind: ValueKind::Choice {
-            field: choice!(pi.start, PiStart::ALL, PiStart::word),
-            variable: None,
-        },
+        kind: choices!(pi.start, PiStart::ALL, PiStart::word),
     },
     Key {
         name: "pi.max_live",
@@ -469,10 +453,22 @@ static KEYS: &[Key] = &[
     Key {
         name: "remote.approvals",
         description: "Answers about permissions that remote clients may give: `off` for none, `once` for the waiting operation, `session` also for the session.",
-        kind: ValueKind::Choice {
-            field: choice!(remote.approvals, RemoteApprovals::ALL, RemoteApprovals::word),
+        kind: choices!(remote.approvals, RemoteApprovals::ALL, RemoteApprovals::word),
+    },
+    Key {
+        name: "run.detach_keys",
+        description: "Keys that detach from a terminal of `quack run`, such as `ctrl-a d`. Pressed twice, they go to the program.",
+        kind: ValueKind::Text {
+            field: field!(run.detach_keys),
+            values: "a key, or several after each other",
             variable: None,
+            check: validate::anything,
         },
+    },
+    Key {
+        name: "run.clipboard",
+        description: "Whether a program of `quack run` may set the clipboard of your terminal (`write`). No program can read it.",
+        kind: choices!(run.clipboard, ClipboardChoice::ALL, ClipboardChoice::word),
     },
     Key {
         name: "web_search.endpoint",
