@@ -11,15 +11,13 @@ use std::path::PathBuf;
 /// Creates a session for the directory, or uses that of --in, and attaches to the program. The program runs in the
 /// session's sandbox and continues after you detach with Ctrl-\, or close the window; quack attach shows it again.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  quack run\n  quack run -- claude\n  \
+#[command(after_help = "Examples:\n  quack run\n  quack run -- claude\n  \
     quack run --isolated --allow @anthropic --allow @registries -- claude\n  \
     quack run --name web --env OPENAI_API_KEY --allow @openai -- codex\n  \
     quack run --in web -- htop             another terminal of that session\n  \
     quack run -d --record -- make watch    without attaching\n\n\
     Exit codes: that of the program, or 128 + the number of the signal that ended it; 0 after you detach; 1 it did not start, or \
-    its worker died; 2 usage, or no terminal; 3 the daemon exited. The keys that detach are run.detach_keys of the configuration."
-)]
+    its worker died; 2 usage, or no terminal; 3 the daemon exited. The keys that detach are run.detach_keys of the configuration.")]
 pub(crate) struct RunArgs {
     /// Program and its arguments, after -- [default: your shell]
     #[arg(value_name = "CMD", last = true)]

@@ -20,7 +20,7 @@ use quackd_protocol::client::{
     TimedDenial, WorkerSaid,
 };
 use quackd_protocol::limits::REPLY_TIMEOUT;
-use quackd_protocol::policy::{Policy, PolicyPatch, Profile};
+use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch, Profile};
 use quackd_protocol::tiers::{self, Tier};
 use request::{WORKER_TIMEOUT, ask, check_rules, network_patch};
 use serde::Serialize;
