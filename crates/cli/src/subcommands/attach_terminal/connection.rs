@@ -117,7 +117,7 @@ impl View {
     /// Requests the whole screen, as a new client gets it.
     ///
     /// # Errors
-    /// Those of the request. One that the daemon refused has no effect: an event tells about the end of the terminal.
+    /// Those of the request. A refused request has no effect: an event reports the end of the terminal.
     pub(super) async fn redraw(&self) -> Result<(), ClientError> {
         let target = Target {
             client: Arc::clone(&self.client),
@@ -145,10 +145,11 @@ impl View {
         unless_refused(self.client.call(params).await.map(drop))
     }
 
-    /// Sends typed bytes. Returns how many of them need not be sent again. Waits a moment if the program reads too slowly.
+    /// Sends typed bytes. Returns the number of bytes that need not be sent again. Waits 50 ms if the program reads too
+    /// slowly.
     ///
     /// # Errors
-    /// Those of the request. Bytes that the daemon refuses are lost: an event tells about the end of the terminal.
+    /// Those of the request. Refused bytes are lost: an event reports the end of the terminal.
     pub(super) async fn typed(&self, bytes: Vec<u8>) -> anyhow::Result<usize> {
         // Base64 between quotation marks is JSON.
         let encoded = RawValue::from_string(format!("\"{}\"", STANDARD.encode(&bytes)))?;

@@ -4,7 +4,7 @@
 //! runs, no event is taken: the daemon then sends the whole screen in place of what this client has missed.
 
 use super::connection::{TerminalUpdate, View};
-use super::pending::{Work, done};
+use super::pending::{Work, done, settle, until};
 use super::watched_keys::{KeyInput, WatchedKeys};
 use super::window::Window;
 use crate::output::{OpenQuestion, StdoutState};
@@ -17,16 +17,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::Instant;
 
 /// Shortest time between two reports of the size of the window.
 const RESIZE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Bytes of input that wait for the program, above which the keyboard is not read.
 const MAX_WAITING: usize = 1024 * 1024;
-
-/// Longest wait for a write to the terminal before it is restored.
-const WRITE_WAIT: Duration = Duration::from_secs(1);
 
 /// Reason why the loop ended.
 #[derive(Debug)]
@@ -116,7 +113,8 @@ impl<'a> Viewer<'a> {
                     None
                 }
                 taken = done(&mut self.typing) => {
-                    self.input.drain(..taken?.min(self.input.len()));
+                    let taken = taken?.min(self.input.len());
+                    drop(self.input.drain(..taken));
                     None
                 }
                 answered = done(&mut self.asking) => {
@@ -128,7 +126,10 @@ impl<'a> Viewer<'a> {
                     Ok(StdoutState::Gone) | Err(_) => Some(Ended::Closed),
                 },
                 event = events.recv(), if self.writing.is_none() => match event {
-                    Some(event) => self.take_update(self.view.update(&event)?),
+                    Some(event) => {
+                        let update = self.view.update(&event)?;
+                        self.take_update(update)
+                    }
                     None => return Err(self.view.why_closed().into()),
                 },
             };
@@ -140,7 +141,7 @@ impl<'a> Viewer<'a> {
 
     /// Restores the terminal.
     pub(super) async fn close(&mut self) {
-        self.settle().await;
+        settle(&mut self.writing).await;
         self.window.leave();
     }
 
@@ -159,12 +160,12 @@ impl<'a> Viewer<'a> {
         match signal {
             TerminalSignal::End => return Ok(Some(Ended::Detached)),
             TerminalSignal::Stop => {
-                self.settle().await;
+                settle(&mut self.writing).await;
                 self.window.stop()?;
             }
             // Another program may have used the terminal since.
             TerminalSignal::Continued => {
-                self.settle().await;
+                settle(&mut self.writing).await;
                 self.window.enter()?;
                 self.is_redraw_due = true;
                 self.plan_resize();
@@ -205,21 +206,5 @@ impl<'a> Viewer<'a> {
         self.resize_at = None;
         self.resized_at = Some(Instant::now());
         self.asking = Some(Box::pin(view.resized()));
-    }
-
-    /// Waits for the running write, so that nothing is written to a restored terminal. A terminal that takes no more bytes
-    /// is not awaited.
-    async fn settle(&mut self) {
-        if self.writing.is_some() {
-            timeout(WRITE_WAIT, done(&mut self.writing)).await.ok();
-        }
-    }
-}
-
-/// Waits until a time. Never completes without one.
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }

@@ -1,9 +1,10 @@
 //! Finds keys of the client in what the user types, with the pause after which a beginning of them is none.
 
+use super::pending::until;
 use crate::exit::CliError;
 use quackd_terminal::{DetachAction, DetachKey, Typed};
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 /// Pause after which the beginning of the keys belongs to the program.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -45,10 +46,7 @@ impl WatchedKeys {
 
     /// Waits for the end of the pause after a beginning of the keys. Never completes if none is held. Cancel-safe.
     pub(in crate::subcommands) async fn expired(&mut self) -> KeyInput {
-        match self.due {
-            Some(due) => sleep_until(due).await,
-            None => std::future::pending().await,
-        }
+        until(self.due).await;
         let typed = self.keys.timeout();
         self.taken(typed)
     }
@@ -69,7 +67,7 @@ mod tests {
         KeyInput { bytes: bytes.to_vec(), is_pressed: true }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn the_keys_are_found_at_once_or_after_the_pause() {
         let mut keys = WatchedKeys::parse("ctrl-\\").unwrap();
         assert_eq!(keys.typed(b"ab"), KeyInput { bytes: b"ab".to_vec(), is_pressed: false });
