@@ -457,7 +457,7 @@ static KEYS: &[Key] = &[
     },
     Key {
         name: "run.detach_keys",
-        description: "Keys that detach from a terminal of `quack run`, such as `ctrl-a d`. Pressed twice, they go to the program.",
+        description: "Keys that detach from a terminal of `quack run`, such as `ctrl-a d`. Pressing the first one twice sends it to the program.",
         kind: ValueKind::Text {
             field: field!(run.detach_keys),
             values: "a key, or several after each other",

@@ -96,7 +96,7 @@ async fn start(client: &Client, params: RunParams, place: &Place) -> anyhow::Res
     Err(error.into())
 }
 
-/// Shows the program. One that has ended before the client was attached is shown like an ended job.
+/// Shows the program. If it has ended before the client was attached, prints its output as that of a job.
 async fn attach(
     client: Arc<Client>,
     place: Place,

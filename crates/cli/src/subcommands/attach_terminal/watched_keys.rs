@@ -1,4 +1,4 @@
-//! Finds keys of the client in what the user types, with the pause after which a beginning of them is none.
+//! Finds keys of the client in the typed bytes, with the pauses that decide about incomplete ones.
 
 use super::pending::until;
 use crate::exit::CliError;
@@ -6,14 +6,17 @@ use quackd_terminal::{DetachAction, DetachKey, Typed};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Pause after which the beginning of the keys belongs to the program.
-const PAUSE: Duration = Duration::from_millis(300);
+/// Pause after a key, in which a second press sends it to the program.
+const PRESS_PAUSE: Duration = Duration::from_millis(300);
+
+/// Pause after the beginning of an escape sequence, after which it is the key Escape.
+const SEQUENCE_PAUSE: Duration = Duration::from_millis(30);
 
 /// Keys that detach, or that end a playback.
 #[derive(Debug)]
 pub(in crate::subcommands) struct WatchedKeys {
     keys: DetachKey,
-    /// End of the pause, while a beginning of the keys is held.
+    /// End of the pause, while bytes are held.
     due: Option<Instant>,
 }
 
@@ -38,13 +41,13 @@ impl WatchedKeys {
         Ok(Self { keys, due: None })
     }
 
-    /// Takes what the user has typed.
+    /// Takes typed bytes.
     pub(in crate::subcommands) fn typed(&mut self, bytes: &[u8]) -> KeyInput {
         let typed = self.keys.feed(bytes);
         self.taken(typed)
     }
 
-    /// Waits for the end of the pause after a beginning of the keys. Never completes if none is held. Cancel-safe.
+    /// Waits for the end of the pause. Never completes if no bytes are held. Cancel-safe.
     pub(in crate::subcommands) async fn expired(&mut self) -> KeyInput {
         until(self.due).await;
         let typed = self.keys.timeout();
@@ -52,9 +55,9 @@ impl WatchedKeys {
     }
 
     fn taken(&mut self, typed: Typed) -> KeyInput {
-        let Typed { for_program, action } = typed;
-        let is_held = matches!(action, DetachAction::Maybe);
-        self.due = is_held.then(|| Instant::now() + PAUSE);
+        let Typed { for_program, action, holds } = typed;
+        let pause = if holds { SEQUENCE_PAUSE } else { PRESS_PAUSE };
+        self.due = matches!(action, DetachAction::Maybe).then(|| Instant::now() + pause);
         KeyInput { bytes: for_program, is_pressed: matches!(action, DetachAction::Detach) }
     }
 }
@@ -63,19 +66,15 @@ impl WatchedKeys {
 mod tests {
     use super::*;
 
-    fn pressed(bytes: &[u8]) -> KeyInput {
-        KeyInput { bytes: bytes.to_vec(), is_pressed: true }
-    }
-
     #[tokio::test]
-    async fn the_keys_are_found_at_once_or_after_the_pause() {
+    async fn a_key_is_found_after_the_pause_and_escape_is_passed_on() {
         let mut keys = WatchedKeys::parse("ctrl-\\").unwrap();
         assert_eq!(keys.typed(b"ab"), KeyInput { bytes: b"ab".to_vec(), is_pressed: false });
-        let first = keys.typed(b"x\x1c");
-        assert_eq!(first.bytes, b"x");
+        assert_eq!(keys.typed(b"\x1b").bytes, b"");
+        assert_eq!(keys.expired().await, KeyInput { bytes: b"\x1b".to_vec(), is_pressed: false });
         // A second press could send the key to the program.
-        let last = if first.is_pressed { pressed(b"") } else { keys.expired().await };
-        assert_eq!(last, pressed(b""));
+        assert_eq!(keys.typed(b"x\x1c"), KeyInput { bytes: b"x".to_vec(), is_pressed: false });
+        assert_eq!(keys.expired().await, KeyInput { bytes: Vec::new(), is_pressed: true });
     }
 
     #[test]
