@@ -53,7 +53,7 @@ pub(crate) struct PlayArgs {
 }
 
 fn speed(text: &str) -> Result<f64, &'static str> {
-    let speed = text.parse().ok().filter(|speed| (0.1..=1000.0).contains(speed));
+    let speed = text.parse::<f64>().ok().filter(|speed| (0.1..=1000.0).contains(speed));
     speed.ok_or("give a number from 0.1 to 1000")
 }
 
