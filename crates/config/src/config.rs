@@ -282,6 +282,21 @@ pub struct PiSettings {
     pub env: Setting<Vec<String>>,
 }
 
+impl Default for PiSettings {
+    fn default() -> Self {
+        Self {
+            binary: Setting::default_of(String::new()),
+            model: Setting::default_of(String::new()),
+            provider: Setting::default_of(String::new()),
+            thinking: Setting::default_of("off".to_owned()),
+            start: Setting::default_of(PiStart::Attach),
+            max_live: Setting::default_of(MAX_PIS),
+            allow_old: Setting::default_of(false),
+            env: Setting::default_of(Vec::new()),
+        }
+    }
+}
+
 /// Start of a session's Pi.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PiStart {
@@ -455,16 +470,7 @@ impl Default for Config {
             environment: EnvironmentSettings { login_shell: Setting::default_of(true) },
             agent: AgentSettings::default(),
             model: ModelSettings::default(),
-            pi: PiSettings {
-                binary: Setting::default_of(String::new()),
-                model: Setting::default_of(String::new()),
-                provider: Setting::default_of(String::new()),
-                thinking: Setting::default_of("off".to_owned()),
-                start: Setting::default_of(PiStart::Attach),
-                max_live: Setting::default_of(MAX_PIS),
-                allow_old: Setting::default_of(false),
-                env: Setting::default_of(Vec::new()),
-            },
+            pi: PiSettings::default(),
             log: LogSettings { level: Setting::default_of("info".to_owned()) },
             forward: ForwardSettings { listen: Setting::default_of("127.0.0.1:43112".to_owned()) },
             metrics: MetricsSettings { listen: Setting::default_of(String::new()) },
