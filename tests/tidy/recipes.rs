@@ -189,7 +189,8 @@ fn recipes(tree: &Tree) -> Vec<Recipe> {
         Recipe {
             title: "A subcommand",
             names: crate::texts::verbs(args),
-            max_others: 9,
+            // The rows of the methods: `attach` and nine others have the names of subcommands.
+            max_others: 10,
             places: vec![
                 (&["crates/cli/src/args.rs"], |verb| format!("    {}", camel(verb))),
                 (&["crates/cli/src/subcommands/mod.rs"], |verb| format!("Verb::{}", camel(verb))),

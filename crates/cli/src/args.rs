@@ -18,6 +18,7 @@ pub(crate) mod program;
 pub(crate) mod remote;
 mod root_help;
 pub(crate) mod rpc;
+pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod say;
 pub(crate) mod schema;
@@ -25,6 +26,7 @@ pub(crate) mod search;
 pub(crate) mod service;
 mod session_choice;
 pub(crate) mod sessions;
+pub(crate) mod terminals;
 pub(crate) mod tool;
 mod tool_help;
 pub(crate) mod top;
@@ -153,7 +155,8 @@ pub(crate) fn unknown_verb(word: &str) -> Option<String> {
     let verb = match (word, quackd_protocol::tools::find(word)) {
         (_, Some(tool)) => Some(format!("tool {}", tool.name)),
         ("list" | "ls", None) => Some("sessions".to_owned()),
-        ("exec" | "run" | "sh" | "shell", None) => Some("tool bash".to_owned()),
+        ("exec", None) => Some("tool bash".to_owned()),
+        ("sh" | "shell" | "terminal", None) => Some("run".to_owned()),
         ("read", None) => Some("tool read_file".to_owned()),
         ("status", None) => Some("ps".to_owned()),
         (_, None) => near.first().map(|verb| (*verb).to_owned()),
@@ -191,6 +194,10 @@ pub(crate) struct OutputArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    Run(run::RunArgs),
+    Attach(terminals::TermAttachArgs),
+    Detach(terminals::DetachArgs),
+    Play(terminals::PlayArgs),
     Demo(tool::DemoArgs),
     Tool(tool::ToolArgs),
     Tools(tool::ToolsArgs),
@@ -395,7 +402,8 @@ mod tests {
                 assert_eq!(is_session, name.is_some_and(|name| name == REF), "{path} {id}");
                 if is_session {
                     for empty in ["", " \t"] {
-                        let option = (!argument.is_positional()).then_some("--session");
+                        let option = argument.get_long().map(|long| format!("--{long}"));
+                        let option = option.as_deref();
                         let words = path.split_whitespace().chain(option).chain([empty]);
                         let error = Cli::read(words).unwrap_err();
                         assert_eq!(error.kind(), ErrorKind::ValueValidation, "{path}: {error}");
@@ -407,7 +415,7 @@ mod tests {
         }
         let mut seen = Vec::new();
         look(&Cli::command(), "", &mut seen);
-        assert_eq!(seen.len(), 59, "{seen:?}");
+        assert_eq!(seen.len(), 64, "{seen:?}");
     }
 
     #[test]
@@ -437,6 +445,9 @@ mod tests {
             ("delete api --session api", ErrorKind::ArgumentConflict),
             ("delete", ErrorKind::MissingRequiredArgument),
             ("logs -n many", ErrorKind::ValueValidation),
+            ("run claude", ErrorKind::UnknownArgument),
+            ("play", ErrorKind::MissingRequiredArgument),
+            ("play x --speed 0", ErrorKind::ValueValidation),
         ] {
             let error = parse(line).unwrap_err();
             assert_eq!((error.kind(), error.exit_code()), (kind, 2), "{line}");

@@ -23,7 +23,7 @@ pub(crate) enum ExitCode {
     NoAnswer,
     /// The user pressed Ctrl-C.
     Interrupted,
-    /// `quack tool --raw`: the code of the command, or one of [`raw`].
+    /// The code of a program in a session. `quack tool --raw`: also one of [`raw`].
     OfCommand(u8),
     /// `quack daemon` under a service manager: a code from [`quackd_service::exit`].
     OfDaemon(u8),
@@ -251,17 +251,23 @@ pub(crate) mod raw {
 /// Returns the exit code of `quack tool --raw` for this result.
 pub(crate) fn of_raw(result: &ToolResult) -> ExitCode {
     let info = &result.info;
+    if info.timed_out {
+        return ExitCode::OfCommand(raw::TIMED_OUT);
+    }
+    of_program(info.exit_code, info.signal).unwrap_or(ExitCode::OfCommand(raw::FAILED))
+}
 
-    let code = match (info.exit_code, info.signal) {
-        _ if info.timed_out => raw::TIMED_OUT,
+/// Returns the exit code for a program that ended with a code or by a signal. `None` if neither is known.
+pub(crate) fn of_program(exit_code: Option<i32>, signal: Option<i32>) -> Option<ExitCode> {
+    let code = match (exit_code, signal) {
         // An exit code has eight bits.
         (Some(code), _) => u8::try_from(code & 0xff).unwrap_or(raw::FAILED),
         (None, Some(signal)) => {
             u8::try_from(signal).map_or(raw::FAILED, |signal| raw::SIGNAL.saturating_add(signal))
         }
-        (None, None) => raw::FAILED,
+        (None, None) => return None,
     };
-    ExitCode::OfCommand(code)
+    Some(ExitCode::OfCommand(code))
 }
 
 #[cfg(test)]
@@ -336,6 +342,14 @@ mod tests {
             let result = ToolResult { text: text.to_owned(), info, data: None, closing: None };
             assert_eq!(of_tool(&result), expected, "{result:?}");
         }
+    }
+
+    #[test]
+    fn a_program_has_its_code_or_that_of_its_signal() {
+        let code = |code, signal| of_program(code, signal).map(ExitCode::code);
+        assert_eq!((code(Some(0), None), code(Some(7), None)), (Some(0), Some(7)));
+        assert_eq!((code(Some(256 + 3), None), code(None, Some(9))), (Some(3), Some(137)));
+        assert_eq!((code(Some(2), Some(15)), code(None, None)), (Some(2), None));
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod reference;
 mod render;
 mod run_program;
 mod sanitize;
+mod screen_signals;
 mod session_file;
 mod session_hint;
 mod session_ref;

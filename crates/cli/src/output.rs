@@ -299,6 +299,12 @@ impl OpenQuestion {
         // Without a terminal the question is answered elsewhere.
         self.output.write_styled(text).ok();
     }
+
+    /// Prints bytes of a filtered screen to stdout, while a screen in place of a question has the terminal. Writes on a
+    /// separate thread. `Gone`: the reader closed the pipe.
+    pub(crate) async fn screen(&self, bytes: Vec<u8>) -> io::Result<StdoutState> {
+        in_turn(None, move || write_out(&bytes).map_err(of_stdout)).await
+    }
 }
 
 impl Drop for OpenQuestion {

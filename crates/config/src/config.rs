@@ -2,7 +2,8 @@
 //! supervisor at its start, and by `quack config`.
 
 use crate::{
-    CheckpointChoice, Dollars, ForwardSettings, IsolatedSettings, Origin, Secret, Setting,
+    CheckpointChoice, Dollars, ForwardSettings, IsolatedSettings, Origin, RunSettings, Secret,
+    Setting,
 };
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
@@ -49,6 +50,8 @@ pub struct Config {
     pub metrics: MetricsSettings,
     /// `[remote]`
     pub remote: RemoteSettings,
+    /// `[run]`
+    pub run: RunSettings,
     /// `[web_search]`
     pub web_search: WebSearchSettings,
     /// `[mcp_servers.NAME]`, in the order of the file. At most [`quackd_protocol::mcp::MAX_MCP_SERVERS`].
@@ -280,6 +283,21 @@ pub struct PiSettings {
     pub env: Setting<Vec<String>>,
 }
 
+impl Default for PiSettings {
+    fn default() -> Self {
+        Self {
+            binary: Setting::default_of(String::new()),
+            model: Setting::default_of(String::new()),
+            provider: Setting::default_of(String::new()),
+            thinking: Setting::default_of("off".to_owned()),
+            start: Setting::default_of(PiStart::Attach),
+            max_live: Setting::default_of(MAX_PIS),
+            allow_old: Setting::default_of(false),
+            env: Setting::default_of(Vec::new()),
+        }
+    }
+}
+
 /// Start of a session's Pi.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PiStart {
@@ -453,20 +471,12 @@ impl Default for Config {
             environment: EnvironmentSettings { login_shell: Setting::default_of(true) },
             agent: AgentSettings::default(),
             model: ModelSettings::default(),
-            pi: PiSettings {
-                binary: Setting::default_of(String::new()),
-                model: Setting::default_of(String::new()),
-                provider: Setting::default_of(String::new()),
-                thinking: Setting::default_of("off".to_owned()),
-                start: Setting::default_of(PiStart::Attach),
-                max_live: Setting::default_of(MAX_PIS),
-                allow_old: Setting::default_of(false),
-                env: Setting::default_of(Vec::new()),
-            },
+            pi: PiSettings::default(),
             log: LogSettings { level: Setting::default_of("info".to_owned()) },
             forward: ForwardSettings { listen: Setting::default_of("127.0.0.1:43112".to_owned()) },
             metrics: MetricsSettings { listen: Setting::default_of(String::new()) },
             remote: RemoteSettings { approvals: Setting::default_of(RemoteApprovals::Off) },
+            run: RunSettings::default(),
             web_search: WebSearchSettings {
                 endpoint: Setting::default_of("https://api.exa.ai/search".to_owned()),
             },

@@ -59,6 +59,7 @@ pub(crate) fn narrowed(file: Config) -> Config {
     config.agent.max_cost_usd_per_day = file.agent.max_cost_usd_per_day.clone();
 
     config.pi.start = file.pi.start.clone();
+    config.run.detach_keys = file.run.detach_keys.clone();
     config.ignored = ignored(&file, &config);
     config
 }

@@ -5,11 +5,11 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
     (
         "Run",
         &[
+            ("run, attach, detach, play", "Claude Code, a shell, …: quack run -- claude"),
             ("tool, tools, jobs", "Run a tool: quack tool bash make; its jobs"),
-            ("say", "Send a prompt to the agent and show its turn"),
+            ("say, demo", "Send a prompt to the agent; see a tour in 3 s"),
             ("grep, find, replace, undo", "Search and change files; take changes back"),
             ("follow, log, changes", "Watch a session; list calls and changed files"),
-            ("demo", "See what quackd does, in three seconds"),
         ],
     ),
     (

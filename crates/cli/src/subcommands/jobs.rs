@@ -79,6 +79,28 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
     }
 }
 
+/// Returns the last output of an ended job and its exit code. `None` if the job runs, or its session has no such job.
+///
+/// # Errors
+/// Those of the request.
+pub(super) async fn ended(
+    client: &Client,
+    session: &str,
+    job: &str,
+) -> anyhow::Result<Option<(String, ExitCode)>> {
+    let params: ToolParams = JobOutputArguments::builder().job(job).into();
+    let params = ToolParams { session_id: Some(session.to_owned()), ..params };
+    let result = client.call_within(params, patience(MAX_TOOL_DEADLINE)).await?;
+
+    let data = result.data.as_ref().filter(|_| !result.info.is_error);
+    let is_ended = |data: &&Value| data.get("running") == Some(&Value::Bool(false));
+    let Some(data) = data.filter(is_ended) else { return Ok(None) };
+
+    let code = data.get("exitCode").and_then(Value::as_i64).unwrap_or_default();
+    let text = result.text.strip_suffix(&format!("\n[Exit code: {code}]"));
+    Ok(Some((text.unwrap_or(&result.text).to_owned(), exit_of(data))))
+}
+
 /// Prints a result. With `--json` only its data.
 fn print(result: &ToolResult, output: CliOutput) -> anyhow::Result<ExitCode> {
     if result.info.is_error {

@@ -7,6 +7,7 @@ pub(crate) mod activate;
 mod approval_prompt;
 pub(crate) mod approvals;
 pub(crate) mod attach;
+pub(crate) mod attach_terminal;
 pub(crate) mod changes;
 mod checkpoints;
 mod completions;
@@ -15,6 +16,7 @@ mod confirmation;
 pub(crate) mod daemon;
 pub(crate) mod delete;
 pub(crate) mod demo;
+pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod find;
@@ -35,12 +37,14 @@ pub(crate) mod metrics;
 pub(crate) mod models;
 pub(crate) mod new;
 pub(crate) mod pin;
+pub(crate) mod play;
 pub(crate) mod ps;
 pub(crate) mod remote;
 pub(crate) mod replace;
 pub(crate) mod restart;
 pub(crate) mod result_stream;
 pub(crate) mod rpc;
+pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod say;
 pub(crate) mod schema;
@@ -69,6 +73,10 @@ pub(crate) async fn run(
 ) -> anyhow::Result<ExitCode> {
     match verb {
         None => Box::pin(attach::run(&attach, run_typed, output)).await,
+        Some(Verb::Run(args)) => Box::pin(run::run(args, output)).await,
+        Some(Verb::Attach(args)) => Box::pin(attach_terminal::run(args, output)).await,
+        Some(Verb::Detach(args)) => detach::run(args, output).await,
+        Some(Verb::Play(args)) => Box::pin(play::run(args, output)).await,
         Some(Verb::Demo(args)) => Box::pin(demo::run(&args, output)).await,
         Some(Verb::Tool(args)) => Box::pin(tool::run(&args, output)).await,
         Some(Verb::Tools(args)) => tools::run(args, output),

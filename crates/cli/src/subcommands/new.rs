@@ -8,7 +8,8 @@ use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
 use crate::session_ref;
 use crate::subcommands::isolated::ISOLATED_TIMEOUT;
-use quackd_protocol::client::SessionNewParams;
+use quackd_client::Client;
+use quackd_protocol::client::{AttachData, SessionNewParams};
 use quackd_protocol::limits::REPLY_TIMEOUT;
 
 /// Creates a session of the directory's repository. With `--isolated`, in a copy of the repository.
@@ -23,8 +24,6 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
         None => session_ref::enclosing(&daemon.client).await?.unwrap_or(path),
     };
 
-    // A large repository takes seconds to copy.
-    let timeout = if args.isolated { ISOLATED_TIMEOUT } else { REPLY_TIMEOUT };
     let params = SessionNewParams {
         path: Some(path),
         name: args.name,
@@ -36,14 +35,7 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
         ..SessionNewParams::default()
     };
 
-    let made = daemon.client.call_within(params, timeout).await?;
-    match made.note.as_ref().filter(|_| !output.is_json()) {
-        // It says what was copied.
-        Some(note) if args.isolated => output.note(note),
-        Some(note) => output.warning(note),
-        None => {}
-    }
-
+    let made = create(&daemon.client, params, output).await?;
     output.show(&made, || {
         let name = display::name(display::label(&made.label, &made.session.name));
         let path = display::user_path(&made.workspace.path);
@@ -51,4 +43,27 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
         format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}{id}{DIM:#}\n")
     })?;
     Ok(ExitCode::Ok)
+}
+
+/// Creates a session, and prints the daemon's note about it.
+///
+/// # Errors
+/// Those of the request.
+pub(super) async fn create(
+    client: &Client,
+    params: SessionNewParams,
+    output: CliOutput,
+) -> anyhow::Result<AttachData> {
+    let is_isolated = params.isolated == Some(true);
+    // A large repository takes seconds to copy.
+    let timeout = if is_isolated { ISOLATED_TIMEOUT } else { REPLY_TIMEOUT };
+
+    let made = client.call_within(params, timeout).await?;
+    match made.note.as_ref().filter(|_| !output.is_json()) {
+        // It says what was copied.
+        Some(note) if is_isolated => output.note(note),
+        Some(note) => output.warning(note),
+        None => {}
+    }
+    Ok(made)
 }

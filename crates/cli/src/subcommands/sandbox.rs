@@ -1,7 +1,7 @@
 //! `quack sandbox`: shows and changes the permissions of a session's worker.
 
 mod network;
-mod request;
+pub(super) mod request;
 
 use crate::args::SessionArgs;
 use crate::args::sandbox::{
@@ -13,7 +13,6 @@ use crate::display::{self, count, full_path, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{BOLD, CliOutput, DIM};
 use crate::session_ref::{self, Missing, Wanted};
-use quackd_policy::hosts::Rule;
 use quackd_protocol::approval::{ApprovalKind, Decision, ScopedGrant};
 use quackd_protocol::client::{
     Method, PolicyLayers, PolicyScope, RunningJob, SandboxAllow, SandboxAudit, SandboxData,
@@ -23,7 +22,7 @@ use quackd_protocol::client::{
 use quackd_protocol::limits::REPLY_TIMEOUT;
 use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch, Profile};
 use quackd_protocol::tiers::{self, Tier};
-use request::{WORKER_TIMEOUT, ask};
+use request::{WORKER_TIMEOUT, ask, check_rules, network_patch};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -162,29 +161,16 @@ async fn allow(args: SandboxAllowArgs, output: CliOutput) -> anyhow::Result<Exit
     change(choice, params, output).await
 }
 
-/// Refuses rules that cannot be read. The daemon checks whether it has a preset, since another version may have others.
-fn check_rules(rules: &[String]) -> Result<(), CliError> {
-    let unreadable = rules.iter().find_map(|rule| rule.parse::<Rule>().err());
-    unreadable.map_or(Ok(()), |error| Err(CliError::usage(error.to_string())))
-}
-
 /// Returns the change of the policy, without its session.
 fn settings(args: SandboxSetArgs) -> anyhow::Result<SandboxSet> {
-    check_rules(&args.hosts)?;
     if args.is_empty() {
         return Err(CliError::usage("give a profile or an option; see --help").into());
     }
 
-    if !args.hosts.is_empty() && args.network.is_some_and(|mode| mode != NetworkMode::Hosts) {
-        return Err(CliError::usage("--allow is for --network hosts").into());
-    }
-
     let patch = PolicyPatch {
         profile: args.profile,
-        network: args.network.or_else(|| (!args.hosts.is_empty()).then_some(NetworkMode::Hosts)),
         web_search: args.web_search,
-        hosts: (!args.hosts.is_empty()).then_some(args.hosts),
-        ..PolicyPatch::default()
+        ..network_patch(args.network, args.hosts)?
     };
 
     Ok(SandboxSet {

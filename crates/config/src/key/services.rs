@@ -1,13 +1,14 @@
-//! Keys of the log, the listeners, remote clients and web searches: `log`, `forward`, `metrics`, `remote` and
-//! `web_search`.
+//! Keys of the log, the listeners, remote clients, terminals and web searches: `log`, `forward`, `metrics`, `remote`,
+//! `run` and `web_search`.
 
-use crate::RemoteApprovals;
 use crate::accessor::{choice, field};
 use crate::definition::Key;
+use crate::run::MAX_SCROLLBACK_KB;
 use crate::validate;
 use crate::value_kind::ValueKind;
+use crate::{ClipboardChoice, RemoteApprovals};
 
-/// The tables `log`, `forward`, `metrics`, `remote` and `web_search`.
+/// The tables `log`, `forward`, `metrics`, `remote`, `run` and `web_search`.
 pub(super) static KEYS: &[Key] = &[
     Key {
         name: "log.level",
@@ -46,6 +47,34 @@ pub(super) static KEYS: &[Key] = &[
             field: choice!(remote.approvals, RemoteApprovals::ALL, RemoteApprovals::word),
             variable: None,
         },
+    },
+    Key {
+        name: "remote.terminals",
+        description: "Whether remote clients may start programs on terminals, type into terminals and end them. Otherwise they may look at them only.",
+        kind: ValueKind::Switch { field: field!(remote.terminals) },
+    },
+    Key {
+        name: "run.detach_keys",
+        description: "Keys that detach from a terminal of `quack run`, such as `ctrl-a d`. Pressing the first one twice sends it to the program.",
+        kind: ValueKind::Text {
+            field: field!(run.detach_keys),
+            values: "a key, or several after each other",
+            variable: None,
+            check: validate::anything,
+        },
+    },
+    Key {
+        name: "run.clipboard",
+        description: "Whether a program of `quack run` may set the clipboard of your terminal (`write`). No program can read it.",
+        kind: ValueKind::Choice {
+            field: choice!(run.clipboard, ClipboardChoice::ALL, ClipboardChoice::word),
+            variable: None,
+        },
+    },
+    Key {
+        name: "run.scrollback_kb",
+        description: "KiB of lines above the screen that are kept for each terminal.",
+        kind: ValueKind::Count { field: field!(run.scrollback_kb), min: 0, max: MAX_SCROLLBACK_KB },
     },
     Key {
         name: "web_search.endpoint",

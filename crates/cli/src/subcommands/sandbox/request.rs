@@ -1,15 +1,19 @@
-//! Requests of `quack sandbox` about the selected session. Called by the subcommand and by `network`.
+//! Requests of `quack sandbox` about the selected session, and the rules in them. Called by the subcommand, by `network`
+//! and by `quack run`.
 
 use crate::args::SessionArgs;
 use crate::connect::start_and_connect;
+use crate::exit::CliError;
 use crate::output::CliOutput;
 use crate::session_ref::{Missing, Wanted};
+use quackd_policy::hosts::Rule;
 use quackd_protocol::client::{Method, SandboxSession};
+use quackd_protocol::policy::{NetworkMode, PolicyPatch};
 use std::time::Duration;
 
 /// Timeout for a worker's reply, and for a reply that needs the user's tools. The worker may check every file of a
 /// workspace and has 30 s, and the tools have 35 s.
-pub(super) const WORKER_TIMEOUT: Duration = Duration::from_secs(40);
+pub(in crate::subcommands) const WORKER_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Sends a request about the selected session. A request to the worker creates the session of a
 /// directory, so that a workspace is audited before anything runs.
@@ -25,4 +29,33 @@ pub(super) async fn ask<M: Method>(
     let daemon = start_and_connect(output).await?;
     let session = choice.one(&daemon.client, missing).await?;
     Ok(daemon.client.call_within(params(SandboxSession::of(session.session_id.0)), limit).await?)
+}
+
+/// Refuses rules that cannot be read. The daemon checks whether it has a preset, since another version may have others.
+///
+/// # Errors
+/// A usage error for the first such rule.
+pub(super) fn check_rules(rules: &[String]) -> Result<(), CliError> {
+    let unreadable = rules.iter().find_map(|rule| rule.parse::<Rule>().err());
+    unreadable.map_or(Ok(()), |error| Err(CliError::usage(error.to_string())))
+}
+
+/// Returns the change of a policy for `--network` and `--allow`.
+///
+/// # Errors
+/// A usage error for a rule that cannot be read, and for rules of another network than `hosts`.
+pub(in crate::subcommands) fn network_patch(
+    network: Option<NetworkMode>,
+    hosts: Vec<String>,
+) -> Result<PolicyPatch, CliError> {
+    check_rules(&hosts)?;
+    if !hosts.is_empty() && network.is_some_and(|mode| mode != NetworkMode::Hosts) {
+        return Err(CliError::usage("--allow is for --network hosts"));
+    }
+
+    Ok(PolicyPatch {
+        network: network.or_else(|| (!hosts.is_empty()).then_some(NetworkMode::Hosts)),
+        hosts: (!hosts.is_empty()).then_some(hosts),
+        ..PolicyPatch::default()
+    })
 }

@@ -11,7 +11,7 @@ mod tests;
 mod view;
 
 use self::model::{KeyAction, Model};
-use self::screen::{Screen, SignalListener, TerminalSignal};
+use self::screen::Screen;
 use self::source::{SessionAction, Update};
 use self::view::ViewOptions;
 use super::follow::session_view::{InputMode, Interrupts, SessionView};
@@ -21,6 +21,7 @@ use crate::exit::{CliError, ExitCode};
 use crate::keyboard::{CbreakGuard, Keys, is_gone, is_terminal_closed};
 use crate::output::CliOutput;
 use crate::render::DisplayOptions;
+use crate::screen_signals::{SignalListener, TerminalSignal};
 use crate::session_ref;
 use quackd_home::Home;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};

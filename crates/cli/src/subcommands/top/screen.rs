@@ -1,4 +1,4 @@
-//! Controls the terminal of `quack top`: screen and signals.
+//! Controls the terminal of `quack top`.
 //!
 //! Owns the alternate screen and the raw mode. Both are undone on drop, before a panic message, and while the program
 //! is suspended or another view uses the terminal.
@@ -15,7 +15,6 @@ use rustix::process::Signal;
 use std::cell::Cell;
 use std::io::{self, Write};
 use std::rc::Rc;
-use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 /// Terminal in full-screen mode.
 #[derive(Debug)]
@@ -139,52 +138,4 @@ fn give_back() {
     // A failure cannot be reported, and must not prevent the second step.
     execute!(io::stdout(), LeaveAlternateScreen, Show).ok();
     disable_raw_mode().ok();
-}
-
-/// Signal that affects a full-screen program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TerminalSignal {
-    /// The program must exit.
-    End,
-    /// The program must suspend.
-    Stop,
-    /// The program was continued.
-    Continued,
-}
-
-/// Receiver of these signals. While it exists, they have no default effect.
-#[derive(Debug)]
-pub(super) struct SignalListener {
-    end: [Signals; 3],
-    stop: Signals,
-    continued: Signals,
-}
-
-impl SignalListener {
-    /// Starts to receive the signals.
-    ///
-    /// # Errors
-    /// If a signal handler cannot be installed.
-    pub(super) fn open() -> io::Result<Self> {
-        let [interrupt, term, hangup] =
-            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
-        let other = |number: Signal| signal(SignalKind::from_raw(number.as_raw()));
-        Ok(Self {
-            end: [interrupt?, term?, hangup?],
-            stop: other(Signal::TSTP)?,
-            continued: other(Signal::CONT)?,
-        })
-    }
-
-    /// Waits for the next signal. Cancel-safe.
-    pub(super) async fn next(&mut self) -> TerminalSignal {
-        let [interrupt, term, hangup] = &mut self.end;
-        tokio::select! {
-            _ = interrupt.recv() => TerminalSignal::End,
-            _ = term.recv() => TerminalSignal::End,
-            _ = hangup.recv() => TerminalSignal::End,
-            _ = self.stop.recv() => TerminalSignal::Stop,
-            _ = self.continued.recv() => TerminalSignal::Continued,
-        }
-    }
 }

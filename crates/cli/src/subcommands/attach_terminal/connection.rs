@@ -1,0 +1,274 @@
+//! The requests of an attached client, and its events.
+
+use super::window::window_size;
+use crate::display;
+use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use quackd_client::{Client, ClientError, Event, Events};
+use quackd_protocol::client::{
+    TermAttachData, TermAttachParams, TermBytes, TermDetached, TermExit, TermInputParams,
+    TermResizeParams,
+};
+use quackd_protocol::terminal::{CellSize, TerminalExit};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Pause before input that was not taken is sent again.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// Terminal to attach to.
+#[derive(Debug)]
+pub(in crate::subcommands) struct Target {
+    /// The connection. Its events belong to the attached client.
+    pub(in crate::subcommands) client: Arc<Client>,
+    /// Id of the session.
+    pub(in crate::subcommands) session: String,
+    /// Label of the session, for texts.
+    pub(in crate::subcommands) label: String,
+    /// The terminal. `None`: the last started one that runs.
+    pub(in crate::subcommands) terminal: Option<String>,
+    /// Whether nothing is typed.
+    pub(in crate::subcommands) is_read_only: bool,
+    /// Whether the terminal gets the size of the window now.
+    pub(in crate::subcommands) sets_size: bool,
+}
+
+/// An attached client.
+#[derive(Debug)]
+pub(in crate::subcommands) struct Attached {
+    pub(super) view: View,
+    pub(super) events: Events,
+    /// Size of the screen.
+    pub(super) size: CellSize,
+}
+
+impl Attached {
+    /// Attaches. The first event is the whole screen.
+    ///
+    /// # Errors
+    /// Those of the request, such as a terminal that has ended.
+    pub(in crate::subcommands) async fn begin(target: Target) -> Result<Self, ClientError> {
+        // Before the request, because the first events may precede its reply.
+        let events = target.client.events().await?;
+        let params = parameters(&target);
+        let TermAttachData { terminal_id, cols, rows, read_only, .. } =
+            target.client.call(params).await?;
+
+        let is_read_only = target.is_read_only || read_only;
+        let Target { client, session, label, .. } = target;
+        let view = View { client, session, label, terminal: terminal_id, is_read_only };
+        Ok(Self { view, events, size: CellSize { cols, rows } })
+    }
+
+    /// Returns the terminal for texts: `web/term-1`.
+    pub(super) fn place(&self) -> String {
+        let View { label, terminal, .. } = &self.view;
+        format!("{}/{}", display::name(label), display::plain(terminal))
+    }
+}
+
+fn parameters(target: &Target) -> TermAttachParams {
+    let size = window_size();
+    TermAttachParams {
+        session_id: Some(target.session.clone()),
+        terminal_id: target.terminal.clone(),
+        cols: size.map(|size| size.cols),
+        rows: size.map(|size| size.rows),
+        read_only: target.is_read_only.then_some(true),
+        as_rows: None,
+        set_size: target.sets_size.then_some(true),
+    }
+}
+
+/// The terminal that this client is attached to.
+#[derive(Debug)]
+pub(super) struct View {
+    client: Arc<Client>,
+    session: String,
+    /// Label of the session, for texts.
+    pub(super) label: String,
+    terminal: String,
+    /// Whether the daemon refuses input of this client.
+    pub(super) is_read_only: bool,
+}
+
+/// An event of the terminal.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum TerminalUpdate {
+    /// Bytes of the program, not filtered.
+    Output(Vec<u8>),
+    /// The program has ended.
+    Exited(TerminalExit),
+    /// A client has detached this one.
+    Detached,
+}
+
+impl View {
+    /// Returns the reason why the connection has ended.
+    pub(super) fn why_closed(&self) -> ClientError {
+        self.client.why_closed()
+    }
+
+    /// Requests the whole screen, as a new client gets it.
+    ///
+    /// # Errors
+    /// Those of the request. A refused request has no effect: an event reports the end of the terminal.
+    pub(super) async fn redraw(&self) -> Result<(), ClientError> {
+        let target = Target {
+            client: Arc::clone(&self.client),
+            session: self.session.clone(),
+            label: String::new(),
+            terminal: Some(self.terminal.clone()),
+            is_read_only: self.is_read_only,
+            sets_size: false,
+        };
+        unless_refused(self.client.call(parameters(&target)).await.map(drop))
+    }
+
+    /// Reports the size of the window. A client that types nothing has no size, and gets the screen again.
+    ///
+    /// # Errors
+    /// Like [`View::redraw`].
+    pub(super) async fn resized(&self) -> Result<(), ClientError> {
+        if self.is_read_only {
+            return self.redraw().await;
+        }
+
+        let Some(CellSize { cols, rows }) = window_size() else { return Ok(()) };
+        let (session_id, terminal_id) = (self.session.clone(), self.terminal.clone());
+        let params = TermResizeParams { session_id, terminal_id, cols, rows };
+        unless_refused(self.client.call(params).await.map(drop))
+    }
+
+    /// Sends typed bytes. Returns the number of bytes that need not be sent again. Waits 50 ms if the program reads too
+    /// slowly.
+    ///
+    /// # Errors
+    /// Those of the request. Refused bytes are lost: an event reports the end of the terminal.
+    pub(super) async fn typed(&self, bytes: Vec<u8>) -> anyhow::Result<usize> {
+        // Base64 between quotation marks is JSON.
+        let encoded = RawValue::from_string(format!("\"{}\"", STANDARD.encode(&bytes)))?;
+        let params = TermInputParams {
+            session_id: self.session.clone(),
+            terminal_id: self.terminal.clone(),
+            bytes: encoded,
+        };
+
+        match self.client.call(params).await {
+            Ok(data) if data.taken => Ok(bytes.len()),
+            Ok(_) => {
+                sleep(RETRY_PAUSE).await;
+                Ok(0)
+            }
+            Err(ClientError::Refused { .. }) => Ok(bytes.len()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads an event. `None` for one of something else, or that needs no reaction.
+    ///
+    /// # Errors
+    /// If the event cannot be read.
+    pub(super) fn update(&self, event: &Event) -> anyhow::Result<Option<TerminalUpdate>> {
+        read_update(event, &self.session, &self.terminal)
+    }
+}
+
+fn unless_refused(answer: Result<(), ClientError>) -> Result<(), ClientError> {
+    match answer {
+        Err(ClientError::Refused { .. }) => Ok(()),
+        answer => answer,
+    }
+}
+
+/// The terminal of an event, and its bytes if it has some.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EventFacts<'a> {
+    #[serde(borrow)]
+    terminal_id: Cow<'a, str>,
+    #[serde(borrow, default)]
+    bytes: Option<Cow<'a, str>>,
+}
+
+fn read_update(
+    event: &Event,
+    session: &str,
+    terminal: &str,
+) -> anyhow::Result<Option<TerminalUpdate>> {
+    const NAMES: [&str; 4] =
+        [TermBytes::OUTPUT, TermBytes::REDRAW, TermExit::NAME, TermDetached::NAME];
+    if !NAMES.contains(&event.name.as_str()) {
+        return Ok(None);
+    }
+
+    let data = event.data.as_deref().context("an event of the terminal has no data")?.get();
+    let facts: EventFacts<'_> =
+        serde_json::from_str(data).context("cannot read an event of the terminal")?;
+    let is_of_session = event.session_id.as_deref().is_none_or(|id| id == session);
+    if !is_of_session || facts.terminal_id != terminal {
+        return Ok(None);
+    }
+
+    Ok(Some(match event.name.as_str() {
+        TermExit::NAME => {
+            let exit: TermExit =
+                serde_json::from_str(data).context("cannot read the end of the terminal")?;
+            TerminalUpdate::Exited(exit.exit)
+        }
+        TermDetached::NAME => TerminalUpdate::Detached,
+        _ => {
+            let bytes = facts.bytes.context("an event of the terminal has no bytes")?;
+            let bytes = STANDARD.decode(bytes.as_bytes());
+            TerminalUpdate::Output(bytes.context("an event of the terminal is not base64")?)
+        }
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn read(name: &str, session: Option<&str>, data: &Value) -> Option<TerminalUpdate> {
+        let event = Event {
+            name: name.to_owned(),
+            session_id: session.map(str::to_owned),
+            data: Some(RawValue::from_string(data.to_string()).unwrap()),
+            seq: None,
+            turn: None,
+        };
+        read_update(&event, "s1", "term-1").unwrap()
+    }
+
+    #[test]
+    fn events_of_this_terminal_are_read() {
+        let output = json!({"type": "term_output", "terminalId": "term-1", "bytes": "GxtbSA=="});
+        let expected = Some(TerminalUpdate::Output(b"\x1b\x1b[H".to_vec()));
+        assert_eq!(read("term_output", Some("s1"), &output), expected);
+        assert_eq!(read("term_redraw", None, &output), expected);
+
+        let exit = json!({"type": "term_exit", "terminalId": "term-1", "exitCode": 3});
+        let ended = TerminalExit { exit_code: Some(3), ..TerminalExit::default() };
+        assert_eq!(read("term_exit", Some("s1"), &exit), Some(TerminalUpdate::Exited(ended)));
+
+        let detached = json!({"type": "term_detached", "terminalId": "term-1"});
+        assert_eq!(read("term_detached", Some("s1"), &detached), Some(TerminalUpdate::Detached));
+    }
+
+    #[test]
+    fn events_of_other_things_are_not() {
+        let other = json!({"type": "term_output", "terminalId": "term-2", "bytes": ""});
+        assert_eq!(read("term_output", Some("s1"), &other), None);
+        let own = json!({"type": "term_output", "terminalId": "term-1", "bytes": ""});
+        assert_eq!(read("term_output", Some("s2"), &own), None);
+        assert_eq!(read("tool_output", Some("s1"), &json!({"bytes": ""})), None);
+        let size = json!({"type": "term_size", "terminalId": "term-1", "cols": 1, "rows": 1});
+        assert_eq!(read("term_size", Some("s1"), &size), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! `quack attach`: shows a terminal of a session on the user's terminal, and passes on what the user types.
+//!
+//! [`viewer`] runs the event loop, [`connection`] speaks with the daemon, [`window`] owns the user's terminal,
+//! [`watched_keys`] finds the keys that detach, [`settings`] reads the configuration. Also used by `quack run`, and parts
+//! by `quack play`.
+
+mod connection;
+pub(super) mod pending;
+pub(super) mod settings;
+mod viewer;
+pub(super) mod watched_keys;
+pub(super) mod window;
+
+pub(super) use self::connection::{Attached, Target};
+
+use self::settings::TerminalSettings;
+use self::viewer::{Ended, Viewer};
+use self::window::{Window, require_terminal, window_size};
+use crate::args::terminals::TermAttachArgs;
+use crate::display::{self, plain};
+use crate::exit::{self, CliError, ExitCode};
+use crate::output::{CliOutput, OpenQuestion};
+use crate::screen_signals::SignalListener;
+use crate::session_ref;
+use quackd_protocol::terminal::{CellSize, TerminalExit};
+use std::sync::Arc;
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: TermAttachArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    require_terminal("attach", "`quack tool term_read` shows a screen as text", output)?;
+    let settings = TerminalSettings::read()?;
+    let (choice, terminal) = args.terminal.take()?;
+
+    let (client, session) = session_ref::existing(&choice, output).await?;
+    let target = Target {
+        client: Arc::new(client),
+        session: session.session_id.0,
+        label: display::label(&session.label, &session.session_name).to_owned(),
+        terminal,
+        is_read_only: args.read_only,
+        sets_size: args.size,
+    };
+    let attached = Attached::begin(target).await?;
+    show(attached, settings, output).await
+}
+
+/// Shows an attached terminal until its program ends or the client is detached.
+///
+/// # Errors
+/// Those of the terminal, a lost connection, and a program whose end is not known.
+pub(super) async fn show(
+    mut attached: Attached,
+    settings: TerminalSettings,
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    let TerminalSettings { keys, clipboard } = settings;
+    // Before the terminal is changed: from now on, a signal cannot leave it in raw mode.
+    let mut signals = SignalListener::open()?;
+    let place = attached.place();
+    if let Some(note) = size_note(attached.size, window_size()) {
+        output.note(&format!("{place}: {note}"));
+    }
+
+    let ended = {
+        // Other texts wait until the screen is gone.
+        let held = OpenQuestion::begin(output).await;
+        let window = Window::open(clipboard, format!("{place}: "))?;
+        let mut viewer = Viewer::new(&attached.view, &held, window, keys);
+        let ended = viewer.run(&mut attached.events, &mut signals).await;
+        viewer.close().await;
+        ended?
+    };
+
+    match ended {
+        Ended::Exited(exit) => end_of(&exit, output),
+        Ended::Detached => {
+            let label = display::name(&attached.view.label);
+            output.to_stderr(&format!("\n[detached from {label}]\n"));
+            Ok(ExitCode::Ok)
+        }
+        Ended::Closed => Ok(ExitCode::Ok),
+    }
+}
+
+/// Returns the exit code for the end of a program, and prints the reason if it did not end by itself.
+fn end_of(exit: &TerminalExit, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let reason = exit.reason.as_deref().map(plain);
+    let Some(code) = exit::of_program(exit.exit_code, exit.signal) else {
+        let unknown = || "the program has ended; its exit code is not known".to_owned();
+        return Err(CliError::failed(reason.unwrap_or_else(unknown)).into());
+    };
+    if let Some(reason) = reason {
+        output.warning(&reason);
+    }
+    Ok(code)
+}
+
+/// Returns a note about a screen that does not fit into the window.
+fn size_note(screen: CellSize, window: Option<CellSize>) -> Option<String> {
+    let window = window?;
+    let fits = screen.cols <= window.cols && screen.rows <= window.rows;
+    (!fits).then(|| {
+        format!(
+            "the screen is {}×{}, this window {}×{}; it gets the size of the window when you type",
+            screen.cols, screen.rows, window.cols, window.rows
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::OutputArgs;
+
+    fn code(exit: &TerminalExit) -> Result<u8, ExitCode> {
+        let ended = end_of(exit, CliOutput::new(OutputArgs::default()));
+        ended.map(ExitCode::code).map_err(|error| exit::of_error(&error))
+    }
+
+    #[test]
+    fn the_exit_code_is_that_of_the_program() {
+        let exit = |exit_code, signal| TerminalExit { exit_code, signal, reason: None };
+        assert_eq!(code(&exit(Some(0), None)), Ok(0));
+        assert_eq!(code(&exit(Some(42), None)), Ok(42));
+        assert_eq!(code(&exit(None, Some(15))), Ok(143));
+        assert_eq!(code(&exit(None, None)), Err(ExitCode::Failed));
+        let died = TerminalExit { reason: Some("its worker died".into()), ..exit(None, None) };
+        assert_eq!(code(&died), Err(ExitCode::Failed));
+    }
+
+    #[test]
+    fn only_a_screen_that_is_larger_than_the_window_is_noted() {
+        let size = |cols, rows| CellSize { cols, rows };
+        assert_eq!(size_note(size(80, 24), Some(size(80, 24))), None);
+        assert_eq!(size_note(size(80, 24), None), None);
+        let note = size_note(size(120, 24), Some(size(80, 40))).unwrap();
+        assert!(note.starts_with("the screen is 120×24, this window 80×40;"), "{note}");
+    }
+}

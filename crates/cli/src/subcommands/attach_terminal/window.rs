@@ -1,0 +1,174 @@
+//! The user's terminal in raw mode, with the filter for everything that is written to it.
+//!
+//! It is restored on drop, before a panic message, and while this program is suspended. A program's output reaches it only
+//! through [`Window::filtered`].
+
+use crate::exit::CliError;
+use crate::output::CliOutput;
+use quackd_config::ClipboardChoice;
+use quackd_protocol::terminal::CellSize;
+use quackd_terminal::{ClipboardRule, Filter, FilterOptions};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use rustix::termios::{
+    OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
+};
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+/// Longest wait until the terminal takes the bytes that restore it.
+const RESTORE_WAIT: Duration = Duration::from_secs(1);
+
+/// Bytes of one write while restoring. A terminal that can be written takes them without waiting.
+const MAX_AT_ONCE: usize = 256;
+
+/// Restores what a panic message needs: main screen, cursor, no style, no mouse, no pasting mode.
+const BEFORE_PANIC: &[u8] = b"\x1b[?1049l\x1b[?25h\x1b[0m\x1b[?1003;1002;1000;1006;2004l\r\n";
+
+/// The terminal on stdin and stdout.
+#[derive(Debug)]
+pub(in crate::subcommands) struct Window {
+    before: Termios,
+    clipboard: ClipboardChoice,
+    title_prefix: String,
+    filter: Filter,
+    is_raw: bool,
+}
+
+impl Window {
+    /// Takes over the terminal. `title_prefix` is put before the titles that a program sets.
+    ///
+    /// # Errors
+    /// Those of the terminal.
+    pub(in crate::subcommands) fn open(
+        clipboard: ClipboardChoice,
+        title_prefix: String,
+    ) -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        restore_before_panic(before.clone());
+
+        let filter = filter(clipboard, &title_prefix);
+        let mut window = Self { before, clipboard, title_prefix, filter, is_raw: false };
+        window.enter()?;
+        Ok(window)
+    }
+
+    /// Switches to raw mode, with an unused filter.
+    ///
+    /// # Errors
+    /// Those of the terminal.
+    pub(in crate::subcommands) fn enter(&mut self) -> io::Result<()> {
+        self.leave();
+        self.filter = filter(self.clipboard, &self.title_prefix);
+
+        // Set before the call, so that a partial failure is undone too.
+        self.is_raw = true;
+        let mut raw = self.before.clone();
+        raw.make_raw();
+        tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
+        Ok(())
+    }
+
+    /// Restores the terminal, if it is in raw mode. Blocks at most a second.
+    pub(in crate::subcommands) fn leave(&mut self) {
+        if !std::mem::take(&mut self.is_raw) {
+            return;
+        }
+
+        write_within_blocking(&self.filter.restore(), RESTORE_WAIT);
+        // Reports of the mouse and releases of keys are no commands for the shell. A terminal that was closed needs no reset.
+        tcflush(io::stdin(), QueueSelector::IFlush).ok();
+        tcsetattr(io::stdin(), OptionalActions::Now, &self.before).ok();
+    }
+
+    /// Restores the terminal and suspends this program until it is continued.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(in crate::subcommands) fn stop(&mut self) -> io::Result<()> {
+        self.leave();
+        rustix::process::kill_process(rustix::process::getpid(), Signal::STOP)?;
+        Ok(())
+    }
+
+    /// Returns the output of a program without everything that could change more than the screen. Empty while the terminal
+    /// is restored: the next screen is drawn completely.
+    pub(in crate::subcommands) fn filtered(&mut self, bytes: &[u8]) -> Vec<u8> {
+        if self.is_raw { self.filter.feed(bytes) } else { Vec::new() }
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// Checks that stdin and stdout are terminals and that no JSON is requested.
+///
+/// # Errors
+/// A usage error with another way to the same end.
+pub(in crate::subcommands) fn require_terminal(
+    verb: &str,
+    otherwise: &str,
+    output: CliOutput,
+) -> Result<(), CliError> {
+    if !output.is_json() && io::stdin().is_terminal() && io::stdout().is_terminal() {
+        return Ok(());
+    }
+    Err(CliError::usage(format!(
+        "quack {verb} needs a terminal on stdin and stdout, and has no --json; {otherwise}"
+    )))
+}
+
+/// Returns the size of the window. `None` if stdin is no terminal, or one without a size.
+pub(in crate::subcommands) fn window_size() -> Option<CellSize> {
+    let size = tcgetwinsize(io::stdin()).ok()?;
+    let size = CellSize { cols: size.ws_col, rows: size.ws_row };
+    (size.cols != 0 && size.rows != 0).then_some(size)
+}
+
+fn filter(clipboard: ClipboardChoice, title_prefix: &str) -> Filter {
+    let clipboard = match clipboard {
+        ClipboardChoice::Off => ClipboardRule::Off,
+        ClipboardChoice::Write => ClipboardRule::Write,
+    };
+    Filter::new(FilterOptions { clipboard, title_prefix: title_prefix.to_owned() })
+}
+
+/// Makes a panic restore the terminal first, so that its message can be read.
+fn restore_before_panic(modes: Termios) {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        write_within_blocking(BEFORE_PANIC, RESTORE_WAIT);
+        tcsetattr(io::stdin(), OptionalActions::Now, &modes).ok();
+        before(info);
+    }));
+}
+
+/// Writes to stdout as far as it takes bytes in time. Uses no lock of stdout, which a blocked write may hold.
+fn write_within_blocking(bytes: &[u8], limit: Duration) {
+    let (stdout, begun) = (io::stdout(), Instant::now());
+    let mut rest = bytes;
+
+    while !rest.is_empty() {
+        let left = limit.saturating_sub(begun.elapsed());
+        let Ok(left) = Timespec::try_from(left) else { return };
+        let mut watched = [PollFd::new(&stdout, PollFlags::OUT)];
+        match poll(&mut watched, Some(&left)) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(_) => return,
+        }
+
+        let piece = rest.get(..MAX_AT_ONCE).unwrap_or(rest);
+        match rustix::io::write(&stdout, piece) {
+            Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            // The terminal was closed.
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! `quack run`: starts a program on a terminal of a session, and attaches to it.
+
+use super::attach_terminal::settings::TerminalSettings;
+use super::attach_terminal::window::{require_terminal, window_size};
+use super::attach_terminal::{self, Attached, Target};
+use super::sandbox::request::{WORKER_TIMEOUT, network_patch};
+use super::{jobs, new};
+use crate::args::SessionArgs;
+use crate::args::run::{EnvWord, RunArgs};
+use crate::connect::{patience, start_and_connect, warn_if_config_changed};
+use crate::directory;
+use crate::display::{self, plain};
+use crate::exit::{CliError, ExitCode};
+use crate::output::CliOutput;
+use crate::session_ref::{self, Missing, Wanted};
+use quackd_client::{Client, ClientError, directory_in};
+use quackd_protocol::client::{
+    RunData, RunParams, SandboxSession, SandboxSet, SessionDeleteParams, SessionNewParams,
+};
+use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_TERMINAL_VARIABLES};
+use quackd_protocol::policy::PolicyPatch;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Variable with the colors of the user's terminal.
+const COLORTERM: &str = "COLORTERM";
+
+/// Longest value of it that is passed on, in bytes.
+const MAX_COLORTERM: usize = 64;
+
+/// The session of the program.
+struct Place {
+    /// Id of the session.
+    session: String,
+    label: String,
+    workspace: String,
+    /// Whether this subcommand has created it.
+    is_new: bool,
+}
+
+/// Runs the subcommand.
+pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    // Everything that can be refused here is refused before a session is created.
+    let settings = if args.detach {
+        None
+    } else {
+        let otherwise = "-d starts the program without one, and `quack tool bash` runs a command without a terminal";
+        require_terminal("run", otherwise, output)?;
+        Some(TerminalSettings::read()?)
+    };
+    let env = variables(std::mem::take(&mut args.env), |name| std::env::var(name).ok())?;
+    let policy = network_patch(args.network, std::mem::take(&mut args.hosts))?;
+
+    let (client, place) = place(&mut args, policy, output).await?;
+    let client = Arc::new(client);
+    let (argv, record) = (args.command, args.record);
+    let size = window_size();
+    let params = RunParams {
+        session_id: Some(place.session.clone()),
+        argv,
+        cols: size.map(|size| size.cols),
+        rows: size.map(|size| size.rows),
+        cwd: start_directory(args.dir.as_deref(), &place.workspace),
+        env,
+        record: record.map(Into::into),
+    };
+    let started = start(&client, params, &place).await?;
+
+    match settings {
+        Some(settings) => Box::pin(attach(client, place, started, settings, output)).await,
+        None => {
+            let (terminal, label) = (plain(&started.terminal_id), display::name(&place.label));
+            output.show(&started, || {
+                format!("{terminal} of {label}\nquack attach {label}/{terminal}\n")
+            })?;
+            Ok(ExitCode::Ok)
+        }
+    }
+}
+
+/// Starts the program. A session that was created for a program that cannot be started is deleted again.
+async fn start(client: &Client, params: RunParams, place: &Place) -> anyhow::Result<RunData> {
+    let error = match client.call_within(params, patience(DEFAULT_TOOL_DEADLINE)).await {
+        Ok(started) => return Ok(started),
+        Err(error) => error,
+    };
+
+    if place.is_new && matches!(error, ClientError::Refused { .. }) {
+        let session_id = Value::from(place.session.as_str());
+        let delete = SessionDeleteParams { session_id, force: Some(true) };
+        // The reason of the start is more useful than that of the deletion.
+        client.call(delete).await.ok();
+    }
+    Err(error.into())
+}
+
+/// Shows the program. If it has ended before the client was attached, prints its output as that of a job.
+async fn attach(
+    client: Arc<Client>,
+    place: Place,
+    started: RunData,
+    settings: TerminalSettings,
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    let Place { session, label, .. } = place;
+    if let Some(recording) = &started.recording {
+        output.note(&format!("recorded in {recording}"));
+    }
+
+    let target = Target {
+        client: Arc::clone(&client),
+        session: session.clone(),
+        label,
+        terminal: Some(started.terminal_id.clone()),
+        is_read_only: false,
+        sets_size: true,
+    };
+    let refused = match Attached::begin(target).await {
+        Ok(attached) => {
+            return Box::pin(attach_terminal::show(attached, settings, output)).await;
+        }
+        Err(error @ ClientError::Refused { .. }) => error,
+        Err(error) => return Err(error.into()),
+    };
+
+    match jobs::ended(&client, &session, &started.terminal_id).await? {
+        Some((text, code)) => {
+            if !text.is_empty() {
+                output.answer(&text)?;
+            }
+            Ok(code)
+        }
+        None => Err(refused.into()),
+    }
+}
+
+/// Returns the connection to the daemon, and the session: that of `--in`, or a new one with this policy.
+async fn place(
+    args: &mut RunArgs,
+    policy: PolicyPatch,
+    output: CliOutput,
+) -> anyhow::Result<(Client, Place)> {
+    if let Some(session) = args.session.take() {
+        let choice = SessionArgs { session: Some(session), dir: None };
+        // Before the connection, so that wrong arguments start no daemon.
+        let choice = Wanted::of(&choice)?;
+        let client = start_and_connect(output).await?.client;
+        let found = choice.one(&client, Missing::Refuse).await?;
+        let place = Place {
+            label: display::label(&found.label, &found.session_name).to_owned(),
+            session: found.session_id.0,
+            workspace: found.workspace_path,
+            is_new: false,
+        };
+        return Ok((client, place));
+    }
+
+    let here = || args.dir.clone().or_else(|| std::env::current_dir().ok());
+    let path = directory::workspace(here().as_deref(), false)?;
+    let daemon = start_and_connect(output).await?;
+    warn_if_config_changed(&daemon.daemon, output);
+    let client = daemon.client;
+    let path = match args.dir {
+        Some(_) => path,
+        None => session_ref::enclosing(&client).await?.unwrap_or(path),
+    };
+
+    let params = SessionNewParams {
+        path: Some(path),
+        name: args.name.take(),
+        isolated: args.isolated.then_some(true),
+        ..SessionNewParams::default()
+    };
+    let made = new::create(&client, params, output).await?;
+    let place = Place {
+        label: display::label(&made.label, &made.session.name).to_owned(),
+        session: made.session.id.0,
+        workspace: made.workspace.path,
+        is_new: true,
+    };
+
+    if policy != PolicyPatch::default() {
+        let session = SandboxSession::of(place.session.clone());
+        let params = SandboxSet { session, patch: policy, ..SandboxSet::default() };
+        // A rule with a preset may ask the user's tools.
+        let data = client.call_within(params, WORKER_TIMEOUT).await?;
+        data.notes.iter().for_each(|note| output.warning(&plain(note)));
+    }
+    Ok((client, place))
+}
+
+/// Returns the directory in which the program starts, relative to the workspace. `None` for the workspace itself.
+fn start_directory(dir: Option<&Path>, workspace: &str) -> Option<String> {
+    let here = dir.map(PathBuf::from).or_else(|| std::env::current_dir().ok())?;
+    let inside = directory_in(workspace, &here)?;
+    let relative = Path::new(&inside).strip_prefix(workspace).ok()?;
+    relative.to_str().map(str::to_owned)
+}
+
+/// Returns the variables of the program: those of `--env`, and the colors of this terminal. `value` returns a variable of
+/// this process.
+fn variables(
+    words: Vec<EnvWord>,
+    value: impl Fn(&str) -> Option<String>,
+) -> Result<BTreeMap<String, String>, CliError> {
+    let mut variables = BTreeMap::new();
+    let is_usable = |value: &String| {
+        value.len() <= MAX_COLORTERM && value.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    if let Some(colors) = value(COLORTERM).filter(is_usable) {
+        variables.insert(COLORTERM.to_owned(), colors);
+    }
+
+    for EnvWord { name, value: given } in words {
+        let Some(value) = given.or_else(|| value(&name)) else {
+            let text = format!("--env {name}: this shell has no such variable, or not as UTF-8");
+            return Err(CliError::usage(text));
+        };
+        variables.insert(name, value);
+    }
+
+    if MAX_TERMINAL_VARIABLES < variables.len() {
+        let text = format!("at most {MAX_TERMINAL_VARIABLES} variables can be passed");
+        return Err(CliError::usage(text));
+    }
+    Ok(variables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(name: &str, value: Option<&str>) -> EnvWord {
+        EnvWord { name: name.to_owned(), value: value.map(str::to_owned) }
+    }
+
+    fn passed(words: Vec<EnvWord>) -> Result<Vec<(String, String)>, String> {
+        let shell = |name: &str| match name {
+            "KEY" => Some("k".to_owned()),
+            COLORTERM => Some("truecolor".to_owned()),
+            _ => None,
+        };
+        let variables = variables(words, shell).map_err(|error| error.to_string())?;
+        Ok(variables.into_iter().collect())
+    }
+
+    #[test]
+    fn variables_have_the_value_of_the_option_or_of_the_shell() {
+        let own = |pairs: &[[&str; 2]]| -> Vec<(String, String)> {
+            pairs.iter().map(|[name, value]| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let colors = [COLORTERM, "truecolor"];
+        assert_eq!(passed(vec![]), Ok(own(&[colors])));
+        let words = vec![word("KEY", None), word("A", Some("b c"))];
+        assert_eq!(passed(words), Ok(own(&[["A", "b c"], colors, ["KEY", "k"]])));
+        let words = vec![word(COLORTERM, Some(""))];
+        assert_eq!(passed(words), Ok(own(&[[COLORTERM, ""]])));
+    }
+
+    #[test]
+    fn a_variable_that_is_not_set_and_too_many_are_refused() {
+        let error = passed(vec![word("NONE", None)]).unwrap_err();
+        assert!(error.starts_with("--env NONE: this shell has no such variable"), "{error}");
+        let many = (0..MAX_TERMINAL_VARIABLES).map(|n| word(&format!("V{n}"), Some("")));
+        assert!(passed(many.collect()).is_err());
+    }
+
+    #[test]
+    fn strange_colors_are_not_passed_on() {
+        for bad in ["a b", "\u{1b}", &"x".repeat(MAX_COLORTERM + 1)] {
+            assert!(variables(vec![], |_| Some(bad.to_owned())).unwrap().is_empty(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_program_starts_in_the_directory_of_the_user() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = dir.path().canonicalize().unwrap();
+        let inner = workspace.join("a/b");
+        std::fs::create_dir_all(&inner).unwrap();
+        let workspace = workspace.to_str().unwrap();
+        assert_eq!(start_directory(Some(&inner), workspace).as_deref(), Some("a/b"));
+        assert_eq!(start_directory(Some(Path::new(workspace)), workspace), None);
+        assert_eq!(start_directory(Some(Path::new("/")), workspace), None);
+    }
+}
