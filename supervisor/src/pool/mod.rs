@@ -8,6 +8,7 @@ pub(crate) mod network;
 pub(crate) mod sessions;
 pub(crate) mod snapshot;
 pub(crate) mod spill_quota;
+pub(crate) mod terminals;
 
 use command_slots::CommandSlots;
 use copy_sizes::CopySizes;
@@ -15,6 +16,7 @@ use disk_space::DiskSpace;
 use network::SessionNetworks;
 use spill_quota::SpillQuota;
 use std::rc::Rc;
+use terminals::TerminalCounts;
 
 /// One instance per daemon, on the actors' thread.
 #[derive(Debug)]
@@ -28,4 +30,6 @@ pub(crate) struct Pool {
     pub(crate) disk: Rc<DiskSpace>,
     /// Requests for hosts, and forwarded ports.
     pub(crate) networks: SessionNetworks,
+    /// Running terminals.
+    pub(crate) terminals: TerminalCounts,
 }
