@@ -77,7 +77,10 @@ mod tests {
         let exit = TerminalExit { exit_code: Some(3), ..TerminalExit::default() };
         let none = "session web has no terminal: start one with quack run --in web";
         check(TerminalRefusal::None, none);
-        check(TerminalRefusal::Exited(term(), exit), "terminal term-1 of web has exited with code 3");
+        check(
+            TerminalRefusal::Exited(term(), exit),
+            "terminal term-1 of web has exited with code 3",
+        );
         let unknown = TerminalExit::default();
         check(TerminalRefusal::Exited(term(), unknown), "terminal term-1 of web has exited");
         let viewers = "16 viewers are attached to term-1, the maximum";

@@ -166,8 +166,17 @@ impl Terminal {
             self.owner = Some(number);
         }
         let (state, full_since) = (ViewerState::Waiting, None);
-        let viewer =
-            Viewer { number, client, queue, read_only, as_rows, size, state, asked: now, full_since };
+        let viewer = Viewer {
+            number,
+            client,
+            queue,
+            read_only,
+            as_rows,
+            size,
+            state,
+            asked: now,
+            full_since,
+        };
         self.viewers.push(viewer);
 
         // Before the screen, which then has the new size and is not followed by older output.

@@ -29,11 +29,15 @@ impl Terminal {
     }
 
     /// Passes a frame that has cost a credit on to the viewers of its kind.
-    pub(in crate::session::worker) fn pass_on(&mut self, as_rows: bool, line: &Bytes, now: Instant) {
+    pub(in crate::session::worker) fn pass_on(
+        &mut self,
+        as_rows: bool,
+        line: &Bytes,
+        now: Instant,
+    ) {
         let (mut is_taken, mut has_room) = (false, false);
-        let is_live = |viewer: &&mut Viewer| {
-            viewer.as_rows == as_rows && viewer.state == ViewerState::Live
-        };
+        let is_live =
+            |viewer: &&mut Viewer| viewer.as_rows == as_rows && viewer.state == ViewerState::Live;
         for viewer in self.viewers.iter_mut().filter(is_live) {
             if viewer.queue.push(line.clone()).is_err() {
                 viewer.state = ViewerState::Lagging;
@@ -130,12 +134,12 @@ impl Terminal {
         }
     }
 
-    /// Returns credits that are due, and lets the viewers lag that do not read. Returns whether another tick is needed.
-    pub(in crate::session::worker) fn tick(&mut self, now: Instant) -> bool {
+    /// Returns credits that are due, and lets the viewers lag that do not read.
+    pub(in crate::session::worker) fn tick(&mut self, now: Instant) {
         for viewer in &mut self.viewers {
-            let is_stuck = viewer
-                .full_since
-                .is_some_and(|since| TERMINAL_REDRAW_INTERVAL <= now.saturating_duration_since(since));
+            let is_stuck = viewer.full_since.is_some_and(|since| {
+                TERMINAL_REDRAW_INTERVAL <= now.saturating_duration_since(since)
+            });
             if is_stuck && viewer.state == ViewerState::Live {
                 viewer.state = ViewerState::Lagging;
             }
@@ -145,7 +149,6 @@ impl Terminal {
         self.give_back(unwanted);
         self.return_owed_by_nobody();
         self.refresh_lagging(now);
-        self.needs_tick()
     }
 
     /// Whether the next [`Terminal::tick`] may do something.
