@@ -2,7 +2,8 @@
 //! supervisor at its start, and by `quack config`.
 
 use crate::{
-    CheckpointChoice, Dollars, ForwardSettings, IsolatedSettings, Origin, Secret, Setting,
+    CheckpointChoice, Dollars, ForwardSettings, IsolatedSettings, Origin, RunSettings, Secret,
+    Setting,
 };
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
@@ -49,6 +50,8 @@ pub struct Config {
     pub metrics: MetricsSettings,
     /// `[remote]`
     pub remote: RemoteSettings,
+    /// `[run]`
+    pub run: RunSettings,
     /// `[web_search]`
     pub web_search: WebSearchSettings,
     /// `[mcp_servers.NAME]`, in the order of the file. At most [`quackd_protocol::mcp::MAX_MCP_SERVERS`].
@@ -339,6 +342,8 @@ pub struct MetricsSettings {
 pub struct RemoteSettings {
     /// Answers about permissions that remote clients may give.
     pub approvals: Setting<RemoteApprovals>,
+    /// Whether remote clients may use terminals, and not only look at them.
+    pub terminals: Setting<bool>,
 }
 
 /// Answers about permissions that remote clients may give.
@@ -465,7 +470,11 @@ impl Default for Config {
             log: LogSettings { level: Setting::default_of("info".to_owned()) },
             forward: ForwardSettings { listen: Setting::default_of("127.0.0.1:43112".to_owned()) },
             metrics: MetricsSettings { listen: Setting::default_of(String::new()) },
-            remote: RemoteSettings { approvals: Setting::default_of(RemoteApprovals::Off) },
+            remote: RemoteSettings {
+                approvals: Setting::default_of(RemoteApprovals::Off),
+                terminals: Setting::default_of(false),
+            },
+            run: RunSettings::default(),
             web_search: WebSearchSettings {
                 endpoint: Setting::default_of("https://api.exa.ai/search".to_owned()),
             },

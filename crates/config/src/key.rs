@@ -4,6 +4,7 @@
 use crate::accessor::{choice, field};
 use crate::choices::{APIS, TIERS, api_word, tier_word};
 use crate::definition::Key;
+use crate::run::MAX_SCROLLBACK_KB;
 use crate::validate;
 use crate::value_kind::ValueKind;
 use crate::{CheckpointChoice, EngineChoice, PiStart, RemoteApprovals, UpstreamChoice};
@@ -473,6 +474,16 @@ static KEYS: &[Key] = &[
             field: choice!(remote.approvals, RemoteApprovals::ALL, RemoteApprovals::word),
             variable: None,
         },
+    },
+    Key {
+        name: "remote.terminals",
+        description: "Whether remote clients may start programs on terminals, type into terminals and end them. Otherwise they may look at them only.",
+        kind: ValueKind::Switch { field: field!(remote.terminals) },
+    },
+    Key {
+        name: "run.scrollback_kb",
+        description: "KiB of lines above the screen that are kept for each terminal.",
+        kind: ValueKind::Count { field: field!(run.scrollback_kb), min: 0, max: MAX_SCROLLBACK_KB },
     },
     Key {
         name: "web_search.endpoint",
