@@ -1,6 +1,7 @@
 //! Remote control through the whole daemon: HTTP and WebSockets with independent clients, the
 //! stored configuration, and the permission to change it. `crates/remote` tests faulty peers.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Wire, wait_for, wait_within};
 use reqwest::StatusCode;
 use reqwest::blocking::{Client, Response};
@@ -432,6 +433,43 @@ fn the_token_makes_no_isolated_session_and_applies_nothing() {
     let seen = phone.request("quack.isolated", json!({"sessionId": id, "action": "diff"}));
     assert_eq!(seen["files"][0]["path"], "new.txt", "{seen}");
     assert!(!repo.path().join("new.txt").exists());
+}
+
+#[test]
+fn the_token_looks_at_terminals_only() {
+    needs!(Answers);
+    let daemon = Daemon::start();
+    let repo = daemon.repo("r");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let id = session.id.as_str();
+    let started = wire.request("quack.run", json!({"sessionId": id, "argv": ["cat"]}));
+    let terminal = started["terminalId"].as_str().unwrap();
+    let remote = enable(&wire);
+    let mut phone = remote.socket();
+
+    let attached = phone.request("quack.term_attach", json!({"sessionId": id}));
+    assert_eq!((&attached["readOnly"], &attached["viewers"]), (&json!(true), &json!(1)));
+    let screen = phone.event("term_redraw");
+    assert_eq!(screen["data"]["terminalId"], terminal, "{screen}");
+    let error = "Remote clients may look at terminals only; the setting remote.terminals allows them to use terminals";
+    for (method, params) in [
+        ("quack.run", json!({"sessionId": id, "argv": ["cat"]})),
+        ("quack.term_detach", json!({"sessionId": id, "all": true})),
+        ("quack.term_kill", json!({"sessionId": id, "signal": "INT"})),
+        ("quack.term_kill", json!({"sessionId": id})),
+    ] {
+        assert_eq!(phone.reply(method, params.clone())["error"], error, "{method}");
+        let (_, reply) = remote.rpc(Some(phone.id.as_str()), method, params);
+        assert_eq!(reply["error"], error, "{method}");
+    }
+    let input = json!({"sessionId": id, "terminalId": terminal, "bytes": "aGkK"});
+    let refused = phone.reply("quack.term_input", input);
+    assert!(refused["error"].as_str().unwrap().ends_with("to read only"), "{refused}");
+    let (_, reply) = remote.rpc(None, "quack.term_attach", json!({"sessionId": id}));
+    assert_eq!(reply["error"], "Streaming client is not connected");
+    let detached = phone.request("quack.term_detach", json!({"sessionId": id}));
+    assert_eq!(detached["detached"], 1);
 }
 
 #[test]
