@@ -1,7 +1,6 @@
 //! Remote control through the whole daemon: HTTP and WebSockets with independent clients, the
 //! stored configuration, and the permission to change it. `crates/remote` tests faulty peers.
 
-use crate::harness::tier::needs;
 use crate::harness::{Daemon, Wire, wait_for, wait_within};
 use reqwest::StatusCode;
 use reqwest::blocking::{Client, Response};
@@ -437,7 +436,6 @@ fn the_token_makes_no_isolated_session_and_applies_nothing() {
 
 #[test]
 fn the_token_looks_at_terminals_only() {
-    needs!(Answers);
     let daemon = Daemon::start();
     let repo = daemon.repo("r");
     let wire = daemon.wire();

@@ -49,7 +49,8 @@ impl Serve<RunParams> for Caller {
 
         self.services.interrupted.resumed(&session.session_id);
         let data = call_worker(spec, &session, self).await?;
-        let opened = data.and_then(|data| serde_json::from_str(data.get()).ok());
+        let opened: Option<OpenedTerminal> =
+            data.and_then(|data| serde_json::from_str(data.get()).ok());
         let opened = opened.filter(is_plausible).ok_or_else(|| {
             MethodError::TerminalCall("Worker did not name the terminal".to_owned())
         })?;
@@ -76,7 +77,7 @@ fn check(params: &RunParams) -> Result<(), &'static str> {
     if MAX_TERMINAL_WORDS < argv.len() {
         return Err("argv must have at most 1024 words");
     }
-    if MAX_TERMINAL_COMMAND_BYTES < argv.iter().map(String::len).sum() {
+    if MAX_TERMINAL_COMMAND_BYTES < argv.iter().map(String::len).sum::<usize>() {
         return Err("argv must have at most 128 KiB");
     }
     if argv.first().is_some_and(String::is_empty) || argv.iter().any(has_nul) {

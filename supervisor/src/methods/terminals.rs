@@ -181,7 +181,7 @@ pub(super) async fn call_worker(
     let copies = &caller.services.sessions.pool.copies;
     let calling = async {
         let _permit = permit(session, &call, copies).await?;
-        let call = CallTool { call: call.clone(), stream: None, input: None, cancel: None };
+        let call = CallTool { call, stream: None, input: None, cancel: None };
         worker::call(&session.actors.worker, call).await
     };
     let text = match calling.await {

@@ -21,7 +21,7 @@ impl TerminalCounts {
 
     /// Returns whether there may be no further terminal.
     pub(crate) fn is_full(&self) -> bool {
-        MAX_TERMINALS <= self.0.borrow().values().sum()
+        MAX_TERMINALS <= self.0.borrow().values().sum::<usize>()
     }
 }
 

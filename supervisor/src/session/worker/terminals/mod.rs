@@ -155,8 +155,10 @@ impl WorkerActor {
         ctx: &mut Context<Self>,
     ) -> Result<T, RefusedTerminal> {
         self.serve_terminals(ctx);
-        let session = || self.session.name().to_string();
-        result.map_err(|refusal| RefusedTerminal { session: session(), refusal })
+        result.map_err(|refusal| {
+            let session = self.session.name().to_string();
+            RefusedTerminal { session, refusal }
+        })
     }
 
     fn attach_viewer(
