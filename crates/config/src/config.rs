@@ -358,6 +358,8 @@ pub struct MetricsSettings {
 pub struct RemoteSettings {
     /// Answers about permissions that remote clients may give.
     pub approvals: Setting<RemoteApprovals>,
+    /// Whether remote clients may use terminals, and not only look at them.
+    pub terminals: Setting<bool>,
 }
 
 /// Answers about permissions that remote clients may give.
@@ -475,7 +477,10 @@ impl Default for Config {
             log: LogSettings { level: Setting::default_of("info".to_owned()) },
             forward: ForwardSettings { listen: Setting::default_of("127.0.0.1:43112".to_owned()) },
             metrics: MetricsSettings { listen: Setting::default_of(String::new()) },
-            remote: RemoteSettings { approvals: Setting::default_of(RemoteApprovals::Off) },
+            remote: RemoteSettings {
+                approvals: Setting::default_of(RemoteApprovals::Off),
+                terminals: Setting::default_of(false),
+            },
             run: RunSettings::default(),
             web_search: WebSearchSettings {
                 endpoint: Setting::default_of("https://api.exa.ai/search".to_owned()),

@@ -50,6 +50,8 @@ pub(crate) fn narrowed(file: Config) -> Config {
     at_most(&mut isolated.max_mb, &theirs.max_mb);
     at_most(&mut isolated.total_mb, &theirs.total_mb);
 
+    at_most(&mut config.run.scrollback_kb, &file.run.scrollback_kb);
+
     let login_shell = &mut config.environment.login_shell;
     keep_if(login_shell, &file.environment.login_shell, |is_run| !is_run);
 

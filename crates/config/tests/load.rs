@@ -310,6 +310,7 @@ mod tests {
             ("keep.undo_mb", 256, 1_048_576),
             ("isolated.copy_files", 1, 1_000_000),
             ("isolated.max_mb", 1, 1_048_576),
+            ("run.scrollback_kb", 0, 8192),
         ] {
             for good in [min, max] {
                 let config = load(format!("{key} = {good}\n")).unwrap();

@@ -5,8 +5,9 @@ use super::pi::{self, open};
 use super::shape::never_null;
 use quackd_protocol::approval::Permission;
 use quackd_protocol::client::{
-    ErrorCode, ForwardInfo, ProcessDeath, ToolExecutionEnd, ToolExecutionStart,
-    ToolExecutionUpdate, VoiceSayEvent, VoiceSessionChanged, VoiceStartEvent, VoiceStopEvent,
+    ErrorCode, ForwardInfo, ProcessDeath, TermBytes, TermDetached, TermExit, TermRows, TermSize,
+    TerminalEvent, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, VoiceSayEvent,
+    VoiceSessionChanged, VoiceStartEvent, VoiceStopEvent,
 };
 use quackd_protocol::network::LogEntry;
 use quackd_protocol::output::ToolOutput;
@@ -45,6 +46,7 @@ pub(super) fn events(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
         data,
     }));
     all.extend(made_here(generator));
+    all.extend(terminals(generator));
     all.extend(network(generator));
     all.extend(for_one_client(generator));
 
@@ -136,6 +138,26 @@ fn made_here(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
     ]
 }
 
+fn terminals(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
+    vec![
+        followed(
+            TerminalEvent::STARTED,
+            "A program was started on a terminal.",
+            inline::<TerminalEvent>(generator),
+        ),
+        followed(
+            TerminalEvent::ENDED,
+            "The program on a terminal has ended.",
+            inline::<TerminalEvent>(generator),
+        ),
+        followed(
+            TerminalEvent::TITLE,
+            "The program on a terminal has set another title.",
+            inline::<TerminalEvent>(generator),
+        ),
+    ]
+}
+
 fn network(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
     vec![
         followed(
@@ -170,6 +192,36 @@ fn for_one_client(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
             ToolOutput::NAME,
             "A command that this client started with `stream` has printed output.",
             inline::<ToolOutput>(generator),
+        ),
+        single(
+            TermBytes::OUTPUT,
+            "The program on a terminal that this client is attached to has printed output.",
+            inline::<TermBytes>(generator),
+        ),
+        single(
+            TermBytes::REDRAW,
+            "The whole screen of the terminal: first event, and in place of output that was not sent.",
+            inline::<TermBytes>(generator),
+        ),
+        single(
+            TermRows::NAME,
+            "Rows of the screen, for a client that is attached with `asRows`.",
+            inline::<TermRows>(generator),
+        ),
+        single(
+            TermSize::NAME,
+            "Another client has changed the size of the terminal.",
+            inline::<TermSize>(generator),
+        ),
+        single(
+            TermExit::NAME,
+            "The program has ended. Last event of the terminal.",
+            inline::<TermExit>(generator),
+        ),
+        single(
+            TermDetached::NAME,
+            "This client is no longer attached to the terminal.",
+            inline::<TermDetached>(generator),
         ),
         single(
             "voice_start",

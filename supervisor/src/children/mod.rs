@@ -179,6 +179,14 @@ impl DrainReason {
         }
     }
 
+    /// Reason in words, a sentence.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::Shutdown => "Daemon is shutting down",
+            Self::Deleted => "Session was deleted",
+        }
+    }
+
     /// Error for a call that was running.
     pub(crate) fn cut_short(self) -> CallError {
         match self {

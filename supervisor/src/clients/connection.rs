@@ -120,6 +120,7 @@ impl Drop for ConnectionGuard {
         caller.services.clients.remove(&caller.client.id);
         caller.disconnect();
         caller.client.named_calls.end_streams();
+        caller.client.viewings.end_all();
         caller.end_jobs();
     }
 }

@@ -1,7 +1,7 @@
 //! Errors of tool calls. On the wire each is a successful reply whose text begins with `Error: `.
 
 use crate::workspaces::NoPlace;
-use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
+use quackd_protocol::limits::{MAX_CALLS_PER_SESSION, MAX_TERMINALS};
 use quackd_supervision::Cause;
 
 /// Usage of the command slots, for the error text.
@@ -78,6 +78,8 @@ pub(crate) enum CallError {
     TooManyCommands(SlotUsage),
     /// The limit on background jobs of all sessions is reached.
     TooManyJobs { max: usize },
+    /// The limit on terminals of all sessions is reached.
+    TooManyTerminals,
     /// The disk space for private copies is exhausted.
     CopyFull(CopyExcess),
     /// The call does not fit into a frame.
@@ -134,6 +136,10 @@ impl CallError {
                 "Error: {max} background jobs are running in all sessions, and there may be no \
                  more (limits.jobs). It was not run; end one first"
             ),
+            Self::TooManyTerminals => format!(
+                "Error: {MAX_TERMINALS} terminals are running in all sessions, and there may be no \
+                 more. It was not run; end one first"
+            ),
             Self::CopyFull(CopyExcess::Own { max, .. }) => format!(
                 "Error: the session's copy is full: {max} MiB (isolated.max_mb). It was not run; \
                  delete files or raise the limit"
@@ -185,6 +191,7 @@ impl CallError {
                 | Self::TooManyCalls
                 | Self::TooManyCommands(_)
                 | Self::TooManyJobs { .. }
+                | Self::TooManyTerminals
         )
     }
 }

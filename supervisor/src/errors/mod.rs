@@ -6,10 +6,12 @@ mod agent;
 mod call;
 mod forward;
 pub(crate) mod start;
+mod terminal;
 
 pub(crate) use agent::AgentError;
 pub(crate) use call::{CallError, CopyExcess, SlotUsage};
 pub(crate) use forward::ForwardRefusal;
+pub(crate) use terminal::{RefusedTerminal, TerminalRefusal};
 
 use crate::workspaces::NoPlace;
 use quackd_home::WorkspaceError;
@@ -146,6 +148,21 @@ pub(crate) enum MethodError {
     NoWorkerToForward(String),
     #[error("{}", forward::text(*port, *local, *refusal))]
     Forward { port: u16, local: u16, refusal: ForwardRefusal },
+    #[error("Invalid parameters for quack.run: {0}")]
+    RunParams(&'static str),
+    #[error("session {0} is in safe mode, in which no program runs on a terminal")]
+    RunInSafeMode(String),
+    /// Text of the call that failed.
+    #[error("{0}")]
+    TerminalCall(String),
+    #[error(transparent)]
+    Terminal(#[from] RefusedTerminal),
+    #[error("Invalid parameters for quack.term_input: bytes must be at most {0} bytes in base64")]
+    TerminalInput(usize),
+    #[error(
+        "Remote clients may look at terminals only; the setting remote.terminals allows them to use terminals"
+    )]
+    RemoteTerminal,
     #[error("Links are off: forward.listen is \"off\" in the configuration")]
     LinksOff,
     #[error(

@@ -7,6 +7,7 @@ use super::Follower;
 use super::answerers::Watched;
 use super::claims::Claims;
 use super::named_calls::NamedCalls;
+use super::viewing::Viewings;
 use crate::clock::now_text;
 use crate::wire::client_outbox::{ClientGone, ClientOutbox};
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 
 /// Id of a connection. Random, because a remote client that sends another client's id may act for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct ClientId(Rc<str>);
+pub(crate) struct ClientId(Arc<str>);
 
 impl ClientId {
     /// Returns the text of the id, which remote clients receive.
@@ -59,6 +60,8 @@ pub(crate) struct Client {
     pub(crate) claims: Claims,
     /// Sessions whose questions about permissions the client gets.
     pub(crate) watched: Watched,
+    /// Terminals that the client is attached to.
+    pub(crate) viewings: Viewings,
     /// Process of a local client, for display.
     pub(crate) pid: Cell<Option<u32>>,
     /// ISO 8601 UTC.
@@ -97,6 +100,7 @@ impl Client {
             hello: RefCell::default(),
             claims: Claims::default(),
             watched: Watched::default(),
+            viewings: Viewings::default(),
             pid: Cell::default(),
             connected_at: now_text(),
             calls: Cell::default(),
@@ -143,10 +147,11 @@ impl Client {
 
     /// Call this after queuing a reply: the events that it announced may follow it.
     pub(crate) fn replied(&self) {
-        let mut following = self.following.borrow_mut();
-        if let (Some(following), Some(outbox)) = (following.as_mut(), &self.outbox) {
+        let Some(outbox) = &self.outbox else { return };
+        if let Some(following) = self.following.borrow_mut().as_mut() {
             following.start(outbox);
         }
+        self.viewings.start(outbox);
     }
 }
 

@@ -18,6 +18,7 @@ mod named_calls;
 mod ring;
 mod session_call;
 mod tool_events;
+pub(crate) mod viewing;
 
 pub(crate) use call_input::{CallInput, InputRequest, call_input};
 pub(crate) use follower::{FollowStarted, Follower};

@@ -4,8 +4,9 @@
 use quackd_protocol::client::{ClientName, HelloParams};
 use quackd_protocol::limits::MAX_ARGUMENTS_BYTES;
 use quackd_protocol::surrogates::without_lone_surrogates;
+use quackd_protocol::terminal::OpenTerminal;
 use quackd_protocol::tools::{
-    self, BashArguments, REPLACE, ReplaceArguments, ReplaceContentArguments, Tool,
+    self, BashArguments, OPEN_TERMINAL, REPLACE, ReplaceArguments, ReplaceContentArguments, Tool,
 };
 use quackd_protocol::worker::CallSpec;
 use serde_json::value::RawValue;
@@ -91,11 +92,24 @@ pub(crate) struct CallFacts {
     pub(crate) timeout_ms: Option<u64>,
     /// Whether a command becomes a background job.
     pub(crate) background: bool,
+    /// Whether it becomes a background job on a terminal.
+    pub(crate) terminal: bool,
 }
 
 impl CallFacts {
     fn read(tool: &Tool, arguments: &str) -> Self {
-        if tool.runs_commands() { Self::of_command(arguments) } else { Self::default() }
+        match tool.name {
+            OPEN_TERMINAL => Self::of_terminal(arguments),
+            _ if tool.runs_commands() => Self::of_command(arguments),
+            _ => Self::default(),
+        }
+    }
+
+    /// Reads the arguments that the supervisor itself has written.
+    fn of_terminal(arguments: &str) -> Self {
+        let open: Option<OpenTerminal> = serde_json::from_str(arguments).ok();
+        let command = open.map(|open| open.argv.join(" ")).filter(|command| !command.is_empty());
+        Self { command, timeout_ms: None, background: true, terminal: true }
     }
 
     /// Reads the arguments of `bash` as the worker does. The last one of equal names counts.
@@ -107,8 +121,9 @@ impl CallFacts {
         match parsed(arguments) {
             Some(Value::String(command)) => Self { command: Some(command), ..Self::default() },
             Some(Value::Object(object)) => {
-                let BashArguments { command, timeout_ms, background } = BashArguments::of(&object);
-                Self { command, timeout_ms, background }
+                let BashArguments { command, timeout_ms, background, tty } =
+                    BashArguments::of(&object);
+                Self { command, timeout_ms, background: background || tty, terminal: tty }
             }
             _ => Self::default(),
         }
@@ -146,6 +161,20 @@ mod tests {
             assert!(!call("replace", arguments).is_dry_run(), "{arguments}");
         }
         assert!(!call("write_file", dry).is_dry_run());
+    }
+
+    #[test]
+    fn a_program_on_a_terminal_is_a_background_job() {
+        let facts = |tool: &str, arguments: &str| call(tool, arguments).facts;
+        let of_bash = facts("bash", r#"{"command":"vi","tty":true}"#);
+        let of_run = facts(OPEN_TERMINAL, r#"{"argv":["vi","a b"],"cols":80}"#);
+        for (facts, command) in [(of_bash, "vi"), (of_run, "vi a b")] {
+            assert_eq!(facts.command.as_deref(), Some(command));
+            assert!(facts.background && facts.terminal);
+        }
+        let shell = facts(OPEN_TERMINAL, "{}");
+        assert!(shell.background && shell.terminal && shell.command.is_none());
+        assert!(!facts("bash", r#"{"command":"vi","background":true}"#).terminal);
     }
 
     #[test]

@@ -155,7 +155,8 @@ mod tests {
 
     /// Here a row does nothing: the methods themselves refuse. tests/black_box/remote.rs asks each of these for what
     /// is not for remote clients (`the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do`; of
-    /// `quack.isolated`, `the_token_makes_no_isolated_session_and_applies_nothing`; of `remote_status`,
+    /// `quack.isolated`, `the_token_makes_no_isolated_session_and_applies_nothing`; of terminals,
+    /// `the_token_looks_at_terminals_only`; of `remote_status`,
     /// `a_single_request_may_speak_for_a_websocket_and_for_nobody_else`).
     #[test]
     fn what_methods_refuse_themselves_is_what_the_tests_of_the_whole_daemon_ask_for() {
@@ -167,6 +168,10 @@ mod tests {
             "quack.session_delete",
             "quack.sandbox",
             "quack.isolated",
+            "quack.run",
+            "quack.term_attach",
+            "quack.term_detach",
+            "quack.term_kill",
             "extension_ui_response",
             "quack.approvals",
             "quack.answer",

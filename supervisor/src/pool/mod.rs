@@ -9,6 +9,7 @@ pub(crate) mod network;
 pub(crate) mod sessions;
 pub(crate) mod snapshot;
 pub(crate) mod spill_quota;
+pub(crate) mod terminals;
 
 use command_slots::CommandSlots;
 use copy_sizes::CopySizes;
@@ -16,6 +17,7 @@ use disk_space::DiskSpace;
 use network::SessionNetworks;
 use spill_quota::SpillQuota;
 use std::rc::Rc;
+use terminals::TerminalCounts;
 
 /// One instance per daemon, on the actors' thread.
 #[derive(Debug)]
@@ -29,4 +31,6 @@ pub(crate) struct Pool {
     pub(crate) disk: Rc<DiskSpace>,
     /// Requests for hosts, and forwarded ports.
     pub(crate) networks: SessionNetworks,
+    /// Running terminals.
+    pub(crate) terminals: TerminalCounts,
 }

@@ -31,6 +31,7 @@ use crate::pool::disk_space::DiskSpace;
 use crate::pool::network::SessionNetworks;
 use crate::pool::sessions::SessionTable;
 use crate::pool::spill_quota::SpillQuota;
+use crate::pool::terminals::TerminalCounts;
 use crate::registry::shutdown_record::Interrupted;
 use crate::remote::RemoteControl;
 use crate::retention::{Retention, journal_limits, mebibytes};
@@ -208,6 +209,7 @@ fn pool(config: &Config, home: &Home, disk: Rc<DiskSpace>, metrics: &Arc<Metrics
         spills: SpillQuota::new(home.run_dir(), spill_bytes, Arc::clone(metrics)),
         disk,
         networks: SessionNetworks::default(),
+        terminals: TerminalCounts::default(),
     }
 }
 

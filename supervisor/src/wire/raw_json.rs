@@ -39,6 +39,11 @@ pub(crate) fn is_sound(json: &RawValue) -> bool {
         || matches!(without_lone_surrogates(text), Cow::Borrowed(_))
 }
 
+/// Returns whether a value has no line end, so that it can be a part of a line.
+pub(crate) fn is_one_line(json: &RawValue) -> bool {
+    memchr::memchr2(b'\n', b'\r', json.get().as_bytes()).is_none()
+}
+
 /// Returns the position of the quotation mark that ends a string.
 fn end_of_string(json: &str, mut from: usize) -> usize {
     loop {

@@ -1,7 +1,7 @@
 //! The actor that owns the worker of one session, with its calls, its jobs and its policy. The other files of this folder
 //! handle its messages.
 //!
-//! Receives: [`CallTool`](super::CallTool), and the messages of `calls.rs`, `policy.rs` and `network.rs` (from clients,
+//! Receives: [`CallTool`](super::CallTool), and the messages of `calls.rs`, `policy.rs`, `network.rs` and `terminals/` (from clients,
 //! through the methods and the registry); `ChannelEvent` of the worker (from its link); the requests of
 //! `children/manage.rs` (from [`crate::pool::sessions`], the registry, and the user).
 //! Publishes: the worker's half of the session's snapshot after each change, in the session's entry of the table.
@@ -11,6 +11,7 @@
 
 use super::jobs::ReportedJobs;
 use super::place::Place;
+use super::terminals::Terminals;
 use super::unrecorded::UnrecordedCalls;
 use crate::children::Child;
 use crate::pool::network::TransparentPorts;
@@ -100,6 +101,7 @@ pub(crate) struct WorkerActor {
     /// Number of updates that the worker may still send.
     pub(super) update_credits: u32,
     pub(super) jobs: ReportedJobs,
+    pub(super) terminals: Terminals,
     pub(super) denials: Rc<Denials>,
 }
 
@@ -139,6 +141,7 @@ impl WorkerActor {
             idle_since: Instant::now(),
             update_credits: UPDATE_CREDITS,
             jobs: ReportedJobs::default(),
+            terminals: Terminals::default(),
             denials: Rc::default(),
         }
     }

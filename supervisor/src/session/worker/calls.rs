@@ -82,6 +82,9 @@ impl WorkerActor {
         {
             return Err(CallError::TooManyJobs { max });
         }
+        if msg.call.facts.terminal && self.services.pool.terminals.is_full() {
+            return Err(CallError::TooManyTerminals);
+        }
 
         let number = self.calls.next_number();
         let cancel = msg.cancel.clone();

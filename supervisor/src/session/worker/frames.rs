@@ -6,7 +6,7 @@ use super::unrecorded::ChangingCall;
 use crate::children::{ChannelEvent, ChildActor, HeartbeatDriver, LifecycleDriver};
 use crate::session::pending_calls::PendingCalls;
 use crate::session::worker::{CallDone, Printed};
-use crate::wire::raw_json::is_sound;
+use crate::wire::raw_json::{is_one_line, is_sound};
 use actix::prelude::*;
 use quackd_protocol::CallId;
 use quackd_protocol::foreign_text::stripped_line;
@@ -66,6 +66,9 @@ impl WorkerActor {
             FromWorker::StdinWanted { call_id, open } => self.input_wanted(&call_id, open, ctx),
             FromWorker::WebSearch { call_id, search } => self.search_web(call_id, search, ctx),
             FromWorker::Jobs { running, ended } => self.on_jobs(running, ended, ctx),
+            FromWorker::Terminal { terminal, message } => {
+                self.terminal_says(&terminal, message, ctx);
+            }
             // Every frame is a reply, costs a credit, belongs to a call, or is one of a limited number of warnings. A
             // worker cannot flood the supervisor with other frames.
             FromWorker::Pong { seq } => {
@@ -159,7 +162,7 @@ impl WorkerActor {
         }
 
         // The data is forwarded unchanged. Text after a newline would pass for a reply of the supervisor.
-        if data.as_deref().is_some_and(is_several_lines) {
+        if data.as_deref().is_some_and(|data| !is_one_line(data)) {
             return self.worker_broke("a result of several lines", ctx);
         }
         if data.as_deref().is_some_and(|data| !is_sound(data)) {
@@ -239,6 +242,9 @@ impl WorkerActor {
         for job in self.jobs.snapshot().iter() {
             if earlier.iter().all(|known| known.info.id != job.info.id) {
                 self.note_job_beginning(job.info.clone());
+                if let Err(why) = self.begin_terminal(&job.info) {
+                    return self.worker_broke(why, ctx);
+                }
             }
         }
 
@@ -320,10 +326,6 @@ pub(super) fn idle_deadline(
     is_unused(calls, jobs).then(|| idle_since + limit)
 }
 
-fn is_several_lines(json: &RawValue) -> bool {
-    memchr::memchr2(b'\n', b'\r', json.get().as_bytes()).is_some()
-}
-
 /// A worker's texts go to clients unchanged. JSON that begins with a quotation mark is a string, and a JSON string
 /// contains no line break.
 fn is_shown_text(text: &RawValue) -> bool {
@@ -350,7 +352,7 @@ mod tests {
         let limit = Duration::from_secs(60);
         assert_eq!(idle_deadline(&calls, &jobs, now, limit), Some(now + limit));
 
-        let job = JobInfo { id: "job-1".into(), command: "sleep".into() };
+        let job = JobInfo { id: "job-1".into(), command: "sleep".into(), terminal: None };
         jobs.report(vec![job], &[], now).unwrap();
         assert_eq!(idle_deadline(&calls, &jobs, now, limit), None);
         jobs.report(Vec::new(), &[], now).unwrap();

@@ -93,7 +93,7 @@ mod tests {
     use std::time::Duration;
 
     fn job(id: &str) -> JobInfo {
-        JobInfo { id: id.to_owned(), command: format!("run {id}") }
+        JobInfo { id: id.to_owned(), command: format!("run {id}"), terminal: None }
     }
 
     #[test]

@@ -227,7 +227,7 @@ impl WorkerActor {
         {
             ctx.cancel_future(timer);
         }
-
+        self.end_terminals(crash.as_ref());
         self.forget_jobs();
         self.end_network();
         self.hello = None;

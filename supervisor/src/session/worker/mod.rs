@@ -5,7 +5,7 @@
 //!
 //! `quackd-supervision` makes the decisions and does no I/O. [`crate::children`] executes them for every kind of
 //! process. This folder contains the parts that are specific to workers: its [`actor`], [`calls`],
-//! [`lifecycle`], [`frames`], the background [`jobs`] and the [`recording`] of the files' states.
+//! [`lifecycle`], [`frames`], the background [`jobs`], the [`terminals`] and the [`recording`] of the files' states.
 
 mod actor;
 mod calls;
@@ -20,6 +20,7 @@ mod place;
 mod place_check;
 mod policy;
 mod recording;
+mod terminals;
 mod tool_call;
 mod unrecorded;
 
@@ -31,4 +32,7 @@ pub(crate) use lifecycle::StartWorker;
 pub(crate) use network::OpenNetwork;
 pub(super) use policy::SetPolicy;
 pub(crate) use policy::{ClientLeft, EndJobs, SetIsolated};
+pub(crate) use terminals::{
+    AttachTerminal, DetachTerminal, NewViewer, ResizeTerminal, SignalTerminal, TypeIntoTerminal,
+};
 pub(crate) use tool_call::{CallDone, CallResult, CallTool, Printed};

@@ -8,7 +8,7 @@ use crate::session::checkpoints::{SessionFiles, StatesError, records, run};
 use actix::prelude::*;
 use quackd_protocol::isolate::{Checkpoint, CheckpointAction, FromIsolate, MAX_CHECKPOINT_CALLS};
 use quackd_protocol::mask::{cut_at_word, masked};
-use quackd_protocol::tools::MCP_CALL;
+use quackd_protocol::tools::{MCP_CALL, OPEN_TERMINAL};
 use serde_json::json;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -164,10 +164,13 @@ fn changing_call(call: &SessionCall) -> Option<ChangingCall> {
     if !call.may_change_files() {
         return None;
     }
-    let tool = &call.spec.tool;
+    let tool = match call.spec.tool.as_str() {
+        OPEN_TERMINAL => "run",
+        tool => tool,
+    };
     let name = match &call.facts.command {
         Some(command) => format!("{tool}: {}", masked(cut_at_word(command, MAX_COMMAND))),
-        None => tool.clone(),
+        None => tool.to_owned(),
     };
     Some(ChangingCall { name, by_commands: call.runs_commands() || tool == MCP_CALL })
 }
