@@ -58,22 +58,17 @@ pub(crate) async fn bash(
     if let Some(refused) = tty.then(|| refuse_terminal(toolbox, call)).flatten() {
         return refused;
     }
-    let mut command_line =
-        match command_line(toolbox, call, &root, upstreams, command, bounds).await {
-            Ok(command_line) => command_line,
-            Err(answer) => return answer,
-        };
-    if tty {
-        command_line.env = environment(&command_line.env, &toolbox.confinement.session, &[]);
-    }
+    let command_line = match command_line(toolbox, call, &root, upstreams, command, bounds).await {
+        Ok(command_line) => command_line,
+        Err(answer) => return answer,
+    };
 
     let finder = detector(toolbox, &root, &command_line).await;
     let limit = timeout_ms.map(Duration::from_millis);
     if background || tty {
         let terminal = tty.then(TerminalSetup::default);
         let request = JobRequest { command_line, finder, limit, terminal };
-        let job = jobs::start(toolbox, call, request, bounds).await;
-        return job.map_or_else(|answer| answer, |job| jobs::started(&job));
+        return in_background(toolbox, call, request, bounds).await;
     }
 
     let limit = shortened(limit, bounds);
@@ -108,6 +103,21 @@ pub(crate) async fn bash(
         Err(LaunchError::Aborted) => Output::cut_off("bash", bounds, StopCause::Aborted),
         Err(error) => launch_failed(&error),
     }
+}
+
+/// Starts a command as a job.
+async fn in_background(
+    toolbox: &Toolbox,
+    call: &Call,
+    mut request: JobRequest,
+    bounds: &CallLimits,
+) -> Output {
+    if request.terminal.is_some() {
+        let env = &mut request.command_line.env;
+        *env = environment(env, &toolbox.confinement.session, &[]);
+    }
+    let job = jobs::start(toolbox, call, request, bounds).await;
+    job.map_or_else(|answer| answer, |job| jobs::started(&job))
 }
 
 /// Returns the detector of denials for a command that is about to start. It compares with the state before the command,

@@ -110,8 +110,8 @@ impl BackgroundJob {
     ) -> Result<(Self, Running), LaunchError> {
         let (terminal, slave) = match setup {
             Some(setup) => {
-                let (master, slave) = open_terminal(setup.size.cols, setup.size.rows)
-                    .map_err(LaunchError::Io)?;
+                let (master, slave) =
+                    open_terminal(setup.size.cols, setup.size.rows).map_err(LaunchError::Io)?;
                 let terminal = Terminal::new(master, setup, recording_path(run_dir, number));
                 (Some(Arc::new(terminal)), Some(Arc::new(slave)))
             }
@@ -337,7 +337,8 @@ impl BackgroundJob {
 
     /// Whether the end is not reported yet.
     pub(super) fn has_report(&self) -> bool {
-        !self.is_running_for_supervisor() && self.state.borrow().end.as_ref().is_some_and(|end| end.report.is_some())
+        !self.is_running_for_supervisor()
+            && self.state.borrow().end.as_ref().is_some_and(|end| end.report.is_some())
     }
 
     /// Returns the report of the end once.

@@ -149,7 +149,8 @@ impl Jobs {
         self.table.send_modify(|table| {
             table.last = number;
             table.jobs.insert(number, Arc::clone(&job));
-            let new = job.terminal.clone().map(|terminal| NewTerminal { id: job.id.clone(), terminal });
+            let new =
+                job.terminal.clone().map(|terminal| NewTerminal { id: job.id.clone(), terminal });
             table.new_terminals.extend(new);
         });
 

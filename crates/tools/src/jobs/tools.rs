@@ -66,8 +66,7 @@ pub(crate) async fn start(
     }
 
     let longest = if terminal.is_some() { Duration::MAX } else { MAX_JOB_TIME };
-    let deadline =
-        limit.map_or(longest, |limit| limit.clamp(MIN_TOOL_DEADLINE, MAX_JOB_TIME));
+    let deadline = limit.map_or(longest, |limit| limit.clamp(MIN_TOOL_DEADLINE, MAX_JOB_TIME));
     let line = command_line.line.clone();
     let command = Command { deadline, ..command_line.command(call.spec.call_id.0.clone()) };
 

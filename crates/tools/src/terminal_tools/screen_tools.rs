@@ -91,11 +91,9 @@ pub(crate) async fn term_write(
     let number = match found.terminal.queue(&typed) {
         Ok(number) => number,
         Err(TypeError::Ended) => {
-            let Output { text, data, report, .. } = answer(&found, 0);
+            let Output { text, data, .. } = answer(&found, 0);
             let ended = format!("{} has ended; nothing was typed\n{text}", found.job.id);
-            let is_error = Output::error(ended);
-            let report = quackd_protocol::worker::ToolReport { is_error: true, ..report };
-            return Output { data, report, ..is_error };
+            return Output { data, ..Output::error(ended) };
         }
         Err(error @ TypeError::Full) => return Output::error(error),
     };
@@ -133,10 +131,7 @@ fn write_request(
     }
 }
 
-fn find(
-    toolbox: &Toolbox,
-    JobReference(reference): JobReference,
-) -> Result<Found, TermError> {
+fn find(toolbox: &Toolbox, JobReference(reference): JobReference) -> Result<Found, TermError> {
     let reference = reference.ok_or(TermError::NoTerminal)?;
     let job = toolbox.state.jobs.find(&reference);
     let job = job.map_err(|error| TermError::Find(error.to_string()))?;

@@ -13,8 +13,9 @@ pub(crate) struct KeyError(String);
 /// Names ignore case: `Enter`, `PageUp`, `F1`. `C-` is Ctrl with one character, `M-` is Alt with any key, `S-Tab` is the
 /// tabulator backwards. One character is itself.
 pub(crate) fn key_bytes(name: &str, is_application: bool) -> Result<Vec<u8>, KeyError> {
-    bytes_of(name, is_application)
-        .ok_or_else(|| KeyError(name.chars().take(SHOWN_CHARS).filter(|c| !c.is_control()).collect()))
+    bytes_of(name, is_application).ok_or_else(|| {
+        KeyError(name.chars().take(SHOWN_CHARS).filter(|c| !c.is_control()).collect())
+    })
 }
 
 fn bytes_of(name: &str, is_application: bool) -> Option<Vec<u8>> {

@@ -163,8 +163,7 @@ fn create_blocking(path: &Path) -> io::Result<File> {
 fn delete_oldest_blocking(directory: &Path) {
     let Ok(entries) = directory.read_dir() else { return };
     let names = entries.take(MAX_ENTRIES).flatten().map(|entry| entry.file_name());
-    let mut numbers: Vec<u64> =
-        names.filter_map(|name| recording_number(name.to_str()?)).collect();
+    let mut numbers: Vec<u64> = names.filter_map(|name| recording_number(name.to_str()?)).collect();
     numbers.sort_unstable();
 
     let excess = (numbers.len() + 1).saturating_sub(MAX_SPILL_FILES);
@@ -215,12 +214,8 @@ mod tests {
         assert_eq!((&with_input[0]["version"], &with_input[0]["width"]), (&json!(2), &json!(80)));
         let events: Vec<_> =
             with_input[1..].iter().map(|line| (line[1].clone(), line[2].clone())).collect();
-        let expected = [
-            ("o", "a\u{1b}[m"),
-            ("o", "\u{20ac}\u{fffd}"),
-            ("i", "secret\r"),
-            ("r", "100x30"),
-        ];
+        let expected =
+            [("o", "a\u{1b}[m"), ("o", "\u{20ac}\u{fffd}"), ("i", "secret\r"), ("r", "100x30")];
         assert_eq!(events, expected.map(|(kind, text)| (json!(kind), json!(text))));
         assert!(with_input[1..].iter().all(|line| line[0].is_number()));
         let without = recorded(Recording::Output, record);

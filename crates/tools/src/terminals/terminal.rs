@@ -6,7 +6,7 @@ use super::recording::Recorder;
 use quackd_process::TerminalMaster;
 use quackd_protocol::limits::{DEFAULT_SCROLLBACK_BYTES, MAX_SCROLLBACK_BYTES};
 use quackd_protocol::output::MAX_PIECE_BYTES;
-use quackd_protocol::terminal::{CellSize, FromTerminal, Recording, ToTerminal, TerminalExit};
+use quackd_protocol::terminal::{CellSize, FromTerminal, Recording, TerminalExit, ToTerminal};
 use quackd_terminal::{Cursor, Screen, TerminalSize};
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
@@ -120,8 +120,7 @@ impl Terminal {
     pub(crate) fn new(master: TerminalMaster, setup: TerminalSetup, recording: PathBuf) -> Self {
         let TerminalSetup { size, scrollback_bytes, record } = setup;
         // Without a thread there is no recording, and the answer of the call says so.
-        let recorder =
-            record.and_then(|kind| Recorder::start(recording.clone(), size, kind).ok());
+        let recorder = record.and_then(|kind| Recorder::start(recording.clone(), size, kind).ok());
         let screen = Screen::new(size, scrollback_bytes.min(MAX_SCROLLBACK_BYTES));
         let recording = recorder.as_ref().map(|_| recording);
         let state = watch::Sender::new(State::new(screen, recorder));
@@ -146,7 +145,9 @@ impl Terminal {
                 let size = TerminalSize::new(cols, rows);
                 self.change(|state| state.wanted_size = Some(size));
             }
-            ToTerminal::Watch { raw, rows } => self.change(|state| state.forwarding.watch(raw, rows)),
+            ToTerminal::Watch { raw, rows } => {
+                self.change(|state| state.forwarding.watch(raw, rows))
+            }
             ToTerminal::Refresh { viewer, scrollback, as_rows } => {
                 let refresh = Refresh { viewer, has_scrollback: scrollback, as_rows };
                 self.change(|state| state.forwarding.refresh(refresh));
@@ -266,8 +267,7 @@ impl Terminal {
 
     /// Waits until the program has taken the input with this number, or has ended.
     pub(crate) async fn typed(&self, number: u64) {
-        let is_typed =
-            |state: &State| number <= state.n_typed || !state.forwarding.is_running();
+        let is_typed = |state: &State| number <= state.n_typed || !state.forwarding.is_running();
         // As above.
         self.state.subscribe().wait_for(is_typed).await.ok();
     }
