@@ -27,7 +27,14 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     (
         "quackd-tools",
         2,
-        &["quackd-protocol", "quackd-ipc", "quackd-process", "quackd-sandbox", "quackd-search"],
+        &[
+            "quackd-protocol",
+            "quackd-ipc",
+            "quackd-process",
+            "quackd-sandbox",
+            "quackd-search",
+            "quackd-terminal",
+        ],
     ),
     ("quackd-isolate", 2, &["quackd-protocol", "quackd-sandbox"]),
     ("quackd-agent", 2, &["quackd-protocol"]),

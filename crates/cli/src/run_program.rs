@@ -55,6 +55,7 @@ pub(crate) async fn ask(words: &[impl AsRef<str>]) -> anyhow::Result<ProgramOutp
         live: None,
         flow: None,
         input: None,
+        terminal: None,
         limits: Limits::default(),
         group: None,
         spawn_thread: None,

@@ -2,7 +2,7 @@
 
 use crate::{
     Captured, CommandInput, Exit, Flow, Group, Limits, Live, SpawnThread, SpillTarget, Spilled,
-    Usage,
+    TerminalSlave, Usage,
 };
 use std::ffi::OsString;
 use std::fmt;
@@ -27,7 +27,8 @@ pub struct Command {
     pub cwd: PathBuf,
     /// Complete environment, except [`CALL_VARIABLE`], which is added.
     pub env: Vec<(String, String)>,
-    /// Running time after which the command is stopped, at most one day. Suspended time does not count.
+    /// Running time after which the command is stopped, at most one day unless it has a terminal. Suspended time does not
+    /// count.
     pub deadline: Duration,
     /// Time between TERM and KILL when the deadline has passed.
     pub grace: Duration,
@@ -48,6 +49,10 @@ pub struct Command {
     pub flow: Option<Flow>,
     /// Input of the command. `None`: it reads `/dev/null`.
     pub input: Option<CommandInput>,
+    /// Terminal of the command: stdin, stdout, stderr and controlling terminal of a session of its own. `input` is then
+    /// ignored, both streams count as stdout, and the command gets HUP in place of TERM. [`crate::run`] drops its value
+    /// after the start; the output ends when no other clone and no process is left that has it.
+    pub terminal: Option<Arc<TerminalSlave>>,
     /// Resource limits.
     pub limits: Limits,
     /// Control group of the session, in which the command gets its own group. With `None`, only descent and marks

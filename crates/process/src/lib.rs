@@ -8,8 +8,8 @@
 //! - a session's Pi worker starts Pi and exchanges lines with it ([`launch_piped`]);
 //! - the command line starts the daemon ([`spawn_detached_blocking`]).
 //!
-//! Nothing here uses `pre_exec`, so the standard library keeps its vfork-like spawn path. The cost of a spawn does
-//! not depend on the size of the calling process.
+//! Only commands on a terminal use `pre_exec`. For all others the standard library keeps its vfork-like spawn path, so
+//! that the cost of a spawn does not depend on the size of the calling process.
 //!
 //! All functions that find processes in order to kill them need a caller that is a child sub-reaper (Linux,
 //! [`harden`]). A descendant that loses its parent becomes a child of the sub-reaper, so an empty list of children
@@ -51,6 +51,7 @@ mod spawn_thread;
 mod spill;
 mod start_files;
 mod sweep;
+mod terminal;
 mod wait;
 
 pub use capture::{Captured, HEAD_BYTES, TAIL_BYTES};
@@ -90,4 +91,5 @@ pub use spawn_thread::SpawnThread;
 pub use spill::{SpillTarget, Spilled};
 pub use start_files::{start_files_blocking, with_entries_blocking};
 pub use sweep::{SweepReport, sweep_strays_blocking};
+pub use terminal::{TerminalMaster, TerminalSlave, open_terminal};
 pub use wait::Usage;

@@ -1,9 +1,9 @@
-//! Reads the two output pipes of a command. The command only waits while its bytes are counted and while a spill file
+//! Reads the two output pipes of a command, or its terminal. The command only waits while its bytes are counted and while a spill file
 //! or the reader of a flow is behind. Used by [`crate::run`].
 
 use crate::capture::{Capture, Captured};
 use crate::spill::{Spill, Spilled};
-use crate::{Flow, Live, SpillTarget, StreamName};
+use crate::{Flow, Live, SpillTarget, StreamName, TerminalMaster};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -16,6 +16,15 @@ const READ_BYTES: usize = 64 * 1024;
 /// Maximum number of reads from one pipe without a wait. A pipe holds at most 1 MiB unless its owner is privileged
 /// (pipe(7)).
 const MAX_REST_READS: usize = 16;
+
+/// The caller's ends of a command's output.
+#[derive(Debug)]
+pub(crate) enum OutputEnds {
+    /// Two pipes.
+    Pipes { stdout: OwnedFd, stderr: OwnedFd },
+    /// A terminal, which counts as stdout.
+    Terminal(TerminalMaster),
+}
 
 /// Both streams of one command.
 #[derive(Debug)]
@@ -40,39 +49,63 @@ enum Readiness {
     Unknown,
 }
 
+/// What a stream is read from.
 #[derive(Debug)]
+enum Source {
+    Pipe(Receiver),
+    Terminal(TerminalMaster),
+}
+
+impl Source {
+    async fn readable(&self) {
+        match self {
+            // An error means that the runtime is shutting down. The read fails then too.
+            Self::Pipe(pipe) => {
+                pipe.readable().await.ok();
+            }
+            Self::Terminal(master) => master.readable().await,
+        }
+    }
+
+    fn read(&self, buffer: &mut [u8], readiness: Readiness) -> io::Result<usize> {
+        match (self, readiness) {
+            (Self::Pipe(pipe), Readiness::Known) => pipe.try_read(buffer),
+            (Self::Pipe(pipe), Readiness::Unknown) => Ok(rustix::io::read(pipe, buffer)?),
+            (Self::Terminal(master), Readiness::Known) => master.try_read(buffer),
+            (Self::Terminal(master), Readiness::Unknown) => master.read_now(buffer),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
 struct Stream {
     /// `None` once the end was read.
-    pipe: Option<Receiver>,
+    source: Option<Source>,
     capture: Capture,
 }
 
 impl Stream {
-    fn new(pipe: OwnedFd) -> io::Result<Self> {
-        Ok(Self { pipe: Some(Receiver::from_owned_fd(pipe)?), capture: Capture::default() })
+    fn of(source: Source) -> Self {
+        Self { source: Some(source), capture: Capture::default() }
+    }
+
+    fn of_pipe(pipe: OwnedFd) -> io::Result<Self> {
+        Ok(Self::of(Source::Pipe(Receiver::from_owned_fd(pipe)?)))
     }
 
     /// Resolves when data or the end can be read. Never resolves after the end.
     async fn readable(&self) {
-        match &self.pipe {
-            // An error means that the runtime is shutting down. The read fails then too.
-            Some(pipe) => {
-                pipe.readable().await.ok();
-            }
+        match &self.source {
+            Some(source) => source.readable().await,
             None => std::future::pending().await,
         }
     }
 
     /// Reads once without waiting. Returns the number of bytes. `readiness` selects whether the runtime must know that
-    /// the pipe is readable.
+    /// the source is readable.
     fn read(&mut self, buffer: &mut [u8], readiness: Readiness) -> usize {
-        let Some(pipe) = &self.pipe else { return 0 };
-        let read = match readiness {
-            Readiness::Known => pipe.try_read(buffer),
-            Readiness::Unknown => rustix::io::read(pipe, &mut *buffer).map_err(io::Error::from),
-        };
-
-        match read {
+        let Some(source) = &self.source else { return 0 };
+        match source.read(buffer, readiness) {
             Ok(n_bytes @ 1..) => {
                 self.capture.push(buffer.get(..n_bytes).unwrap_or_default());
                 n_bytes
@@ -85,8 +118,9 @@ impl Stream {
             {
                 0
             }
+            // A terminal that no process has ends with an error.
             Ok(0) | Err(_) => {
-                self.pipe = None;
+                self.source = None;
                 0
             }
         }
@@ -97,15 +131,22 @@ impl OutputReader {
     /// # Errors
     /// The event queue cannot take more descriptors.
     pub(crate) fn new(
-        stdout: OwnedFd,
-        stderr: OwnedFd,
+        ends: OutputEnds,
         spill: Option<SpillTarget>,
         live: Option<Live>,
         flow: Option<Flow>,
     ) -> io::Result<Self> {
+        let (stdout, stderr) = match ends {
+            OutputEnds::Pipes { stdout, stderr } => {
+                (Stream::of_pipe(stdout)?, Stream::of_pipe(stderr)?)
+            }
+            OutputEnds::Terminal(master) => {
+                (Stream::of(Source::Terminal(master)), Stream::default())
+            }
+        };
         Ok(Self {
-            stdout: Stream::new(stdout)?,
-            stderr: Stream::new(stderr)?,
+            stdout,
+            stderr,
             buffer: vec![0; READ_BYTES].into(),
             spill: Spill::new(spill),
             live,
@@ -116,15 +157,19 @@ impl OutputReader {
         })
     }
 
-    /// Returns true if both pipes were read to their end: no process holds their write ends.
+    /// Returns true if everything was read to its end: no process holds the other ends.
     pub(crate) fn is_at_end(&self) -> bool {
-        self.stdout.pipe.is_none() && self.stderr.pipe.is_none()
+        self.stdout.source.is_none() && self.stderr.source.is_none()
     }
 
     /// Returns the inode numbers of the pipes that are not at their end.
     pub(crate) fn pipes(&self) -> Vec<u64> {
-        let open = [&self.stdout.pipe, &self.stderr.pipe].into_iter().flatten();
-        open.filter_map(|pipe| rustix::fs::fstat(pipe).ok()).map(|stat| stat.st_ino).collect()
+        let open = [&self.stdout.source, &self.stderr.source].into_iter().flatten();
+        let open = open.filter_map(|source| match source {
+            Source::Pipe(pipe) => rustix::fs::fstat(pipe).ok(),
+            Source::Terminal(_) => None,
+        });
+        open.map(|stat| stat.st_ino).collect()
     }
 
     /// Stops waiting for the disk: output that the spill file cannot take at once is left out of it.
@@ -236,7 +281,8 @@ mod tests {
         let (stdout, mut writer) = io::pipe().unwrap();
         // The write ends stay open, as if a process still held them.
         let (stderr, _writer) = io::pipe().unwrap();
-        let mut output = OutputReader::new(stdout.into(), stderr.into(), None, None, None).unwrap();
+        let ends = OutputEnds::Pipes { stdout: stdout.into(), stderr: stderr.into() };
+        let mut output = OutputReader::new(ends, None, None, None).unwrap();
         io::Write::write_all(&mut writer, b"done").unwrap();
         output.drain(Duration::ZERO, Instant::now() + Duration::from_secs(60)).await;
         assert!(!output.is_at_end());

@@ -1,6 +1,7 @@
 //! Runs a program whose pipes the caller reads and writes. Like a command, it gets its own process group, control
 //! group and marks. Used by the Pi worker.
 
+use crate::output::OutputEnds;
 use crate::shell::{Input, Shell, reap_ended_orphans};
 use crate::{Command, Exit, LaunchError};
 use std::io;
@@ -24,23 +25,25 @@ pub struct Pipes {
     pub stderr: OwnedFd,
 }
 
-/// Starts a program. Ignores the fields of `command` about time, spilling and watching: only the caller stops the
-/// program.
+/// Starts a program, which must have no terminal. Ignores the fields of `command` about time, spilling and watching:
+/// only the caller stops the program.
 ///
 /// This process must be a sub-reaper, see [`crate::run`]. Needs a tokio runtime with I/O.
 ///
 /// # Errors
 /// See [`LaunchError`]. No process is left running after an error.
 pub fn launch_piped(command: &Command) -> Result<(Piped, Pipes), LaunchError> {
-    let (shell, stdin, stdout, stderr) = Shell::launch(command, Input::Pipe)?;
+    let (shell, stdin, output) = Shell::launch(command, Input::Pipe)?;
     let pid = shell.pid();
-    let pipes = stdin.ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe)).and_then(|stdin| {
-        for end in [&stdin, &stdout, &stderr] {
-            rustix::io::ioctl_fionbio(end, true)?;
-        }
-        Ok(Pipes { stdin, stdout, stderr })
-    });
-    Ok((Piped { shell, pid }, pipes.map_err(LaunchError::Io)?))
+    let (Some(stdin), OutputEnds::Pipes { stdout, stderr }) = (stdin, output) else {
+        return Err(LaunchError::Io(io::ErrorKind::BrokenPipe.into()));
+    };
+
+    let pipes = Pipes { stdin, stdout, stderr };
+    for end in [&pipes.stdin, &pipes.stdout, &pipes.stderr] {
+        rustix::io::ioctl_fionbio(end, true).map_err(|errno| LaunchError::Io(errno.into()))?;
+    }
+    Ok((Piped { shell, pid }, pipes))
 }
 
 impl Piped {

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout_at};
 
-/// Maximum deadline and grace. Also keeps sums of times in range.
+/// Maximum grace, and maximum deadline of a command without a terminal. Also keeps sums of times in range.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Interval for reaping exited orphans while a command runs.
@@ -59,7 +59,8 @@ const MIN_CLOSE_LIMIT: Duration = Duration::from_millis(200);
 /// each stream are kept and the middle is counted. At the deadline or when canceled, it gets TERM, and KILL after the
 /// grace. Returns at most about 2 s after that.
 ///
-/// The exceptions: a command waits for the reader of its `flow`, and for the disk of its spill file.
+/// The exceptions: a command waits for the reader of its `flow`, and for the disk of its spill file. A command on a
+/// terminal gets HUP in place of TERM.
 ///
 /// This process must be a sub-reaper ([`crate::harden`]) to find processes that left the group. Children that its
 /// main thread started in other ways count as orphans: a worker starts processes only here.
@@ -69,28 +70,26 @@ const MIN_CLOSE_LIMIT: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// See [`LaunchError`].
-pub async fn run(command: Command) -> Result<Finished, LaunchError> {
+pub async fn run(mut command: Command) -> Result<Finished, LaunchError> {
     if command.cancel.is_cancelled() {
         return Err(LaunchError::Aborted);
     }
 
     let begin = Instant::now();
     let pipe = if command.input.is_some() { Input::Pipe } else { Input::Nothing };
-    let (mut shell, stdin, stdout, stderr) = Shell::launch(&command, pipe)?;
+    let (mut shell, stdin, ends) = Shell::launch(&command, pipe)?;
+    // The command has the slave now. Without this handle, the output ends when its last process has exited.
+    if command.terminal.take().is_none() {
+        command.deadline = command.deadline.min(LONGEST);
+    }
     let explain = |error| LaunchError::explain(error, Path::new(&command.program), &command.cwd);
 
     let mut input = match (stdin, &command.input) {
         (Some(pipe), Some(input)) => Some(InputWriter::new(pipe, input.clone()).map_err(explain)?),
         _ => None,
     };
-    let mut output = OutputReader::new(
-        stdout,
-        stderr,
-        command.spill.clone(),
-        command.live.clone(),
-        command.flow.clone(),
-    )
-    .map_err(explain)?;
+    let (spill, live, flow) = (command.spill.clone(), command.live.clone(), command.flow.clone());
+    let mut output = OutputReader::new(ends, spill, live, flow).map_err(explain)?;
 
     let mut memory = MemoryWatch::new(&command.limits);
     let ended_by = watch(&mut shell, &mut output, &mut input, &mut memory, &command, begin).await;
@@ -146,7 +145,7 @@ async fn watch(
     command: &Command,
     begin: Instant,
 ) -> EndedBy {
-    let deadline = begin + command.deadline.min(LONGEST);
+    let deadline = begin.checked_add(command.deadline);
     let mut reaping = interval_at(begin + REAP_INTERVAL, REAP_INTERVAL);
     // After missed ticks, one check reaps all orphans.
     reaping.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -167,7 +166,7 @@ async fn watch(
             biased;
             () = shell.exited() => return EndedBy::Itself,
             () = command.cancel.cancelled() => return EndedBy::Abort,
-            () = sleep_until(deadline) => return EndedBy::Deadline,
+            () = passed(deadline) => return EndedBy::Deadline,
             _ = reaping.tick() => reap_ended_orphans(),
             () = sleep_until(next_count) => {
                 let counted = Instant::now();
@@ -187,13 +186,23 @@ async fn watch(
     }
 }
 
+/// Resolves at a time, or never.
+async fn passed(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Lets background processes finish that only forward output. If a pipe is still held after that, returns the known
 /// holders.
 async fn settle(shell: &mut Shell, output: &mut OutputReader) -> Option<Vec<Holder>> {
     if !output.is_at_end() && shell.has_strays() {
         output.drain(SETTLE_QUIET, Instant::now() + SETTLE_LIMIT).await;
-        if !output.is_at_end() {
-            return Some(shell.holders(&output.pipes()));
+        let pipes = output.pipes();
+        // Processes that have only the terminal are as usual as its background jobs.
+        if !pipes.is_empty() {
+            return Some(shell.holders(&pipes));
         }
     }
 

@@ -4,12 +4,15 @@
 use crate::cgroup::CommandCgroup;
 use crate::command::CALL_VARIABLE;
 use crate::members::{MEMBER_VARIABLE, Members, is_by_list, signal as signal_listed};
+use crate::output::OutputEnds;
 use crate::pipe_holders::holders;
 use crate::platform::ExitWatch;
 use crate::process_tree::{ProcessTree, has_variable, stat};
 use crate::shell_registry::{self, CommandsMemory, ShellSlot};
 use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, SweepProgress, Sweeper, living_strays, send};
-use crate::{Command, Exit, Group, Holder, LaunchError, ProcessHandle, SpawnThread, Usage};
+use crate::{
+    Command, Exit, Group, Holder, LaunchError, ProcessHandle, SpawnThread, TerminalMaster, Usage,
+};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
@@ -42,12 +45,14 @@ pub(crate) struct Shell {
     mark: ProcessMarker,
     /// The command's processes, on systems that find them in the list of all processes.
     listed: Option<Members>,
+    /// Terminal whose session the shell leads.
+    terminal: Option<TerminalMaster>,
     /// Taken when the shell is abandoned.
     place: Option<ShellSlot>,
     is_reaped: bool,
 }
 
-/// Stdin of a command.
+/// Stdin of a command without a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {
     /// `/dev/null`.
@@ -56,8 +61,8 @@ pub(crate) enum Input {
     Pipe,
 }
 
-/// A command, the write end of its stdin if stdin is a pipe, and the read ends of its stdout and stderr.
-pub(crate) type Launched = (Shell, Option<OwnedFd>, OwnedFd, OwnedFd);
+/// A command, the write end of its stdin if stdin is a pipe, and the ends of its output.
+pub(crate) type Launched = (Shell, Option<OwnedFd>, OutputEnds);
 
 /// Identifies the processes of a command.
 #[derive(Debug, Clone)]
@@ -113,7 +118,7 @@ impl Shell {
         let group = command.group.as_ref().filter(|_| listed.is_none());
         let leaf = group.and_then(|group| group.leaf().ok()).map(Arc::new);
 
-        let program = prepare(command, input, listed.as_ref());
+        let program = prepare(command, input, listed.as_ref()).map_err(explain)?;
         let (mut child, leaf) =
             launch_in(leaf, group, program, command.spawn_thread.as_deref()).map_err(explain)?;
 
@@ -121,9 +126,9 @@ impl Shell {
         place.hold(child.id());
         command.limits.impose_on(child.id());
         match Self::adopt(&mut child, place, command, leaf) {
-            Ok((mut shell, stdin, stdout, stderr)) => {
+            Ok((mut shell, stdin, output)) => {
                 shell.listed = listed.map(|listed| listed.of_group(shell.pid()));
-                Ok((shell, stdin, stdout, stderr))
+                Ok((shell, stdin, output))
             }
             Err(error) => {
                 // The child has not run long enough to start processes outside of its group.
@@ -142,15 +147,23 @@ impl Shell {
     ) -> io::Result<Launched> {
         let process = ProcessHandle::of_child(child.id())?;
         let watch = process.watch()?;
-        let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
-            return Err(io::ErrorKind::BrokenPipe.into());
+        let terminal = command.terminal.as_ref().map(|terminal| terminal.master().clone());
+        let output = match (terminal.clone(), child.stdout.take(), child.stderr.take()) {
+            (Some(master), ..) => OutputEnds::Terminal(master),
+            (None, Some(stdout), Some(stderr)) => {
+                OutputEnds::Pipes { stdout: stdout.into(), stderr: stderr.into() }
+            }
+            _ => return Err(io::ErrorKind::BrokenPipe.into()),
         };
+        if let Some(terminal) = &terminal {
+            terminal.note_leader(child.id());
+        }
 
         let variable = format!("{CALL_VARIABLE}={}", command.tag).into_bytes();
         let mark = ProcessMarker { group: child.id(), variable, leaf };
-        let shell =
-            Self { process, watch, mark, listed: None, place: Some(place), is_reaped: false };
-        Ok((shell, child.stdin.take().map(OwnedFd::from), stdout.into(), stderr.into()))
+        let place = Some(place);
+        let shell = Self { process, watch, mark, listed: None, terminal, place, is_reaped: false };
+        Ok((shell, child.stdin.take().map(OwnedFd::from), output))
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -172,12 +185,14 @@ impl Shell {
         }
     }
 
-    /// Sends TERM to every process of this command, including stopped ones. Returns the number of processes found.
+    /// Sends TERM to every process of this command, including stopped ones, or HUP if it has a terminal, as at the close
+    /// of a window: shells ignore TERM there. Returns the number of processes found.
     pub(crate) fn terminate(&mut self) -> u32 {
+        let request = if self.terminal.is_some() { Signal::SIGHUP } else { Signal::SIGTERM };
         if let Some(listed) = &mut self.listed {
-            return terminate_listed(listed, self.mark.group);
+            return terminate_listed(listed, self.mark.group, request);
         }
-        // Count before the signal, because TERM may end a process before it is counted.
+        // Count before the signal, because it may end a process before it is counted.
         let escaped = ProcessTree::now().map(|lineage| lineage.descendants(&self.roots()));
         let mut escaped = escaped.unwrap_or_default();
         escaped.retain(|member| stat(member.pid).is_ok_and(|stat| !stat.has_ended));
@@ -185,13 +200,13 @@ impl Shell {
         let n_found = u32::try_from(escaped.len()).unwrap_or(u32::MAX);
         // The group as a whole gets the signal in one call. Others get theirs one by one, and none
         // gets it twice.
-        signal_group(self.mark.group, Signal::SIGTERM);
+        signal_group(self.mark.group, request);
         escaped.retain(|member| stat(member.pid).is_ok_and(|stat| stat.group != self.mark.group));
         for member in &escaped {
-            send(*member, Signal::SIGTERM);
+            send(*member, request);
         }
 
-        // A stopped process gets its TERM only when it continues.
+        // A stopped process gets the signal only when it continues.
         signal_group(self.mark.group, Signal::SIGCONT);
         for member in escaped {
             send(member, Signal::SIGCONT);
@@ -291,10 +306,18 @@ impl Shell {
     /// # Errors
     /// The shell was reaped elsewhere.
     pub(crate) fn reap(mut self) -> io::Result<(Exit, Usage)> {
+        self.leave_terminal();
         let exit = self.process.try_reap();
         self.is_reaped = !matches!(exit, Ok(None));
         let usage = self.process.usage().unwrap_or_default();
         Ok((exit?.unwrap_or(Exit::Signal(nix::libc::SIGKILL)), usage))
+    }
+
+    /// Ends signals to the foreground of the terminal, before the shell's number can be reused.
+    fn leave_terminal(&self) {
+        if let Some(terminal) = &self.terminal {
+            terminal.note_no_leader();
+        }
     }
 }
 
@@ -305,6 +328,7 @@ impl Drop for Shell {
             return;
         }
         self.kill();
+        self.leave_terminal();
         self.note_end();
 
         // Without a runtime, dropping the value reaps the shell once.
@@ -374,13 +398,13 @@ fn sweep(
     left
 }
 
-/// Sends TERM to every process of a command, including stopped ones. Returns the number of processes found.
-fn terminate_listed(listed: &mut Members, group: u32) -> u32 {
+/// Sends the signal to every process of a command, including stopped ones. Returns the number of processes found.
+fn terminate_listed(listed: &mut Members, group: u32, request: Signal) -> u32 {
     let mut processes = listed.look().unwrap_or_default();
     let n_found = u32::try_from(processes.len()).unwrap_or(u32::MAX);
 
     processes.retain(|process| process.group != group);
-    for signal in [Signal::SIGTERM, Signal::SIGCONT] {
+    for signal in [request, Signal::SIGCONT] {
         signal_group(group, signal);
         for process in &processes {
             signal_listed(process, signal);
@@ -435,12 +459,11 @@ fn spawn_in(
 }
 
 #[expect(clippy::disallowed_methods, reason = "this crate is where processes are started")]
-fn prepare(command: &Command, input: Input, listed: Option<&Members>) -> std::process::Command {
-    let stdin = match input {
-        Input::Nothing => Stdio::null(),
-        Input::Pipe => Stdio::piped(),
-    };
-
+fn prepare(
+    command: &Command,
+    input: Input,
+    listed: Option<&Members>,
+) -> io::Result<std::process::Command> {
     let mut program = std::process::Command::new(&command.program);
     program
         .args(&command.args)
@@ -448,10 +471,17 @@ fn prepare(command: &Command, input: Input, listed: Option<&Members>) -> std::pr
         .envs(command.env.iter().map(|(name, value)| (name, value)))
         .env(CALL_VARIABLE, &command.tag)
         .envs(listed.map(|listed| (MEMBER_VARIABLE, listed.value())))
-        .current_dir(&command.cwd)
-        .process_group(0)
-        .stdin(stdin)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    program
+        .current_dir(&command.cwd);
+
+    if let Some(terminal) = &command.terminal {
+        terminal.attach(&mut program)?;
+        return Ok(program);
+    }
+
+    let stdin = match input {
+        Input::Nothing => Stdio::null(),
+        Input::Pipe => Stdio::piped(),
+    };
+    program.process_group(0).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(program)
 }

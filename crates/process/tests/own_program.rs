@@ -195,6 +195,7 @@ fn grouped(paths: &str) {
         live: None,
         flow: None,
         input: None,
+        terminal: None,
         limits: Limits::default(),
         group: Some(Arc::new(group)),
         spawn_thread: None,

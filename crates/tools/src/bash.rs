@@ -1,19 +1,22 @@
 //! bash: runs one command line with a shell in the workspace, or in safe mode without a shell. In the
-//! background it becomes a job ([`crate::jobs`]).
+//! background it becomes a job ([`crate::jobs`]), which may have a terminal.
 
 use crate::arguments::Arguments;
 use crate::bash_text::{self, CommandSummary};
 use crate::call_limits::{CallLimits, StopCause};
 use crate::command_line::{CommandLine, launch_failed};
 use crate::denials::{DenialDetector, Found};
+use crate::jobs::JobRequest;
 use crate::live::LiveText;
 use crate::platform::USES_ZSH;
+use crate::terminals::{TerminalSetup, environment};
 use crate::unsigned_commits::UnsignedCommits;
 use crate::upstreams::Upstreams;
 use crate::{Call, Output, Toolbox, Update, jobs, safe_mode};
 use quackd_process::{Command, LaunchError, Live, SpillTarget};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits;
+use quackd_protocol::tiers::Tier;
 use quackd_protocol::tools::BashArguments;
 use quackd_sandbox::Root;
 use std::ffi::OsString;
@@ -24,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// PATH if the environment has none.
-const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub(crate) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 pub(crate) async fn bash(
     toolbox: &Toolbox,
@@ -50,27 +53,22 @@ pub(crate) async fn bash(
         return refused;
     }
 
-    let BashArguments { command, timeout_ms, background } = BashArguments::of(arguments.object());
+    let BashArguments { command, timeout_ms, background, tty } =
+        BashArguments::of(arguments.object());
+    if let Some(refused) = tty.then(|| refuse_terminal(toolbox, call)).flatten() {
+        return refused;
+    }
     let command_line = match command_line(toolbox, call, &root, upstreams, command, bounds).await {
         Ok(command_line) => command_line,
         Err(answer) => return answer,
     };
 
-    let unsigned =
-        if toolbox.signs_commits { UnsignedCommits::before(root.path()).await } else { None };
-
-    // The detector compares with the state before the command, so it records that state now.
-    let finder = DenialDetector::new(&toolbox.confinement, root.path())
-        .watching(&toolbox.state.watched)
-        .losing(&toolbox.state.lost)
-        .leaving(&toolbox.state.temporary, &command_line)
-        .signing(unsigned)
-        .keeping(&toolbox.state.upstreams)
-        .during(toolbox.attempts.begin());
-
+    let finder = detector(toolbox, &root, &command_line).await;
     let limit = timeout_ms.map(Duration::from_millis);
-    if background {
-        return jobs::start(toolbox, call, command_line, finder, limit, bounds).await;
+    if background || tty {
+        let terminal = tty.then(TerminalSetup::default);
+        let request = JobRequest { command_line, finder, limit, terminal };
+        return in_background(toolbox, call, request, bounds).await;
     }
 
     let limit = shortened(limit, bounds);
@@ -104,6 +102,52 @@ pub(crate) async fn bash(
         Err(LaunchError::Aborted) => Output::cut_off("bash", bounds, StopCause::Aborted),
         Err(error) => launch_failed(&error),
     }
+}
+
+/// Starts a command as a job.
+async fn in_background(
+    toolbox: &Toolbox,
+    call: &Call,
+    mut request: JobRequest,
+    bounds: &CallLimits,
+) -> Output {
+    if request.terminal.is_some() {
+        let env = &mut request.command_line.env;
+        *env = environment(env, &toolbox.confinement.session, &[]);
+    }
+    let job = jobs::start(toolbox, call, request, bounds).await;
+    job.map_or_else(|answer| answer, |job| jobs::started(&job))
+}
+
+/// Returns the detector of denials for a command that is about to start. It compares with the state before the command,
+/// so it records that state now.
+pub(crate) async fn detector(
+    toolbox: &Toolbox,
+    root: &Root,
+    command_line: &CommandLine,
+) -> DenialDetector {
+    let unsigned =
+        if toolbox.signs_commits { UnsignedCommits::before(root.path()).await } else { None };
+    DenialDetector::new(&toolbox.confinement, root.path())
+        .watching(&toolbox.state.watched)
+        .losing(&toolbox.state.lost)
+        .leaving(&toolbox.state.temporary, command_line)
+        .signing(unsigned)
+        .keeping(&toolbox.state.upstreams)
+        .during(toolbox.attempts.begin())
+}
+
+/// Returns the refusal of a terminal, which the session or the call cannot have.
+pub(crate) fn refuse_terminal(toolbox: &Toolbox, call: &Call) -> Option<Output> {
+    if toolbox.safe_mode || call.spec.safe_mode {
+        return Some(Output::error("Terminals are disabled in safe mode"));
+    }
+    if toolbox.sandbox.tier == Some(Tier::D) {
+        return Some(Output::error(
+            "Tier D allows no terminal: without namespaces, the session could open the user's terminals too",
+        ));
+    }
+    toolbox.confinement.refuse_unconfined("A terminal")
 }
 
 /// Builds the command line, or returns the answer of a call that runs nothing.

@@ -42,6 +42,7 @@ impl CommandLine {
             live: None,
             flow: None,
             input: None,
+            terminal: None,
             limits: self.limits,
             group: self.group,
             spawn_thread: self.spawn_thread,

@@ -44,6 +44,8 @@ mod similar_text;
 mod strip_ansi;
 mod system_errors;
 mod temporary_files;
+mod terminal_tools;
+mod terminals;
 mod tool_state;
 mod truncate;
 mod unsigned_commits;
@@ -64,11 +66,12 @@ pub use call::Call;
 pub use call_limits::StopCause;
 pub use caller_dir::CallerDir;
 pub use confinement::Confinement;
-pub use jobs::{JobReport, JobReports, Jobs};
+pub use jobs::{JobReport, JobReports, Jobs, NewTerminal};
 pub use live::{Update, Watch};
 pub use output::{Data, Output};
 pub use replace::ReplaceOutput;
 pub use strip_ansi::PlainText;
+pub use terminals::Terminal;
 pub use tool_state::{ToolState, WorkerFiles};
 pub use toolbox::{Toolbox, UserGit};
 pub use truncate::TRUNCATED;
@@ -133,9 +136,16 @@ async fn dispatch(
         "jobs" => return jobs::jobs(toolbox),
         "job_output" => return jobs::job_output(toolbox, &arguments, &bounds).await,
         "job_kill" => return jobs::job_kill(toolbox, &arguments, &bounds).await,
+        "term_read" => return terminal_tools::term_read(toolbox, &arguments, &bounds).await,
+        "term_write" => {
+            return terminal_tools::term_write(toolbox, call, &arguments, &bounds).await;
+        }
         // These look at the workspace themselves, in the same step as their first work in it.
         "read_file" => return read_file::read_file(toolbox, &arguments, &bounds).await,
         "bash" => return Box::pin(bash::bash(toolbox, call, &arguments, &bounds)).await,
+        tools::OPEN_TERMINAL => {
+            return Box::pin(terminal_tools::quack_open_terminal(toolbox, call, &bounds)).await;
+        }
         "write_file" => {
             return Box::pin(write_file::write_file(toolbox, call, &arguments, &bounds)).await;
         }

@@ -353,7 +353,10 @@ mod tests {
         );
         let running = reports.take().unwrap().running;
         assert_eq!(running.len(), 8);
-        assert_eq!(running[0], JobInfo { id: "job-1".into(), command: "sleep 60".into() });
+        assert_eq!(
+            running[0],
+            JobInfo { id: "job-1".into(), command: "sleep 60".into(), terminal: None }
+        );
         assert_eq!(reports.take(), None, "told once");
         // Processes left by a call are killed, and processes of jobs are not.
         let text =

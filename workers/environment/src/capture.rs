@@ -300,6 +300,7 @@ fn command(
         live: None,
         flow: None,
         input: None,
+        terminal: None,
         limits: Limits::default(),
         group: None,
         spawn_thread: None,

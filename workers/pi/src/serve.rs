@@ -166,6 +166,7 @@ fn command(start: &PiStart, group: Option<Arc<Group>>) -> Command {
         live: None,
         flow: None,
         input: None,
+        terminal: None,
         limits: Limits { processes: start.processes, ..Limits::default() },
         group,
         spawn_thread: Some(Arc::new(SpawnThread::new(|| Ok(()), OomScore::open().ok()))),

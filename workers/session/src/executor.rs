@@ -13,6 +13,7 @@ use crate::link::{self, FrameSender};
 use crate::network;
 use crate::stage0::Stage0Output;
 use crate::streaming::{self, Streaming};
+use crate::terminals;
 use crate::updates::{self, CallWatch, Credits};
 use crate::web::Searches;
 use actix::System;
@@ -120,8 +121,10 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         drop(tokio::task::spawn_blocking(recovery));
     }
 
+    let jobs = JobReporter::start(toolbox.jobs(), outbox.clone());
+    terminals::start(toolbox.jobs(), &jobs, &outbox);
     let executor = ToolExecutor {
-        jobs: JobReporter::start(toolbox.jobs(), outbox.clone()),
+        jobs,
         toolbox,
         outbox: outbox.clone(),
         in_flight: Rc::default(),
@@ -243,6 +246,12 @@ impl ToolExecutor {
                 input.into_iter().for_each(|input| input::give(input, &piece));
             }
             ToWorker::WebDone { call_id, outcome } => self.searches.done(&call_id, outcome),
+            ToWorker::Terminal { terminal, message } => {
+                // It may have been forgotten meanwhile.
+                if let Some(terminal) = self.toolbox.jobs().terminal(&terminal) {
+                    terminal.handle(message);
+                }
+            }
             ToWorker::NetworkMode { mode } => self.toolbox.confinement.set_network(mode),
             ToWorker::Shutdown {} => return ControlFlow::Break(()),
             ToWorker::Start(_) | ToWorker::Template {} => {

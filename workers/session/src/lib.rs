@@ -7,6 +7,7 @@
 //! - [`executor`]: admits calls, keeps their cancel handles and answers each exactly once.
 //! - [`updates`]: the output of running calls, for the clients that follow the session.
 //! - [`jobs`]: reports of running background jobs.
+//! - [`terminals`]: messages of their terminals.
 //! - [`network`]: the pair to the network proxy outside.
 //! - [`web`]: web searches that the supervisor performs for a call.
 //!
@@ -26,6 +27,7 @@ mod seatbelt_confinement;
 mod stage0;
 mod start_error;
 mod streaming;
+mod terminals;
 mod trees;
 mod updates;
 mod user_git;

@@ -25,6 +25,7 @@ pub(crate) fn bash(tag: &str, script: &str) -> Command {
         live: None,
         flow: None,
         input: None,
+        terminal: None,
         limits: Limits::default(),
         group: None,
         spawn_thread: None,

@@ -3,14 +3,17 @@
 use super::log::{OutputRange, RecentOutput, count};
 use crate::bash_text::ceiling_kind;
 use crate::denials::{DenialDetector, Found};
+use crate::terminals::{Terminal, TerminalSetup, recording_path};
 use quackd_process::{
     Captured, Command, EndedBy, Exit, Finished, LaunchError, Live, SpillTarget, Spilled,
+    open_terminal,
 };
 use quackd_protocol::denial::Denial;
 use quackd_protocol::limits::{
     DEADLINE_GRACE, ENDED_JOB_MEMORY_BYTES, MAX_JOB_COMMAND_BYTES, MAX_SPILL_BYTES,
 };
 use quackd_protocol::mask::cut_at_word;
+use quackd_protocol::terminal::TerminalExit;
 use quackd_protocol::worker::{EndedJob, JobInfo};
 use std::convert::Infallible;
 use std::fs::OpenOptions;
@@ -28,6 +31,9 @@ use tokio_util::sync::CancellationToken;
 pub(super) const FILE_PREFIX: &str = "job-";
 pub(super) const FILE_SUFFIX: &str = ".log";
 
+/// Prefix of the number in the id of a job with a terminal. Ids of others begin like their files.
+pub(super) const TERMINAL_PREFIX: &str = "term-";
+
 /// Size of the buffer between reads, in bytes: the size of a pipe. It is emptied after every read.
 const LIVE_ROOM: usize = 64 * 1024;
 
@@ -42,6 +48,8 @@ pub(crate) struct BackgroundJob {
     pub(crate) limit: Duration,
     /// File with the complete output.
     pub(crate) file: PathBuf,
+    /// Terminal of the command, if it has one.
+    pub(crate) terminal: Option<Arc<Terminal>>,
     live: Live,
     cancel: CancellationToken,
     /// Knows the denials until the job has ended.
@@ -87,7 +95,7 @@ pub(super) type Running =
     Pin<Box<dyn Future<Output = Result<Finished, LaunchError>> + Send + 'static>>;
 
 impl BackgroundJob {
-    /// Starts the job's command.
+    /// Starts the job's command, on a terminal if `setup` describes one.
     ///
     /// # Errors
     /// The command cannot be started.
@@ -97,14 +105,27 @@ impl BackgroundJob {
         run_dir: &Path,
         command: Command,
         finder: &Arc<DenialDetector>,
+        setup: Option<TerminalSetup>,
     ) -> Result<(Self, Running), LaunchError> {
+        let (terminal, slave) = match setup {
+            Some(setup) => {
+                let (master, slave) =
+                    open_terminal(setup.size.cols, setup.size.rows).map_err(LaunchError::Io)?;
+                let terminal = Terminal::new(master, setup, recording_path(run_dir, number));
+                (Some(Arc::new(terminal)), Some(Arc::new(slave)))
+            }
+            None => (None, None),
+        };
+
         let name = format!("{FILE_PREFIX}{number}{FILE_SUFFIX}");
+        let prefix = if terminal.is_some() { TERMINAL_PREFIX } else { FILE_PREFIX };
         let job = Self {
-            id: format!("{FILE_PREFIX}{number}"),
+            id: format!("{prefix}{number}"),
             command: first_line(line),
             started: Instant::now(),
             limit: command.deadline,
             file: run_dir.join(&name),
+            terminal,
             live: Live::with_room(LIVE_ROOM),
             cancel: command.cancel.clone(),
             finder: Arc::downgrade(finder),
@@ -127,6 +148,7 @@ impl BackgroundJob {
             abort_grace: DEADLINE_GRACE,
             spill: Some(spill),
             live: Some(job.live.clone()),
+            terminal: slave,
             ..command
         }));
 
@@ -146,6 +168,7 @@ impl BackgroundJob {
             biased;
             finished = &mut running => finished,
             never = self.collect() => match never {},
+            never = self.type_input() => match never {},
         };
 
         // Output that arrived after the last piece was collected.
@@ -172,6 +195,9 @@ impl BackgroundJob {
             let end = JobEnd::now(finished, denials, denied);
             state.end(JobEnd { audit: changes.list, report, ..end });
         });
+        if let Some(terminal) = &self.terminal {
+            terminal.end(self.terminal_exit());
+        }
         // Only after the end, because readers of a running job treat the whole file as output. Not awaited: a
         // hung disk must not delay the report of the end.
         if let Some(spilled) = spilled {
@@ -191,7 +217,24 @@ impl BackgroundJob {
         let piece = self.live.take();
         if !piece.bytes.is_empty() {
             self.state.send_modify(|state| state.recent.push(&piece));
+            if let Some(terminal) = &self.terminal {
+                terminal.feed(&piece.bytes);
+            }
         }
+    }
+
+    /// Types what waits for the terminal, if there is one.
+    async fn type_input(&self) -> Infallible {
+        match &self.terminal {
+            Some(terminal) => terminal.type_input().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns the name of the output file in the run directory.
+    pub(super) fn file_name(&self) -> String {
+        let name = self.file.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -239,16 +282,44 @@ impl BackgroundJob {
 
     /// Returns the report for the supervisor.
     pub(super) fn info(&self) -> JobInfo {
-        JobInfo { id: self.id.clone(), command: self.command.clone(), terminal: None }
+        let terminal = self.terminal.as_ref().map(|terminal| terminal.first_size());
+        JobInfo { id: self.id.clone(), command: self.command.clone(), terminal }
+    }
+
+    /// Returns the end of the command for the viewers of its terminal.
+    fn terminal_exit(&self) -> TerminalExit {
+        let (_, end) = self.glance();
+        let Some(finished) = end.and_then(|end| end.finished) else {
+            let reason = Some("its exit status is unknown".to_owned());
+            return TerminalExit { reason, ..TerminalExit::default() };
+        };
+        let reason = match finished.ended_by {
+            EndedBy::Itself => None,
+            EndedBy::Deadline => Some("it reached its time limit".to_owned()),
+            EndedBy::Abort => Some("it was ended by job_kill".to_owned()),
+            EndedBy::Processes | EndedBy::Memory => None,
+        };
+        let reason = finished.ceiling.map(|ceiling| ceiling.to_string()).or(reason);
+        let (exit_code, signal) = code_and_signal(finished.exit);
+        TerminalExit { exit_code, signal, reason }
+    }
+
+    /// Waits until the supervisor has all messages of the terminal, if there is one.
+    pub(super) async fn terminal_over(&self) {
+        if let Some(terminal) = &self.terminal {
+            terminal.over().await;
+        }
+    }
+
+    /// Whether the supervisor has to treat the job as running: it must hear of the end of a terminal first.
+    pub(super) fn is_running_for_supervisor(&self) -> bool {
+        self.is_running() || self.terminal.as_ref().is_some_and(|terminal| !terminal.is_over())
     }
 
     fn ended_job(&self, finished: Option<&Finished>, denials: &[Denial]) -> EndedJob {
         let ended_by = finished.map(|finished| finished.ended_by);
-        let (exit_code, signal) = match finished.map(|finished| finished.exit) {
-            Some(Exit::Code(code)) => (Some(code), None),
-            Some(Exit::Signal(signal)) => (None, Some(signal)),
-            None => (None, None),
-        };
+        let (exit_code, signal) =
+            finished.map_or((None, None), |finished| code_and_signal(finished.exit));
 
         EndedJob {
             info: self.info(),
@@ -264,7 +335,8 @@ impl BackgroundJob {
 
     /// Whether the end is not reported yet.
     pub(super) fn has_report(&self) -> bool {
-        self.state.borrow().end.as_ref().is_some_and(|end| end.report.is_some())
+        !self.is_running_for_supervisor()
+            && self.state.borrow().end.as_ref().is_some_and(|end| end.report.is_some())
     }
 
     /// Returns the report of the end once.
@@ -338,6 +410,14 @@ impl JobEnd {
     }
 }
 
+/// Returns the exit code, and the signal that ended a command.
+fn code_and_signal(exit: Exit) -> (Option<i32>, Option<i32>) {
+    match exit {
+        Exit::Code(code) => (Some(code), None),
+        Exit::Signal(signal) => (None, Some(signal)),
+    }
+}
+
 /// Appends a note about the missing output to the file.
 fn note_gap_blocking(spilled: &Spilled, total: u64) {
     let missing = total.saturating_sub(spilled.bytes);
@@ -378,6 +458,7 @@ mod tests {
                 started: Instant::now(),
                 limit: Duration::ZERO,
                 file: path.clone(),
+                terminal: None,
                 live: Live::default(),
                 cancel: CancellationToken::new(),
                 finder: Weak::new(),

@@ -13,5 +13,7 @@ mod table;
 mod text;
 mod tools;
 
-pub use table::{JobReport, JobReports, Jobs};
-pub(crate) use tools::{job_kill, job_output, jobs, start};
+pub(crate) use job::{BackgroundJob, JobEnd};
+pub use table::{JobReport, JobReports, Jobs, NewTerminal};
+pub(crate) use text::{push_closing, started};
+pub(crate) use tools::{JobRequest, job_kill, job_output, jobs, start};

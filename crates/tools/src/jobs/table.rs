@@ -1,12 +1,15 @@
 //! Table of a session's jobs, with its limits and retention, and the reports of it for the supervisor.
 
-use super::job::{BackgroundJob, FILE_PREFIX, FILE_SUFFIX};
+use super::job::{BackgroundJob, FILE_PREFIX, FILE_SUFFIX, TERMINAL_PREFIX};
 use crate::call_limits::{CallLimits, StopCause};
 use crate::denials::DenialDetector;
+use crate::terminals::{Terminal, TerminalSetup, recording_number};
 use quackd_process::Command;
-use quackd_protocol::limits::{MAX_ENDED_JOBS, MAX_ENDED_JOBS_BYTES, MAX_JOBS_PER_SESSION};
+use quackd_protocol::limits::{
+    MAX_ENDED_JOBS, MAX_ENDED_JOBS_BYTES, MAX_JOBS_PER_SESSION, MAX_TERMINALS_PER_SESSION,
+};
 use quackd_protocol::worker::{EndedJob, JobInfo, MAX_LISTED};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::{OnceCell, watch};
@@ -34,6 +37,17 @@ struct Table {
     /// Number of the last job of an earlier worker.
     earlier: u64,
     jobs: BTreeMap<u64, Arc<BackgroundJob>>,
+    /// Terminals that were not handed out yet. The worker takes each at once.
+    new_terminals: VecDeque<NewTerminal>,
+}
+
+/// A terminal that was started, for the one who passes its messages on.
+#[derive(Debug)]
+pub struct NewTerminal {
+    /// Id of its job.
+    pub id: String,
+    /// The terminal.
+    pub terminal: Arc<Terminal>,
 }
 
 /// Reason why a job was not found.
@@ -63,6 +77,37 @@ impl Jobs {
         MAX_JOBS_PER_SESSION <= self.table.borrow().running().count()
     }
 
+    /// Whether the limit of running terminals is reached.
+    pub(crate) fn has_all_terminals(&self) -> bool {
+        let table = self.table.borrow();
+        MAX_TERMINALS_PER_SESSION <= table.running().filter(|job| job.terminal.is_some()).count()
+    }
+
+    /// Waits for a terminal that was started, and returns each once.
+    pub async fn next_terminal(&self) -> NewTerminal {
+        let mut changes = self.table.subscribe();
+        loop {
+            let mut new = None;
+            self.table.send_if_modified(|table| {
+                new = table.new_terminals.pop_front();
+                // No report depends on it.
+                false
+            });
+            if let Some(new) = new {
+                return new;
+            }
+            // Cannot fail: the sender is `self`.
+            changes.changed().await.ok();
+        }
+    }
+
+    /// Returns the terminal of the job with this id.
+    #[must_use]
+    pub fn terminal(&self, id: &str) -> Option<Arc<Terminal>> {
+        let number: u64 = id.strip_prefix(TERMINAL_PREFIX)?.parse().ok()?;
+        self.table.borrow().jobs.get(&number)?.terminal.clone()
+    }
+
     /// Deletes the files of an earlier worker once, and continues its numbers: a number means one job of the session.
     ///
     /// # Errors
@@ -82,7 +127,8 @@ impl Jobs {
         self.cleared.get_or_try_init(clear).await.copied()
     }
 
-    /// Starts a job. The caller must not await anything between [`Jobs::is_full`] and this call.
+    /// Starts a job, on a terminal if `setup` describes one. The caller must not await anything between
+    /// [`Jobs::is_full`] and this call.
     ///
     /// # Errors
     /// The command cannot be started.
@@ -91,22 +137,29 @@ impl Jobs {
         line: &str,
         command: Command,
         finder: DenialDetector,
+        setup: Option<TerminalSetup>,
     ) -> Result<Arc<BackgroundJob>, quackd_process::LaunchError> {
         let number = self.table.borrow().last + 1;
         let finder = Arc::new(finder);
-        let (job, running) = BackgroundJob::launch(number, line, &self.run_dir, command, &finder)?;
+        let (job, running) =
+            BackgroundJob::launch(number, line, &self.run_dir, command, &finder, setup)?;
         let job = Arc::new(job);
 
         // A job that could not be launched takes no number.
         self.table.send_modify(|table| {
             table.last = number;
             table.jobs.insert(number, Arc::clone(&job));
+            let new =
+                job.terminal.clone().map(|terminal| NewTerminal { id: job.id.clone(), terminal });
+            table.new_terminals.extend(new);
         });
 
         let (jobs, attended) = (self.clone(), Arc::clone(&job));
         // The task is dropped with the runtime when the worker exits, which kills the command.
         tokio::spawn(async move {
             attended.attend(running, &finder).await;
+            // The report of the end follows the last message of the terminal.
+            attended.terminal_over().await;
             jobs.forget_oldest();
         });
         Ok(job)
@@ -117,9 +170,11 @@ impl Jobs {
         self.table.borrow().jobs.values().cloned().collect()
     }
 
-    /// Finds a job by `job-3` or `3`.
+    /// Finds a job by `job-3`, `term-3` or `3`.
     pub(crate) fn find(&self, reference: &str) -> Result<Arc<BackgroundJob>, FindError> {
-        let digits = reference.strip_prefix(FILE_PREFIX).unwrap_or(reference);
+        let prefixes = [FILE_PREFIX, TERMINAL_PREFIX];
+        let digits = prefixes.iter().find_map(|prefix| reference.strip_prefix(prefix));
+        let digits = digits.unwrap_or(reference);
         let number: Option<u64> = digits.parse().ok();
         let table = self.table.borrow();
         if let Some(job) = number.and_then(|number| table.jobs.get(&number)) {
@@ -211,7 +266,8 @@ impl JobReports {
             // A job that exits meanwhile is in the next report.
             let ended = table.jobs.values().filter(|job| job.has_report()).take(MAX_LISTED);
             let ended = ended.filter_map(|job| job.take_report()).collect();
-            JobReport { running: table.running().map(|job| job.info()).collect(), ended }
+            let running = table.jobs.values().filter(|job| job.is_running_for_supervisor());
+            JobReport { running: running.map(|job| job.info()).collect(), ended }
         })
     }
 }
@@ -224,6 +280,8 @@ fn clear_blocking(run_dir: &Path) -> u64 {
     for entry in entries.take(MAX_ENTRIES).flatten() {
         let name = entry.file_name();
         let name = name.to_str().unwrap_or_default();
+        // A recording stays, and its number is not given again.
+        last = last.max(recording_number(name).unwrap_or_default());
         let number = name.strip_prefix(FILE_PREFIX).and_then(|name| name.strip_suffix(FILE_SUFFIX));
         if let Some(number) = number {
             last = last.max(number.parse().unwrap_or_default());

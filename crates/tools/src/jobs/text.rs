@@ -24,11 +24,17 @@ pub(super) struct OutputPage {
     pub(super) end: Option<JobEnd>,
 }
 
-pub(super) fn started(job: &BackgroundJob) -> Output {
+pub(crate) fn started(job: &BackgroundJob) -> Output {
     let id = &job.id;
-    let text = format!(
-        "Started background job {id}\n[Its output: job_output {id}. To end it: job_kill {id}]"
-    );
+    let text = match job.terminal {
+        Some(_) => format!(
+            "Started background job {id} on a terminal\n[Its screen: term_read {id}. To type: term_write {id}. To end it: \
+             job_kill {id}]"
+        ),
+        None => format!(
+            "Started background job {id}\n[Its output: job_output {id}. To end it: job_kill {id}]"
+        ),
+    };
     Output { data: Some(json!({ "jobId": id }).into()), ..Output::success(text) }
 }
 
@@ -134,7 +140,7 @@ fn ended_with_it(end: Option<&JobEnd>) -> String {
 
 /// Appends the lines about the state of a job, each after a line end. An ended job has the closing lines of
 /// `bash`.
-fn push_closing(text: &mut String, job: &BackgroundJob, end: Option<&JobEnd>) {
+pub(crate) fn push_closing(text: &mut String, job: &BackgroundJob, end: Option<&JobEnd>) {
     let lines = match end {
         None => job.denied_so_far().into_iter().chain(["[Job running]".to_owned()]).collect(),
         Some(JobEnd { finished: Some(finished), denied, .. }) => {

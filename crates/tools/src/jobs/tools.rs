@@ -1,6 +1,6 @@
-//! The job tools: `bash` in the background, `jobs`, `job_output` and `job_kill`.
+//! The job tools: the start of a job, `jobs`, `job_output` and `job_kill`.
 
-use super::job::{BackgroundJob, FILE_SUFFIX, JobSnapshot};
+use super::job::{BackgroundJob, JobSnapshot};
 use super::log::{self, OutputRange, count};
 use super::table::FindError;
 use super::text::{self, OutputPage};
@@ -8,10 +8,12 @@ use crate::arguments::Arguments;
 use crate::call_limits::{CallLimits, StopCause};
 use crate::command_line::{CommandLine, launch_failed};
 use crate::denials::DenialDetector;
+use crate::terminals::TerminalSetup;
 use crate::{Call, Output, Toolbox, strip_ansi};
 use quackd_process::{Command, LaunchError};
 use quackd_protocol::limits::{
-    MAX_JOB_TIME, MAX_JOBS_PER_SESSION, MAX_OUTPUT_BYTES, MIN_TOOL_DEADLINE,
+    MAX_JOB_TIME, MAX_JOBS_PER_SESSION, MAX_OUTPUT_BYTES, MAX_TERMINALS_PER_SESSION,
+    MIN_TOOL_DEADLINE,
 };
 use quackd_protocol::tools::{
     BASH, BadParameter, Digits, JOB_KILL, JOB_OUTPUT, JobKillArguments, JobOutputArguments,
@@ -20,43 +22,58 @@ use quackd_protocol::tools::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// `bash` with `background`: starts a job and answers at once. `limit` is the requested one.
+/// A job to start.
+#[derive(Debug)]
+pub(crate) struct JobRequest {
+    pub(crate) command_line: CommandLine,
+    pub(crate) finder: DenialDetector,
+    /// Requested time limit. `None`: the longest one, and no limit on a terminal.
+    pub(crate) limit: Option<Duration>,
+    /// Terminal of the command, if it shall have one.
+    pub(crate) terminal: Option<TerminalSetup>,
+}
+
+/// Starts a job, for `bash` in the background and for a program on a terminal.
+///
+/// # Errors
+/// The answer of a call that has started nothing.
 pub(crate) async fn start(
     toolbox: &Toolbox,
     call: &Call,
-    command_line: CommandLine,
-    finder: DenialDetector,
-    limit: Option<Duration>,
+    request: JobRequest,
     bounds: &CallLimits,
-) -> Output {
-    if let Err(cutoff) = toolbox.state.jobs.clear(bounds).await {
-        return Output::cut_off(BASH.name, bounds, cutoff);
-    }
+) -> Result<Arc<BackgroundJob>, Output> {
+    let JobRequest { command_line, finder, limit, terminal } = request;
+    let jobs = &toolbox.state.jobs;
+    jobs.clear(bounds).await.map_err(|cutoff| Output::cut_off(BASH.name, bounds, cutoff))?;
     // The wait for the disk may have taken long. A canceled call must not leave a job behind.
     if bounds.cancel.is_cancelled() {
-        return Output::cut_off(BASH.name, bounds, StopCause::Aborted);
+        return Err(Output::cut_off(BASH.name, bounds, StopCause::Aborted));
     }
 
-    // Nothing is awaited from here to the start, so that concurrent calls cannot exceed the limit.
-    if toolbox.state.jobs.is_full() {
-        return Output::error(format_args!(
+    // Nothing is awaited from here to the start, so that concurrent calls cannot exceed the limits.
+    if jobs.is_full() {
+        return Err(Output::error(format_args!(
             "{MAX_JOBS_PER_SESSION} background jobs are running, and a session may have no more; \
              end one with job_kill first"
-        ));
+        )));
+    }
+    if terminal.is_some() && jobs.has_all_terminals() {
+        return Err(Output::error(format_args!(
+            "{MAX_TERMINALS_PER_SESSION} terminals are running, and a session may have no more; \
+             end one with job_kill first"
+        )));
     }
 
-    let limit = limit.unwrap_or(MAX_JOB_TIME);
+    let longest = if terminal.is_some() { Duration::MAX } else { MAX_JOB_TIME };
+    let deadline = limit.map_or(longest, |limit| limit.clamp(MIN_TOOL_DEADLINE, MAX_JOB_TIME));
     let line = command_line.line.clone();
-    let command = Command {
-        deadline: limit.clamp(MIN_TOOL_DEADLINE, MAX_JOB_TIME),
-        ..command_line.command(call.spec.call_id.0.clone())
-    };
+    let command = Command { deadline, ..command_line.command(call.spec.call_id.0.clone()) };
 
-    match toolbox.state.jobs.start(&line, command, finder) {
-        Ok(job) => text::started(&job),
-        Err(LaunchError::Aborted) => Output::cut_off(BASH.name, bounds, StopCause::Aborted),
-        Err(error) => launch_failed(&error),
-    }
+    jobs.start(&line, command, finder, terminal).map_err(|error| match error {
+        LaunchError::Aborted => Output::cut_off(BASH.name, bounds, StopCause::Aborted),
+        error => launch_failed(&error),
+    })
 }
 
 /// Lists the jobs.
@@ -149,7 +166,7 @@ async fn page(
     let stretch = if in_memory.at <= position {
         in_memory
     } else {
-        let (run_dir, name) = (toolbox.run_dir.clone(), format!("{}{FILE_SUFFIX}", job.id));
+        let (run_dir, name) = (toolbox.run_dir.clone(), job.file_name());
         let read = move || log::read_blocking(&run_dir, &name, in_file, position, max, in_memory);
         bounds.run_blocking(read).await?
     };

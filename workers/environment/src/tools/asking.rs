@@ -224,6 +224,7 @@ impl Asking {
             live: None,
             flow: None,
             input: None,
+            terminal: None,
             limits: Limits::default(),
             group: None,
             spawn_thread: None,

@@ -11,6 +11,7 @@ mod process_list;
 mod program_pages;
 mod self_exe;
 mod template;
+mod terminal;
 
 pub use harden::set_process_name;
 pub use monitor::{
@@ -24,6 +25,7 @@ pub use template::{Template, serve_template};
 pub(crate) use handle::{ExitWatch, Identity};
 pub(crate) use harden::{OPEN_FILES, SUPERVISOR_FILES, adopt_orphans, hide_from_others};
 pub(crate) use process_list::{has_entry, process_facts, processes};
+pub(crate) use terminal::open_pair;
 
 use nix::sys::signal::Signal;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, pidfd_open, pidfd_send_signal, prlimit};

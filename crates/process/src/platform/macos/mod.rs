@@ -7,6 +7,7 @@ mod process_arguments;
 mod process_list;
 mod self_exe;
 mod template;
+mod terminal;
 
 pub use harden::set_process_name;
 pub use monitor::{
@@ -18,6 +19,7 @@ pub use template::{Template, serve_template};
 pub(crate) use handle::{ExitWatch, Identity};
 pub(crate) use harden::{OPEN_FILES, SUPERVISOR_FILES, adopt_orphans, hide_from_others};
 pub(crate) use process_list::{has_entry, process_facts, processes};
+pub(crate) use terminal::open_pair;
 
 use nix::sys::signal::Signal;
 use rustix::process::Pid;

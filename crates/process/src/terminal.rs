@@ -1,0 +1,173 @@
+//! A pseudo terminal for a command. This process keeps the master, which it reads and writes. The command gets the slave
+//! as stdin, stdout, stderr and controlling terminal. Used by [`crate::run`].
+
+use crate::platform::open_pair;
+use nix::sys::signal::{Signal, killpg};
+use quackd_protocol::terminal::TerminalSignal;
+use rustix::io::Errno;
+use rustix::process::{Pid, getsid, ioctl_tiocsctty, setsid};
+use rustix::termios::{Winsize, tcgetpgrp, tcsetwinsize};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Master of a pseudo terminal: what the program prints, and what a user types. Clones share it. Non-blocking,
+/// close-on-exec.
+#[derive(Debug, Clone)]
+pub struct TerminalMaster(Arc<Master>);
+
+#[derive(Debug)]
+struct Master {
+    descriptor: AsyncFd<OwnedFd>,
+    /// Process that leads the session of the terminal, until it is reaped. 0: none.
+    leader: AtomicU32,
+}
+
+/// Slave of a pseudo terminal, for [`crate::Command::terminal`]. Close-on-exec.
+#[derive(Debug)]
+pub struct TerminalSlave {
+    descriptor: OwnedFd,
+    master: TerminalMaster,
+}
+
+/// Opens a pseudo terminal with this size in cells. Needs a tokio runtime with I/O.
+///
+/// # Errors
+/// The system has no terminal or no descriptor left, or the confinement forbids terminals.
+pub fn open_terminal(cols: u16, rows: u16) -> io::Result<(TerminalMaster, TerminalSlave)> {
+    let (master, slave) = open_pair()?;
+    rustix::io::ioctl_fionbio(&master, true)?;
+    let descriptor = register(master)?;
+    let master = TerminalMaster(Arc::new(Master { descriptor, leader: AtomicU32::new(0) }));
+    master.resize(cols, rows)?;
+    Ok((master.clone(), TerminalSlave { descriptor: slave, master }))
+}
+
+#[expect(unsafe_code, reason = "registering a descriptor with the runtime has no safe form")]
+fn register(master: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: the registered object owns the open descriptor, always returns the same number, and closes it only when it
+    // is dropped.
+    Ok(unsafe { AsyncFd::register(master) }?)
+}
+
+impl TerminalMaster {
+    /// Sets the size in cells. The kernel notifies the program (SIGWINCH).
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn resize(&self, cols: u16, rows: u16) -> io::Result<()> {
+        let size = Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 };
+        Ok(tcsetwinsize(self.0.descriptor.get_ref(), size)?)
+    }
+
+    /// Types bytes, as many as the terminal takes now, and returns their number. Waits while it takes none: until the
+    /// program reads. Cancel-safe.
+    ///
+    /// # Errors
+    /// No process has the terminal any longer.
+    pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let write =
+            |master: &OwnedFd| -> io::Result<usize> { Ok(rustix::io::write(master, bytes)?) };
+        self.0.descriptor.async_io(Interest::WRITABLE, write).await
+    }
+
+    /// Signals the group of processes in the foreground, if it belongs to the session of the command. Without one, does
+    /// nothing.
+    ///
+    /// # Errors
+    /// The system refuses the signal.
+    pub fn signal_foreground(&self, signal: TerminalSignal) -> io::Result<()> {
+        let leader = self.0.leader.load(Ordering::SeqCst);
+        let Some(group) = self.foreground_of(leader) else { return Ok(()) };
+        let (signal, must_continue) = match signal {
+            TerminalSignal::Hup => (Signal::SIGHUP, true),
+            TerminalSignal::Int => (Signal::SIGINT, false),
+            TerminalSignal::Quit => (Signal::SIGQUIT, false),
+            TerminalSignal::Term => (Signal::SIGTERM, true),
+            TerminalSignal::Kill => (Signal::SIGKILL, false),
+        };
+
+        let group = nix::unistd::Pid::from_raw(group.as_raw_nonzero().get());
+        killpg(group, signal)?;
+        if must_continue {
+            // A stopped process gets the signal only when it continues.
+            killpg(group, Signal::SIGCONT).ok();
+        }
+        Ok(())
+    }
+
+    /// Returns the group in the foreground, if it belongs to the session that `leader` leads.
+    fn foreground_of(&self, leader: u32) -> Option<Pid> {
+        let leader = Pid::from_raw(i32::try_from(leader).ok()?)?;
+        let group = tcgetpgrp(self.0.descriptor.get_ref()).ok()?;
+        // The terminal keeps the number of a group whose processes have all exited, and another process may have got
+        // it since.
+        let is_ours = group == leader
+            || match getsid(Some(group)) {
+                Ok(session) => session == leader,
+                // The first process of the group has exited. While others of the group run, no process gets its number.
+                Err(errno) => errno == Errno::SRCH,
+            };
+        is_ours.then_some(group)
+    }
+
+    /// Resolves when data or the end can be read.
+    pub(crate) async fn readable(&self) {
+        // An error means that the runtime is shutting down. The read fails then too.
+        if let Ok(mut guard) = self.0.descriptor.readable().await {
+            guard.retain_ready();
+        }
+    }
+
+    /// Reads once without waiting, if the runtime has reported the terminal as readable. Fails at the end (EIO).
+    pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read =
+            |master: &OwnedFd| -> io::Result<usize> { Ok(rustix::io::read(master, buffer)?) };
+        self.0.descriptor.try_io(Interest::READABLE, read)
+    }
+
+    /// Reads once without waiting and without the runtime.
+    pub(crate) fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(self.0.descriptor.get_ref(), buffer)?)
+    }
+
+    /// Notes the process that leads the session of the terminal.
+    pub(crate) fn note_leader(&self, pid: u32) {
+        self.0.leader.store(pid, Ordering::SeqCst);
+    }
+
+    /// Notes that the leader is about to be reaped. Its number may then belong to another process.
+    pub(crate) fn note_no_leader(&self) {
+        self.note_leader(0);
+    }
+}
+
+impl TerminalSlave {
+    /// Returns the other end.
+    pub(crate) fn master(&self) -> &TerminalMaster {
+        &self.master
+    }
+
+    /// Makes the terminal stdin, stdout, stderr and controlling terminal of a program, which leads a session and a
+    /// process group of its own.
+    #[expect(unsafe_code, reason = "code between fork and exec has no safe form")]
+    #[expect(clippy::disallowed_methods, reason = "no vfork-like spawn makes a session")]
+    pub(crate) fn attach(&self, program: &mut std::process::Command) -> io::Result<()> {
+        let end = || self.descriptor.try_clone().map(Stdio::from);
+        program.stdin(end()?).stdout(end()?).stderr(end()?);
+        // SAFETY: the function makes two system calls, allocates nothing and takes no lock.
+        unsafe { program.pre_exec(lead_session) };
+        Ok(())
+    }
+}
+
+/// Makes this process the leader of a new session whose controlling terminal is its stdin. Runs between fork and exec.
+fn lead_session() -> io::Result<()> {
+    setsid()?;
+    Ok(ioctl_tiocsctty(rustix::stdio::stdin())?)
+}

@@ -1,0 +1,121 @@
+//! Tests commands on a pseudo terminal with real bash.
+
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::tests_outside_test_module,
+    clippy::unwrap_used,
+    reason = "this file is a test target"
+)]
+
+mod commands;
+
+use commands::{NEVER, run, stdout};
+use quackd_process::{Command, EndedBy, Exit, Live, Role, TerminalMaster, harden, open_terminal};
+use quackd_protocol::terminal::TerminalSignal;
+use quackd_testkit::Turn;
+use std::sync::Arc;
+
+/// Sets up this process like a worker, and locks out other tests.
+async fn alone() -> Turn {
+    quackd_testkit::alone(|| harden(Role::Worker).unwrap()).await
+}
+
+/// Returns a command on a terminal with 100 columns and 40 rows, and the other end of the terminal.
+fn on_terminal(tag: &str, script: &str) -> (Command, TerminalMaster) {
+    let (master, slave) = open_terminal(100, 40).unwrap();
+    let terminal = Some(Arc::new(slave));
+    let tag = format!("{tag}.{}", std::process::id());
+    (Command { terminal, abort_grace: NEVER, ..commands::bash(&tag, script) }, master)
+}
+
+/// Waits until the command has printed `word`.
+async fn printed(live: &Live, word: &str) {
+    let mut text = Vec::new();
+    while !String::from_utf8_lossy(&text).contains(word) {
+        live.changed().await;
+        text.extend(live.take().bytes);
+    }
+}
+
+#[tokio::test]
+async fn a_command_reads_and_writes_its_terminal_until_it_has_exited() {
+    let _turn = alone().await;
+    let script =
+        "stty size; [ -t 0 ] && [ -t 1 ] && [ -t 2 ] && read -r line && echo got:$line >&2";
+    let (command, master) = on_terminal("terminal", script);
+    let (finished, typed) = tokio::join!(run(command), master.write(b"hello\n"));
+    let finished = finished.unwrap();
+    assert_eq!((finished.exit, finished.ended_by), (Exit::Code(0), EndedBy::Itself));
+    assert_eq!(typed.unwrap(), 6);
+    let text = stdout(&finished);
+    for part in ["40 100\r\n", "hello\r\n", "got:hello\r\n"] {
+        assert!(text.contains(part), "{text:?}");
+    }
+    assert!(!finished.output_open && finished.is_gone);
+    master.write(b"x").await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_command_leads_a_session_with_the_terminal_and_notices_its_size() {
+    let _turn = alone().await;
+    let script = "trap 'stty size; exit' WINCH
+        read -r _ _ _ _ group session terminal foreground _ < /proc/$$/stat
+        echo is $$ $group $session $foreground $((terminal != 0)) ready
+        while :; do sleep 0.05; done";
+    let (command, master) = on_terminal("session", script);
+    let live = Live::default();
+    let running = run(Command { live: Some(live.clone()), ..command });
+    let resizing = async {
+        printed(&live, "ready").await;
+        master.resize(33, 7).unwrap();
+    };
+    let (finished, ()) = tokio::join!(running, resizing);
+    let text = stdout(&finished.unwrap());
+    let words: Vec<_> = text.split_whitespace().collect();
+    assert_eq!(words[0], "is", "{text}");
+    assert!(words[1..5].iter().all(|word| *word == words[1]), "{text}");
+    assert_eq!(words[5..7], ["1", "ready"], "{text}");
+    assert!(text.ends_with("7 33\r\n"), "{text}");
+}
+
+#[tokio::test]
+async fn a_command_that_is_stopped_gets_hup() {
+    let _turn = alone().await;
+    let script = "trap 'echo closed; exit 7' HUP; echo ready; while :; do sleep 0.05; done";
+    let (command, _master) = on_terminal("hup", script);
+    let (live, cancel) = (Live::default(), command.cancel.clone());
+    let running = run(Command { live: Some(live.clone()), ..command });
+    let stopping = async {
+        printed(&live, "ready").await;
+        cancel.cancel();
+    };
+    let (finished, ()) = tokio::join!(running, stopping);
+    let finished = finished.unwrap();
+    assert_eq!((finished.exit, finished.ended_by), (Exit::Code(7), EndedBy::Abort));
+    assert!(stdout(&finished).contains("closed"));
+}
+
+#[tokio::test]
+async fn a_process_that_keeps_the_terminal_does_not_keep_the_command() {
+    let _turn = alone().await;
+    let (command, _master) = on_terminal("held", "trap '' HUP; sleep 600 & echo left");
+    let finished = run(command).await.unwrap();
+    assert_eq!((finished.exit, finished.ended_by), (Exit::Code(0), EndedBy::Itself));
+    assert_eq!((finished.background_ended, finished.output_open), (1, false));
+    assert_eq!(stdout(&finished), "left\r\n");
+}
+
+#[tokio::test]
+async fn a_signal_reaches_the_foreground_and_nothing_after_the_end() {
+    let _turn = alone().await;
+    let (command, master) = on_terminal("signal", "echo ready; exec cat");
+    let live = Live::default();
+    let running = run(Command { live: Some(live.clone()), ..command });
+    let signalling = async {
+        printed(&live, "ready").await;
+        master.signal_foreground(TerminalSignal::Int).unwrap();
+    };
+    let (finished, ()) = tokio::join!(running, signalling);
+    assert_eq!(finished.unwrap().exit, Exit::Signal(2));
+    master.signal_foreground(TerminalSignal::Kill).unwrap();
+}

@@ -1,0 +1,189 @@
+//! Messages to the supervisor about a screen, each within its bounds. Called by [`super::forwarding`].
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use quackd_protocol::limits::{MAX_REDRAW_BYTES, MAX_ROWS_BYTES, VIEWER_SCROLLBACK_BYTES};
+use quackd_protocol::terminal::{
+    CellSize, FromTerminal, ScreenColor, ScreenCursor, ScreenLine, ScreenRows, ScreenRun,
+};
+use quackd_terminal::{Color, Row, Run, Screen, TerminalSize};
+use serde_json::value::{RawValue, to_raw_value};
+
+/// Bytes of JSON that a report of rows needs in addition to its lines.
+const ROWS_HEAD_BYTES: usize = 256;
+
+/// Returns the JSON of bytes in base64.
+fn encoded(bytes: &[u8]) -> Box<RawValue> {
+    // Room for the quotation marks too, so that the text is not copied.
+    let mut base64 = String::with_capacity(bytes.len().div_ceil(3) * 4 + 2);
+    base64.push('"');
+    STANDARD.encode_string(bytes, &mut base64);
+    base64.push('"');
+    // Base64 between quotation marks is always JSON.
+    RawValue::from_string(base64).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// Returns bytes of JSON in base64.
+pub(super) fn decoded(base64: &RawValue) -> Option<Vec<u8>> {
+    let text: String = serde_json::from_str(base64.get()).ok()?;
+    STANDARD.decode(text).ok()
+}
+
+pub(super) fn output(bytes: &[u8]) -> FromTerminal {
+    FromTerminal::Output { bytes: encoded(bytes) }
+}
+
+pub(super) fn cell_size(TerminalSize { cols, rows }: TerminalSize) -> CellSize {
+    CellSize { cols, rows }
+}
+
+/// Returns the whole screen, after lines above it for a viewer that wants them.
+pub(super) fn redraw(screen: &Screen, viewer: Option<u32>, has_scrollback: bool) -> FromTerminal {
+    let scrollback = if has_scrollback { VIEWER_SCROLLBACK_BYTES } else { 0 };
+    let bytes = redraw_bytes(screen, scrollback);
+    FromTerminal::Redraw { viewer, bytes: encoded(&bytes), size: cell_size(screen.size()) }
+}
+
+fn redraw_bytes(screen: &Screen, scrollback: usize) -> Vec<u8> {
+    for scrollback in [scrollback, 0] {
+        let bytes = screen.redraw(scrollback);
+        if bytes.len() <= MAX_REDRAW_BYTES {
+            return bytes;
+        }
+    }
+    without_colors(&screen.text())
+}
+
+/// Returns the rows of a screen that is too large with colors. Only marks of characters can make it larger than that.
+fn without_colors(text: &str) -> Vec<u8> {
+    let mut drawn = "\x1b[0m\x1b[H\x1b[2J".to_owned();
+    drawn.push_str(&text.replace('\n', "\r\n"));
+    let end = drawn.floor_char_boundary(MAX_REDRAW_BYTES);
+    drawn.truncate(end);
+    drawn.into_bytes()
+}
+
+/// Returns all rows of a screen.
+pub(super) fn screen_rows(screen: &Screen) -> ScreenRows {
+    let (size, cursor) = (screen.size(), screen.cursor());
+    ScreenRows {
+        cols: size.cols,
+        rows: size.rows,
+        cursor: ScreenCursor { row: cursor.row, col: cursor.col, visible: cursor.visible },
+        alternate: screen.is_alternate(),
+        whole: true,
+        lines: (0..).zip(screen.rows()).map(|(row, Row { runs })| line(row, runs)).collect(),
+    }
+}
+
+fn line(row: u16, runs: Vec<Run>) -> ScreenLine {
+    ScreenLine { row, runs: runs.into_iter().map(run).collect() }
+}
+
+fn run(Run { text, style }: Run) -> ScreenRun {
+    ScreenRun {
+        text,
+        fg: style.fg.map(color),
+        bg: style.bg.map(color),
+        bold: style.bold,
+        dim: style.dim,
+        italic: style.italic,
+        underline: style.underline,
+        inverse: style.inverse,
+    }
+}
+
+fn color(color: Color) -> ScreenColor {
+    match color {
+        Color::Indexed(index) => ScreenColor::Palette(index),
+        Color::Rgb { r, g, b } => ScreenColor::Rgb(format!("#{r:02x}{g:02x}{b:02x}")),
+    }
+}
+
+/// Returns the rows that differ from `last`, or all after a change of the size. `None`: nothing differs.
+pub(super) fn changed(last: Option<&ScreenRows>, now: &ScreenRows) -> Option<ScreenRows> {
+    let Some(last) = last.filter(|last| (last.cols, last.rows) == (now.cols, now.rows)) else {
+        return Some(now.clone());
+    };
+    let pairs = last.lines.iter().zip(&now.lines);
+    let lines: Vec<_> =
+        pairs.filter(|(last, now)| last != now).map(|(_, now)| now.clone()).collect();
+    let is_news = !lines.is_empty() || (last.cursor, last.alternate) != (now.cursor, now.alternate);
+    is_news.then(|| ScreenRows { whole: false, lines, ..now.clone() })
+}
+
+/// Returns a report of rows.
+pub(super) fn rows(viewer: Option<u32>, mut rows: ScreenRows) -> FromTerminal {
+    let mut screen = json(&rows);
+    if MAX_ROWS_BYTES < screen.get().len() {
+        cut(&mut rows);
+        screen = json(&rows);
+    }
+    FromTerminal::Rows { viewer, screen }
+}
+
+fn json(rows: &ScreenRows) -> Box<RawValue> {
+    // Rows always have a JSON form.
+    to_raw_value(rows).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// Removes styles, then the last lines that do not fit.
+fn cut(rows: &mut ScreenRows) {
+    let mut room = MAX_ROWS_BYTES - ROWS_HEAD_BYTES;
+    let mut lines = Vec::new();
+    for ScreenLine { row, runs } in std::mem::take(&mut rows.lines) {
+        let text: String = runs.into_iter().map(|run| run.text).collect();
+        let line = ScreenLine { row, runs: vec![ScreenRun { text, ..ScreenRun::default() }] };
+        // With the comma behind it.
+        let length = to_raw_value(&line).map_or(usize::MAX, |json| json.get().len() + 1);
+        let Some(left) = room.checked_sub(length) else { break };
+        room = left;
+        lines.push(line);
+    }
+    rows.lines = lines;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_of(message: &FromTerminal) -> Vec<u8> {
+        match message {
+            FromTerminal::Output { bytes } | FromTerminal::Redraw { bytes, .. } => {
+                decoded(bytes).unwrap()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn bytes_survive_and_only_changed_rows_are_reported() {
+        assert_eq!(bytes_of(&output(b"a\xff\0")), b"a\xff\0");
+        let mut screen = Screen::new(TerminalSize::new(10, 3), 0);
+        let first = screen_rows(&screen);
+        assert_eq!(changed(None, &first).map(|rows| rows.whole), Some(true));
+        assert_eq!(changed(Some(&first), &first), None);
+        screen.feed(b"one\r\n\x1b[31mtwo\x1b[38;2;1;2;3mx");
+        let second = screen_rows(&screen);
+        let news = changed(Some(&first), &second).unwrap();
+        assert_eq!((news.whole, news.lines.len(), news.cursor.row), (false, 2, 1));
+        assert_eq!(news.lines[1].runs[0].fg, Some(ScreenColor::Palette(1)));
+        assert_eq!(news.lines[1].runs[1].fg, Some(ScreenColor::Rgb("#010203".to_owned())));
+        screen.feed(b"\x1b[H");
+        let moved = changed(Some(&second), &screen_rows(&screen)).unwrap();
+        assert_eq!((moved.lines.len(), moved.cursor.row), (0, 0));
+    }
+
+    #[test]
+    fn the_largest_screens_stay_within_their_bounds() {
+        let long = format!("{}\n", "e\u{301}\u{301}\u{301}\u{301}".repeat(1000)).repeat(500);
+        assert!(without_colors(&long).len() <= MAX_REDRAW_BYTES);
+        let run = ScreenRun { text: "\u{301}".repeat(9), bold: true, ..ScreenRun::default() };
+        let lines = (0..200).map(|row| ScreenLine { row, runs: vec![run.clone(); 500] });
+        let report = rows(Some(1), ScreenRows { lines: lines.collect(), ..ScreenRows::default() });
+        let FromTerminal::Rows { screen, .. } = report else { panic!("{report:?}") };
+        assert!(screen.get().len() <= MAX_ROWS_BYTES);
+        let read: ScreenRows = serde_json::from_str(screen.get()).unwrap();
+        assert!(!read.lines.is_empty() && read.lines.iter().all(|line| line.runs.len() == 1));
+    }
+}

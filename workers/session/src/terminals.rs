@@ -1,0 +1,28 @@
+//! Passes the messages of terminals to the supervisor, one after the other for each terminal. A message waits while the
+//! supervisor does not read; the program of the terminal does not. Started by the executor.
+
+use crate::jobs::JobReporter;
+use crate::link::FrameSender;
+use quackd_protocol::worker::FromWorker;
+use quackd_tools::{Jobs, NewTerminal};
+
+/// Starts a task for each terminal of the session.
+pub(crate) fn start(jobs: &Jobs, reporter: &JobReporter, outbox: &FrameSender) {
+    let (jobs, reporter, outbox) = (jobs.clone(), reporter.clone(), outbox.clone());
+    actix::spawn(async move {
+        loop {
+            let new = jobs.next_terminal().await;
+            actix::spawn(forward(new, reporter.clone(), outbox.clone()));
+        }
+    });
+}
+
+/// Passes on the messages of one terminal, until its last one.
+async fn forward(new: NewTerminal, reporter: JobReporter, outbox: FrameSender) {
+    let NewTerminal { id, terminal } = new;
+    // The supervisor refuses messages of a terminal that it does not know.
+    reporter.report().await;
+    while let Some(message) = terminal.next().await {
+        outbox.send(&FromWorker::Terminal { terminal: id.clone(), message }).await;
+    }
+}
