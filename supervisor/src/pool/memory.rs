@@ -30,7 +30,7 @@ impl MachineMemory {
     pub(crate) fn read_blocking(group: Option<&Path>) -> Option<Self> {
         let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
         let machine = Self::of_meminfo(&meminfo)?;
-        let groups = group.unwrap_or(Path::new(CGROUPS)).ancestors();
+        let groups = group.unwrap_or_else(|| Path::new(CGROUPS)).ancestors();
         Some(groups.filter_map(group_memory_blocking).fold(machine, Self::within))
     }
 

@@ -146,7 +146,7 @@ impl Terminal {
                 self.change(|state| state.wanted_size = Some(size));
             }
             ToTerminal::Watch { raw, rows } => {
-                self.change(|state| state.forwarding.watch(raw, rows))
+                self.change(|state| state.forwarding.watch(raw, rows));
             }
             ToTerminal::Refresh { viewer, scrollback, as_rows } => {
                 let refresh = Refresh { viewer, has_scrollback: scrollback, as_rows };
