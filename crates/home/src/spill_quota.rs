@@ -1,4 +1,4 @@
-//! Quota for spill files, which contain the full output of commands. The supervisor calls it whenever a
+//! Quota for spill files, which contain the full output of commands, and for recordings of terminals. The supervisor calls it whenever a
 //! worker may have written one.
 //!
 //! A worker owns its run directory and is not trusted: it may have replaced the directory with a link. So all
@@ -14,8 +14,8 @@ use std::rc::Rc;
 /// Maximum number of files to inspect. A session keeps at most a few dozen.
 const MAX_FILES: usize = 200_000;
 
-/// Suffix of spill files.
-const SUFFIX: &[u8] = b".log";
+/// Suffixes of spill files, and of recordings of terminals.
+const SUFFIXES: [&[u8]; 2] = [b".log", b".cast"];
 
 /// Spill files found and deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct TrimStats {
     pub files: usize,
 }
 
-/// Deletes the oldest spill files (`run_dir/SESSION/NAME.log`) until the others use at most `max_bytes`.
+/// Deletes the oldest spill files (`run_dir/SESSION/NAME.log` or `.cast`) until the others use at most `max_bytes`.
 /// Files that disappear during the scan are ignored. Blocks on the disk.
 ///
 /// # Errors
@@ -83,7 +83,7 @@ fn spill_files(run_dir: &Path) -> io::Result<Vec<SpillFile>> {
             }
 
             let name = entry.file_name();
-            if !name.to_bytes().ends_with(SUFFIX) {
+            if !SUFFIXES.iter().any(|suffix| name.to_bytes().ends_with(suffix)) {
                 continue;
             }
 

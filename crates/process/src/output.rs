@@ -1,5 +1,5 @@
-//! Reads the two output pipes of a command, or its terminal. The command only waits while its bytes are counted and while a spill file
-//! or the reader of a flow is behind. Used by [`crate::run`].
+//! Reads the two output pipes of a command, or its terminal. The command only waits while its bytes are counted and while
+//! a spill file or the reader of a flow is behind. Used by [`crate::run`].
 
 use crate::capture::{Capture, Captured};
 use crate::spill::{Spill, Spilled};

@@ -174,7 +174,8 @@ mod tests {
         bench.screen("term-1", "up").await;
         let killed = bench.text("job_kill", json!("term-1")).await;
         assert!(killed.starts_with("Ended background job term-1: "), "{killed}");
-        assert!(bench.text("term_read", json!("term-1")).await.starts_with("up\nclosed\n"));
+        let closed = bench.text("term_read", json!("term-1")).await;
+        assert!(closed.contains("closed\n[term-1: "), "{closed}");
         for n in 2..=MAX_TERMINALS_PER_SESSION {
             bench.text("job_kill", json!(n.to_string())).await;
         }

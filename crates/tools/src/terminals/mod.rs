@@ -4,18 +4,18 @@
 //! [`crate::jobs`] starts the program, feeds its output and reports its end. [`crate::terminal_tools`] has the tools.
 //!
 //! In reading order: [`terminal`] is one terminal, [`forwarding`] decides what the supervisor gets and when, [`frames`]
-//! makes its messages of the screen, [`keys`] names keys, [`recording`] writes a recording, [`environment`] has the
+//! makes its messages of the screen, [`keys`] names keys, [`recording`] writes a recording, [`variables`] has the
 //! variables of a program.
 
-mod environment;
 mod forwarding;
 mod frames;
 mod keys;
 mod recording;
 mod terminal;
+mod variables;
 
-pub(crate) use environment::environment;
 pub(crate) use keys::{KeyError, key_bytes};
 pub(crate) use recording::{recording_number, recording_path};
 pub use terminal::Terminal;
 pub(crate) use terminal::{ScreenView, TerminalSetup, TypeError};
+pub(crate) use variables::environment;

@@ -45,7 +45,6 @@ impl Default for TerminalSetup {
 /// Terminal of a background job.
 #[derive(Debug)]
 pub struct Terminal {
-    master: TerminalMaster,
     first_size: TerminalSize,
     recording: Option<PathBuf>,
     state: watch::Sender<State>,
@@ -53,6 +52,8 @@ pub struct Terminal {
 
 #[derive(Debug)]
 struct State {
+    /// `None` once the program has ended.
+    master: Option<TerminalMaster>,
     screen: Screen,
     forwarding: Forwarding,
     input: VecDeque<Piece>,
@@ -123,8 +124,8 @@ impl Terminal {
         let recorder = record.and_then(|kind| Recorder::start(recording.clone(), size, kind).ok());
         let screen = Screen::new(size, scrollback_bytes.min(MAX_SCROLLBACK_BYTES));
         let recording = recorder.as_ref().map(|_| recording);
-        let state = watch::Sender::new(State::new(screen, recorder));
-        Self { master, first_size: size, recording, state }
+        let state = watch::Sender::new(State::new(master, screen, recorder));
+        Self { first_size: size, recording, state }
     }
 
     /// Returns the size at the start.
@@ -155,7 +156,9 @@ impl Terminal {
             ToTerminal::Taken {} => self.change(|state| state.forwarding.add_credit()),
             ToTerminal::Signal { signal } => {
                 // A foreground that has exited meanwhile needs no signal.
-                self.master.signal_foreground(signal).ok();
+                if let Some(master) = self.master() {
+                    master.signal_foreground(signal).ok();
+                }
             }
         }
     }
@@ -182,7 +185,7 @@ impl Terminal {
     fn due(&self) -> Due {
         let mut due = Due::Change;
         self.state.send_if_modified(|state| {
-            due = state.next(&self.master, Instant::now());
+            due = state.next(Instant::now());
             let is_news = matches!(due, Due::Over) && !state.is_over;
             state.is_over |= is_news;
             is_news
@@ -210,8 +213,8 @@ impl Terminal {
     pub(crate) fn end(&self, exit: TerminalExit) {
         self.state.send_modify(|state| {
             state.forwarding.end(exit, Instant::now());
-            // Its file is complete.
-            state.recorder = None;
+            // Closes the terminal, and completes the file.
+            (state.master, state.recorder) = (None, None);
             state.input = VecDeque::new();
         });
     }
@@ -241,9 +244,10 @@ impl Terminal {
     }
 
     async fn type_piece(&self, piece: &Piece) {
+        let Some(master) = self.master() else { return };
         let mut left = piece.bytes.as_slice();
         while !left.is_empty() {
-            match self.master.write(left).await {
+            match master.write(left).await {
                 Ok(n) if n != 0 => left = left.get(n..).unwrap_or_default(),
                 // No process has the terminal any longer.
                 _ => break,
@@ -315,6 +319,10 @@ impl Terminal {
         view.unwrap_or_else(|| self.state.borrow().view(history))
     }
 
+    fn master(&self) -> Option<TerminalMaster> {
+        self.state.borrow().master.clone()
+    }
+
     /// Changes the state of a running program's terminal.
     fn change(&self, change: impl FnOnce(&mut State)) {
         self.state.send_if_modified(|state| {
@@ -328,8 +336,9 @@ impl Terminal {
 }
 
 impl State {
-    fn new(screen: Screen, recorder: Option<Recorder>) -> Self {
+    fn new(master: TerminalMaster, screen: Screen, recorder: Option<Recorder>) -> Self {
         Self {
+            master: Some(master),
             screen,
             forwarding: Forwarding::default(),
             input: VecDeque::new(),
@@ -415,8 +424,8 @@ impl State {
         }
     }
 
-    fn next(&mut self, master: &TerminalMaster, now: Instant) -> Due {
-        let resize_at = self.apply_size(master, now);
+    fn next(&mut self, now: Instant) -> Due {
+        let resize_at = self.apply_size(now);
         let due = self.forwarding.next(&self.screen, now).or_at(resize_at);
         if let Due::Now(FromTerminal::Exited(_)) = due {
             // The cells of a screen take more memory than its text.
@@ -427,8 +436,8 @@ impl State {
     }
 
     /// Applies the requested size, or returns when it may be applied.
-    fn apply_size(&mut self, master: &TerminalMaster, now: Instant) -> Option<Instant> {
-        let size = self.wanted_size.filter(|_| self.forwarding.is_running())?;
+    fn apply_size(&mut self, now: Instant) -> Option<Instant> {
+        let size = self.wanted_size.filter(|_| self.master.is_some())?;
         let at = self.resized.map_or(now, |resized| resized + RESIZE_INTERVAL);
         if now < at {
             return Some(at);
@@ -441,8 +450,10 @@ impl State {
             recorder.resize(size);
         }
         self.note_change();
-        // It fails only when no process has the terminal any longer.
-        master.resize(size.cols, size.rows).ok();
+        if let Some(master) = &self.master {
+            // It fails only when no process has the terminal any longer.
+            master.resize(size.cols, size.rows).ok();
+        }
         None
     }
 

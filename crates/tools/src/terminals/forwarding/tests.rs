@@ -1,3 +1,5 @@
+//! Tests with a screen and a clock of their own.
+
 use super::*;
 use quackd_terminal::TerminalSize;
 
