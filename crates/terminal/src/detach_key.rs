@@ -78,13 +78,14 @@ struct Key {
     is_ctrl: bool,
 }
 
-/// What typed bytes are for the sequence of keys.
+/// What typed bytes are for one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
-    /// The press of the key at this position, or of one that is not expected.
+    /// The press of the key.
     Press,
+    /// Other input.
     Other,
-    /// The end of a press, or a modifier.
+    /// The end of a press of any key, or a modifier.
     Silent,
 }
 

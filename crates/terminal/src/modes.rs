@@ -230,9 +230,6 @@ impl Modes {
         if self.keypad {
             out.extend_from_slice(b"\x1b>");
         }
-        if self.charsets != Charsets::default() {
-            Charsets::default().write(out);
-        }
     }
 }
 

@@ -3,7 +3,9 @@
 #![cfg(test)]
 
 use proptest::prelude::*;
-use quackd_terminal::{Color, Colors, Cursor, MAX_ANSWER_BYTES, Rgb, Screen, TerminalSize};
+use quackd_terminal::{
+    Color, Colors, Cursor, Filter, FilterOptions, MAX_ANSWER_BYTES, Rgb, Screen, TerminalSize,
+};
 
 fn screen(cols: u16, rows: u16) -> Screen {
     Screen::new(TerminalSize::new(cols, rows), 64 * 1024)
@@ -224,14 +226,17 @@ fn reproduced(screen: &Screen) -> Screen {
     again
 }
 
+/// What a program reads about its modes.
+fn modes(screen: &mut Screen) -> String {
+    let modes = [1, 7, 12, 25, 1000, 1002, 1003, 1004, 1006, 1007, 1049, 2004, 2026];
+    let queries: String = modes.iter().map(|mode| format!("\x1b[?{mode}$p")).collect();
+    String::from_utf8(screen.feed(format!("{queries}\x1b[?u").as_bytes())).unwrap()
+}
+
 /// Everything of a screen that a program or viewer can see.
 fn state(screen: &mut Screen) -> String {
-    let modes: String = [1, 7, 12, 25, 1000, 1002, 1003, 1004, 1006, 1007, 1049, 2004, 2026]
-        .iter()
-        .map(|mode| format!("\x1b[?{mode}$p"))
-        .collect();
-    let modes = screen.feed(format!("{modes}\x1b[?u\x1b[6n").as_bytes());
-    let seen = (screen.rows(), screen.cursor(), String::from_utf8_lossy(&modes).into_owned());
+    let modes = modes(screen);
+    let seen = (screen.rows(), screen.cursor(), modes);
     // Then: style, region, place behind the last column, character set.
     screen.feed(b"q");
     let after_text = screen.rows();
@@ -322,6 +327,31 @@ proptest! {
         }
         let (again, screen) = (state(&mut again), state(&mut screen));
         prop_assert!(again == screen, "{}\n\n{}", again, screen);
+    }
+
+    #[test]
+    fn a_viewer_behind_the_filter_sees_what_the_screen_has(size in size(), output in output()) {
+        // The filter replaces a whole reset, which also resets the saved cursor.
+        let output: Vec<&[u8]> = output.0.split(|byte| *byte == b'c').collect();
+        let output = output.concat();
+        let mut screen = Screen::new(TerminalSize::new(size.0, size.1), 2000);
+        screen.feed(&output);
+        let mut filter = Filter::new(FilterOptions::default());
+        let mut viewer = Screen::new(screen.size(), 2000);
+        viewer.feed(&filter.feed(&output));
+        prop_assert_eq!(viewer.rows(), screen.rows());
+        prop_assert_eq!(viewer.cursor(), screen.cursor());
+
+        let redraw = screen.redraw(2000);
+        viewer.feed(&filter.feed(b"\x18"));
+        viewer.feed(&filter.feed(&redraw));
+        prop_assert_eq!(viewer.rows(), screen.rows());
+        prop_assert_eq!(viewer.cursor(), screen.cursor());
+        prop_assert_eq!(viewer.is_alternate(), screen.is_alternate());
+        viewer.feed(&filter.restore());
+        prop_assert!(viewer.cursor().visible && !viewer.is_alternate());
+        let mut fresh = Screen::new(screen.size(), 0);
+        prop_assert_eq!(modes(&mut viewer), modes(&mut fresh));
     }
 
     #[test]

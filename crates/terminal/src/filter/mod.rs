@@ -9,7 +9,7 @@ mod strings;
 pub use options::{ClipboardRule, FilterOptions};
 
 use crate::csi::{self, Csi, Drawing};
-use crate::modes::{Mode, Modes, Region, SOFT_RESET, switch};
+use crate::modes::{Charsets, Mode, Modes, Region, SOFT_RESET, switch};
 use crate::parser::{End, Parser, Sink};
 use crate::sequence::write;
 use quackd_protocol::foreign_text::stripped_line;
@@ -38,7 +38,10 @@ struct State {
     /// only changes these flags, so that a program cannot push out those of the user's shell.
     has_main_flags: bool,
     has_alternate_flags: bool,
-    is_styled: bool,
+    /// Whether a style or character set ever passed. The terminal may have saved it with the cursor, so a later end does
+    /// not count.
+    was_styled: bool,
+    was_shifted: bool,
     is_titled: bool,
     is_linked: bool,
 }
@@ -55,7 +58,8 @@ impl Filter {
             alternate_mode: 1049,
             has_main_flags: false,
             has_alternate_flags: false,
-            is_styled: false,
+            was_styled: false,
+            was_shifted: false,
             is_titled: false,
             is_linked: false,
         };
@@ -100,8 +104,11 @@ impl State {
 
         self.undo_region(&mut out);
         self.modes.write_undone(&mut out);
-        if self.is_styled {
+        if self.was_styled {
             out.extend_from_slice(b"\x1b[m");
+        }
+        if self.was_shifted {
+            Charsets::default().write(&mut out);
         }
         out
     }
@@ -120,7 +127,7 @@ impl State {
         self.out.extend_from_slice(b"\x1b[1;1H\x1b[2J");
         self.modes = Modes::default();
         (self.has_main_flags, self.has_alternate_flags) = (false, false);
-        (self.is_styled, self.is_linked) = (false, false);
+        self.is_linked = false;
     }
 
     fn switch(&mut self, mode: u16, is_on: bool) {
@@ -182,7 +189,9 @@ impl Sink for State {
 
     /// Bell, backspace, tabs, line ends and shifts pass. The others do nothing, except ENQ, which is a query.
     fn control(&mut self, byte: u8) {
-        if self.modes.charsets.shift(byte) || (7..=13).contains(&byte) {
+        let is_shift = self.modes.charsets.shift(byte);
+        self.was_shifted |= is_shift;
+        if is_shift || (7..=13).contains(&byte) {
             self.out.push(byte);
         }
     }
@@ -196,6 +205,7 @@ impl Sink for State {
             }
             (None, b'c') => self.reset(),
             (Some(set), byte) if self.modes.charsets.designate(intermediate, byte) => {
+                self.was_shifted = true;
                 self.out.extend_from_slice(&[0x1b, set, byte]);
             }
             _ => {}
@@ -210,7 +220,6 @@ impl Sink for State {
             (None, Some(b'!'), b'p') => {
                 self.out.extend_from_slice(SOFT_RESET);
                 self.modes.soft_reset();
-                self.is_styled = false;
             }
             _ if self.modes.shape_cursor(csi) => {
                 write(&mut self.out, "", &[u16::from(self.modes.shape)], " q");
@@ -219,7 +228,7 @@ impl Sink for State {
             _ => {
                 if let Some(drawing) = csi::drawing(csi) {
                     if matches!(drawing, Drawing::Style) {
-                        self.is_styled = csi.params.iter().any(|group| group != [0]);
+                        self.was_styled |= csi.params.iter().any(|group| group != [0]);
                     }
                     csi::write_drawing(csi, &drawing, &mut self.out);
                 }

@@ -10,7 +10,7 @@ pub enum ClipboardRule {
     Write,
 }
 
-/// Options of a [`Filter`].
+/// Options of a [`super::Filter`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilterOptions {
     /// What a program may do with the clipboard.
