@@ -39,6 +39,15 @@ pub struct GuestAgent {
     pub tested: Option<&'static str>,
 }
 
+impl GuestAgent {
+    /// Returns the path of the directory that keeps one of `state`, relative to the directory of a workspace: the name
+    /// of the agent, and the path with `%` for each slash.
+    #[must_use]
+    pub fn kept_path(&self, state: &str) -> String {
+        format!("{}/{}", self.name, state.replace('/', "%"))
+    }
+}
+
 /// A variable with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgentKey {
@@ -118,11 +127,7 @@ pub const GUEST_AGENTS: &[GuestAgent] = &[
     GuestAgent {
         state: &[".codex"],
         logins: &[".codex/auth.json"],
-        keys: &[
-            own_key("OPENAI_API_KEY"),
-            own_key("CODEX_API_KEY"),
-            own_key("CODEX_ACCESS_TOKEN"),
-        ],
+        keys: &[own_key("OPENAI_API_KEY"), own_key("CODEX_API_KEY"), own_key("CODEX_ACCESS_TOKEN")],
         hosts: &["@openai"],
         directory: Some(set("CODEX_HOME", ".codex")),
         arguments: &["-c", "sandbox_mode=\"danger-full-access\""],
@@ -241,12 +246,6 @@ pub fn of_command(argv: &[String]) -> Option<&'static GuestAgent> {
     find(program.file_name()?.to_str()?)
 }
 
-/// Returns the name of the directory that keeps one of [`GuestAgent::state`]: the path with `%` for each slash.
-#[must_use]
-pub fn kept_name(state: &str) -> String {
-    state.replace('/', "%")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,7 +282,7 @@ mod tests {
                 let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
                 assert!(Path::new(state).components().all(is_plain), "{state}");
                 assert!(state.starts_with('.') && !state.contains('%'), "{state}");
-                assert!(!kept_name(state).contains('/'));
+                assert_eq!(agent.kept_path(state).split('/').count(), 2, "{state}");
             }
             for login in agent.logins {
                 assert!(agent.state.iter().any(|state| Path::new(login).starts_with(state)));

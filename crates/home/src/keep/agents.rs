@@ -139,7 +139,7 @@ pub(super) fn find(state: &OwnedFd, max_age: Duration, now: SystemTime) -> Vec<I
             let is_retired = agent.to_bytes().starts_with(RETIRED.as_bytes());
             let Some(usage) = measure(own.as_fd(), &agent, &mut left, now) else { continue };
             // What cannot be read completely may have been used.
-            let is_due = usage.is_complete && max_age <= usage.unused && lock(&own).is_ok();
+            let is_due = usage.is_complete && max_age <= usage.unused && is_free(&own);
             if is_retired || is_due {
                 items.push(Item::new(Kind::Agents, &at, &agent, usage.bytes, usage.unused));
             }
@@ -187,9 +187,14 @@ fn empty(own: &OwnedFd, agent: &CStr) -> Result<(), Errno> {
     failed.map_or(Ok(()), Err)
 }
 
-/// Locks the directory of a workspace. Fails if a worker uses it. The lock ends with the descriptor.
+/// Locks the directory of a workspace. Fails if a worker uses it. Unlock it soon: a worker that starts meanwhile keeps no
+/// state.
 fn lock(own: &OwnedFd) -> Result<(), Errno> {
     flock(own, FlockOperation::NonBlockingLockExclusive)
+}
+
+fn is_free(own: &OwnedFd) -> bool {
+    lock(own).is_ok() && flock(own, FlockOperation::Unlock).is_ok()
 }
 
 fn is_workspace(name: &[u8]) -> bool {

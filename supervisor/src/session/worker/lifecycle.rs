@@ -1,6 +1,7 @@
 //! The worker's lifecycle: starts it on demand, waits for its exit, and restarts it if the state machine requires it.
 
 use super::actor::WorkerActor;
+use super::kept::{KeptAgents, KeptChoice, KeptDirectories};
 use super::place::{DirectoryId, Place, id_blocking};
 use crate::children::command_env::Variables;
 use crate::children::spawner::SpawnRequestError;
@@ -16,7 +17,6 @@ use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
 use quackd_config::LimitSettings;
-use quackd_home::Home;
 use quackd_process::{Exit as ProcessExit, SessionPaths};
 use quackd_protocol::SessionId;
 use quackd_protocol::limits::UPDATE_CREDITS;
@@ -26,7 +26,7 @@ use quackd_protocol::worker::{
     CommandLimits, FRAME_PROTOCOL, IsolatedStart, SandboxStart, Start, ToWorker,
 };
 use quackd_supervision::{Cause, Demander, Exit, Load, SESSION_WORKER};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -72,23 +72,26 @@ impl WorkerActor {
 
     fn start_process(&mut self, env: Variables, probe: Option<Probe>, ctx: &mut Context<Self>) {
         let workspace = PathBuf::from(&self.session.workspace);
-        let keeps_caches = HAS_NAMESPACES
-            && self.policy.profile != Profile::FullAccess
-            && self.policy.may_write()
-            && self.services.daemon.config.keep.caches_mb.value != 0;
+        let is_confined = self.policy.profile != Profile::FullAccess;
+        let keeps = HAS_NAMESPACES && is_confined && self.policy.may_write();
+        let isolated = self.isolated.as_ref().map(|_| self.session.id.clone());
+        let choice = KeptChoice {
+            caches: keeps && self.services.daemon.config.keep.caches_mb.value != 0,
+            agents: keeps.then(|| KeptAgents::of(&env, isolated)),
+        };
         let making = make_place(
             Rc::clone(&self.services),
             self.owner.clone(),
             self.session.id.clone(),
             workspace,
             self.policy.writable_roots.clone(),
-            keeps_caches,
+            choice,
         );
         ctx.spawn(making.into_actor(self).map(move |made, handle, ctx| {
             match (made, handle.child.ending) {
-                (Ok((cgroup, caches, id)), None) => {
+                (Ok((cgroup, kept, id)), None) => {
                     handle.place = Place::of(id);
-                    handle.spawn_process(env, probe, caches, cgroup, ctx);
+                    handle.spawn_process(env, probe, kept, cgroup, ctx);
                 }
                 (Ok((cgroup, ..)), Some(_)) => {
                     handle.child.cgroup = cgroup;
@@ -110,7 +113,7 @@ impl WorkerActor {
         &mut self,
         env: Variables,
         probe: Option<Probe>,
-        caches: Option<String>,
+        kept: KeptDirectories,
         cgroup: Option<SessionPaths>,
         ctx: &mut Context<Self>,
     ) {
@@ -152,7 +155,8 @@ impl WorkerActor {
                 sandbox_exec: test_sandbox_exec(),
                 home: services.daemon.user_home.display().to_string(),
                 state_dir: services.daemon.home.dir().display().to_string(),
-                caches,
+                caches: kept.caches,
+                agents: kept.agents,
                 isolated,
                 ports: self.ports.list(),
                 cgroup: cgroup_for_worker,
@@ -311,18 +315,18 @@ fn command_limits(limits: &LimitSettings, min_free: u64) -> CommandLimits {
     }
 }
 
-/// The control group, the directory of package caches, and the identity of the workspace.
-type MadePlace = (Option<SessionPaths>, Option<String>, Option<DirectoryId>);
+/// The control group, the directories that outlive the worker, and the identity of the workspace.
+type MadePlace = (Option<SessionPaths>, KeptDirectories, Option<DirectoryId>);
 
-/// Creates the worker's run directory and, if available, a control group for its commands and the directory of its
-/// package caches.
+/// Creates the worker's run directory and, if available, a control group for its commands and the directories that
+/// outlive it.
 async fn make_place(
     services: Rc<SessionServices>,
     owner: Owner,
     session: SessionId,
     workspace: PathBuf,
     roots: Vec<PathBuf>,
-    keeps_caches: bool,
+    choice: KeptChoice,
 ) -> Result<MadePlace, SpawnRequestError> {
     let (home, places) = (services.daemon.home.clone(), services.daemon.places());
     let obeyed = services.daemon.obeyed.clone();
@@ -343,21 +347,10 @@ async fn make_place(
         }
         let made = home.prepare_session_run_dir_blocking(session.as_str());
         drop(made.map_err(SpawnRequestError::RunDir)?);
-        let caches = keeps_caches.then(|| make_caches(&home, &workspace)).flatten();
+        let kept = choice.make_blocking(&home, &workspace);
         let id = id_blocking(&workspace, &roots).ok();
-        Ok((create_cgroup(cgroups, &group_name("", &session), processes), caches, id))
+        Ok((create_cgroup(cgroups, &group_name("", &session), processes), kept, id))
     };
     let made = services.look(RUN_DIR_LIMIT, make).await;
     made.unwrap_or(Err(SpawnRequestError::Unavailable))
-}
-
-/// Creates the directory of the workspace's package caches. Without it, they are in the worker's memory.
-fn make_caches(home: &Home, workspace: &Path) -> Option<String> {
-    match home.prepare_caches_blocking(workspace.to_str()?) {
-        Ok(path) => Some(path.display().to_string()),
-        Err(error) => {
-            tracing::warn!(workspace = %workspace.display(), %error, "package caches not kept");
-            None
-        }
-    }
 }
