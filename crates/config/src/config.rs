@@ -2,7 +2,8 @@
 //! supervisor at its start, and by `quack config`.
 
 use crate::{
-    CheckpointChoice, Dollars, ForwardSettings, IsolatedSettings, Origin, Secret, Setting,
+    CheckpointChoice, Dollars, ForwardSettings, IsolatedSettings, Origin, RunSettings, Secret,
+    Setting,
 };
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
@@ -41,6 +42,8 @@ pub struct Config {
     pub model: ModelSettings,
     /// `[pi]`
     pub pi: PiSettings,
+    /// `[run]`
+    pub run: RunSettings,
     /// `[log]`
     pub log: LogSettings,
     /// `[forward]`
@@ -462,6 +465,7 @@ impl Default for Config {
                 allow_old: Setting::default_of(false),
                 env: Setting::default_of(Vec::new()),
             },
+            run: RunSettings::default(),
             log: LogSettings { level: Setting::default_of("info".to_owned()) },
             forward: ForwardSettings { listen: Setting::default_of("127.0.0.1:43112".to_owned()) },
             metrics: MetricsSettings { listen: Setting::default_of(String::new()) },

@@ -6,7 +6,7 @@ use crate::choices::{APIS, TIERS, api_word, tier_word};
 use crate::definition::Key;
 use crate::validate;
 use crate::value_kind::ValueKind;
-use crate::{CheckpointChoice, EngineChoice, PiStart, RemoteApprovals, UpstreamChoice};
+use crate::{CheckpointChoice, EngineChoice, PiStart, RemoteApprovals, RunNetwork, UpstreamChoice};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MAX_WORKERS};
 use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
 
@@ -434,6 +434,14 @@ static KEYS: &[Key] = &[
             field: field!(pi.env),
             values: "an array of names",
             check: validate::variable_name,
+        },
+    },
+    Key {
+        name: "run.network",
+        description: "Hosts that the session of a known agent may reach if `quack run` starts it: those of the agent, in addition to the session's (`agent`), or only the session's (`session`).",
+        kind: ValueKind::Choice {
+            field: choice!(run.network, RunNetwork::ALL, RunNetwork::word),
+            variable: None,
         },
     },
     Key {
