@@ -18,7 +18,7 @@ pub struct GuestAgent {
     pub product: &'static str,
     /// Directories with its settings, logins and conversations, relative to the home. None is inside another.
     pub state: &'static [&'static str],
-    /// Files with a login, relative to the home and in one of `state`. Any of them is a login.
+    /// Files with a login, relative to the home and directly in one of `state`. Any of them is a login.
     pub logins: &'static [&'static str],
     /// Variables with a key that the agent reads. None of them is passed unless the user says so.
     pub keys: &'static [AgentKey],
@@ -285,7 +285,8 @@ mod tests {
                 assert_eq!(agent.kept_path(state).split('/').count(), 2, "{state}");
             }
             for login in agent.logins {
-                assert!(agent.state.iter().any(|state| Path::new(login).starts_with(state)));
+                let above = Path::new(login).parent();
+                assert!(agent.state.iter().any(|state| above == Some(Path::new(state))));
             }
             if let Some(directory) = agent.directory {
                 assert!(agent.state.contains(&directory.value), "{}", agent.name);

@@ -36,7 +36,7 @@ const RETIRED: &str = ".gone-";
 /// State of one agent in one workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgentUsage {
-    /// Disk usage in bytes.
+    /// Disk usage of the files in bytes, without directories.
     pub bytes: u64,
     /// Time since the last change of a file or directory in it.
     pub unused: Duration,
@@ -223,7 +223,7 @@ fn measure(
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return None;
     }
-    let usage = AgentUsage { bytes: bytes(&stat), unused: age(&stat, now), is_complete: true };
+    let usage = AgentUsage { bytes: 0, unused: age(&stat, now), is_complete: true };
     let mut scan = Scan { usage, left, now };
     scan.add(at, name, 0);
     Some(scan.usage)
@@ -258,10 +258,11 @@ impl Scan<'_> {
             };
             *self.left = left;
             let Ok(stat) = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-            self.usage.bytes = self.usage.bytes.saturating_add(bytes(&stat));
             self.usage.unused = self.usage.unused.min(age(&stat, self.now));
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 self.add(dir.as_fd(), name, depth + 1);
+            } else {
+                self.usage.bytes = self.usage.bytes.saturating_add(bytes(&stat));
             }
         }
     }
