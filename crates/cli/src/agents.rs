@@ -31,7 +31,7 @@ pub(crate) fn for_program(argv: &[String]) -> Option<AgentRun> {
 }
 
 fn of(agent: &'static GuestAgent, argv: &[String], is_set: &dyn Fn(&str) -> bool) -> AgentRun {
-    let keys = || agent.keys.iter().filter(|key| is_set(key.name));
+    let keys = || agent.keys.iter().filter(move |key| is_set(key.name));
 
     let mut hosts = agent.hosts.to_vec();
     // An agent for several providers needs those whose key the user has.

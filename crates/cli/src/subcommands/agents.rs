@@ -60,8 +60,10 @@ struct AgentFacts {
     keys_here: Vec<&'static str>,
     /// Variables that `quack run` sets.
     sets: BTreeMap<&'static str, &'static str>,
-    /// Arguments that `quack run` adds.
-    arguments: &'static [&'static str],
+    /// The command that `quack run` starts.
+    command: Vec<String>,
+    /// What `quack run` says to the user.
+    notes: Vec<String>,
     /// Arguments that continue the last conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     resume: Option<&'static [&'static str]>,
@@ -137,7 +139,7 @@ fn facts_blocking(
     home: &Home,
     workspace: Option<&str>,
 ) -> AgentFacts {
-    let agent = run.agent;
+    let (agent, notes) = (run.agent, run.notes(&[]));
     let usage = workspace.and_then(|path| agent_usage_blocking(home, path, None, agent.name));
     let usage = usage.filter(|usage: &AgentUsage| usage.bytes != 0);
     AgentFacts {
@@ -152,7 +154,8 @@ fn facts_blocking(
         keys: agent.keys.iter().map(|key| key.name).collect(),
         keys_here: run.keys_here,
         sets: run.sets.iter().map(|variable| (variable.name, variable.value)).collect(),
-        arguments: agent.arguments,
+        notes,
+        command: run.argv,
         resume: agent.resume,
         tested: agent.tested,
     }
@@ -236,7 +239,7 @@ fn details(
         ("keys", or_dash(&facts.keys)),
         ("keys set here", or_dash(&facts.keys_here)),
         ("variables set", if sets.is_empty() { "-".to_owned() } else { sets.join(" ") }),
-        ("arguments added", or_dash(facts.arguments)),
+        ("command", facts.command.join(" ")),
         ("continues with", resume.unwrap_or_else(|| "-".to_owned())),
         ("last test", facts.tested.unwrap_or(UNCONFIRMED).to_owned()),
     ];
@@ -244,6 +247,9 @@ fn details(
     let mut text = format!("{} ({})\n", agent.product, agent.name);
     for (name, value) in rows {
         text.push_str(&format!("  {name:<18}{value}\n"));
+    }
+    for note in &facts.notes {
+        text.push_str(&format!("{note}\n"));
     }
     if facts.path.is_none() {
         text.push_str(&searched_line(document));
