@@ -124,6 +124,24 @@ mod tests {
     }
 
     #[test]
+    fn the_document_has_the_table() {
+        let page = include_str!("../../../docs/agents-inside.md");
+        for agent in GUEST_AGENTS {
+            let begin = format!("| `{}` |", agent.name);
+            let row = page.lines().find(|line| line.starts_with(&begin)).unwrap();
+            let sets = agent.sets.iter().map(|set| format!("`{}={}`", set.name, set.value));
+            let state = agent.state.iter().map(|state| format!("`{state}`"));
+            let logins = agent.logins.iter().filter_map(|login| login.rsplit('/').next());
+            let hosts = agent.hosts.iter().map(|host| (*host).to_owned());
+            let texts = sets.chain(state).chain(logins.map(str::to_owned)).chain(hosts);
+            let resume = agent.resume.map(|words| words.join(" "));
+            for text in texts.chain(resume) {
+                assert!(row.contains(&text), "{}: {text}", agent.name);
+            }
+        }
+    }
+
+    #[test]
     fn an_agent_gets_its_arguments_before_the_users() {
         let expected = ["codex", "-c", "sandbox_mode=\"danger-full-access\"", "resume", "--last"];
         assert_eq!(run("codex resume --last", &[]).argv, expected);

@@ -18,6 +18,7 @@ use std::ffi::{CStr, CString};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// Maximum number of workspaces, and of agents of each, in one scan.
@@ -92,7 +93,7 @@ pub fn forget_agent_blocking(
 
     let agent = CString::new(agent)?;
     let only = workspace.map(|path| home.workspace_agents_dir(path, None));
-    let only = only.as_deref().and_then(|path| path.file_name());
+    let only = only.as_deref().and_then(Path::file_name);
     let mut failed = None;
     for place in names(&agents, MAX_WORKSPACES, is_workspace) {
         if only.is_some_and(|only| only.as_encoded_bytes() != place.to_bytes()) {
@@ -274,7 +275,7 @@ mod tests {
     use crate::keep::{Rules, find_blocking, remove_blocking};
     use std::fs;
     use std::os::unix::fs::symlink;
-    use std::path::{Path, PathBuf};
+    use std::path::PathBuf;
 
     const DAY: u64 = 24 * 60 * 60;
 
