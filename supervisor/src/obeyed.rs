@@ -65,7 +65,7 @@ pub(crate) struct Obeyed {
     /// Words of `worker.launcher`.
     launcher: Vec<String>,
     /// Directories in the state directory that commands write.
-    of_sessions: [PathBuf; 3],
+    of_sessions: [PathBuf; 4],
 }
 
 /// A file that the daemon runs or obeys, and that commands of sessions could change.
@@ -88,7 +88,7 @@ impl Obeyed {
             config_file,
             login_shell: config.environment.login_shell.value,
             launcher: config.worker.launcher.value.clone(),
-            of_sessions: [home.run_dir(), home.caches_dir(), home.isolated_dir()],
+            of_sessions: of_sessions(home),
         }
     }
 
@@ -241,6 +241,11 @@ struct OnDisk {
     held: Vec<HeldConfig>,
 }
 
+/// Returns the directories in the state directory that commands write.
+fn of_sessions(home: &Home) -> [PathBuf; 4] {
+    [home.run_dir(), home.caches_dir(), home.isolated_dir(), home.agents_dir()]
+}
+
 /// Lists the directories that commands may write by the files of the last daemon. A file that cannot be read counts as
 /// empty, because the daemon itself then restores it from the others. Reads the file system.
 fn on_disk_blocking(home: &Home) -> OnDisk {
@@ -249,7 +254,7 @@ fn on_disk_blocking(home: &Home) -> OnDisk {
     let parts =
         ["json", "json.bak", "json.ours", "json.theirs"].map(|it| metadata.with_extension(it));
 
-    let mut all = BTreeSet::from([home.run_dir(), home.caches_dir(), home.isolated_dir()]);
+    let mut all = BTreeSet::from(of_sessions(home));
     let mut add = |metadata: Metadata| {
         all.extend(metadata.workspaces.iter().map(|one| PathBuf::from(&one.path)));
     };
@@ -324,12 +329,12 @@ mod tests {
             "workspaces": [{"id": "w", "path": at("ws")}]}});
         write_state(&home, &state);
         let found = on_disk_blocking(&home).writable;
-        let expected = ["caches", "isolated", "run"].map(|name| home.dir().join(name));
+        let expected = ["agents", "caches", "isolated", "run"].map(|name| home.dir().join(name));
         let expected =
             expected.into_iter().chain(["ws", "data", "granted"].map(|it| base.join(it)));
         assert_eq!(found, expected.collect());
         write_state(&home, &json!({"version": 1, "sessions": {}, "grants": [grant("deny")]}));
-        assert_eq!(on_disk_blocking(&home).writable.len(), 3);
+        assert_eq!(on_disk_blocking(&home).writable.len(), 4);
     }
 
     #[test]

@@ -29,7 +29,8 @@ fn started(config: &str) -> Daemon {
     daemon
 }
 
-fn restart(daemon: &mut Daemon, signal: Signal) {
+/// Ends the daemon and starts the next one, without any process of the first.
+pub(crate) fn restart(daemon: &mut Daemon, signal: Signal) {
     let below = daemon.descendants();
     daemon.signal(signal);
     daemon.wait();

@@ -19,6 +19,7 @@ mod harness;
 
 mod acp;
 mod agent;
+mod agents;
 mod approvals;
 mod attack;
 #[cfg(target_os = "linux")]

@@ -1,6 +1,7 @@
 //! The command line as types. `main` parses it once and passes each subcommand its arguments.
 
 pub(crate) mod acp;
+pub(crate) mod agents;
 pub(crate) mod approvals;
 pub(crate) mod daemon;
 mod display_options;
@@ -236,6 +237,7 @@ pub(crate) enum Verb {
     Approvals(approvals::ApprovalsArgs),
     Allow(approvals::AllowArgs),
     Deny(approvals::DenyArgs),
+    Agents(agents::AgentsArgs),
     Mcp(Box<mcp::McpArgs>),
     Acp(acp::AcpArgs),
     Remote(remote::RemoteArgs),

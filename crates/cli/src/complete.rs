@@ -17,6 +17,7 @@ use quackd_protocol::client::{
     Method, ModelsData, ModelsParams, PsData, PsParams, SessionInfo, SessionsData, SessionsParams,
     WorkerInfo,
 };
+use quackd_protocol::guest_agents::GUEST_AGENTS;
 use quackd_protocol::policy::{Profile, WebSearchRule};
 use quackd_protocol::tools;
 use rustix::io::Errno;
@@ -85,6 +86,7 @@ fn completed(verb: &str, argument: Arg) -> Arg {
     let candidates = match (verb, name) {
         (_, Some(REF)) => ArgValueCandidates::new(sessions),
         ("tool" | "tools", Some("NAME")) => ArgValueCandidates::new(tools),
+        ("agents" | "forget", Some("NAME")) => ArgValueCandidates::new(agents),
         ("tool", Some(_)) if argument.get_id() == "argument" => ArgValueCandidates::new(jobs),
         (_, Some("KEY")) => ArgValueCandidates::new(keys),
         (_, Some("NAME")) if argument.get_id() == "engine" => ArgValueCandidates::new(engines),
@@ -104,6 +106,11 @@ fn candidate(value: impl Into<OsString>, help: &str) -> CompletionCandidate {
 
 fn tools() -> Vec<CompletionCandidate> {
     tools::all().map(|tool| candidate(tool.name, tool.about)).collect()
+}
+
+/// Coding agents that `quack agents` knows.
+fn agents() -> Vec<CompletionCandidate> {
+    GUEST_AGENTS.iter().map(|agent| candidate(agent.name, agent.product)).collect()
 }
 
 /// Keys of the configuration.

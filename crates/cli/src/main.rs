@@ -3,6 +3,7 @@
 //! The first argument selects the role: `quack daemon` is the supervisor, `quack worker` is the worker of one session.
 //! Every other subcommand is a short-lived client of the daemon.
 
+mod agents;
 mod args;
 mod complete;
 mod connect;

@@ -70,6 +70,10 @@ pub(crate) const FILES: &[(&str, &str)] = &[
         "Changes of single files with the old content, for `quack undo` and `quack changes`.",
     ),
     ("caches/<id>/", "Package caches of a workspace: what its sessions downloaded."),
+    (
+        "agents/<id>/",
+        "Settings, logins and conversations of agents in the sessions of a workspace.",
+    ),
     ("pi-sessions/", "Conversations of the sessions."),
 ];
 

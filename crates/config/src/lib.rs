@@ -43,6 +43,6 @@ pub use file::locate;
 pub use isolated::{CheckpointChoice, IsolatedSettings};
 pub use key::keys;
 pub use load::{load_blocking, load_untrusted_blocking};
-pub use run::{ClipboardChoice, RunSettings};
+pub use run::{ClipboardChoice, RunNetwork, RunSettings};
 pub use secret::Secret;
 pub use setting::{Dollars, ForwardSettings, Origin, Setting};

@@ -15,6 +15,8 @@ pub struct RunSettings {
     pub clipboard: Setting<ClipboardChoice>,
     /// Size of the lines above the screen that are kept for one terminal, in KiB. 0 for none.
     pub scrollback_kb: Setting<usize>,
+    /// Hosts that the session of a known agent may reach.
+    pub network: Setting<RunNetwork>,
 }
 
 impl Default for RunSettings {
@@ -23,6 +25,7 @@ impl Default for RunSettings {
             detach_keys: Setting::default_of("ctrl-\\".to_owned()),
             clipboard: Setting::default_of(ClipboardChoice::default()),
             scrollback_kb: Setting::default_of(DEFAULT_SCROLLBACK_BYTES / 1024),
+            network: Setting::default_of(RunNetwork::default()),
         }
     }
 }
@@ -44,6 +47,27 @@ impl ClipboardChoice {
         match self {
             Self::Off => "off",
             Self::Write => "write",
+        }
+    }
+}
+
+/// Hosts that the session of a known agent may reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RunNetwork {
+    /// Those of the agent, in addition to the session's.
+    #[default]
+    Agent,
+    /// Those of the session only.
+    Session,
+}
+
+impl RunNetwork {
+    pub(crate) const ALL: [Self; 2] = [Self::Agent, Self::Session];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Session => "session",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The settings of an untrusted file that stay in force. Used by [`crate::load_untrusted_blocking`].
 
-use crate::{Config, Origin, Setting, keys, mcp_servers};
+use crate::{Config, Origin, RunNetwork, Setting, keys, mcp_servers};
 use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
 
 /// Returns the settings of a file that commands of sessions could change, as far as they cannot allow anything or allow no
@@ -62,6 +62,7 @@ pub(crate) fn narrowed(file: Config) -> Config {
 
     config.pi.start = file.pi.start.clone();
     config.run.detach_keys = file.run.detach_keys.clone();
+    keep_if(&mut config.run.network, &file.run.network, |value| *value == RunNetwork::Session);
     config.ignored = ignored(&file, &config);
     config
 }
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn values_that_allow_less_stay() {
         let text = "[sandbox]\nprofile = \"read-only\"\nnetwork = \"off\"\nweb_search = \"off\"\n\
-            hosts = [\"!evil.test.example\"]\n[environment]\nlogin_shell = false\n";
+            hosts = [\"!evil.test.example\"]\n[environment]\nlogin_shell = false\n[run]\nnetwork = \"session\"\n";
         let config = loaded(text).unwrap();
         assert!(config.ignored.is_empty(), "{:?}", config.ignored);
         assert!(!config.environment.login_shell.value);

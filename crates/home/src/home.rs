@@ -3,6 +3,7 @@
 //! A [`Home`] holds only strings, no descriptor and no lock. The supervisor and every client compute the same
 //! paths from the environment.
 
+mod agents;
 mod isolated;
 mod prepare;
 mod undo_data;

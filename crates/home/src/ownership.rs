@@ -36,6 +36,9 @@ const MARK_TEXT: &[u8] =
 
 const CACHES_TEXT: &[u8] = b"Package caches of quackd's workspaces. `quack gc` deletes them.\n";
 
+const AGENTS_TEXT: &[u8] =
+    b"State and logins of agents in quackd's sessions. `quack agents forget` deletes them.\n";
+
 /// Prefix of the names of retired run directories.
 pub(crate) const RETIRED: &str = "run.old-";
 
@@ -265,13 +268,25 @@ pub(crate) fn mark_run(run: impl AsFd, path: &Path) -> Result<(), HomeError> {
 /// # Errors
 /// [`HomeError::ForeignRun`] for a directory with files and without the marker file, or [`HomeError::Io`].
 pub(crate) fn mark_caches(caches: impl AsFd, path: &Path) -> Result<(), HomeError> {
-    if is_marked(&caches) {
+    mark_empty(caches, path, CACHES_TEXT)
+}
+
+/// Like [`mark_caches`], for the directory with the state of agents.
+///
+/// # Errors
+/// As [`mark_caches`].
+pub(crate) fn mark_agents(agents: impl AsFd, path: &Path) -> Result<(), HomeError> {
+    mark_empty(agents, path, AGENTS_TEXT)
+}
+
+fn mark_empty(dir: impl AsFd, path: &Path, text: &[u8]) -> Result<(), HomeError> {
+    if is_marked(&dir) {
         return Ok(());
     }
-    match unknown_names(&caches, |_| false) {
-        Ok(None) => mark(caches, path, CACHES_TEXT),
+    match unknown_names(&dir, |_| false) {
+        Ok(None) => mark(dir, path, text),
         // Another thread may have created the marker.
-        Ok(Some(_)) if is_marked(&caches) => Ok(()),
+        Ok(Some(_)) if is_marked(&dir) => Ok(()),
         Ok(Some(found)) => Err(HomeError::ForeignRun { path: path.to_owned(), found }),
         Err(errno) => Err(HomeError::io("inspect", path, errno)),
     }

@@ -172,6 +172,10 @@ pub struct SandboxStart {
     /// Directory that keeps the package caches of the workspace. It already exists. Without it they are in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caches: Option<String>,
+    /// Directory with the state of agents of the workspace. It already exists. The worker shows those directories in it
+    /// that [`crate::guest_agents`] has. Without it, their state is in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agents: Option<String>,
     /// The private copy that the session sees in place of its workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolated: Option<IsolatedStart>,

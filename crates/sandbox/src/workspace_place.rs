@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 /// Directories in the state directory that belong to the daemon, Pi and the app. The user owns everything else there:
 /// tests of clients create all their files, also workspaces, in one temporary directory.
-const KEPT: [&str; 9] = [
+const KEPT: [&str; 10] = [
+    "agents",
     "caches",
     "checkpoints",
     "isolated",

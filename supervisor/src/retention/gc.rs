@@ -11,6 +11,7 @@ use quackd_home::keep::{
     Found, Rules, Tally, find_blocking, remove_blocking, trim_service_log_blocking,
 };
 use quackd_protocol::client::{GcData, GcItem, GcKind, GcParams};
+use quackd_protocol::guest_agents::STATE_KEPT;
 use quackd_protocol::limits::{GC_KEPT_ASIDE, MAX_GC_NAMED};
 use quackd_store::Origin;
 use std::rc::Rc;
@@ -68,9 +69,9 @@ impl Retention {
 
     /// Collects garbage that is safe to delete, and logs the result.
     pub(super) async fn collect_periodically(&self, registry: &Addr<Registry>) {
-        // Quarantined files may be the only copy of the user's data, so only `quack.gc` deletes
-        // them.
-        let rules = Rules { quarantined: None, ..self.rules(None) };
+        // Quarantined files may be the only copy of the user's data, and agents have logins, so only `quack.gc`
+        // deletes them.
+        let rules = Rules { quarantined: None, agents: None, ..self.rules(None) };
         let home = self.sessions.daemon.home.clone();
 
         if let Ok(Err(error)) = blocking(move || trim_service_log_blocking(&home)).await {
@@ -161,6 +162,7 @@ impl Retention {
             caches_max_bytes: mebibytes(keep.caches_mb.value),
             quarantined: Some(older.unwrap_or(GC_KEPT_ASIDE)),
             histories: None,
+            agents: Some(STATE_KEPT),
         }
     }
 
@@ -267,6 +269,7 @@ mod tests {
             caches_max_bytes: 1,
             quarantined: None,
             histories: None,
+            agents: None,
         };
         let ages = |even| {
             let rules = certain_ages(rules(), even);

@@ -11,15 +11,15 @@ const MAX_LINKS: usize = 40;
 /// A link on the way to the home, and the directory to which it leads.
 pub(crate) type HomeLink = (PathBuf, PathBuf);
 
-/// Replaces the home, the run directory, the state directory and the directory of package caches by their paths without
-/// links, also in the environment of commands. Returns the links on the way to the home: programs may have its other path
-/// in their settings.
+/// Replaces the home, the run directory, the state directory and the directories of package caches and agents by their
+/// paths without links, also in the environment of commands. Returns the links on the way to the home: programs may have
+/// its other path in their settings.
 pub(crate) fn resolve_blocking(start: &mut Start) -> Vec<HomeLink> {
     let sandbox = &mut start.sandbox;
-    let of_state =
-        [&mut start.run_dir, &mut sandbox.state_dir].into_iter().chain(&mut sandbox.caches);
+    let of_state = [&mut start.run_dir, &mut sandbox.state_dir].into_iter();
+    let of_workspace = sandbox.caches.iter_mut().chain(&mut sandbox.agents);
     let isolated = sandbox.isolated.as_mut().map(|isolated| &mut isolated.directory);
-    for path in of_state.chain(isolated) {
+    for path in of_state.chain(of_workspace).chain(isolated) {
         if let Some(real) = real_blocking(path) {
             *path = real;
         }

@@ -34,7 +34,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
     (
         "Agents",
         &[
-            ("mcp", "Give Claude Code, Codex and others these tools"),
+            ("mcp, agents", "Agents with these tools; agents inside sessions"),
             ("acp, rpc, schema", "For editors and other programs; their protocol"),
             ("models, login, logout", "The model of quackd's own agent, and its keys"),
             ("remote", "Access from other devices"),

@@ -15,6 +15,7 @@ use quackd_home::Home;
 use quackd_home::keep::{Found, Item, Known, Rules, Tally, find_blocking, remove_blocking};
 use quackd_home::own_file::read_blocking;
 use quackd_protocol::client::{GcData, GcItem, GcKind, GcParams, PrunedSession};
+use quackd_protocol::guest_agents::STATE_KEPT;
 use quackd_protocol::limits::{GC_KEPT_ASIDE, MAX_GC_NAMED, MAX_METADATA_BYTES, MAX_STATE_BYTES};
 use quackd_protocol::metadata::{Metadata, Session, Shared};
 use serde::Deserialize;
@@ -97,6 +98,7 @@ fn alone_blocking(args: &GcArgs) -> anyhow::Result<GcData> {
         caches_max_bytes: mebibytes(keep.caches_mb.value),
         quarantined: Some(older.unwrap_or(GC_KEPT_ASIDE)),
         histories: histories.then(|| older.unwrap_or(GC_KEPT_ASIDE)),
+        agents: Some(STATE_KEPT),
     };
 
     let findings = find_blocking(&home, &rules, known.as_ref().ok())?;
@@ -318,6 +320,7 @@ fn about(kind: &str, n: usize) -> String {
         }
         "histories" => ("history of no session", "histories of no session"),
         "caches" => ("directory of package caches", "directories of package caches"),
+        "agents" => ("state of an unused agent", "states of unused agents"),
         // A kind of a newer daemon.
         other => return format!("{n} of {}", display::plain(other)),
     };

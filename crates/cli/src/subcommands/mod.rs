@@ -4,6 +4,7 @@
 pub(crate) mod abort;
 pub(crate) mod acp;
 pub(crate) mod activate;
+pub(crate) mod agents;
 mod approval_prompt;
 pub(crate) mod approvals;
 pub(crate) mod attach;
@@ -107,6 +108,7 @@ pub(crate) async fn run(
         Some(Verb::Ps(args)) => Box::pin(ps::run(args, output)).await,
         Some(Verb::Top(_)) => Box::pin(top::run(output)).await,
         Some(Verb::Sandbox(args)) => sandbox::run(args, output).await,
+        Some(Verb::Agents(args)) => agents::run(args, output).await,
         Some(Verb::Mcp(args)) => Box::pin(mcp::run(*args, output)).await,
         Some(Verb::Acp(args)) => Box::pin(acp::run(&args, output)).await,
         Some(Verb::Remote(args)) => remote::run(args, output).await,

@@ -6,7 +6,7 @@ use crate::definition::Key;
 use crate::run::MAX_SCROLLBACK_KB;
 use crate::validate;
 use crate::value_kind::ValueKind;
-use crate::{ClipboardChoice, RemoteApprovals};
+use crate::{ClipboardChoice, RemoteApprovals, RunNetwork};
 
 /// The tables `log`, `forward`, `metrics`, `remote`, `run` and `web_search`.
 pub(super) static KEYS: &[Key] = &[
@@ -75,6 +75,14 @@ pub(super) static KEYS: &[Key] = &[
         name: "run.scrollback_kb",
         description: "KiB of lines above the screen that are kept for each terminal.",
         kind: ValueKind::Count { field: field!(run.scrollback_kb), min: 0, max: MAX_SCROLLBACK_KB },
+    },
+    Key {
+        name: "run.network",
+        description: "Hosts that the session of a known agent may reach if `quack run` starts it: those of the agent, in addition to the session's (`agent`), or only the session's (`session`).",
+        kind: ValueKind::Choice {
+            field: choice!(run.network, RunNetwork::ALL, RunNetwork::word),
+            variable: None,
+        },
     },
     Key {
         name: "web_search.endpoint",

@@ -214,6 +214,7 @@ mod tests {
             caches_max_bytes,
             quarantined,
             histories,
+            agents: None,
         }
     }
 

@@ -1,7 +1,9 @@
 //! Finds garbage. Deletes nothing. Called by the users of [`super`].
 
 use super::handles::{age, bytes, open_dir, open_state};
-use super::{Found, Item, Kind, Known, ORPHAN_MIN_AGE, READ_FILES, Rules, caches, histories};
+use super::{
+    Found, Item, Kind, Known, ORPHAN_MIN_AGE, READ_FILES, Rules, agents, caches, histories,
+};
 use crate::Home;
 use crate::ownership::is_retired_run;
 use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
@@ -62,6 +64,9 @@ pub fn find_blocking(home: &Home, rules: &Rules, known: Option<&Known>) -> io::R
     }
     scan.surplus_of_undo();
     scan.items.extend(caches::find(&state, rules.caches_max_bytes, known, scan.now));
+    if let Some(unused) = rules.agents {
+        scan.items.extend(agents::find(&state, unused, scan.now));
+    }
 
     let GarbageScan { mut items, left, .. } = scan;
     items.sort_by_key(|item| (item.kind, std::cmp::Reverse(item.age)));

@@ -7,6 +7,7 @@
 //! that were opened without following links. The age of a file is the time since its last change. A clock
 //! step makes files expire early or late, and has no other effect.
 
+mod agents;
 mod caches;
 mod find;
 mod handles;
@@ -16,6 +17,7 @@ mod removal;
 mod trees;
 mod usage;
 
+pub use agents::{AgentUsage, Forgotten, agent_usage_blocking, forget_agent_blocking};
 pub use find::find_blocking;
 pub use removal::{Tally, remove_blocking, trim_service_log_blocking};
 pub use trees::remove_tree;
@@ -52,11 +54,13 @@ pub enum Kind {
     Histories,
     /// Package caches of workspaces.
     Caches,
+    /// State of agents that ran inside of sessions.
+    Agents,
 }
 
 impl Kind {
     /// All kinds, in display order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Leftovers,
         Self::Runs,
         Self::Temporary,
@@ -66,6 +70,7 @@ impl Kind {
         Self::Quarantined,
         Self::Histories,
         Self::Caches,
+        Self::Agents,
     ];
 
     /// Returns the name in requests and replies.
@@ -81,6 +86,7 @@ impl Kind {
             Self::Quarantined => "quarantined",
             Self::Histories => "histories",
             Self::Caches => "caches",
+            Self::Agents => "agents",
         }
     }
 }
@@ -102,6 +108,8 @@ pub struct Rules {
     pub quarantined: Option<Duration>,
     /// Maximum age of histories of deleted sessions; `None` keeps them.
     pub histories: Option<Duration>,
+    /// Maximum age of the state of agents since its last change; `None` keeps it.
+    pub agents: Option<Duration>,
 }
 
 /// Sessions and files that must be kept.

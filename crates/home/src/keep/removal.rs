@@ -2,7 +2,7 @@
 
 use super::handles::{open_dir, open_state};
 use super::trees::remove_entry;
-use super::{Item, Kind, caches};
+use super::{Item, Kind, agents, caches};
 use crate::Home;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -114,6 +114,7 @@ fn remove(state: &Path, item: &Item) -> io::Result<()> {
 
     match item.kind {
         Kind::Caches => Ok(caches::remove(&dir, &item.name)?),
+        Kind::Agents => Ok(agents::remove(&dir, &item.name)?),
         _ => Ok(remove_entry(dir.as_fd(), &item.name)?),
     }
 }

@@ -27,6 +27,7 @@ fn rules() -> Rules {
         caches_max_bytes: u64::MAX,
         quarantined: None,
         histories: None,
+        agents: None,
     }
 }
 

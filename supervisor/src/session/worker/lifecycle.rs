@@ -1,6 +1,7 @@
 //! The worker's lifecycle: starts it on demand, waits for its exit, and restarts it if the state machine requires it.
 
 use super::actor::WorkerActor;
+use super::kept::{KeptAgents, KeptChoice, KeptDirectories};
 use super::place::{DirectoryId, Place, id_blocking};
 use crate::children::command_env::Variables;
 use crate::children::spawner::SpawnRequestError;
@@ -17,7 +18,6 @@ use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
 use quackd_config::LimitSettings;
-use quackd_home::Home;
 use quackd_process::{Exit as ProcessExit, SessionPaths};
 use quackd_protocol::SessionId;
 use quackd_protocol::limits::UPDATE_CREDITS;
@@ -27,7 +27,7 @@ use quackd_protocol::worker::{
     CommandLimits, FRAME_PROTOCOL, IsolatedStart, SandboxStart, Start, ToWorker,
 };
 use quackd_supervision::{Cause, Demander, Exit, Load, SESSION_WORKER};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -77,18 +77,20 @@ impl WorkerActor {
 
     fn start_process(&mut self, env: Variables, probe: Option<Probe>, ctx: &mut Context<Self>) {
         let workspace = PathBuf::from(&self.session.workspace);
-        let keeps_caches = HAS_NAMESPACES
-            && self.policy.profile != Profile::FullAccess
-            && self.policy.may_write()
-            && self.services.daemon.config.keep.caches_mb.value != 0;
-
+        let is_confined = self.policy.profile != Profile::FullAccess;
+        let keeps = HAS_NAMESPACES && is_confined && self.policy.may_write();
+        let isolated = self.isolated.as_ref().map(|_| self.session.id.clone());
+        let choice = KeptChoice {
+            caches: keeps && self.services.daemon.config.keep.caches_mb.value != 0,
+            agents: keeps.then(|| KeptAgents::of(&env, isolated)),
+        };
         let making = make_place(
             Rc::clone(&self.services),
             self.owner.clone(),
             self.session.id.clone(),
             workspace,
             self.policy.writable_roots.clone(),
-            keeps_caches,
+            choice,
         );
 
         ctx.spawn(making.into_actor(self).map(move |made, handle, ctx| {
@@ -120,7 +122,7 @@ impl WorkerActor {
         made: MadePlace,
         ctx: &mut Context<Self>,
     ) {
-        let MadePlace { cgroup, caches, memory_mb, .. } = made;
+        let MadePlace { cgroup, kept, memory_mb, .. } = made;
         let services = Rc::clone(&self.services);
         let run_dir = services.daemon.home.session_run_dir(self.session.id.as_str());
         let isolated = self.isolated.clone().map(|copied| IsolatedStart {
@@ -167,7 +169,8 @@ impl WorkerActor {
                 sandbox_exec: test_sandbox_exec(),
                 home: services.daemon.user_home.display().to_string(),
                 state_dir: services.daemon.home.dir().display().to_string(),
-                caches,
+                caches: kept.caches,
+                agents: kept.agents,
                 isolated,
                 ports: self.ports.list(),
                 cgroup: cgroup_for_worker,
@@ -341,23 +344,23 @@ fn command_limits(limits: &LimitSettings, memory_mb: Option<u64>, min_free: u64)
 /// Parts of the system that are prepared for a worker before it starts.
 struct MadePlace {
     cgroup: Option<SessionPaths>,
-    /// Directory of package caches.
-    caches: Option<String>,
+    /// Directories that outlive the worker.
+    kept: KeptDirectories,
     /// Identity of the workspace.
     id: Option<DirectoryId>,
     /// Memory limit of the session, in MiB. `None`: it has none.
     memory_mb: Option<u64>,
 }
 
-/// Creates the worker's run directory and, if available, a control group for its commands and the directory of its
-/// package caches.
+/// Creates the worker's run directory and, if available, a control group for its commands and the directories that
+/// outlive it.
 async fn make_place(
     services: Rc<SessionServices>,
     owner: Owner,
     session: SessionId,
     workspace: PathBuf,
     roots: Vec<PathBuf>,
-    keeps_caches: bool,
+    choice: KeptChoice,
 ) -> Result<MadePlace, SpawnRequestError> {
     let (home, places) = (services.daemon.home.clone(), services.daemon.places());
     let obeyed = services.daemon.obeyed.clone();
@@ -383,26 +386,15 @@ async fn make_place(
 
         let made = home.prepare_session_run_dir_blocking(session.as_str());
         drop(made.map_err(SpawnRequestError::RunDir)?);
-        let caches = keeps_caches.then(|| make_caches(&home, &workspace)).flatten();
+        let kept = choice.make_blocking(&home, &workspace);
         let id = id_blocking(&workspace, &roots).ok();
 
         let group = cgroups.as_ref().map(|cgroups| cgroups.directory());
         let memory_mb = session_limit_mb_blocking(memory, group.as_deref());
         let cgroup = create_cgroup(cgroups, &group_name("", &session), processes);
-        Ok(MadePlace { cgroup, caches, id, memory_mb })
+        Ok(MadePlace { cgroup, kept, id, memory_mb })
     };
 
     let made = services.look(RUN_DIR_LIMIT, make).await;
     made.unwrap_or(Err(SpawnRequestError::Unavailable))
-}
-
-/// Creates the directory of the workspace's package caches. Without it, they are in the worker's memory.
-fn make_caches(home: &Home, workspace: &Path) -> Option<String> {
-    match home.prepare_caches_blocking(workspace.to_str()?) {
-        Ok(path) => Some(path.display().to_string()),
-        Err(error) => {
-            tracing::warn!(workspace = %workspace.display(), %error, "package caches not kept");
-            None
-        }
-    }
 }

@@ -14,6 +14,7 @@ mod denials;
 mod frames;
 mod input;
 mod jobs;
+mod kept;
 mod lifecycle;
 mod network;
 mod place;

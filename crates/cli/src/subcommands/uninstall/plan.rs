@@ -35,13 +35,14 @@ const FILES: [&str; 16] = [
     "quackd.lock",
 ];
 
-const DIRECTORIES: [&str; 9] = [
+const DIRECTORIES: [&str; 10] = [
     "run",
     "placeholders",
     "pi-package",
     "pi-sessions",
     "prompts",
     "caches",
+    "agents",
     "isolated",
     "checkpoints",
     "journal",
@@ -187,6 +188,7 @@ impl UninstallPlan {
                 self.kept.push(KeptPath { path, why: reason });
             } else if (name == "run" && home.check_run_blocking().is_err())
                 || (name == "caches" && !home.owns_caches_blocking())
+                || (name == "agents" && !home.owns_agents_blocking())
                 || (name.starts_with("run.old-") && !home.is_retired_blocking(&name))
             {
                 self.kept.push(KeptPath { path, why: "not made by quackd" });

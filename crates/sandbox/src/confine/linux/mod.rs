@@ -1,5 +1,6 @@
 //! The confinement of Linux: namespaces, mounts, Landlock and filters of system calls. The parent module has the order.
 
+mod agent_lock;
 mod commands;
 mod detached;
 mod directory_id;
@@ -36,6 +37,7 @@ mod toolchains;
 
 use crate::confine::{limits, private_network};
 
+pub use agent_lock::AgentLock;
 pub use commands::CommandFilter;
 pub use enter::{ConfinedProcess, enter_alone};
 pub use error::ConfineError;

@@ -3,6 +3,7 @@
 //!
 //! A file of the host is visible only if code here adds a mount for it.
 
+mod agents;
 mod isolated;
 mod repositories;
 

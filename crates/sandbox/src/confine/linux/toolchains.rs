@@ -63,6 +63,8 @@ pub(crate) const TOOLCHAINS: &[Toolchain] = &[
             ".local/bin",
             ".local/lib",
             ".local/pipx",
+            ".local/share/claude",
+            ".local/share/cursor-agent",
             ".local/share/pipx",
             ".local/share/uv",
             ".local/share/mise",

@@ -5,6 +5,7 @@
 //! 1 of new namespaces. In tier D the worker confines itself. If no tier works, the worker starts unconfined and its
 //! tools refuse every operation that could do harm, unless the user has allowed `full-access`.
 
+mod agents;
 mod caches;
 mod command_variables;
 mod git_protection;
@@ -223,6 +224,7 @@ impl ConfinementInputs {
         plan.limits = limits(start, group);
         plan.host_ports = host_ports::host_ports(start);
         let kept = caches::keep(start, &facts, &mut plan, &mut notes);
+        let agents = agents::keep(start, &mut plan, &mut notes);
 
         let registry = facts.places.state_dir.join(PLACEHOLDERS);
         let mut known = Known::from(&repositories);
@@ -245,8 +247,8 @@ impl ConfinementInputs {
         cut_notes(&mut notes);
 
         let extra = beyond_the_plan(group, &exe)?;
-        // The placeholders in the repositories and the lock of the caches stay until the monitor calls this.
-        let at_the_end = caches::at_the_end(placeholders, kept);
+        // The placeholders in the repositories and the locks of what is kept stay until the monitor calls this.
+        let at_the_end = caches::at_the_end(placeholders, kept, agents.lock);
         let split = || -> io::Result<ForkSide<Init, _>> {
             Ok(match confine::split(workspace.as_fd(), plan.network).map_err(io::Error::other)? {
                 Side::Init(init) => ForkSide::Child(init),
@@ -274,7 +276,7 @@ impl ConfinementInputs {
         Ok(ConfinementResult {
             spawn_thread: Some(spawn_thread),
             pid: confined.host_pid.unwrap_or_else(std::process::id),
-            env: variables(start, plan.home.display().to_string()),
+            env: variables(start, plan.home.display().to_string(), agents.variables),
             pins: mounted(pins),
             read_only_pins: mounted(read_only_pins),
             absent,

@@ -297,3 +297,29 @@ fn kept_caches_get_no_mount_point_in_a_directory_of_the_user() {
     directory.release_blocking();
     assert!(CacheDirectory::open_blocking(state.path()).is_ok());
 }
+
+#[test]
+fn state_of_agents_is_only_at_free_places_of_the_private_home() {
+    let policy = Policy {
+        writable_roots: vec!["/home/u/.codex".into()],
+        hidden: vec!["/home/u/.qwen/secret".into(), "/home/u/.config".into()],
+        ..Policy::default()
+    };
+    let mut plan = plan(&policy);
+    let mut keep = |at: &str| plan.keep_agent(Path::new(at), PathBuf::from("/state").join(at));
+    assert!(keep(".claude"));
+    // Twice, in a root of the policy, hidden, around something hidden, and in a directory of the user.
+    for taken in [".claude", ".codex", ".codex/in", ".config/opencode", ".qwen", ".pyenv/x", "work"]
+    {
+        assert!(!keep(taken), "{taken}");
+    }
+
+    let from = PathBuf::from("/state/.claude");
+    let expected = Mount::Bind { from, writable: true, is_directory: true, required: false };
+    assert_eq!(plan.mounts.get(Path::new("/home/u/.claude")), Some(&expected));
+    let kept = plan.mounts.values().filter(|mount| match mount {
+        Mount::Bind { from, .. } => from.starts_with("/state"),
+        _ => false,
+    });
+    assert_eq!(kept.count(), 1);
+}

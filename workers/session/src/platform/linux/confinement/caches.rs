@@ -2,7 +2,7 @@
 //! process splits.
 
 use quackd_protocol::worker::Start;
-use quackd_sandbox::confine::{CacheDirectory, HostFacts, MountPlan, git_mounts};
+use quackd_sandbox::confine::{AgentLock, CacheDirectory, HostFacts, MountPlan, git_mounts};
 use std::path::Path;
 
 /// Locks the directory for this worker and adds it to the plan. `None` and a note if another worker has it, or if it
@@ -23,14 +23,16 @@ pub(crate) fn keep(
     opened.map_err(|error| notes.push(note(&error))).ok()
 }
 
-/// Returns the last steps of the monitor: removes placeholders and releases the caches.
+/// Returns the last steps of the monitor: removes placeholders, and releases the caches and the state of agents.
 pub(crate) fn at_the_end(
     placeholders: Option<git_mounts::Placeholders>,
     kept: Option<CacheDirectory>,
+    agents: Option<AgentLock>,
 ) -> impl FnOnce() {
     move || {
         placeholders.into_iter().for_each(git_mounts::Placeholders::clean_own_blocking);
         kept.into_iter().for_each(CacheDirectory::release_blocking);
+        drop(agents);
     }
 }
 

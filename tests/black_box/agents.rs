@@ -1,0 +1,246 @@
+//! Agents that run inside of sessions: `quack agents`, and the state that the sessions of a workspace keep for them.
+
+use crate::caches::{another, restart};
+use crate::harness::tier::needs;
+use crate::harness::{Cli, Daemon, Session};
+use crate::isolated::{isolated, repository};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+const LOGIN: &str = "echo secret > ~/.claude/.credentials.json; echo $CLAUDE_CONFIG_DIR";
+const READ: &str = "cat ~/.claude/.credentials.json 2>&1 || ls -A ~/.claude";
+
+/// Creates a program in a directory of `PATH`, which commands see too.
+fn install(daemon: &Daemon, name: &str) {
+    let program = daemon.home().parent().unwrap().join("gates").join(name);
+    fs::write(&program, "#!/bin/sh\necho agent\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A daemon on a machine with Claude Code.
+fn started() -> Daemon {
+    let mut daemon = Daemon::absent();
+    install(&daemon, "claude");
+    daemon.boot();
+    daemon
+}
+
+/// The facts of an agent, as `quack agents` prints them for a workspace.
+#[track_caller]
+fn facts(daemon: &Daemon, agent: &str, workspace: &Path) -> Value {
+    let at = workspace.to_str().unwrap();
+    daemon.quack(&["agents", agent, "-C", at, "--json"]).json()["agents"][0].clone()
+}
+
+/// Sets the times of everything in a directory to `days` ago.
+fn age(directory: &Path, days: u64) {
+    for entry in fs::read_dir(directory).unwrap().flatten() {
+        if entry.file_type().unwrap().is_dir() {
+            age(&entry.path(), days);
+        } else {
+            set_age(&entry.path(), days);
+        }
+    }
+    set_age(directory, days);
+}
+
+fn set_age(path: &Path, days: u64) {
+    let then = SystemTime::now() - Duration::from_secs(days * 24 * 60 * 60);
+    fs::File::open(path).unwrap().set_modified(then).unwrap();
+}
+
+#[track_caller]
+fn log_in(session: &Session<'_>, daemon: &Daemon) {
+    let directory = daemon.home().join(".claude");
+    assert_eq!(session.bash(LOGIN), format!("{}\n\n[Exit code: 0]", directory.display()));
+}
+
+#[test]
+fn a_login_survives_workers_sessions_and_daemons_and_stays_in_its_workspace() {
+    needs!(Namespaces);
+    let mut daemon = started();
+    let (a, b) = (daemon.repo("a"), daemon.repo("b"));
+    let wire = daemon.wire();
+    let first = wire.attach(a.path());
+    if !first.shows_namespaces() {
+        return;
+    }
+    log_in(&first, &daemon);
+    let secret = "secret\n\n[Exit code: 0]";
+
+    // At the same time, and for a session that is deleted later.
+    let second = another(&first);
+    assert_eq!(second.bash(READ), secret);
+    wire.request("quack.session_delete", json!({"sessionId": first.id}));
+    assert_eq!(second.bash(READ), secret);
+
+    let other = wire.attach(b.path()).bash("ls -A ~/.claude; ls -d ~/.codex 2>/dev/null; true");
+    assert_eq!(other, "\n[Exit code: 0]", "another workspace, and an agent that is not installed");
+
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        restart(&mut daemon, signal);
+        let wire = daemon.wire();
+        assert_eq!(wire.attach(a.path()).bash(READ), secret, "{signal}");
+    }
+    assert!(!daemon.home().join(".claude").exists(), "the user's own directory");
+    let mode = fs::metadata(daemon.app().join("agents")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+#[test]
+fn a_session_that_may_not_write_does_not_see_the_state() {
+    needs!(Namespaces);
+    let daemon = started();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !session.shows_namespaces() {
+        return;
+    }
+    log_in(&session, &daemon);
+    let set = json!({"sessionId": session.id, "action": "set", "profile": "read-only"});
+    wire.request("quack.sandbox", set);
+    let seen = session.bash("ls -d ~/.claude 2>/dev/null || echo nothing");
+    assert_eq!(seen, "nothing\n\n[Exit code: 0]");
+}
+
+#[test]
+fn an_isolated_session_has_state_of_its_own() {
+    needs!(Namespaces);
+    let daemon = started();
+    let repo = repository(&daemon);
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !session.shows_namespaces() {
+        return;
+    }
+    log_in(&session, &daemon);
+    isolated(&daemon, &repo, "one");
+    let bash =
+        |command: &str| daemon.quack(&["tool", "bash", "--raw", command, "--session", "one"]).ok();
+    assert_eq!(bash("ls -A ~/.claude; echo hook > ~/.claude/settings.json"), "");
+    assert_eq!(session.bash("ls -A ~/.claude"), ".credentials.json\n\n[Exit code: 0]");
+    assert_eq!(bash("cat ~/.claude/settings.json"), "hook\n");
+}
+
+#[test]
+fn quack_agents_shows_the_state_and_follows_no_link_in_it() {
+    needs!(Namespaces);
+    let daemon = started();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !session.shows_namespaces() {
+        return;
+    }
+    let before = facts(&daemon, "claude", repo.path());
+    assert_eq!((&before["hasLogin"], &before["stateBytes"]), (&json!(false), &Value::Null));
+    assert!(before["path"].is_string(), "{before}");
+
+    log_in(&session, &daemon);
+    let after = facts(&daemon, "claude", repo.path());
+    assert_eq!(after["hasLogin"], json!(true));
+    assert!(after["stateBytes"].as_u64().unwrap() < 100_000, "{after}");
+
+    let link = "cd ~/.claude && rm .credentials.json && ln -s /etc/passwd .credentials.json && ln -s / root";
+    assert_eq!(session.bash(link), "\n[Exit code: 0]");
+    let linked = facts(&daemon, "claude", repo.path());
+    assert_eq!(linked["hasLogin"], json!(false), "{linked}");
+    assert!(linked["stateBytes"].as_u64().unwrap_or(0) < 100_000, "{linked}");
+}
+
+#[test]
+fn forgetting_deletes_the_state_also_while_a_session_uses_it() {
+    needs!(Namespaces);
+    let daemon = started();
+    let (a, b) = (daemon.repo("a"), daemon.repo("b"));
+    let wire = daemon.wire();
+    let (here, there) = (wire.attach(a.path()), wire.attach(b.path()));
+    if !here.shows_namespaces() {
+        return;
+    }
+    log_in(&here, &daemon);
+    log_in(&there, &daemon);
+
+    let unasked = daemon.quack(&["agents", "forget", "claude"]);
+    assert_eq!(unasked.code(), Some(2), "{unasked:?}");
+    let at = a.path().to_str().unwrap();
+    let words = ["agents", "forget", "claude", "--workspace", "-C", at, "--yes"];
+    let told = daemon.quack(&words).ok();
+    assert!(told.contains("Deleted the state of claude in 1 workspace ("), "{told}");
+    assert!(told.contains("what they write from now on is kept"), "{told}");
+    assert_eq!(here.bash("ls -A ~/.claude"), "\n[Exit code: 0]");
+    assert_eq!(there.bash(READ), "secret\n\n[Exit code: 0]");
+
+    // The directory is still the kept one.
+    log_in(&here, &daemon);
+    assert_eq!(another(&here).bash(READ), "secret\n\n[Exit code: 0]");
+    let told = daemon.quack(&["agents", "forget", "claude", "--yes", "--json"]).json();
+    assert_eq!((&told["places"], &told["inUse"]), (&json!(2), &json!(2)), "{told}");
+    assert_eq!(there.bash("ls -A ~/.claude"), "\n[Exit code: 0]");
+}
+
+#[test]
+fn gc_deletes_state_that_was_not_used_for_ninety_days() {
+    needs!(Namespaces);
+    let mut daemon = started();
+    let (a, b) = (daemon.repo("a"), daemon.repo("b"));
+    let wire = daemon.wire();
+    let (old, young) = (wire.attach(a.path()), wire.attach(b.path()));
+    if !old.shows_namespaces() {
+        return;
+    }
+    log_in(&old, &daemon);
+    log_in(&young, &daemon);
+    // No worker uses the state afterwards.
+    restart(&mut daemon, Signal::SIGTERM);
+    age(&daemon.app().join("agents"), 91);
+    let state = daemon.app().join("agents");
+    let is_of = |path: &Path| facts(&daemon, "claude", path)["hasLogin"] == json!(true);
+    assert!(is_of(a.path()) && is_of(b.path()));
+
+    let wire = daemon.wire();
+    assert_eq!(wire.attach(b.path()).bash("touch ~/.claude/used"), "\n[Exit code: 0]");
+    let dry = daemon.quack(&["gc", "--dry-run", "--older-than", "1d", "--json"]).json();
+    let kinds = dry["kinds"].as_array().unwrap();
+    let agents = kinds.iter().find(|kind| kind["kind"] == "agents").unwrap();
+    assert_eq!(agents["items"], json!(1), "{dry}");
+    daemon.quack(&["gc"]).ok();
+    assert!(!is_of(a.path()) && is_of(b.path()), "{}", state.display());
+}
+
+#[test]
+fn agents_are_listed_without_a_daemon_and_a_missing_one_has_a_remedy() {
+    let daemon = Daemon::absent();
+    install(&daemon, "codex");
+    // Without the agents of the machine that runs the test.
+    let quack = |words: &[&str]| {
+        let mut command = daemon.command(words);
+        let path = daemon.home().parent().unwrap().join("gates");
+        command.env("PATH", path).env("OPENAI_API_KEY", "k-1");
+        Cli::run(command)
+    };
+    let listed = quack(&["agents"]).ok();
+    let codex = listed.lines().find(|line| line.starts_with("codex ")).unwrap();
+    assert!(codex.contains("/gates/codex") && codex.contains("OPENAI_API_KEY"), "{listed}");
+    assert!(codex.ends_with("unconfirmed") && !listed.contains("k-1"), "{listed}");
+    assert!(listed.contains("Searched in PATH: /"), "{listed}");
+
+    let shown = quack(&["agents", "codex"]).ok();
+    assert!(shown.contains("codex: its own sandbox is off, quackd confines it"), "{shown}");
+    assert!(shown.contains("sandbox_mode=\"danger-full-access\""), "{shown}");
+    let missing = quack(&["agents", "amp"]).ok();
+    let text = "amp not found in PATH; quack agents lists the searched directories";
+    assert!(missing.contains(text), "{missing}");
+
+    let unknown = quack(&["agents", "nobody"]);
+    assert_eq!(unknown.code(), Some(2), "{unknown:?}");
+    assert!(unknown.stderr().contains("nobody is not a known agent; known are claude"));
+    let nothing = quack(&["agents", "forget", "codex", "--yes"]).ok();
+    assert_eq!(nothing, "codex has no state in sessions.\n");
+    assert!(!daemon.app().join("agents").exists());
+}
