@@ -1,8 +1,9 @@
 //! Known coding agents on this machine: where they are, and what `quack run` does for them. Used by `quack agents`.
 
+use crate::exit::CliError;
 use quackd_config::RunNetwork;
 use quackd_home::Home;
-use quackd_protocol::guest_agents::{AgentVariable, GuestAgent, of_command};
+use quackd_protocol::guest_agents::{AgentVariable, GuestAgent, find, of_command};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
@@ -28,6 +29,28 @@ pub(crate) struct AgentRun {
 pub(crate) fn for_program(argv: &[String]) -> Option<AgentRun> {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     Some(of(of_command(argv)?, argv, &is_set))
+}
+
+/// Returns the command that continues the last conversation of an agent.
+///
+/// # Errors
+/// The agent is not known, or has no such command.
+pub(crate) fn resume_command(name: &str) -> Result<Vec<String>, CliError> {
+    let Some(agent) = find(name) else {
+        let name = crate::display::name(name);
+        let text =
+            format!("--resume {name}: no such agent; quack agents lists those that quackd knows");
+        return Err(CliError::usage(text));
+    };
+    let Some(resume) = agent.resume else {
+        let text = format!(
+            "--resume {name}: quackd knows no command that continues a conversation of {}",
+            agent.product
+        );
+        return Err(CliError::usage(text));
+    };
+    let words = [agent.name].into_iter().chain(resume.iter().copied());
+    Ok(words.map(str::to_owned).collect())
 }
 
 fn of(agent: &'static GuestAgent, argv: &[String], is_set: &dyn Fn(&str) -> bool) -> AgentRun {
@@ -173,6 +196,13 @@ mod tests {
         let notes = run("codex", &[]).notes(&[]);
         assert_eq!(notes, ["codex: its own sandbox is off, quackd confines it"]);
         assert!(run("claude", &[]).notes(&[]).is_empty());
+    }
+
+    #[test]
+    fn an_agent_continues_with_its_own_command() {
+        assert_eq!(resume_command("codex").unwrap(), ["codex", "resume", "--last"]);
+        let error = resume_command("nobody").unwrap_err().to_string();
+        assert!(error.starts_with("--resume nobody: no such agent"), "{error}");
     }
 
     #[test]

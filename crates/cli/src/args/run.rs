@@ -12,6 +12,7 @@ use std::path::PathBuf;
 /// session's sandbox and continues after you detach with Ctrl-\, or close the window; quack attach shows it again.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack run\n  quack run -- claude\n  \
+    quack run --resume claude              continue its last conversation here\n  \
     quack run --isolated --allow @anthropic --allow @registries -- claude\n  \
     quack run --name web --env OPENAI_API_KEY --allow @openai -- codex\n  \
     quack run --in web -- htop             another terminal of that session\n  \
@@ -22,6 +23,9 @@ pub(crate) struct RunArgs {
     /// Program and its arguments, after -- [default: your shell]
     #[arg(value_name = "CMD", last = true)]
     pub(crate) command: Vec<String>,
+    /// Continue the last conversation of this agent: claude, codex and others of quack agents
+    #[arg(long, value_name = "AGENT", conflicts_with = "command")]
+    pub(crate) resume: Option<String>,
     /// Name of the new session [default: a number]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,

@@ -5,6 +5,7 @@ use super::attach_terminal::window::{require_terminal, window_size};
 use super::attach_terminal::{self, Attached, Target};
 use super::sandbox::request::{WORKER_TIMEOUT, network_patch};
 use super::{jobs, new};
+use crate::agents::{self, AgentRun};
 use crate::args::SessionArgs;
 use crate::args::run::{EnvWord, RunArgs};
 use crate::connect::{patience, start_and_connect, warn_if_config_changed};
@@ -14,11 +15,13 @@ use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::session_ref::{self, Missing, Wanted};
 use quackd_client::{Client, ClientError, directory_in};
+use quackd_config::RunNetwork;
+use quackd_home::Home;
 use quackd_protocol::client::{
     RunData, RunParams, SandboxSession, SandboxSet, SessionDeleteParams, SessionNewParams,
 };
 use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_TERMINAL_VARIABLES};
-use quackd_protocol::policy::PolicyPatch;
+use quackd_protocol::policy::{NetworkMode, PolicyPatch};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -50,7 +53,13 @@ pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<
         require_terminal("run", otherwise, output)?;
         Some(TerminalSettings::read()?)
     };
-    let env = variables(std::mem::take(&mut args.env), |name| std::env::var(name).ok())?;
+    let mut env = variables(std::mem::take(&mut args.env), |name| std::env::var(name).ok())?;
+    if let Some(agent) = args.resume.take() {
+        args.command = agents::resume_command(&agent)?;
+    }
+    if let Some(agent) = agents::for_program(&args.command) {
+        prepare_agent(agent, &mut args, &mut env, output)?;
+    }
     let policy = network_patch(args.network, std::mem::take(&mut args.hosts))?;
 
     let (client, place) = place(&mut args, policy, output).await?;
@@ -78,6 +87,33 @@ pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<
             Ok(ExitCode::Ok)
         }
     }
+}
+
+/// Adds the hosts, the variables and the arguments of a known agent. Options of the user are stronger.
+fn prepare_agent(
+    agent: AgentRun,
+    args: &mut RunArgs,
+    env: &mut BTreeMap<String, String>,
+    output: CliOutput,
+) -> anyhow::Result<()> {
+    let passed: Vec<String> = env.keys().cloned().collect();
+    agent.notes(&passed).iter().for_each(|note| output.note(note));
+
+    let sets = agent.sets.iter().filter(|set| !passed.iter().any(|name| name == set.name));
+    env.extend(sets.map(|set| (set.name.to_owned(), set.value.to_owned())));
+
+    // A session that exists keeps its rules.
+    let may_add = args.session.is_none()
+        && args.network.is_none_or(|mode| mode == NetworkMode::Hosts)
+        && agents::run_network_blocking(&Home::from_process_env_blocking()?)? == RunNetwork::Agent;
+    for host in agent.hosts.iter().filter(|_| may_add) {
+        if args.hosts.iter().all(|given| given != host) {
+            args.hosts.push((*host).to_owned());
+        }
+    }
+
+    args.command = agent.argv;
+    Ok(())
 }
 
 /// Starts the program. A session that was created for a program that cannot be started is deleted again.

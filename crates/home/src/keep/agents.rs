@@ -182,7 +182,7 @@ fn empty(own: &OwnedFd, agent: &CStr) -> Result<(), Errno> {
         let Ok(directory) = open_dir(&agent, &directory, false) else { continue };
         for name in names(&directory, MAX_ENTRIES, |_| true) {
             let removed = remove_entry(directory.as_fd(), &name);
-            failed = failed.or(removed.err());
+            failed = failed.or_else(|| removed.err());
         }
     }
     failed.map_or(Ok(()), Err)
