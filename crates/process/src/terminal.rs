@@ -4,6 +4,7 @@
 use crate::platform::open_pair;
 use nix::sys::signal::{Signal, killpg};
 use quackd_protocol::terminal::TerminalSignal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, getsid, ioctl_tiocsctty, setsid};
 use rustix::termios::{Winsize, tcgetpgrp, tcsetwinsize};
@@ -71,8 +72,11 @@ impl TerminalMaster {
     /// # Errors
     /// No process has the terminal any longer.
     pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        let write =
-            |master: &OwnedFd| -> io::Result<usize> { Ok(rustix::io::write(master, bytes)?) };
+        let write = |master: &OwnedFd| match rustix::io::write(master, bytes) {
+            // The runtime takes a terminal that was closed as writable for ever, and would call this without end.
+            Err(Errno::AGAIN) if has_no_holder(master) => Err(io::ErrorKind::BrokenPipe.into()),
+            written => Ok(written?),
+        };
         self.0.descriptor.async_io(Interest::WRITABLE, write).await
     }
 
@@ -164,6 +168,13 @@ impl TerminalSlave {
         unsafe { program.pre_exec(lead_session) };
         Ok(())
     }
+}
+
+/// Returns true if no process has the slave open.
+fn has_no_holder(master: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(master, PollFlags::empty())];
+    poll(&mut polled, Some(&Timespec::default())).is_ok()
+        && polled.iter().any(|master| master.revents().contains(PollFlags::HUP))
 }
 
 /// Makes this process the leader of a new session whose controlling terminal is its stdin. Runs between fork and exec.

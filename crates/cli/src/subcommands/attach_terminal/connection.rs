@@ -23,24 +23,24 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Terminal to attach to.
 #[derive(Debug)]
-pub(in crate::subcommands) struct Target {
+pub(crate) struct Target {
     /// The connection. Its events belong to the attached client.
-    pub(in crate::subcommands) client: Arc<Client>,
+    pub(crate) client: Arc<Client>,
     /// Id of the session.
-    pub(in crate::subcommands) session: String,
+    pub(crate) session: String,
     /// Label of the session, for texts.
-    pub(in crate::subcommands) label: String,
+    pub(crate) label: String,
     /// The terminal. `None`: the last started one that runs.
-    pub(in crate::subcommands) terminal: Option<String>,
+    pub(crate) terminal: Option<String>,
     /// Whether nothing is typed.
-    pub(in crate::subcommands) is_read_only: bool,
+    pub(crate) is_read_only: bool,
     /// Whether the terminal gets the size of the window now.
-    pub(in crate::subcommands) sets_size: bool,
+    pub(crate) sets_size: bool,
 }
 
 /// An attached client.
 #[derive(Debug)]
-pub(in crate::subcommands) struct Attached {
+pub(crate) struct Attached {
     pub(super) view: View,
     pub(super) events: Events,
     /// Size of the screen.
@@ -52,7 +52,7 @@ impl Attached {
     ///
     /// # Errors
     /// Those of the request, such as a terminal that has ended.
-    pub(in crate::subcommands) async fn begin(target: Target) -> Result<Self, ClientError> {
+    pub(crate) async fn begin(target: Target) -> Result<Self, ClientError> {
         // Before the request, because the first events may precede its reply.
         let events = target.client.events().await?;
         let params = parameters(&target);

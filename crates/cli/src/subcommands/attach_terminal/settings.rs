@@ -7,11 +7,11 @@ use quackd_home::Home;
 
 /// Settings of an attached client.
 #[derive(Debug)]
-pub(in crate::subcommands) struct TerminalSettings {
+pub(crate) struct TerminalSettings {
     /// Keys that detach.
-    pub(in crate::subcommands) keys: WatchedKeys,
+    pub(crate) keys: WatchedKeys,
     /// Whether programs may set the clipboard.
-    pub(in crate::subcommands) clipboard: ClipboardChoice,
+    pub(crate) clipboard: ClipboardChoice,
 }
 
 impl TerminalSettings {
@@ -19,7 +19,7 @@ impl TerminalSettings {
     ///
     /// # Errors
     /// If the configuration or the keys in it are not valid.
-    pub(in crate::subcommands) fn read() -> anyhow::Result<Self> {
+    pub(crate) fn read() -> anyhow::Result<Self> {
         let home = Home::from_process_env_blocking()?;
         let read = quackd_supervisor::read_config(&home);
         let (config, _) = read.context("the configuration with the keys cannot be read")?;

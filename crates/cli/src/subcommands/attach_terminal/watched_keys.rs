@@ -14,7 +14,7 @@ const SEQUENCE_PAUSE: Duration = Duration::from_millis(30);
 
 /// Keys that detach, or that end a playback.
 #[derive(Debug)]
-pub(in crate::subcommands) struct WatchedKeys {
+pub(crate) struct WatchedKeys {
     keys: DetachKey,
     /// End of the pause, while bytes are held.
     due: Option<Instant>,
@@ -22,11 +22,11 @@ pub(in crate::subcommands) struct WatchedKeys {
 
 /// Typed bytes without the keys.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::subcommands) struct KeyInput {
+pub(crate) struct KeyInput {
     /// Bytes for the program, before the keys.
-    pub(in crate::subcommands) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// Whether the keys were pressed.
-    pub(in crate::subcommands) is_pressed: bool,
+    pub(crate) is_pressed: bool,
 }
 
 impl WatchedKeys {
@@ -34,7 +34,7 @@ impl WatchedKeys {
     ///
     /// # Errors
     /// A usage error if they cannot be read.
-    pub(in crate::subcommands) fn parse(text: &str) -> Result<Self, CliError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, CliError> {
         let keys = DetachKey::parse(text);
         let keys =
             keys.map_err(|error| CliError::usage(format!("run.detach_keys {text:?}: {error}")))?;
@@ -42,13 +42,13 @@ impl WatchedKeys {
     }
 
     /// Takes typed bytes.
-    pub(in crate::subcommands) fn typed(&mut self, bytes: &[u8]) -> KeyInput {
+    pub(crate) fn typed(&mut self, bytes: &[u8]) -> KeyInput {
         let typed = self.keys.feed(bytes);
         self.taken(typed)
     }
 
     /// Waits for the end of the pause. Never completes if no bytes are held. Cancel-safe.
-    pub(in crate::subcommands) async fn expired(&mut self) -> KeyInput {
+    pub(crate) async fn expired(&mut self) -> KeyInput {
         until(self.due).await;
         let typed = self.keys.timeout();
         self.taken(typed)

@@ -28,7 +28,7 @@ const BEFORE_PANIC: &[u8] = b"\x1b[?1049l\x1b[?25h\x1b[0m\x1b[?1003;1002;1000;10
 
 /// The terminal on stdin and stdout.
 #[derive(Debug)]
-pub(in crate::subcommands) struct Window {
+pub(crate) struct Window {
     before: Termios,
     clipboard: ClipboardChoice,
     title_prefix: String,
@@ -41,10 +41,7 @@ impl Window {
     ///
     /// # Errors
     /// Those of the terminal.
-    pub(in crate::subcommands) fn open(
-        clipboard: ClipboardChoice,
-        title_prefix: String,
-    ) -> io::Result<Self> {
+    pub(crate) fn open(clipboard: ClipboardChoice, title_prefix: String) -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         restore_before_panic(before.clone());
 
@@ -58,7 +55,7 @@ impl Window {
     ///
     /// # Errors
     /// Those of the terminal.
-    pub(in crate::subcommands) fn enter(&mut self) -> io::Result<()> {
+    pub(crate) fn enter(&mut self) -> io::Result<()> {
         self.leave();
         self.filter = filter(self.clipboard, &self.title_prefix);
 
@@ -71,7 +68,7 @@ impl Window {
     }
 
     /// Restores the terminal, if it is in raw mode. Blocks at most a second.
-    pub(in crate::subcommands) fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         if !std::mem::take(&mut self.is_raw) {
             return;
         }
@@ -86,7 +83,7 @@ impl Window {
     ///
     /// # Errors
     /// Those of the system.
-    pub(in crate::subcommands) fn stop(&mut self) -> io::Result<()> {
+    pub(crate) fn stop(&mut self) -> io::Result<()> {
         self.leave();
         rustix::process::kill_process(rustix::process::getpid(), Signal::STOP)?;
         Ok(())
@@ -94,7 +91,7 @@ impl Window {
 
     /// Returns the output of a program without everything that could change more than the screen. Empty while the terminal
     /// is restored: the next screen is drawn completely.
-    pub(in crate::subcommands) fn filtered(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn filtered(&mut self, bytes: &[u8]) -> Vec<u8> {
         if self.is_raw { self.filter.feed(bytes) } else { Vec::new() }
     }
 }
@@ -109,7 +106,7 @@ impl Drop for Window {
 ///
 /// # Errors
 /// A usage error with another way to the same end.
-pub(in crate::subcommands) fn require_terminal(
+pub(crate) fn require_terminal(
     verb: &str,
     otherwise: &str,
     output: CliOutput,
@@ -123,7 +120,7 @@ pub(in crate::subcommands) fn require_terminal(
 }
 
 /// Returns the size of the window. `None` if stdin is no terminal, or one without a size.
-pub(in crate::subcommands) fn window_size() -> Option<CellSize> {
+pub(crate) fn window_size() -> Option<CellSize> {
     let size = tcgetwinsize(io::stdin()).ok()?;
     let size = CellSize { cols: size.ws_col, rows: size.ws_row };
     (size.cols != 0 && size.rows != 0).then_some(size)

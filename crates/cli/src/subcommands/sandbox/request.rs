@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Timeout for a worker's reply, and for a reply that needs the user's tools. The worker may check every file of a
 /// workspace and has 30 s, and the tools have 35 s.
-pub(in crate::subcommands) const WORKER_TIMEOUT: Duration = Duration::from_secs(40);
+pub(crate) const WORKER_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Sends a request about the selected session. A request to the worker creates the session of a
 /// directory, so that a workspace is audited before anything runs.
@@ -44,7 +44,7 @@ pub(super) fn check_rules(rules: &[String]) -> Result<(), CliError> {
 ///
 /// # Errors
 /// A usage error for a rule that cannot be read, and for rules of another network than `hosts`.
-pub(in crate::subcommands) fn network_patch(
+pub(crate) fn network_patch(
     network: Option<NetworkMode>,
     hosts: Vec<String>,
 ) -> Result<PolicyPatch, CliError> {

@@ -1,3 +1,5 @@
+//! Tests of one terminal: credits, viewers that do not read, sizes and input.
+
 use super::*;
 use crate::events::client_registry::{Client, Transport};
 use crate::events::viewing::{QUEUE_PARTS, QueueReader, viewer_queue};
