@@ -116,7 +116,6 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
 
     // Both contain the user's keys.
     drop((start, command));
-
     let (mut pi, pipes) = match launched {
         Ok(launched) => launched,
         Err(reason) => {
