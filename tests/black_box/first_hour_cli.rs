@@ -395,7 +395,6 @@ fn a_mistyped_verb_is_named_with_and_without_arguments() {
         (&["grp", "-i", "todo"], "quack grep"),
         (&["pss", "ps"], "quack ps"),
         (&["list"], "quack sessions"),
-        (&["run", "make"], "quack tool bash"),
         (&["exec", "make", "test"], "quack tool bash"),
         (&["status"], "quack ps"),
         (&["sandbx", "set", "read-only"], "quack sandbox"),

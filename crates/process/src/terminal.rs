@@ -70,7 +70,7 @@ impl TerminalMaster {
     /// program reads. Cancel-safe.
     ///
     /// # Errors
-    /// No process has the terminal any longer.
+    /// No process has the terminal any longer, and its buffer is full.
     pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let write = |master: &OwnedFd| match rustix::io::write(master, bytes) {
             // The runtime takes a terminal that was closed as writable for ever, and would call this without end.

@@ -590,7 +590,9 @@ async fn of_commands_with_too_much_memory_the_largest_ends_as_a_whole() {
         large
     });
     let (small, large) = (small.unwrap(), large.unwrap());
-    assert_eq!((large.ended_by, large.exit), (EndedBy::Memory, Exit::Signal(9)));
+    assert_eq!(large.ended_by, EndedBy::Memory);
+    // KILL follows TERM at once. Either may be the one that ends the shell.
+    assert!(matches!(large.exit, Exit::Signal(9 | 15)), "{:?}", large.exit);
     let Some(Ceiling::SessionMemory { limit, used }) = large.ceiling else {
         panic!("{:?}", large.ceiling)
     };

@@ -153,8 +153,8 @@ fn internal_tools_are_in_no_list_and_main_parameters_receive_bare_strings() {
     assert_eq!(
         mains,
         [
-            "path", "command", "job", "job", "pattern", "pattern", "undo_id", "pattern", "pattern",
-            "pattern", "query"
+            "path", "command", "job", "job", "terminal", "terminal", "pattern", "pattern",
+            "undo_id", "pattern", "pattern", "pattern", "query"
         ]
     );
 }
