@@ -201,10 +201,9 @@ impl OutputReader {
                 () = self.stderr.readable() => StreamName::Stderr,
             };
 
-            if 0 < self.read(name, Readiness::Known) {
-                // A command that prints without pause must not starve the other tasks of this thread.
-                tokio::task::yield_now().await;
-            }
+            self.read(name, Readiness::Known);
+            // A command that prints without pause must not starve the other tasks of this thread.
+            tokio::task::yield_now().await;
         }
     }
 

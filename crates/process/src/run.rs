@@ -78,8 +78,10 @@ pub async fn run(mut command: Command) -> Result<Finished, LaunchError> {
     let begin = Instant::now();
     let pipe = if command.input.is_some() { Input::Pipe } else { Input::Nothing };
     let (mut shell, stdin, ends) = Shell::launch(&command, pipe)?;
-    // The command has the slave now. Without this handle, the output ends when its last process has exited.
-    if command.terminal.take().is_none() {
+    // Kept while the shell runs: a program that closes its terminal may open it again. Without this handle, the output
+    // ends when the last process of the command has exited.
+    let terminal = command.terminal.take();
+    if terminal.is_none() {
         command.deadline = command.deadline.min(LONGEST);
     }
     let explain = |error| LaunchError::explain(error, Path::new(&command.program), &command.cwd);
@@ -94,7 +96,7 @@ pub async fn run(mut command: Command) -> Result<Finished, LaunchError> {
     let mut memory = MemoryWatch::new(&command.limits);
     let ended_by = watch(&mut shell, &mut output, &mut input, &mut memory, &command, begin).await;
     // Processes that outlive the command read the end of the input.
-    drop(input);
+    drop((input, terminal));
     output.lose_patience();
 
     let (mut stopped, mut held) = (0, None);

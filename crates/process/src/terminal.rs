@@ -4,7 +4,6 @@
 use crate::platform::open_pair;
 use nix::sys::signal::{Signal, killpg};
 use quackd_protocol::terminal::TerminalSignal;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, getsid, ioctl_tiocsctty, setsid};
 use rustix::termios::{Winsize, tcgetpgrp, tcsetwinsize};
@@ -13,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -27,6 +26,8 @@ struct Master {
     descriptor: AsyncFd<OwnedFd>,
     /// Process that leads the session of the terminal, until it is reaped. 0: none.
     leader: AtomicU32,
+    /// Whether the last process that had the slave has closed it, at some time.
+    was_closed: AtomicBool,
 }
 
 /// Slave of a pseudo terminal, for [`crate::Command::terminal`]. Close-on-exec.
@@ -44,7 +45,11 @@ pub fn open_terminal(cols: u16, rows: u16) -> io::Result<(TerminalMaster, Termin
     let (master, slave) = open_pair()?;
     rustix::io::ioctl_fionbio(&master, true)?;
     let descriptor = register(master)?;
-    let master = TerminalMaster(Arc::new(Master { descriptor, leader: AtomicU32::new(0) }));
+    let master = TerminalMaster(Arc::new(Master {
+        descriptor,
+        leader: AtomicU32::new(0),
+        was_closed: AtomicBool::new(false),
+    }));
     master.resize(cols, rows)?;
     Ok((master.clone(), TerminalSlave { descriptor: slave, master }))
 }
@@ -72,12 +77,16 @@ impl TerminalMaster {
     /// # Errors
     /// No process has the terminal any longer, and its buffer is full.
     pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        let write = |master: &OwnedFd| match rustix::io::write(master, bytes) {
-            // The runtime takes a terminal that was closed as writable for ever, and would call this without end.
-            Err(Errno::AGAIN) if has_no_holder(master) => Err(io::ErrorKind::BrokenPipe.into()),
-            written => Ok(written?),
-        };
-        self.0.descriptor.async_io(Interest::WRITABLE, write).await
+        loop {
+            let mut guard = self.0.descriptor.writable().await?;
+            let was_closed = guard.ready().is_write_closed();
+            match guard.try_io(|master| Ok(rustix::io::write(master, bytes)?)) {
+                Ok(written) => return written,
+                // The runtime takes a terminal that was closed once as writable for ever.
+                Err(_full) if was_closed => return Err(io::ErrorKind::BrokenPipe.into()),
+                Err(_full) => {}
+            }
+        }
     }
 
     /// Signals the group of processes in the foreground, if it belongs to the session of the command. Without one, does
@@ -124,6 +133,9 @@ impl TerminalMaster {
     pub(crate) async fn readable(&self) {
         // An error means that the runtime is shutting down. The read fails then too.
         if let Ok(mut guard) = self.0.descriptor.readable().await {
+            if guard.ready().is_read_closed() {
+                self.0.was_closed.store(true, Ordering::SeqCst);
+            }
             guard.retain_ready();
         }
     }
@@ -132,7 +144,16 @@ impl TerminalMaster {
     pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let read =
             |master: &OwnedFd| -> io::Result<usize> { Ok(rustix::io::read(master, buffer)?) };
-        self.0.descriptor.try_io(Interest::READABLE, read)
+        match self.0.descriptor.try_io(Interest::READABLE, read) {
+            // Another process has opened the slave since. The runtime would report it as readable without end.
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock
+                    && self.0.was_closed.load(Ordering::SeqCst) =>
+            {
+                Err(Errno::IO.into())
+            }
+            read => read,
+        }
     }
 
     /// Reads once without waiting and without the runtime.
@@ -168,13 +189,6 @@ impl TerminalSlave {
         unsafe { program.pre_exec(lead_session) };
         Ok(())
     }
-}
-
-/// Returns true if no process has the slave open.
-fn has_no_holder(master: &OwnedFd) -> bool {
-    let mut polled = [PollFd::new(master, PollFlags::empty())];
-    poll(&mut polled, Some(&Timespec::default())).is_ok()
-        && polled.iter().any(|master| master.revents().contains(PollFlags::HUP))
 }
 
 /// Makes this process the leader of a new session whose controlling terminal is its stdin. Runs between fork and exec.

@@ -14,6 +14,7 @@ use quackd_process::{Command, EndedBy, Exit, Live, Role, TerminalMaster, harden,
 use quackd_protocol::terminal::TerminalSignal;
 use quackd_testkit::Turn;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Sets up this process like a worker, and locks out other tests.
 async fn alone() -> Turn {
@@ -121,4 +122,19 @@ async fn a_signal_reaches_the_foreground_and_nothing_after_the_end() {
     let (finished, ()) = tokio::join!(running, signalling);
     assert_eq!(finished.unwrap().exit, Exit::Signal(2));
     master.signal_foreground(TerminalSignal::Kill).unwrap();
+}
+
+#[tokio::test]
+async fn a_terminal_that_is_closed_and_opened_again_keeps_working_and_no_wait_blocks_the_thread() {
+    let _turn = alone().await;
+    // Bash opens the terminal by its path: it is the controlling terminal of its session.
+    let script = "exec 0<&- 1>&- 2>&-; for n in 1 2 3; do exec 3<>/dev/tty; echo again $n >&3; exec 3>&-; done";
+    let (command, _master) = on_terminal("reopened", script);
+    let finished = tokio::time::timeout(Duration::from_secs(60), run(command)).await;
+    let finished = finished.unwrap().unwrap();
+    assert_eq!((finished.exit, finished.ended_by), (Exit::Code(0), EndedBy::Itself));
+    let text = stdout(&finished);
+    for n in 1..=3 {
+        assert!(text.contains(&format!("again {n}")), "{text:?}");
+    }
 }
