@@ -225,9 +225,10 @@ fn agents_are_listed_without_a_daemon_and_a_missing_one_has_a_remedy() {
         Cli::run(command)
     };
     let listed = quack(&["agents"]).ok();
-    let codex = listed.lines().find(|line| line.starts_with("codex ")).unwrap();
+    let row = |name: &str| listed.lines().find(|line| line.starts_with(name)).unwrap();
+    let codex = row("codex ");
     assert!(codex.contains("/gates/codex") && codex.contains("OPENAI_API_KEY"), "{listed}");
-    assert!(codex.ends_with("unconfirmed") && !listed.contains("k-1"), "{listed}");
+    assert!(row("goose ").ends_with("unconfirmed") && !listed.contains("k-1"), "{listed}");
     assert!(listed.contains("Searched in PATH: /"), "{listed}");
 
     let shown = quack(&["agents", "codex"]).ok();

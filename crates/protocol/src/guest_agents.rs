@@ -1,10 +1,11 @@
 //! Known coding agents that users start on a terminal inside a session, as data. Not quackd's own agent, whose frames are
 //! in [`crate::agent`].
 //!
-//! The rows of Claude Code 2.1.332, Codex 0.171.0, Gemini CLI 0.61.0, opencode 1.18.33, pi 0.73.1, Qwen Code 0.24.4 and
-//! Copilot CLI 1.0.102 are from the programs themselves: their help, their text, and the files that a start without a
-//! network creates. Amp's hosts and variables, and the rows of aider, goose and Cursor are from documentation. None has a test with a login,
-//! so [`GuestAgent::tested`] is `None`.
+//! The rows of Claude Code 2.1.197, Codex 0.171.0, Gemini CLI 0.61.0 and opencode 1.18.33 are from runs of these programs in
+//! sessions, with a scripted model and made-up keys: `docs/agents-inside.md` has what was tried. Those of pi 0.73.1, Qwen
+//! Code 0.24.4 and Copilot CLI 1.0.102 are from the programs themselves: their help, their text, and the files that a start
+//! without a network creates. Amp's hosts and variables, and the rows of aider, goose and Cursor are from documentation.
+//! No row has a test with a real login.
 
 /// Maximum age of the state of an agent that was not used. Afterwards `quack gc` deletes it.
 pub const STATE_KEPT: std::time::Duration = std::time::Duration::from_secs(90 * 24 * 60 * 60);
@@ -35,7 +36,8 @@ pub struct GuestAgent {
     pub sandbox_off: bool,
     /// Arguments that continue the last conversation. `None` if the agent has none, or none that is known.
     pub resume: Option<&'static [&'static str]>,
-    /// Day of the last test with the real program and a login, as `YYYY-MM-DD`. `None` if there was none.
+    /// Day of the last test with the real program in a session, as `YYYY-MM-DD`: start, login, changes, detaching, and
+    /// continuing. The model may be a scripted one, and the key a made-up one. `None` if there was none.
     pub tested: Option<&'static str>,
 }
 
@@ -122,6 +124,7 @@ pub const GUEST_AGENTS: &[GuestAgent] = &[
         // Without it, `.claude.json` with the account is beside the directory.
         directory: Some(set("CLAUDE_CONFIG_DIR", ".claude")),
         resume: Some(&["--continue"]),
+        tested: Some("2026-11-30"),
         ..named("claude", "Claude Code")
     },
     GuestAgent {
@@ -133,16 +136,19 @@ pub const GUEST_AGENTS: &[GuestAgent] = &[
         arguments: &["-c", "sandbox_mode=\"danger-full-access\""],
         sandbox_off: true,
         resume: Some(&["resume", "--last"]),
+        tested: Some("2026-11-30"),
         ..named("codex", "Codex")
     },
     GuestAgent {
         state: &[".gemini"],
-        logins: &[".gemini/oauth_creds.json"],
+        // A key that the user types is in the second, because a session has no keyring.
+        logins: &[".gemini/oauth_creds.json", ".gemini/gemini-credentials.json"],
         keys: &[own_key("GEMINI_API_KEY"), own_key("GOOGLE_API_KEY")],
         hosts: &["@google"],
         sets: &[set("GEMINI_SANDBOX", "false")],
         sandbox_off: true,
         resume: Some(&["--resume", "latest"]),
+        tested: Some("2026-11-30"),
         ..named("gemini", "Gemini CLI")
     },
     GuestAgent {
@@ -155,9 +161,10 @@ pub const GUEST_AGENTS: &[GuestAgent] = &[
             key("GEMINI_API_KEY", "@google"),
             key("OPENROUTER_API_KEY", "@openrouter"),
         ],
-        hosts: &["opencode.ai", "*.opencode.ai", "models.dev"],
+        hosts: &["opencode.ai", "*.opencode.ai"],
         sets: &[set("OPENCODE_DISABLE_AUTOUPDATE", "1")],
         resume: Some(&["--continue"]),
+        tested: Some("2026-11-30"),
         ..named("opencode", "opencode")
     },
     GuestAgent {

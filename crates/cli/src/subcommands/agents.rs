@@ -67,7 +67,7 @@ struct AgentFacts {
     /// Arguments that continue the last conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     resume: Option<&'static [&'static str]>,
-    /// Day of the last test with the real program. `null` if there was none.
+    /// Day of the last test with the real program in a session. `null` if there was none.
     tested: Option<&'static str>,
 }
 
@@ -322,11 +322,11 @@ mod tests {
 
     #[test]
     fn the_table_names_what_is_not_installed_and_not_tested_and_where_it_searched() {
-        let text = table(&document("codex", None));
+        let text = table(&document("goose", None));
         let mut lines = text.lines();
         assert!(lines.next().unwrap().starts_with("AGENT         PROGRAM        STATE HERE"));
         let row = lines.next().unwrap();
-        assert!(row.starts_with("codex         not installed  -  "), "{row}");
+        assert!(row.starts_with("goose         not installed  -  "), "{row}");
         assert!(row.ends_with("unconfirmed"), "{row}");
         assert!(text.ends_with("\nSearched in PATH: /a /b\n"), "{text}");
     }
