@@ -22,7 +22,7 @@ pub(crate) enum TerminalRefusal {
     ReadOnly(String),
 }
 
-/// A refused request, with the name of the session.
+/// A refused request, with the label of the session.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", text(session, refusal))]
 pub(crate) struct RefusedTerminal {

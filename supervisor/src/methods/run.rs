@@ -1,6 +1,7 @@
 //! `quack.run`: starts a program on a terminal of a session.
 
 use super::attach::named;
+use super::find::label;
 use super::terminals::{call_worker, cell_size, check_access};
 use super::tool_parameters::is_beneath;
 use super::{Caller, Serve};
@@ -26,7 +27,7 @@ impl Serve<RunParams> for Caller {
         let reference = named(params.session_id.as_deref(), None, self).await?;
         let session = self.session(reference, Purpose::Use).await?;
         if session.safe_mode {
-            return Err(MethodError::RunInSafeMode(session.session_name));
+            return Err(MethodError::RunInSafeMode(label(self, &session.session_id).await?));
         }
 
         let size = cell_size(params.cols, params.rows);

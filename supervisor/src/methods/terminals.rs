@@ -2,8 +2,9 @@
 //! of a session. The session's actor has their state. `run.rs` starts programs on them.
 
 use super::attach::named;
+use super::find::label;
 use super::{Caller, Serve};
-use crate::errors::MethodError;
+use crate::errors::{MethodError, RefusedTerminal, TerminalRefusal};
 use crate::events::SessionCall;
 use crate::events::viewing::viewer_queue;
 use crate::registry::Purpose;
@@ -16,8 +17,8 @@ use crate::session::worker::{
 use actix::Addr;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
-    NoData, TermAttachData, TermAttachParams, TermDetachData, TermDetachParams, TermInputData,
-    TermInputParams, TermKillData, TermKillParams, TermResizeParams,
+    TermAttachData, TermAttachParams, TermDetachData, TermDetachParams, TermInputData,
+    TermInputParams, TermKillData, TermKillParams, TermResizeData, TermResizeParams,
 };
 use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_TERMINAL_COLS, MAX_TERMINAL_ROWS};
 use quackd_protocol::output::{MAX_PIECE_BYTES, is_short_base64};
@@ -53,7 +54,8 @@ impl Serve<TermAttachParams> for Caller {
             sets_size: params.set_size == Some(true),
         };
         let attach = AttachTerminal { terminal: params.terminal_id, viewer };
-        let attached = session.actors.worker.send(attach).await??;
+        let attached = session.actors.worker.send(attach).await?;
+        let attached = self.unless_refused(attached, &session.session_id).await?;
 
         // The connection reads the queue after the reply.
         let (id, terminal) = (session.session_id.clone(), attached.terminal.clone());
@@ -78,21 +80,23 @@ impl Serve<TermInputParams> for Caller {
             return Err(MethodError::TerminalInput(MAX_PIECE_BYTES));
         }
 
-        let worker = self.worker_of(session_id)?;
+        let id = SessionId(session_id);
         let input = TypeIntoTerminal { terminal, client: self.client.id.clone(), bytes };
-        let taken = worker.send(input).await??;
+        let taken = self.worker_of(&id)?.send(input).await?;
+        let taken = self.unless_refused(taken, &id).await?;
         Ok(TermInputData { taken })
     }
 }
 
 impl Serve<TermResizeParams> for Caller {
-    async fn serve(&self, params: TermResizeParams) -> Result<NoData, MethodError> {
+    async fn serve(&self, params: TermResizeParams) -> Result<TermResizeData, MethodError> {
         let TermResizeParams { session_id, terminal_id: terminal, cols, rows } = params;
-        let worker = self.worker_of(session_id)?;
+        let id = SessionId(session_id);
         let size = cell_size(Some(cols), Some(rows));
         let resize = ResizeTerminal { terminal, client: self.client.id.clone(), size };
-        worker.send(resize).await??;
-        Ok(NoData)
+        let resized = self.worker_of(&id)?.send(resize).await?;
+        let CellSize { cols, rows } = self.unless_refused(resized, &id).await?;
+        Ok(TermResizeData { cols, rows })
     }
 }
 
@@ -109,7 +113,8 @@ impl Serve<TermDetachParams> for Caller {
 
         let session = self.session_of(session_id.as_deref()).await?;
         let detach = DetachTerminal { terminal, client };
-        let detached = session.actors.worker.send(detach).await??;
+        let detached = session.actors.worker.send(detach).await?;
+        let detached = self.unless_refused(detached, &session.session_id).await?;
         Ok(TermDetachData { session_name: session.session_name, detached })
     }
 }
@@ -120,7 +125,8 @@ impl Serve<TermKillParams> for Caller {
         let TermKillParams { session_id, terminal_id: terminal, signal } = params;
         let session = self.session_of(session_id.as_deref()).await?;
         let signaled = SignalTerminal { terminal, signal };
-        let terminal_id = session.actors.worker.send(signaled).await??;
+        let signaled = session.actors.worker.send(signaled).await?;
+        let terminal_id = self.unless_refused(signaled, &session.session_id).await?;
 
         // The end of a terminal is that of its job.
         if signal.is_none() {
@@ -141,12 +147,29 @@ impl Caller {
     }
 
     /// Returns the owner of a session's worker by the id of the session.
-    fn worker_of(&self, id: String) -> Result<Addr<WorkerActor>, MethodError> {
-        let id = SessionId(id);
-        let actors = self.services.actors.get(&id);
+    fn worker_of(&self, id: &SessionId) -> Result<Addr<WorkerActor>, MethodError> {
+        let actors = self.services.actors.get(id);
         let actors =
             actors.ok_or_else(|| MethodError::SessionNotFound(id.0.chars().take(100).collect()))?;
         Ok(actors.worker)
+    }
+
+    /// Returns the result of a request about a terminal of this session.
+    ///
+    /// # Errors
+    /// `Terminal`, with the label of the session.
+    async fn unless_refused<T>(
+        &self,
+        result: Result<T, TerminalRefusal>,
+        session: &SessionId,
+    ) -> Result<T, MethodError> {
+        match result {
+            Ok(done) => Ok(done),
+            Err(refusal) => {
+                let session = label(self, session).await?;
+                Err(RefusedTerminal { session, refusal }.into())
+            }
+        }
     }
 }
 

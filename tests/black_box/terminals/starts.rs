@@ -115,7 +115,7 @@ fn a_terminal_is_a_job_in_every_list_and_ends_like_one() {
     let viewer = Viewer::attach(&daemon, &session, &terminal);
     viewer.shows("ready");
     let jobs = session.worker()["jobs"].take();
-    assert_eq!(jobs[0]["jobId"], "term-1", "{jobs}");
+    assert_eq!((&jobs[0]["jobId"], &jobs[0]["terminal"]), (&json!("term-1"), &json!(true)));
     assert!(jobs[0]["command"].as_str().unwrap().contains("echo ready"), "{jobs}");
     assert!(session.call("jobs", json!({})).contains("term-1"));
     assert!(session.call("job_output", json!("term-1")).contains("ready"));
@@ -222,12 +222,15 @@ fn what_cannot_be_run_is_refused_with_its_reason_and_starts_nothing() {
 
     let attach = json!({"sessionId": session.id});
     let refused = wire.refused("quack.term_attach", attach.clone());
-    assert!(refused.contains("has no terminal: start one with quack run --in "), "{refused}");
+    assert_eq!(refused, "session a has no terminal: start one with quack run --in a");
     let terminal = run_script(&session, "exit 0");
     wait_for("the program to have exited", || session.worker().get("jobs").is_none().then_some(()));
     let attach = merged(attach, &json!({"terminalId": terminal}));
     let refused = wire.refused("quack.term_attach", attach);
-    assert!(refused.contains("term-1") && refused.contains("exited"), "{refused}");
+    assert_eq!(refused, "terminal term-1 of a has exited with code 0");
+    let params = json!({"sessionId": session.id, "terminalId": "term-7", "bytes": ""});
+    let refused = wire.refused("quack.term_input", params);
+    assert_eq!(refused, "session a has no terminal term-7");
 }
 
 #[test]
@@ -239,7 +242,7 @@ fn safe_mode_runs_no_terminal() {
     wire.request("attach", json!({"path": repo.path(), "safeMode": true}));
     let params = json!({"sessionId": session.id, "argv": ["sh", "-c", ": > made"]});
     let refused = wire.refused("quack.run", params.clone());
-    assert!(refused.contains("safe mode"), "{refused}");
+    assert!(refused.starts_with("session a is in safe mode"), "{refused}");
     wire.request("attach", json!({"path": repo.path(), "safeMode": false}));
     assert!(!repo.path().join("made").exists());
     wire.request("quack.run", params);

@@ -134,6 +134,15 @@ pub struct TermResizeParams {
     pub rows: u16,
 }
 
+/// `quack.term_resize` data: the size of the terminal.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+pub struct TermResizeData {
+    /// Columns.
+    pub cols: u16,
+    /// Rows.
+    pub rows: u16,
+}
+
 /// `quack.term_detach` parameters.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

@@ -66,7 +66,7 @@ pub struct Cursor {
 
 impl Style {
     /// Appends the sequence that sets this style only.
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
+    pub fn write(&self, out: &mut Vec<u8>) {
         let mut numbers = vec![0];
         let flags = [
             (1, self.bold),

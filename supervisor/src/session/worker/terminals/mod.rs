@@ -15,7 +15,7 @@ pub(super) use table::Terminals;
 pub(crate) use terminal::NewViewer;
 
 use crate::children::Child;
-use crate::errors::{RefusedTerminal, TerminalRefusal};
+use crate::errors::TerminalRefusal;
 use crate::events::client_registry::ClientId;
 use crate::events::viewing::QueueChanges;
 use crate::session::worker::WorkerActor;
@@ -31,7 +31,7 @@ use terminal::{Resized, Terminal};
 
 /// Attach a client to a terminal: the given one, or the last started one.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<AttachedTerminal, RefusedTerminal>")]
+#[rtype(result = "Result<AttachedTerminal, TerminalRefusal>")]
 pub(crate) struct AttachTerminal {
     pub(crate) terminal: Option<String>,
     pub(crate) viewer: NewViewer,
@@ -49,7 +49,7 @@ pub(crate) struct AttachedTerminal {
 
 /// Pass typed bytes on. The reply is whether the program can take them.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<bool, RefusedTerminal>")]
+#[rtype(result = "Result<bool, TerminalRefusal>")]
 pub(crate) struct TypeIntoTerminal {
     pub(crate) terminal: String,
     pub(crate) client: ClientId,
@@ -57,9 +57,9 @@ pub(crate) struct TypeIntoTerminal {
     pub(crate) bytes: Box<RawValue>,
 }
 
-/// The window of an attached client has another size.
+/// The window of an attached client has another size. The reply is the size of the terminal.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<(), RefusedTerminal>")]
+#[rtype(result = "Result<CellSize, TerminalRefusal>")]
 pub(crate) struct ResizeTerminal {
     pub(crate) terminal: String,
     pub(crate) client: ClientId,
@@ -68,7 +68,7 @@ pub(crate) struct ResizeTerminal {
 
 /// Detach a client, or all clients, from one terminal or from all. The reply is their number.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<usize, RefusedTerminal>")]
+#[rtype(result = "Result<usize, TerminalRefusal>")]
 pub(crate) struct DetachTerminal {
     pub(crate) terminal: Option<String>,
     /// `None`: all.
@@ -78,24 +78,25 @@ pub(crate) struct DetachTerminal {
 /// Signal the program in the foreground of a terminal: the given one, or the last started one. The reply is its id.
 /// Without a signal, nothing else happens.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<String, RefusedTerminal>")]
+#[rtype(result = "Result<String, TerminalRefusal>")]
 pub(crate) struct SignalTerminal {
     pub(crate) terminal: Option<String>,
     pub(crate) signal: Option<TerminalSignal>,
 }
 
 impl Handler<AttachTerminal> for WorkerActor {
-    type Result = Result<AttachedTerminal, RefusedTerminal>;
+    type Result = Result<AttachedTerminal, TerminalRefusal>;
 
     fn handle(&mut self, msg: AttachTerminal, ctx: &mut Self::Context) -> Self::Result {
         let AttachTerminal { terminal, viewer } = msg;
         let attached = self.attach_viewer(terminal.as_deref(), viewer, ctx);
-        self.done(attached, ctx)
+        self.serve_terminals(ctx);
+        attached
     }
 }
 
 impl Handler<TypeIntoTerminal> for WorkerActor {
-    type Result = Result<bool, RefusedTerminal>;
+    type Result = Result<bool, TerminalRefusal>;
 
     fn handle(&mut self, msg: TypeIntoTerminal, ctx: &mut Self::Context) -> Self::Result {
         let TypeIntoTerminal { terminal, client, bytes } = msg;
@@ -105,12 +106,13 @@ impl Handler<TypeIntoTerminal> for WorkerActor {
             tell_size(&session.id, terminal, typed.resized);
             Ok(typed.is_taken)
         });
-        self.done(typed, ctx)
+        self.serve_terminals(ctx);
+        typed
     }
 }
 
 impl Handler<ResizeTerminal> for WorkerActor {
-    type Result = Result<(), RefusedTerminal>;
+    type Result = Result<CellSize, TerminalRefusal>;
 
     fn handle(&mut self, msg: ResizeTerminal, ctx: &mut Self::Context) -> Self::Result {
         let ResizeTerminal { terminal, client, size } = msg;
@@ -118,24 +120,26 @@ impl Handler<ResizeTerminal> for WorkerActor {
         let resized = terminals.find(Some(&terminal)).and_then(|terminal| {
             let resized = terminal.resize(&client, size)?;
             tell_size(&session.id, terminal, resized);
-            Ok(())
+            Ok(terminal.size)
         });
-        self.done(resized, ctx)
+        self.serve_terminals(ctx);
+        resized
     }
 }
 
 impl Handler<DetachTerminal> for WorkerActor {
-    type Result = Result<usize, RefusedTerminal>;
+    type Result = Result<usize, TerminalRefusal>;
 
     fn handle(&mut self, msg: DetachTerminal, ctx: &mut Self::Context) -> Self::Result {
         let DetachTerminal { terminal, client } = msg;
         let detached = self.detach_viewers(terminal.as_deref(), client.as_ref());
-        self.done(detached, ctx)
+        self.serve_terminals(ctx);
+        detached
     }
 }
 
 impl Handler<SignalTerminal> for WorkerActor {
-    type Result = Result<String, RefusedTerminal>;
+    type Result = Result<String, TerminalRefusal>;
 
     fn handle(&mut self, msg: SignalTerminal, ctx: &mut Self::Context) -> Self::Result {
         let SignalTerminal { terminal, signal } = msg;
@@ -143,24 +147,12 @@ impl Handler<SignalTerminal> for WorkerActor {
             signal.map_or(Ok(()), |signal| terminal.signal(signal))?;
             Ok(terminal.id.clone())
         });
-        self.done(signaled, ctx)
+        self.serve_terminals(ctx);
+        signaled
     }
 }
 
 impl WorkerActor {
-    /// Sends the messages of a request, and returns its result.
-    fn done<T>(
-        &mut self,
-        result: Result<T, TerminalRefusal>,
-        ctx: &mut Context<Self>,
-    ) -> Result<T, RefusedTerminal> {
-        self.serve_terminals(ctx);
-        result.map_err(|refusal| {
-            let session = self.session.name().to_string();
-            RefusedTerminal { session, refusal }
-        })
-    }
-
     fn attach_viewer(
         &mut self,
         id: Option<&str>,
