@@ -1,4 +1,5 @@
-//! Known coding agents on this machine: where they are, and what `quack run` does for them. Used by `quack agents`.
+//! Known coding agents on this machine: finds their programs, and prepares them for `quack run`. Also used by
+//! `quack agents`.
 
 use crate::exit::CliError;
 use quackd_config::RunNetwork;
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 /// Most directories of `PATH` that are searched.
 const MAX_PATH: usize = 200;
 
-/// What `quack run` does for the known agent that a command starts.
+/// Additions of `quack run` for the known agent that a command starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AgentRun {
     /// The agent.
@@ -21,7 +22,7 @@ pub(crate) struct AgentRun {
     pub(crate) sets: &'static [AgentVariable],
     /// The command with the arguments that quackd adds.
     pub(crate) argv: Vec<String>,
-    /// Names of variables with keys that are set here. They are not passed unless the user says so.
+    /// Names of variables with keys that are set here. By default, they are not passed.
     pub(crate) keys_here: Vec<&'static str>,
 }
 

@@ -15,7 +15,7 @@ const LOCKS: u32 = 64 | 128;
 const SHIFT: u32 = 1;
 const CTRL: u32 = 4;
 
-/// Why a text is no detach key.
+/// Reason for rejecting a text as detach keys.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DetachKeyError {
     /// The text has no key or too many.
@@ -31,7 +31,7 @@ pub enum DetachKeyError {
     Plain,
 }
 
-/// What the client does after [`DetachKey::feed`].
+/// Next step of the client after [`DetachKey::feed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DetachAction {
     /// Nothing.
@@ -47,7 +47,7 @@ pub enum DetachAction {
 pub struct Typed {
     /// Bytes for the program.
     pub for_program: Vec<u8>,
-    /// What the client does.
+    /// Next step of the client.
     pub action: DetachAction,
     /// The end of an escape sequence is missing, which may also be the key Escape. The client calls
     /// [`DetachKey::timeout`] if no input follows within about 30 ms.
@@ -63,9 +63,9 @@ pub struct DetachKey {
     keys: Vec<Key>,
     /// Number of keys that were pressed in order.
     n_matched: usize,
-    /// Their bytes, and events that came after them.
+    /// Bytes of these keys, and events that came after them.
     held: Vec<u8>,
-    /// Begin of an escape sequence.
+    /// Beginning of an escape sequence.
     partial: Vec<u8>,
     is_paste: bool,
 }
@@ -78,7 +78,7 @@ struct Key {
     is_ctrl: bool,
 }
 
-/// What typed bytes are for one key.
+/// Meaning of typed bytes for one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     /// The press of the key.

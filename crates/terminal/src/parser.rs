@@ -14,7 +14,7 @@ const MAX_DCS: usize = 1024;
 /// Number of parts of a string that `vte` splits. It drops the rest, so a string with as many is dropped.
 const MAX_PARTS: usize = 16;
 
-/// How a string ended. An answer ends in the same way.
+/// End of a string. An answer has the same end as its query.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum End {
     Bel,

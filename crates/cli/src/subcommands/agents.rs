@@ -62,7 +62,7 @@ struct AgentFacts {
     sets: BTreeMap<&'static str, &'static str>,
     /// The command that `quack run` starts.
     command: Vec<String>,
-    /// What `quack run` says to the user.
+    /// Notes of `quack run` for the user.
     notes: Vec<String>,
     /// Arguments that continue the last conversation.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -18,7 +18,7 @@ use strings::{Command, NO_LINK};
 /// Buffer for strings, in bytes: base64 of the largest text for the clipboard. Other strings have a lower limit.
 const MAX_STRING: usize = 88 * 1024;
 
-/// What a client lets through to the user's terminal.
+/// Filter of a client for the output of one program.
 ///
 /// Memory: 90 KiB for a string that is not complete, and the output of one call.
 #[derive(Debug)]

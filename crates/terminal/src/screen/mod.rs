@@ -167,7 +167,7 @@ impl Screen {
 
     /// Returns bytes that reproduce the screen on a terminal of this size in any state, with both screens, the cursor
     /// and all modes, but without the title. They begin with at most `scrollback` bytes of the lines above the screen.
-    /// A cell has at most 80 bytes, and one without a style of its own has those of its text.
+    /// A cell has at most 80 bytes; with the style of the cell before it, only those of its text.
     #[must_use]
     pub fn redraw(&self, scrollback: usize) -> Vec<u8> {
         let State { main, alternate, modes, .. } = &self.state;

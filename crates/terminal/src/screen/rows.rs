@@ -42,7 +42,7 @@ pub struct Style {
 pub struct Run {
     /// Text without control and escape characters.
     pub text: String,
-    /// Its style.
+    /// Style of the whole text.
     pub style: Style,
 }
 

@@ -54,7 +54,7 @@ impl Due {
     }
 }
 
-/// What the supervisor has, and what it does not have yet.
+/// State of the messages about one terminal: credits, unsent changes, and times of the last messages.
 #[derive(Debug)]
 pub(super) struct Forwarding {
     /// Whether some viewer gets bytes, or rows.

@@ -120,7 +120,7 @@ impl Terminal {
     /// Creates the terminal of a program that is about to start. A recording is written to `recording`.
     pub(crate) fn new(master: TerminalMaster, setup: TerminalSetup, recording: PathBuf) -> Self {
         let TerminalSetup { size, scrollback_bytes, record } = setup;
-        // Without a thread there is no recording, and the answer of the call says so.
+        // Without a thread there is no recording, and the answer of the call has no path of one.
         let recorder = record.and_then(|kind| Recorder::start(recording.clone(), size, kind).ok());
         let screen = Screen::new(size, scrollback_bytes.min(MAX_SCROLLBACK_BYTES));
         let recording = recorder.as_ref().map(|_| recording);
@@ -155,7 +155,7 @@ impl Terminal {
             }
             ToTerminal::Taken {} => self.change(|state| state.forwarding.add_credit()),
             ToTerminal::Signal { signal } => {
-                // A foreground that has exited meanwhile needs no signal.
+                // A process that has exited since needs no signal.
                 if let Some(master) = self.master() {
                     master.signal_foreground(signal).ok();
                 }
@@ -237,7 +237,7 @@ impl Terminal {
         let mut piece = None;
         self.state.send_if_modified(|state| {
             piece = state.next_piece();
-            // Nobody waits for room.
+            // No task waits for free space in the queue.
             false
         });
         piece
@@ -375,7 +375,8 @@ impl State {
 
     /// Queues input of the supervisor, which is JSON of base64.
     fn queue_piece(&mut self, base64: &RawValue) {
-        // The supervisor has checked it. Without its bytes it is answered all the same.
+        // The supervisor has checked it. An invalid piece is typed as an empty one, because the supervisor waits for an
+        // answer.
         let bytes = frames::decoded(base64).filter(|bytes| bytes.len() <= MAX_PIECE_BYTES);
         if self.input.len() < MAX_WAITING_PIECES {
             self.push(bytes.unwrap_or_default(), Source::Supervisor);

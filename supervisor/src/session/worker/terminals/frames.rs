@@ -1,5 +1,5 @@
-//! Handles the messages of the worker's terminals, and their beginning and end. The worker is not trusted: what it sends is
-//! bounded, costs credits or answers a request, and is checked before clients get it.
+//! Handles the messages of the worker's terminals, and their beginning and end. The worker is not trusted: its messages
+//! are bounded, cost credits or answer a request, and are checked before clients get them.
 
 use super::lines::Subject;
 use crate::session::worker::WorkerActor;
@@ -156,7 +156,7 @@ fn event_of(id: &str) -> TerminalEvent {
 }
 
 fn check(is_sound: bool) -> Result<(), &'static str> {
-    if is_sound { Ok(()) } else { Err("a message of a terminal that is none") }
+    if is_sound { Ok(()) } else { Err("an invalid message of a terminal") }
 }
 
 /// The rows of a screen go to clients unchanged.

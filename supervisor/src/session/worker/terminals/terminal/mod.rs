@@ -75,7 +75,7 @@ pub(super) struct Typed {
     pub(super) resized: Option<Resized>,
 }
 
-/// Change of a terminal's size, which other viewers are told.
+/// Change of a terminal's size, for the other viewers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Resized {
     pub(super) size: CellSize,

@@ -181,7 +181,7 @@ impl Terminal {
         self.messages.extend((0..n).map(|_| ToTerminal::Taken {}));
     }
 
-    /// Tells the worker which kinds of viewers get output. One that lags gets none.
+    /// Notifies the worker of the kinds of viewers that get output. A viewer that lags gets none.
     pub(super) fn update_watched(&mut self) {
         let gets = |as_rows| {
             let mut viewers = self.viewers.iter();
