@@ -43,6 +43,7 @@ pub(crate) fn resume_command(name: &str) -> Result<Vec<String>, CliError> {
             format!("--resume {name}: no such agent; quack agents lists those that quackd knows");
         return Err(CliError::usage(text));
     };
+
     let Some(resume) = agent.resume else {
         let text = format!(
             "--resume {name}: quackd knows no command that continues a conversation of {}",
@@ -50,6 +51,7 @@ pub(crate) fn resume_command(name: &str) -> Result<Vec<String>, CliError> {
         );
         return Err(CliError::usage(text));
     };
+
     let words = [agent.name].into_iter().chain(resume.iter().copied());
     Ok(words.map(str::to_owned).collect())
 }

@@ -3,8 +3,8 @@
 //!
 //! The rows of Claude Code 2.1.332, Codex 0.171.0, Gemini CLI 0.61.0, opencode 1.18.33, pi 0.73.1, Qwen Code 0.24.4 and
 //! Copilot CLI 1.0.102 are from the programs themselves: their help, their text, and the files that a start without a
-//! network creates. Amp's hosts and variables, and the rows of aider, goose and Cursor are from documentation. None has a test with a login,
-//! so [`GuestAgent::tested`] is `None`.
+//! network creates. Amp's hosts and variables, and the rows of aider, goose and Cursor are from documentation. No agent
+//! was tested with a login, so [`GuestAgent::tested`] is `None`.
 
 /// Maximum age of the state of an agent that was not used. Afterwards `quack gc` deletes it.
 pub const STATE_KEPT: std::time::Duration = std::time::Duration::from_secs(90 * 24 * 60 * 60);

@@ -1,4 +1,4 @@
-//! The key that detaches, in what the user types: under every protocol of keyboards, and over the ends of reads.
+//! Finds the key that detaches in the user's input: under every protocol of keyboards, also if reads split it.
 
 /// Maximum number of keys.
 const MAX_KEYS: usize = 4;
@@ -54,7 +54,7 @@ pub struct Typed {
     pub holds: bool,
 }
 
-/// Finds the detach key in what the user types.
+/// Finds the detach key in typed bytes.
 ///
 /// One key, such as `ctrl-\`: one press detaches, two in a row send it to the program once. Several, such as
 /// `ctrl-a d`: the first key twice sends it once, and with another key both are sent. Nothing in a paste is a key.
@@ -117,10 +117,12 @@ impl DetachKey {
                     return self.detach(for_program);
                 }
             }
+
             self.partial.push(*byte);
             if is_partial(&self.partial) && self.partial.len() < MAX_SEQUENCE {
                 continue;
             }
+
             let token = std::mem::take(&mut self.partial);
             if self.take(&token, &mut for_program) {
                 return self.detach(for_program);
@@ -129,8 +131,8 @@ impl DetachKey {
         self.typed(for_program)
     }
 
-    /// No input followed in time: one press of a single key detaches, and the begin of an escape sequence goes to the
-    /// program.
+    /// Ends the wait for more input: one press of a single key detaches, and the beginning of an escape sequence goes to
+    /// the program.
     pub fn timeout(&mut self) -> Typed {
         let mut for_program = Vec::new();
         let token = std::mem::take(&mut self.partial);
@@ -219,7 +221,7 @@ impl Key {
         Ok(Self { c, is_ctrl })
     }
 
-    /// Returns what a key or sequence is for this key.
+    /// Returns the meaning of a key or sequence for this key.
     fn event(self, token: &[u8]) -> Event {
         let press = |is_it: bool| if is_it { Event::Press } else { Event::Other };
         if let [byte] = token {
@@ -272,7 +274,7 @@ fn number(digits: &[u8]) -> u32 {
     str::from_utf8(digits).ok().and_then(|it| it.parse().ok()).unwrap_or(0)
 }
 
-/// Returns true for a begin of an escape sequence, which is not empty.
+/// Returns true for the beginning of an escape sequence, without its end.
 fn is_partial(bytes: &[u8]) -> bool {
     match bytes {
         [0x1b] | [0x1b, b'['] => true,

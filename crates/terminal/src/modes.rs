@@ -123,9 +123,11 @@ impl Default for Modes {
             alternate: Kitty::default(),
             charsets: Charsets::default(),
         };
+
         for (mode, is_on) in SWITCHES {
             modes.set(mode, is_on);
         }
+
         modes
     }
 }
@@ -167,7 +169,7 @@ impl Modes {
         if is_on { 1 } else { 2 }
     }
 
-    /// Applies one private mode. Returns what it is, or `None` for a mode that is not allowed.
+    /// Applies one private mode. Returns its kind, or `None` for a mode that is not allowed.
     pub(crate) fn switch(&mut self, mode: u16, is_on: bool) -> Option<Mode> {
         match mode {
             47 | 1047 | 1049 => {
@@ -224,6 +226,7 @@ impl Modes {
                 out.extend_from_slice(switch(mode, normal).as_bytes());
             }
         }
+
         // The terminal's own shape has its own blinking.
         if self.shape != 0 || self.is_on(12) {
             out.extend_from_slice(b"\x1b[0 q");

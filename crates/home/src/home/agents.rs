@@ -1,7 +1,7 @@
 //! Directories with the state of coding agents that run inside of sessions: settings, logins and conversations.
 //!
-//! `agents/<workspace>/<agent>/<directory>`: sessions write only in the last one, which is mounted by itself. So no name
-//! above it is theirs.
+//! `agents/<workspace>/<agent>/<directory>`: sessions write only in the last one, which is mounted by itself. So they
+//! change no name above it.
 
 use super::Home;
 use crate::HomeError;

@@ -1,5 +1,5 @@
-//! State of coding agents that ran inside of sessions: finds what was not used for a long time, measures it, and deletes
-//! it. Called by `find`, `removal` and `quack agents`.
+//! State of coding agents that ran inside of sessions: finds unused state, measures and deletes it. Called by `find`,
+//! `removal` and `quack agents`.
 //!
 //! Commands of sessions write the content, so it is hostile. Links are never followed, and the number of inspected
 //! entries is bounded. The monitor of a worker holds a shared lock on the directory of the workspace while the worker
@@ -174,7 +174,7 @@ pub(super) fn remove(own: &OwnedFd, agent: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Deletes everything in the directories of an agent, and keeps them.
+/// Deletes everything in the directories of an agent, and keeps them, because a running worker has them mounted.
 fn empty(own: &OwnedFd, agent: &CStr) -> Result<(), Errno> {
     let agent = open_dir(own, agent, false)?;
     let mut failed = None;

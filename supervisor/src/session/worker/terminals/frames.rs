@@ -109,7 +109,7 @@ impl WorkerActor {
         Ok(())
     }
 
-    /// Ends all terminals, because their worker has ended: `crash` is the cause if it was not asked to.
+    /// Ends all terminals, because their worker has ended. `crash` is the cause if the end was not requested.
     pub(in crate::session::worker) fn end_terminals(&mut self, crash: Option<&Cause>) {
         let reason = match (self.child.ending, crash) {
             (Some(ending), _) => ending.reason().to_owned(),
@@ -122,7 +122,7 @@ impl WorkerActor {
         }
     }
 
-    /// Tells the viewers and the followers that a terminal has ended.
+    /// Reports the end of a terminal to its viewers and to followers.
     fn end_terminal(&mut self, id: &str, exit: TerminalExit) {
         let Some(terminal) = self.terminals.ended(id, &exit) else { return };
         self.count_terminals();
