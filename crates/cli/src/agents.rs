@@ -1,4 +1,5 @@
-//! Known coding agents on this machine: where they are, and what `quack run` does for them. Used by `quack agents`.
+//! Known coding agents on this machine: finds their programs, and prepares them for `quack run`. Also used by
+//! `quack agents`.
 
 use crate::exit::CliError;
 use quackd_config::RunNetwork;
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 /// Most directories of `PATH` that are searched.
 const MAX_PATH: usize = 200;
 
-/// What `quack run` does for the known agent that a command starts.
+/// Additions of `quack run` for the known agent that a command starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AgentRun {
     /// The agent.
@@ -21,7 +22,7 @@ pub(crate) struct AgentRun {
     pub(crate) sets: &'static [AgentVariable],
     /// The command with the arguments that quackd adds.
     pub(crate) argv: Vec<String>,
-    /// Names of variables with keys that are set here. They are not passed unless the user says so.
+    /// Names of variables with keys that are set here. By default, they are not passed.
     pub(crate) keys_here: Vec<&'static str>,
 }
 
@@ -42,6 +43,7 @@ pub(crate) fn resume_command(name: &str) -> Result<Vec<String>, CliError> {
             format!("--resume {name}: no such agent; quack agents lists those that quackd knows");
         return Err(CliError::usage(text));
     };
+
     let Some(resume) = agent.resume else {
         let text = format!(
             "--resume {name}: quackd knows no command that continues a conversation of {}",
@@ -49,6 +51,7 @@ pub(crate) fn resume_command(name: &str) -> Result<Vec<String>, CliError> {
         );
         return Err(CliError::usage(text));
     };
+
     let words = [agent.name].into_iter().chain(resume.iter().copied());
     Ok(words.map(str::to_owned).collect())
 }

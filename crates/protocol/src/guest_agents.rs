@@ -3,8 +3,8 @@
 //!
 //! The rows of Claude Code 2.1.332, Codex 0.171.0, Gemini CLI 0.61.0, opencode 1.18.33, pi 0.73.1, Qwen Code 0.24.4 and
 //! Copilot CLI 1.0.102 are from the programs themselves: their help, their text, and the files that a start without a
-//! network creates. Amp's hosts and variables, and the rows of aider, goose and Cursor are from documentation. None has a test with a login,
-//! so [`GuestAgent::tested`] is `None`.
+//! network creates. Amp's hosts and variables, and the rows of aider, goose and Cursor are from documentation. No agent
+//! was tested with a login, so [`GuestAgent::tested`] is `None`.
 
 /// Maximum age of the state of an agent that was not used. Afterwards `quack gc` deletes it.
 pub const STATE_KEPT: std::time::Duration = std::time::Duration::from_secs(90 * 24 * 60 * 60);
@@ -20,14 +20,14 @@ pub struct GuestAgent {
     pub state: &'static [&'static str],
     /// Files with a login, relative to the home and directly in one of `state`. Any of them is a login.
     pub logins: &'static [&'static str],
-    /// Variables with a key that the agent reads. None of them is passed unless the user says so.
+    /// Variables with a key that the agent reads. By default, none of them is passed.
     pub keys: &'static [AgentKey],
     /// Rules for the hosts that it needs in each case: presets, names and patterns of names.
     pub hosts: &'static [&'static str],
     /// Variables that quackd sets for it.
     pub sets: &'static [AgentVariable],
     /// Variable that names one of `state`, for commands of a session that keeps it: the agent would otherwise use
-    /// a file beside the directory, or the directory that the user's own variable names.
+    /// a file next to the directory, or the directory that the user's own variable names.
     pub directory: Option<AgentVariable>,
     /// Arguments that quackd puts before the user's.
     pub arguments: &'static [&'static str],
@@ -119,7 +119,7 @@ pub const GUEST_AGENTS: &[GuestAgent] = &[
         hosts: &["@anthropic"],
         // Without IS_SANDBOX, user 0 cannot skip its questions.
         sets: &[set("DISABLE_AUTOUPDATER", "1"), set("IS_SANDBOX", "1")],
-        // Without it, `.claude.json` with the account is beside the directory.
+        // Without it, `.claude.json` with the account is next to the directory and would not be kept.
         directory: Some(set("CLAUDE_CONFIG_DIR", ".claude")),
         resume: Some(&["--continue"]),
         ..named("claude", "Claude Code")

@@ -226,7 +226,7 @@ fn reproduced(screen: &Screen) -> Screen {
     again
 }
 
-/// What a program reads about its modes.
+/// Returns the answers to queries about all modes.
 fn modes(screen: &mut Screen) -> String {
     let modes = [1, 7, 12, 25, 1000, 1002, 1003, 1004, 1006, 1007, 1049, 2004, 2026];
     let queries: String = modes.iter().map(|mode| format!("\x1b[?{mode}$p")).collect();

@@ -75,6 +75,7 @@ fn is_plausible(opened: &OpenedTerminal) -> bool {
 fn check(params: &RunParams) -> Result<(), &'static str> {
     let RunParams { argv, cwd, env, .. } = params;
     let has_nul = |text: &String| text.contains('\0');
+
     if MAX_TERMINAL_WORDS < argv.len() {
         return Err("argv must have at most 1024 words");
     }
@@ -98,6 +99,7 @@ fn check_variables(env: &BTreeMap<String, String>) -> Result<(), &'static str> {
     if MAX_TERMINAL_COMMAND_BYTES < bytes {
         return Err("env must have at most 128 KiB");
     }
+
     if !env.keys().all(|name| is_name(name)) {
         return Err("env must have names of letters, digits and `_` that begin with no digit");
     }

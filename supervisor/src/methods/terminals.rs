@@ -41,6 +41,7 @@ impl Serve<TermAttachParams> for Caller {
             return Err(MethodError::NoStream);
         }
 
+        // A remote client that may only look is attached to read only.
         let read_only = params.read_only == Some(true) || check_access(self).is_err();
         let has_size = params.cols.is_some() && params.rows.is_some();
         let size = has_size.then(|| cell_size(params.cols, params.rows));
@@ -80,6 +81,7 @@ impl Serve<TermInputParams> for Caller {
             return Err(MethodError::TerminalInput(MAX_PIECE_BYTES));
         }
 
+        // The attachment has the access: a client that may only look is attached to read only.
         let id = SessionId(session_id);
         let input = TypeIntoTerminal { terminal, client: self.client.id.clone(), bytes };
         let taken = self.worker_of(&id)?.send(input).await?;

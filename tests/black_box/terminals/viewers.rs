@@ -94,7 +94,7 @@ fn the_terminal_has_the_size_of_the_client_that_typed_last() {
     let terminal = run_script(&session, SIZES);
     let with = |more| Viewer::attach_with(&daemon, &session, &terminal, &more);
 
-    // Nobody has typed yet: the first client that may type gives the size, one that only reads does not.
+    // Before any input, the first client that may type sets the size. A read-only client does not.
     let reader = with(json!({"cols": 33, "rows": 11, "readOnly": true}));
     reader.shows("up");
     assert_eq!(reader.size(), TerminalSize::new(80, 24));

@@ -62,7 +62,7 @@ struct AgentFacts {
     sets: BTreeMap<&'static str, &'static str>,
     /// The command that `quack run` starts.
     command: Vec<String>,
-    /// What `quack run` says to the user.
+    /// Notes of `quack run` for the user.
     notes: Vec<String>,
     /// Arguments that continue the last conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,6 +142,7 @@ fn facts_blocking(
     let (agent, notes) = (run.agent, run.notes(&[]));
     let usage = workspace.and_then(|path| agent_usage_blocking(home, path, None, agent.name));
     let usage = usage.filter(|usage: &AgentUsage| usage.bytes != 0);
+
     AgentFacts {
         name: agent.name,
         product: agent.product,
@@ -292,6 +293,7 @@ fn forgotten_text(document: &ForgottenDocument) -> String {
     if *places == 0 {
         return format!("{agent} has no state in sessions.\n");
     }
+
     let (places, bytes) = (display::count(*places, "workspace"), display::bytes(*bytes));
     let mut text = format!("Deleted the state of {agent} in {places} ({bytes}).\n");
     if *in_use != 0 {

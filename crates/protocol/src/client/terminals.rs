@@ -1,4 +1,4 @@
-//! Terminals of a session for clients: starting a program, attaching to its screen, and the events of it.
+//! Terminals of a session for clients: starting a program, attaching to its screen, and its events.
 //!
 //! A terminal is a background job with the id `term-1`. An attached client gets the events of this file. They have no
 //! `seq`: a client that reads too slowly gets the whole screen in place of what it has missed.
@@ -42,7 +42,7 @@ pub struct RunParams {
 pub struct RunData {
     /// The session.
     pub session_id: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub session_name: String,
     /// The terminal: `term-1`.
     pub terminal_id: String,
@@ -84,7 +84,7 @@ pub struct TermAttachParams {
 pub struct TermAttachData {
     /// The session.
     pub session_id: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub session_name: String,
     /// The terminal.
     pub terminal_id: String,
@@ -272,7 +272,7 @@ pub struct TermExit {
     pub kind: String,
     /// The terminal.
     pub terminal_id: String,
-    /// How it has ended.
+    /// End of the program.
     #[serde(flatten)]
     pub exit: TerminalExit,
 }
@@ -313,7 +313,7 @@ pub struct TerminalEvent {
     /// Title that the program has set. The program chooses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// How it has ended.
+    /// End of the program, in `terminal_ended`.
     #[serde(flatten)]
     pub exit: TerminalExit,
 }
@@ -321,8 +321,8 @@ pub struct TerminalEvent {
 impl TerminalEvent {
     /// A program was started on a terminal.
     pub const STARTED: &str = "terminal_started";
-    /// It has ended.
+    /// The program has ended.
     pub const ENDED: &str = "terminal_ended";
-    /// It has set another title.
+    /// The program has set another title.
     pub const TITLE: &str = "terminal_title";
 }

@@ -13,7 +13,7 @@ pub const MAX_ANSWER_BYTES: usize = 4096;
 const CAPABILITIES: [(&str, &str); 4] =
     [("TN", "xterm-256color"), ("Co", "256"), ("colors", "256"), ("RGB", "8")];
 
-/// Colors for answers, and answers that nobody took yet.
+/// Colors for answers, and answers that the caller has not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pub(super) colors: Colors,

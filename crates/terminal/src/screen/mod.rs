@@ -82,8 +82,8 @@ impl Screen {
         Self { parser: Parser::new(), state }
     }
 
-    /// Feeds output of the program. Returns what the terminal answers to its queries: at most [`MAX_ANSWER_BYTES`];
-    /// further answers of the call are dropped.
+    /// Feeds output of the program. Returns the answers to its queries: at most [`MAX_ANSWER_BYTES`]; further answers of
+    /// the call are dropped.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.state.work = MAX_WORK;
         self.parser.feed(bytes, &mut self.state);
@@ -167,7 +167,7 @@ impl Screen {
 
     /// Returns bytes that reproduce the screen on a terminal of this size in any state, with both screens, the cursor
     /// and all modes, but without the title. They begin with at most `scrollback` bytes of the lines above the screen.
-    /// A cell has at most 80 bytes, and one without a style of its own has those of its text.
+    /// A cell has at most 80 bytes; with the style of the cell before it, only those of its text.
     #[must_use]
     pub fn redraw(&self, scrollback: usize) -> Vec<u8> {
         let State { main, alternate, modes, .. } = &self.state;
@@ -253,12 +253,14 @@ impl State {
         if is_alternate != was_alternate {
             let clears = saves && is_alternate && self.affords(self.cells());
             let alternate = self.alternate.get_or_insert_with(|| Grid::new(self.size, 0));
+
             if saves && is_alternate {
                 self.main.feed(b"\x1b7");
             }
             if clears {
                 alternate.feed(b"\x1b[m\x1b[2J");
             }
+
             let (from, to) = if is_alternate {
                 (&mut self.main, alternate)
             } else {
@@ -266,6 +268,7 @@ impl State {
             };
             to.feed(&from.carried(self.modes.region));
         }
+
         if saves && !is_alternate {
             self.main.feed(b"\x1b8");
         }
@@ -291,6 +294,7 @@ impl State {
         let cols = usize::from(self.size.cols);
         match drawing {
             Drawing::Style => sgr::write_kept(csi.params, &mut self.batch),
+            // `vt100` has no sequence for tabulator steps.
             Drawing::Tabs { count, is_forward: true } => {
                 self.push(&b"\t".repeat(usize::from(*count).min(cols)));
             }
@@ -318,7 +322,7 @@ impl State {
     }
 }
 
-/// Returns what a letter is among the characters of line drawing.
+/// Returns the line drawing character of a letter.
 fn line_drawing(c: char) -> Option<char> {
     let at = u8::try_from(c).ok()?.checked_sub(b'`')?;
     LINES.chars().nth(usize::from(at))

@@ -42,7 +42,7 @@ pub struct Style {
 pub struct Run {
     /// Text without control and escape characters.
     pub text: String,
-    /// Its style.
+    /// Style of the whole text.
     pub style: Style,
 }
 
@@ -76,6 +76,7 @@ impl Style {
             (7, self.inverse),
         ];
         numbers.extend(flags.iter().filter(|(_, is_on)| *is_on).map(|(number, _)| *number));
+
         for (kind, color) in [(38, self.fg), (48, self.bg)] {
             match color {
                 Some(Color::Indexed(index)) => numbers.extend([kind, 5, u16::from(index)]),
@@ -94,6 +95,7 @@ impl Style {
         if !cell.has_contents() {
             return Self { bg, ..Self::default() };
         }
+
         Self {
             fg: color(cell.fgcolor()),
             bg,
@@ -125,17 +127,21 @@ pub(super) struct Glyph<'a> {
 pub(super) fn glyphs(grid: &Grid, row: u16) -> Vec<Glyph<'_>> {
     let cols = grid.size.cols;
     let (mut glyphs, mut n_shown, mut col) = (Vec::new(), 0, 0);
+
     while let Some(cell) = grid.screen().cell(row, col).filter(|_| col < cols) {
         let style = Style::of(cell);
         let is_wide = cell.is_wide();
+        // A grid of one column has two inside. A wide character there does not fit on the screen.
         let is_cut = is_wide && cols <= col + 1;
         let text = if cell.has_contents() && !is_cut { cell.contents() } else { " " };
+
         glyphs.push(Glyph { col, text, style });
         if text != " " || style != Style::default() {
             n_shown = glyphs.len();
         }
         col += if is_wide { 2 } else { 1 };
     }
+
     glyphs.truncate(n_shown);
     glyphs
 }

@@ -1,4 +1,4 @@
-//! The internal tool for `quack.run`: starts a program on a terminal of its own, as a background job.
+//! The internal tool for `quack.run`: starts a program on a new terminal, as a background job.
 
 use crate::bash::{DEFAULT_PATH, detector, refuse_terminal};
 use crate::call_limits::CallLimits;

@@ -54,7 +54,7 @@ impl Due {
     }
 }
 
-/// What the supervisor has, and what it does not have yet.
+/// State of the messages about one terminal: credits, unsent changes, and times of the last messages.
 #[derive(Debug)]
 pub(super) struct Forwarding {
     /// Whether some viewer gets bytes, or rows.
@@ -118,6 +118,7 @@ impl Forwarding {
         if !self.has_raw || self.must_redraw {
             return;
         }
+
         self.pending.extend_from_slice(bytes);
         if MAX_PIECE_BYTES < self.pending.len() {
             self.drop_output();
@@ -132,12 +133,13 @@ impl Forwarding {
         }
     }
 
-    /// Sets which viewers there are.
+    /// Sets the kinds of viewers.
     pub(super) fn watch(&mut self, has_raw: bool, has_rows: bool) {
         if !has_raw {
             self.pending = Vec::new();
             self.must_redraw = false;
         }
+        // Without viewers of rows, `last_rows` becomes outdated. The next viewer needs all rows.
         if !(has_rows && self.has_rows) {
             (self.may_differ, self.last_rows) = (true, None);
         }

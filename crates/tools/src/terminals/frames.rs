@@ -131,6 +131,7 @@ fn json(rows: &ScreenRows) -> Box<RawValue> {
 fn cut(rows: &mut ScreenRows) {
     let mut room = MAX_ROWS_BYTES - ROWS_HEAD_BYTES;
     let mut lines = Vec::new();
+
     for ScreenLine { row, runs } in std::mem::take(&mut rows.lines) {
         let text: String = runs.into_iter().map(|run| run.text).collect();
         let line = ScreenLine { row, runs: vec![ScreenRun { text, ..ScreenRun::default() }] };

@@ -1,7 +1,7 @@
 //! Recording of a terminal as a file of asciinema (asciicast v2): one line of JSON for the size, then one for each event.
 //!
-//! A thread writes the file, so that a hung disk stops neither the worker nor the program. A recording that cannot go on
-//! ends; the program continues.
+//! A thread writes the file, so that a hung disk stops neither the worker nor the program. After a failed write the
+//! recording ends, and the program continues.
 
 use crate::live::unfinished;
 use quackd_protocol::limits::{MAX_RECORDING_BYTES, MAX_SPILL_FILES};
@@ -86,7 +86,7 @@ impl Recorder {
         self.event("o", &text);
     }
 
-    /// Records what was typed, if the recording has it.
+    /// Records typed bytes, if the recording has input.
     pub(super) fn input(&mut self, bytes: &[u8]) {
         if self.has_input {
             let text = text_of(&mut self.input_carry, bytes);
@@ -109,10 +109,12 @@ impl Recorder {
     fn push(&mut self, line: &Value) {
         let line = format!("{line}\n").into_bytes();
         let length = line.len();
+
         self.n_bytes = self.n_bytes.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
         let n_waiting = self.waiting.fetch_add(length, Ordering::Relaxed).saturating_add(length);
         let has_room = self.n_bytes <= MAX_RECORDING_BYTES && n_waiting <= MAX_WAITING_BYTES;
         let is_sent = self.lines.as_ref().is_some_and(|to| has_room && to.try_send(line).is_ok());
+        // A recording without some of its events would mislead, so it ends.
         if !is_sent {
             self.lines = None;
         }

@@ -123,8 +123,10 @@ impl<'a> Viewer<'a> {
     ) -> anyhow::Result<Ended> {
         let mut typed = piped_stdin::pieces(MAX_PIECE_BYTES);
         let mut windows = signal(SignalKind::window_change())?;
+
         loop {
             self.begin_requests();
+
             let ended = tokio::select! {
                 // A program that prints without end must not delay signals and keys.
                 biased;
@@ -166,6 +168,7 @@ impl<'a> Viewer<'a> {
                     None => return Err(self.view.why_closed().into()),
                 },
             };
+
             if let Some(ended) = ended {
                 return Ok(ended);
             }

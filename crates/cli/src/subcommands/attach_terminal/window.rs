@@ -87,7 +87,7 @@ impl Window {
         let mut restoring = self.end_own();
         restoring.extend(self.filter.restore());
         write_within_blocking(&restoring, RESTORE_WAIT);
-        // Reports of the mouse and releases of keys are no commands for the shell. A terminal that was closed needs no reset.
+        // The shell must not read pending reports of the mouse and of keys. The calls fail if the terminal was closed.
         tcflush(io::stdin(), QueueSelector::IFlush).ok();
         tcsetattr(io::stdin(), OptionalActions::Now, &self.before).ok();
     }

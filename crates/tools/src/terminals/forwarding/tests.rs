@@ -1,4 +1,4 @@
-//! Tests with a screen and a clock of their own.
+//! Tests with their own screen and clock.
 
 use super::*;
 use quackd_terminal::TerminalSize;

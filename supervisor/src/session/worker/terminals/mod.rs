@@ -188,6 +188,7 @@ impl WorkerActor {
             changes.next().await;
             changes
         };
+
         ctx.spawn(waiting.into_actor(self).map(move |changes, actor, ctx| {
             let terminal = actor.terminals.get_mut(&id);
             let is_here = terminal.is_some_and(|it| it.queue_changed(number, Instant::now()));
@@ -220,7 +221,8 @@ impl WorkerActor {
         Ok(n)
     }
 
-    /// Sends the messages that wait for the worker. A timer sends the others, and does what is due later.
+    /// Sends the messages that wait for the worker. A timer sends messages for which there is no space, and those that
+    /// are due later.
     fn serve_terminals(&mut self, ctx: &mut Context<Self>) {
         let Self { terminals, child, .. } = self;
         let is_sent = terminals.all_mut().all(|terminal| send_messages(terminal, child));
@@ -251,7 +253,7 @@ fn send_messages(terminal: &mut Terminal, worker: &Child) -> bool {
     true
 }
 
-/// Tells the other viewers about a new size.
+/// Sends a new size to the other viewers.
 fn tell_size(session: &SessionId, terminal: &mut Terminal, resized: Option<Resized>) {
     if let Some(resized) = resized {
         let line = Subject { session, terminal: &terminal.id }.size(resized.size);

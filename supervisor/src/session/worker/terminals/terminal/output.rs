@@ -59,7 +59,7 @@ impl Terminal {
         self.update_watched();
     }
 
-    /// A frame that no viewer gets has cost a credit.
+    /// Counts the credit of a frame that no viewer gets. The next [`Terminal::tick`] returns it.
     pub(in crate::session::worker) fn keep_credit(&mut self) {
         self.unwanted += 1;
     }
@@ -93,7 +93,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// The queue of a viewer has changed: it is empty, or its client is gone. Returns false if the viewer is gone.
+    /// Handles an empty queue of a viewer, or the loss of its client. Returns false if the viewer is gone.
     pub(in crate::session::worker) fn queue_changed(&mut self, number: u32, now: Instant) -> bool {
         let Some(viewer) = self.viewers.iter_mut().find(|viewer| viewer.number == number) else {
             return false;
@@ -134,7 +134,7 @@ impl Terminal {
         }
     }
 
-    /// Returns credits that are due, and lets the viewers lag that do not read.
+    /// Returns credits that are due, and marks viewers that do not read as lagging.
     pub(in crate::session::worker) fn tick(&mut self, now: Instant) {
         for viewer in &mut self.viewers {
             let is_stuck = viewer.full_since.is_some_and(|since| {
@@ -181,13 +181,14 @@ impl Terminal {
         self.messages.extend((0..n).map(|_| ToTerminal::Taken {}));
     }
 
-    /// Tells the worker which kinds of viewers get output. One that lags gets none.
+    /// Notifies the worker of the kinds of viewers that get output. A viewer that lags gets none.
     pub(super) fn update_watched(&mut self) {
         let gets = |as_rows| {
             let mut viewers = self.viewers.iter();
             viewers.any(|it| it.as_rows == as_rows && it.state != ViewerState::Lagging)
         };
         let watched = Watched { raw: gets(false), rows: gets(true) };
+
         if watched != self.watched {
             self.watched = watched;
             // Only the last one counts.
