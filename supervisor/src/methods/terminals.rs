@@ -43,7 +43,8 @@ impl Serve<TermAttachParams> for Caller {
 
         // A remote client that may only look is attached to read only.
         let read_only = params.read_only == Some(true) || check_access(self).is_err();
-        let has_size = params.cols.is_some() && params.rows.is_some();
+        let sides = [params.cols, params.rows];
+        let has_size = sides.iter().all(|side| side.is_some_and(|cells| cells != 0));
         let size = has_size.then(|| cell_size(params.cols, params.rows));
         let (queue, reader) = viewer_queue();
         let viewer = NewViewer {
@@ -70,6 +71,7 @@ impl Serve<TermAttachParams> for Caller {
             rows: attached.size.rows,
             viewers: attached.viewers,
             read_only,
+            title: attached.title,
         })
     }
 }
@@ -93,6 +95,10 @@ impl Serve<TermInputParams> for Caller {
 impl Serve<TermResizeParams> for Caller {
     async fn serve(&self, params: TermResizeParams) -> Result<TermResizeData, MethodError> {
         let TermResizeParams { session_id, terminal_id: terminal, cols, rows } = params;
+        if cols == 0 || rows == 0 {
+            return Err(MethodError::TerminalSize);
+        }
+
         let id = SessionId(session_id);
         let size = cell_size(Some(cols), Some(rows));
         let resize = ResizeTerminal { terminal, client: self.client.id.clone(), size };
@@ -151,8 +157,7 @@ impl Caller {
     /// Returns the owner of a session's worker by the id of the session.
     fn worker_of(&self, id: &SessionId) -> Result<Addr<WorkerActor>, MethodError> {
         let actors = self.services.actors.get(id);
-        let actors =
-            actors.ok_or_else(|| MethodError::SessionNotFound(id.0.chars().take(100).collect()))?;
+        let actors = actors.ok_or_else(|| MethodError::NoSessionWithId(id.0.clone()))?;
         Ok(actors.worker)
     }
 
@@ -181,11 +186,12 @@ pub(super) fn check_access(caller: &Caller) -> Result<(), MethodError> {
     if is_allowed { Ok(()) } else { Err(MethodError::RemoteTerminal) }
 }
 
-/// Returns a size within the bounds. An absent one is the usual one.
+/// Returns a size within the bounds. An absent one, or 0, is the usual one.
 pub(super) fn cell_size(cols: Option<u16>, rows: Option<u16>) -> CellSize {
+    let or_usual = |cells: Option<u16>, usual| cells.filter(|cells| *cells != 0).unwrap_or(usual);
     CellSize {
-        cols: cols.unwrap_or(USUAL_SIZE.cols).clamp(1, MAX_TERMINAL_COLS),
-        rows: rows.unwrap_or(USUAL_SIZE.rows).clamp(1, MAX_TERMINAL_ROWS),
+        cols: or_usual(cols, USUAL_SIZE.cols).min(MAX_TERMINAL_COLS),
+        rows: or_usual(rows, USUAL_SIZE.rows).min(MAX_TERMINAL_ROWS),
     }
 }
 
@@ -234,8 +240,8 @@ mod tests {
             (cols, rows)
         };
         assert_eq!(size(None, None), (80, 24));
-        assert_eq!(size(Some(0), Some(u16::MAX)), (1, MAX_TERMINAL_ROWS));
-        assert_eq!(size(Some(u16::MAX), Some(0)), (MAX_TERMINAL_COLS, 1));
+        assert_eq!(size(Some(0), Some(u16::MAX)), (80, MAX_TERMINAL_ROWS));
+        assert_eq!(size(Some(u16::MAX), Some(0)), (MAX_TERMINAL_COLS, 24));
     }
 
     #[test]

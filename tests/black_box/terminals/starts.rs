@@ -160,8 +160,11 @@ fn followers_of_the_session_get_start_title_and_end() {
         (&titled["data"]["terminalId"], &titled["data"]["title"]),
         (&json!("term-1"), &json!("A title"))
     );
-    Viewer::attach(&daemon, &session, &terminal).types("\r");
-    let ended = last("terminal_ended");
+    let viewer = Viewer::attach(&daemon, &session, &terminal);
+    assert_eq!(viewer.data["title"], "A title");
+    viewer.types("\r");
+    let events = follower.events_until("terminal_ended");
+    let ended = events.last().unwrap();
     assert_eq!(
         (&ended["data"]["terminalId"], &ended["data"]["exitCode"]),
         (&json!("term-1"), &json!(5))
@@ -231,6 +234,24 @@ fn what_cannot_be_run_is_refused_with_its_reason_and_starts_nothing() {
     let params = json!({"sessionId": session.id, "terminalId": "term-7", "bytes": ""});
     let refused = wire.refused("quack.term_input", params);
     assert_eq!(refused, "session a has no terminal term-7");
+    let refuse = |method: &str, more: Value| {
+        let params = json!({"sessionId": session.id, "terminalId": "term-7"});
+        wire.refused(method, merged(params, &more))
+    };
+    assert_eq!(
+        refuse("quack.term_input", json!({"sessionId": "a", "bytes": ""})),
+        "Session not found: a; these methods take the id in the reply of quack.term_attach"
+    );
+    assert_eq!(
+        refuse("quack.term_input", json!({"bytes": "no base64"})),
+        "Invalid parameters for quack.term_input: bytes must be base64 of at most 32768 bytes"
+    );
+    assert_eq!(
+        refuse("quack.term_resize", json!({"cols": 80, "rows": 0})),
+        "Invalid parameters for quack.term_resize: cols and rows must be at least 1"
+    );
+    let refused = refuse("quack.term_resize", json!({"cols": 80}));
+    assert!(refused.contains("missing field `rows`"), "{refused}");
 }
 
 #[test]

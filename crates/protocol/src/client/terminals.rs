@@ -19,10 +19,10 @@ pub struct RunParams {
     pub session_id: Option<String>,
     /// Program and arguments. Empty: the user's shell.
     pub argv: Vec<String>,
-    /// Columns of the terminal; 80 if absent.
+    /// Columns of the terminal; 80 if absent or 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cols: Option<u16>,
-    /// Rows of the terminal; 24 if absent.
+    /// Rows of the terminal; 24 if absent or 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<u16>,
     /// Directory in the workspace to start in, relative to it.
@@ -61,7 +61,7 @@ pub struct TermAttachParams {
     /// The terminal; the last started one that runs if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminal_id: Option<String>,
-    /// Columns of the client's window. Absent: the terminal keeps its size.
+    /// Columns of the client's window. Absent or 0, also the rows: the terminal keeps its size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cols: Option<u16>,
     /// Rows of the client's window.
@@ -98,13 +98,16 @@ pub struct TermAttachData {
     pub viewers: usize,
     /// Whether input of this client is refused.
     pub read_only: bool,
+    /// Title that the program has set: one line without unsafe characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
 }
 
 /// `quack.term_input` parameters.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TermInputParams {
-    /// Id of the session.
+    /// Id of the session, as in the reply of `quack.term_attach`. No other reference.
     pub session_id: String,
     /// The terminal. The client must be attached to it.
     pub terminal_id: String,
@@ -121,16 +124,16 @@ pub struct TermInputData {
 }
 
 /// `quack.term_resize` parameters.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct TermResizeParams {
-    /// Id of the session.
+    /// Id of the session, as in the reply of `quack.term_attach`. No other reference.
     pub session_id: String,
     /// The terminal. The client must be attached to it.
     pub terminal_id: String,
-    /// Columns of the client's window.
+    /// Columns of the client's window, at least 1.
     pub cols: u16,
-    /// Rows of the client's window.
+    /// Rows of the client's window, at least 1.
     pub rows: u16,
 }
 

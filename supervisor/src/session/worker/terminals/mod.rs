@@ -45,6 +45,8 @@ pub(crate) struct AttachedTerminal {
     pub(crate) size: CellSize,
     /// Attached clients, with this one.
     pub(crate) viewers: usize,
+    /// Title that the program has set.
+    pub(crate) title: Option<String>,
 }
 
 /// Pass typed bytes on. The reply is whether the program can take them.
@@ -171,6 +173,7 @@ impl WorkerActor {
             command: terminal.command.clone(),
             size: terminal.size,
             viewers: terminal.n_viewers(),
+            title: Some(terminal.title.clone()).filter(|title| !title.is_empty()),
         };
         self.watch_viewer(attached.terminal.clone(), number, changes, ctx);
         Ok(attached)

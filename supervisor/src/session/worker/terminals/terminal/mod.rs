@@ -89,7 +89,8 @@ pub(super) struct Terminal {
     pub(super) id: String,
     pub(super) command: String,
     pub(super) size: CellSize,
-    title: String,
+    /// Empty until the program sets one.
+    pub(super) title: String,
     /// Messages for the worker.
     pub(super) messages: VecDeque<ToTerminal>,
     viewers: Vec<Viewer>,
