@@ -151,7 +151,11 @@ fn followers_of_the_session_get_start_title_and_end() {
     let terminal = run_script(&session, "printf '\\033]0;A title\\007'; read -r x; exit 5");
     let last = |name: &str| follower.events_until(name).pop().unwrap();
 
-    let started = last("terminal_started");
+    let mut begin = follower.events_until("terminal_started");
+    let is_of_call =
+        |event: &Value| event["event"].as_str().unwrap().starts_with("tool_execution_");
+    assert!(!begin.iter().any(is_of_call), "the call of the daemon itself: {begin:?}");
+    let started = begin.pop().unwrap();
     assert_eq!((&started["sessionId"], started["seq"].is_u64()), (&json!(session.id), true));
     assert_eq!(started["data"]["terminalId"], "term-1");
     assert!(started["data"]["command"].as_str().unwrap().contains("A title"), "{started}");
@@ -164,6 +168,7 @@ fn followers_of_the_session_get_start_title_and_end() {
     assert_eq!(viewer.data["title"], "A title");
     viewer.types("\r");
     let events = follower.events_until("terminal_ended");
+    assert!(!events.iter().any(is_of_call), "{events:?}");
     let ended = events.last().unwrap();
     assert_eq!(
         (&ended["data"]["terminalId"], &ended["data"]["exitCode"]),

@@ -2,9 +2,7 @@
 //!
 //! Needs no daemon: the state is in files. Commands of sessions write them, so links in them are not followed.
 
-use crate::agents::{
-    AgentRun, find_blocking, for_program, not_found, run_network_blocking, searched,
-};
+use crate::agents::{AgentRun, find_blocking, for_program, run_network_blocking, searched};
 use crate::args::agents::{AgentsArgs, AgentsForgetArgs, AgentsVerb};
 use crate::directory;
 use crate::display;
@@ -141,7 +139,7 @@ fn facts_blocking(
 ) -> AgentFacts {
     let (agent, notes) = (run.agent, run.notes(&[]));
     let usage = workspace.and_then(|path| agent_usage_blocking(home, path, None, agent.name));
-    let usage = usage.filter(|usage: &AgentUsage| usage.bytes != 0);
+    let usage = usage.filter(|usage: &AgentUsage| usage.files != 0);
 
     AgentFacts {
         name: agent.name,
@@ -233,7 +231,7 @@ fn details(
     let resume = agent.resume.map(|resume| format!("{} {}", agent.name, resume.join(" ")));
 
     let rows = [
-        ("program", program.unwrap_or_else(|| not_found(agent.name))),
+        ("program", program.unwrap_or_else(|| format!("{} not found in PATH", agent.name))),
         ("kept in sessions", state),
         ("in this workspace", kept),
         ("hosts", format!("{}{allowed}", or_dash(&facts.hosts))),
@@ -339,7 +337,8 @@ mod tests {
         let codex = find("codex").unwrap();
         let text = details(codex, &missing.agents[0], &missing, RunNetwork::Agent);
         assert!(text.contains("hosts             @openai"), "{text}");
-        assert!(text.contains("codex not found in PATH; quack agents lists"), "{text}");
+        assert!(text.contains("program           codex not found in PATH\n"), "{text}");
+        assert!(text.ends_with("\nSearched in PATH: /a /b\n"), "{text}");
         assert!(text.contains("in this workspace nothing"), "{text}");
         assert!(text.contains("continues with    codex resume --last"), "{text}");
 

@@ -37,6 +37,8 @@ const RETIRED: &str = ".gone-";
 /// State of one agent in one workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgentUsage {
+    /// Number of files, without directories. A worker creates empty directories.
+    pub files: u64,
     /// Disk usage of the files in bytes, without directories.
     pub bytes: u64,
     /// Time since the last change of a file or directory in it.
@@ -224,7 +226,7 @@ fn measure(
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return None;
     }
-    let usage = AgentUsage { bytes: 0, unused: age(&stat, now), is_complete: true };
+    let usage = AgentUsage { files: 0, bytes: 0, unused: age(&stat, now), is_complete: true };
     let mut scan = Scan { usage, left, now };
     scan.add(at, name, 0);
     Some(scan.usage)
@@ -263,6 +265,7 @@ impl Scan<'_> {
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 self.add(dir.as_fd(), name, depth + 1);
             } else {
+                self.usage.files += 1;
                 self.usage.bytes = self.usage.bytes.saturating_add(bytes(&stat));
             }
         }
@@ -377,6 +380,11 @@ mod tests {
 
         let usage = agent_usage_blocking(&home, "/a", None, "claude").unwrap();
         assert!(usage.bytes < 512 * 1024 && usage.is_complete, "{usage:?}");
+        // The file and the link. An empty file counts too.
+        assert_eq!(usage.files, 2);
+        fs::write(state.join(".state/empty"), "").unwrap();
+        let usage = agent_usage_blocking(&home, "/a", None, "claude").unwrap();
+        assert_eq!(usage.files, 3);
         assert_eq!(agent_usage_blocking(&home, "/a", None, "codex"), None);
         assert_eq!(agent_usage_blocking(&home, "/a", Some("s"), "claude"), None);
         forget_agent_blocking(&home, "claude", None).unwrap();
