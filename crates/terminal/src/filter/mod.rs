@@ -13,6 +13,7 @@ use crate::modes::{Charsets, Mode, Modes, Region, SOFT_RESET, switch};
 use crate::parser::{End, Parser, Sink};
 use crate::sequence::write;
 use quackd_protocol::foreign_text::stripped_line;
+use quackd_protocol::limits::MAX_TITLE_CHARS;
 use strings::{Command, NO_LINK};
 
 /// Buffer for strings, in bytes: base64 of the largest text for the clipboard. Other strings have a lower limit.
@@ -50,7 +51,7 @@ impl Filter {
     /// Makes the filter for a terminal in its usual state.
     #[must_use]
     pub fn new(options: FilterOptions) -> Self {
-        let title_prefix = stripped_line(&options.title_prefix, strings::MAX_TITLE);
+        let title_prefix = stripped_line(&options.title_prefix, MAX_TITLE_CHARS);
 
         let state = State {
             options: FilterOptions { title_prefix, ..options },

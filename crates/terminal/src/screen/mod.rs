@@ -12,7 +12,6 @@ mod scrollback;
 pub use answers::MAX_ANSWER_BYTES;
 pub use rows::{Color, Cursor, Row, Run, Style};
 
-use crate::colors::Colors;
 use crate::csi::{self, Csi, Drawing};
 use crate::modes::{Mode, Modes, Region};
 use crate::parser::{End, Parser, Sink};
@@ -22,13 +21,11 @@ use crate::size::TerminalSize;
 use answers::Answers;
 use grid::{EMOJI_SELECTOR, Grid};
 use quackd_protocol::foreign_text::stripped_line;
+use quackd_protocol::limits::MAX_TITLE_CHARS;
 use unicode_width::UnicodeWidthChar as _;
 
 /// Buffer for strings, in bytes. A string of that size or more is dropped.
 const MAX_STRING: usize = 8 * 1024 + 1;
-
-/// Maximum size of a title, in characters.
-const MAX_TITLE: usize = 200;
 
 /// Clean bytes that are collected for a grid.
 const BATCH: usize = 16 * 1024;
@@ -109,12 +106,7 @@ impl Screen {
         self.state.size
     }
 
-    /// Sets the colors of answers to queries.
-    pub fn set_colors(&mut self, colors: Colors) {
-        self.state.answers.colors = colors;
-    }
-
-    /// Returns the title that the program set: one line of at most 200 safe characters.
+    /// Returns the title that the program set: one line of at most [`MAX_TITLE_CHARS`] safe characters.
     #[must_use]
     pub fn title(&self) -> Option<&str> {
         self.state.title.as_deref()
@@ -412,7 +404,7 @@ impl Sink for State {
         match parts {
             [b"0" | b"2", title @ ..] => {
                 let title = title.join(&b';');
-                let title = stripped_line(&String::from_utf8_lossy(&title), MAX_TITLE);
+                let title = stripped_line(&String::from_utf8_lossy(&title), MAX_TITLE_CHARS);
                 self.title = Some(title).filter(|it| !it.trim().is_empty());
             }
             parts => self.answers.command(parts, end),

@@ -6,8 +6,8 @@
 
 use super::frames;
 use quackd_protocol::limits::{
-    MAX_TERMINAL_INPUT_PIECES, MAX_TITLE_CHARS, MAX_VIEWERS, TERMINAL_CREDITS,
-    TERMINAL_FRAME_INTERVAL, TERMINAL_ROWS_INTERVAL,
+    MAX_TERMINAL_INPUT_PIECES, MAX_VIEWERS, TERMINAL_CREDITS, TERMINAL_FRAME_INTERVAL,
+    TERMINAL_ROWS_INTERVAL,
 };
 use quackd_protocol::output::MAX_PIECE_BYTES;
 use quackd_protocol::terminal::{FromTerminal, ScreenRows, TerminalExit};
@@ -216,15 +216,16 @@ impl Forwarding {
         Some(frames::rows(Some(viewer), frames::screen_rows(screen)))
     }
 
-    /// Returns the next message of a running program.
+    /// Returns the next message for all viewers. The rest of a program that has ended does not wait for an interval.
     fn news(&mut self, screen: &Screen, now: Instant) -> Due {
         if self.credits == 0 {
             return Due::Change;
         }
 
+        let is_running = self.is_running();
         let mut wake: Option<Instant> = None;
         let mut is_due = |sent: Option<Instant>, interval: Duration| {
-            let at = sent.map_or(now, |sent| sent + interval);
+            let at = sent.filter(|_| is_running).map_or(now, |sent| sent + interval);
             let is_due = at <= now;
             if !is_due {
                 wake = Some(wake.map_or(at, |wake| wake.min(at)));
@@ -233,7 +234,7 @@ impl Forwarding {
         };
 
         let title = screen.title().unwrap_or_default();
-        if title != self.title && is_due(self.title_sent, TITLE_INTERVAL) {
+        if is_running && title != self.title && is_due(self.title_sent, TITLE_INTERVAL) {
             return Due::Now(self.take_title(title, now));
         }
         if self.must_redraw && is_due(self.redraw_sent, TERMINAL_ROWS_INTERVAL) {
@@ -255,19 +256,8 @@ impl Forwarding {
     /// Returns the rest of the output of a program that has ended, then its end. Without credits, does not wait after
     /// `until`.
     fn last_news(&mut self, screen: &Screen, now: Instant, until: Instant) -> Due {
-        if self.credits != 0 {
-            if self.must_redraw {
-                return Due::Now(self.take_redraw(screen, now));
-            }
-            if !self.pending.is_empty() {
-                return Due::Now(self.take_output(now));
-            }
-            if self.has_rows
-                && self.may_differ
-                && let Some(rows) = self.take_rows(screen, now)
-            {
-                return Due::Now(rows);
-            }
+        if let news @ Due::Now(_) = self.news(screen, now) {
+            return news;
         }
 
         let has_rest =
@@ -312,8 +302,7 @@ impl Forwarding {
     fn take_title(&mut self, title: &str, now: Instant) -> FromTerminal {
         self.title = title.to_owned();
         self.title_sent = Some(now);
-        let title = title.chars().take(MAX_TITLE_CHARS).collect();
-        self.pay(FromTerminal::Title { title })
+        self.pay(FromTerminal::Title { title: title.to_owned() })
     }
 
     fn pay(&mut self, message: FromTerminal) -> FromTerminal {

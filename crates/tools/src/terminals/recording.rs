@@ -59,17 +59,20 @@ impl Recorder {
     /// No thread can be started.
     pub(super) fn start(path: PathBuf, size: TerminalSize, kind: Recording) -> io::Result<Self> {
         let (sender, lines) = sync_channel(MAX_WAITING_LINES);
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let written = Arc::clone(&waiting);
+        let recorder = Self::new(sender, size, kind);
+        let waiting = Arc::clone(&recorder.waiting);
         let write = move || {
             // The recording ends with its receiver.
-            write_blocking(&path, &lines, &written).ok();
+            write_blocking(&path, &lines, &waiting).ok();
         };
         std::thread::Builder::new().name("record".to_owned()).spawn(write)?;
+        Ok(recorder)
+    }
 
+    fn new(lines: SyncSender<Vec<u8>>, size: TerminalSize, kind: Recording) -> Self {
         let mut recorder = Self {
-            lines: Some(sender),
-            waiting,
+            lines: Some(lines),
+            waiting: Arc::default(),
             started: Instant::now(),
             n_bytes: 0,
             has_input: kind == Recording::Input,
@@ -77,7 +80,7 @@ impl Recorder {
             input_carry: Vec::new(),
         };
         recorder.push(&header(size));
-        Ok(recorder)
+        recorder
     }
 
     /// Records output of the program.
@@ -185,16 +188,7 @@ mod tests {
         let path = recording_path(dir.path(), 3);
         std::os::unix::fs::symlink("elsewhere", &path).unwrap();
         let (sender, lines) = sync_channel(MAX_WAITING_LINES);
-        let mut recorder = Recorder {
-            lines: Some(sender),
-            waiting: Arc::default(),
-            started: Instant::now(),
-            n_bytes: 0,
-            has_input: kind == Recording::Input,
-            output_carry: Vec::new(),
-            input_carry: Vec::new(),
-        };
-        recorder.push(&header(TerminalSize::new(80, 24)));
+        let mut recorder = Recorder::new(sender, TerminalSize::DEFAULT, kind);
         record(&mut recorder);
         let waiting = Arc::clone(&recorder.waiting);
         drop(recorder);

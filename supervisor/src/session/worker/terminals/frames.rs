@@ -53,25 +53,11 @@ impl WorkerActor {
             }
             FromTerminal::Redraw { viewer, bytes, size } => {
                 check(is_base64_within(&bytes, MAX_REDRAW_BYTES))?;
-                let line = subject.redraw(bytes, size);
-                match viewer {
-                    Some(viewer) => terminal.answer(viewer, false, line)?,
-                    None => {
-                        terminal.pay()?;
-                        terminal.pass_on(false, &line, now);
-                    }
-                }
+                terminal.show(viewer, false, subject.redraw(bytes, size), now)?;
             }
             FromTerminal::Rows { viewer, screen } => {
                 check(is_screen(&screen))?;
-                let line = subject.rows(screen);
-                match viewer {
-                    Some(viewer) => terminal.answer(viewer, true, line)?,
-                    None => {
-                        terminal.pay()?;
-                        terminal.pass_on(true, &line, now);
-                    }
-                }
+                terminal.show(viewer, true, subject.rows(screen), now)?;
             }
             FromTerminal::Title { title } => {
                 terminal.pay()?;

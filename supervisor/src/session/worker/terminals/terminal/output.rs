@@ -70,11 +70,28 @@ impl Terminal {
         viewers.any(|viewer| viewer.as_rows == as_rows && viewer.state == ViewerState::Live)
     }
 
-    /// Passes the screen on to the viewer that has asked for it.
+    /// Passes a screen on: to the viewer that has asked for it, or for a credit to all viewers of its kind.
     ///
     /// # Errors
+    /// The viewer has not asked, or the worker had no credit.
+    pub(in crate::session::worker) fn show(
+        &mut self,
+        viewer: Option<u32>,
+        as_rows: bool,
+        line: Bytes,
+        now: Instant,
+    ) -> Result<(), &'static str> {
+        if let Some(number) = viewer {
+            return self.answer(number, as_rows, line);
+        }
+        self.pay()?;
+        self.pass_on(as_rows, &line, now);
+        Ok(())
+    }
+
+    /// # Errors
     /// The viewer has not asked.
-    pub(in crate::session::worker) fn answer(
+    pub(super) fn answer(
         &mut self,
         number: u32,
         as_rows: bool,
