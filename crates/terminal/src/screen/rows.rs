@@ -1,6 +1,7 @@
 //! Cells of a grid as rows of text with styles.
 
 use super::grid::Grid;
+pub use quackd_protocol::terminal::ScreenCursor as Cursor;
 
 /// A color of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,17 +52,6 @@ pub struct Run {
 pub struct Row {
     /// Runs from left to right.
     pub runs: Vec<Run>,
-}
-
-/// Position of the cursor, from 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cursor {
-    /// Row.
-    pub row: u16,
-    /// Column.
-    pub col: u16,
-    /// Whether the program shows it.
-    pub visible: bool,
 }
 
 impl Style {

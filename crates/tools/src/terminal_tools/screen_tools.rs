@@ -187,7 +187,7 @@ fn data(job: &BackgroundJob, view: &ScreenView, end: Option<&JobEnd>) -> Value {
         "terminal": job.id,
         "cols": size.cols,
         "rows": size.rows,
-        "cursor": { "row": cursor.row, "col": cursor.col, "visible": cursor.visible },
+        "cursor": cursor,
         "alternate": is_alternate,
         "title": title,
         "text": text,

@@ -55,12 +55,13 @@ impl Due {
 }
 
 /// State of the messages about one terminal: credits, unsent changes, and times of the last messages.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Forwarding {
     /// Whether some viewer gets bytes, or rows.
     has_raw: bool,
     has_rows: bool,
-    credits: u32,
+    /// Credits that the supervisor has not returned.
+    spent: u32,
     /// Output that was not sent.
     pending: Vec<u8>,
     /// Whether output was dropped.
@@ -82,33 +83,15 @@ pub(super) struct Forwarding {
 }
 
 /// End of the program.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum End {
+    #[default]
     Running,
-    Ended { exit: TerminalExit, at: Instant },
+    Ended {
+        exit: TerminalExit,
+        at: Instant,
+    },
     Sent,
-}
-
-impl Default for Forwarding {
-    fn default() -> Self {
-        Self {
-            has_raw: false,
-            has_rows: false,
-            credits: TERMINAL_CREDITS,
-            pending: Vec::new(),
-            must_redraw: false,
-            may_differ: false,
-            last_rows: None,
-            refreshes: VecDeque::new(),
-            n_taken: 0,
-            title: String::new(),
-            output_sent: None,
-            redraw_sent: None,
-            rows_sent: None,
-            title_sent: None,
-            end: End::Running,
-        }
-    }
 }
 
 impl Forwarding {
@@ -153,9 +136,13 @@ impl Forwarding {
         }
     }
 
+    fn has_credit(&self) -> bool {
+        self.spent < TERMINAL_CREDITS
+    }
+
     /// Returns a credit.
     pub(super) fn add_credit(&mut self) {
-        self.credits = TERMINAL_CREDITS.min(self.credits + 1);
+        self.spent = self.spent.saturating_sub(1);
     }
 
     /// Notes that the program has taken a piece of input.
@@ -199,7 +186,7 @@ impl Forwarding {
         let Refresh { viewer, has_scrollback, as_rows } = *self.refreshes.front()?;
         // Output before the answer is not news for the viewer.
         if !self.pending.is_empty() {
-            if self.credits != 0 {
+            if self.has_credit() {
                 return Some(self.take_output(now));
             }
             self.drop_output();
@@ -218,7 +205,7 @@ impl Forwarding {
 
     /// Returns the next message for all viewers. The rest of a program that has ended does not wait for an interval.
     fn news(&mut self, screen: &Screen, now: Instant) -> Due {
-        if self.credits == 0 {
+        if !self.has_credit() {
             return Due::Change;
         }
 
@@ -306,7 +293,7 @@ impl Forwarding {
     }
 
     fn pay(&mut self, message: FromTerminal) -> FromTerminal {
-        self.credits = self.credits.saturating_sub(1);
+        self.spent += 1;
         message
     }
 }

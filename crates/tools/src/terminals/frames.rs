@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quackd_protocol::limits::{MAX_REDRAW_BYTES, MAX_ROWS_BYTES, VIEWER_SCROLLBACK_BYTES};
 use quackd_protocol::terminal::{
-    CellSize, FromTerminal, ScreenColor, ScreenCursor, ScreenLine, ScreenRows, ScreenRun,
+    CellSize, FromTerminal, ScreenColor, ScreenLine, ScreenRows, ScreenRun,
 };
 use quackd_terminal::{Color, Row, Run, Screen, TerminalSize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -65,11 +65,11 @@ fn without_colors(text: &str) -> Vec<u8> {
 
 /// Returns all rows of a screen.
 pub(super) fn screen_rows(screen: &Screen) -> ScreenRows {
-    let (size, cursor) = (screen.size(), screen.cursor());
+    let size = screen.size();
     ScreenRows {
         cols: size.cols,
         rows: size.rows,
-        cursor: ScreenCursor { row: cursor.row, col: cursor.col, visible: cursor.visible },
+        cursor: screen.cursor(),
         alternate: screen.is_alternate(),
         whole: true,
         lines: (0..).zip(screen.rows()).map(|(row, Row { runs })| line(row, runs)).collect(),
