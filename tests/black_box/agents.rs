@@ -235,8 +235,8 @@ fn agents_are_listed_without_a_daemon_and_a_missing_one_has_a_remedy() {
     assert!(shown.contains("codex: its own sandbox is off, quackd confines it"), "{shown}");
     assert!(shown.contains("sandbox_mode=\"danger-full-access\""), "{shown}");
     let missing = quack(&["agents", "amp"]).ok();
-    let text = "amp not found in PATH; quack agents lists the searched directories";
-    assert!(missing.contains(text), "{missing}");
+    assert!(missing.contains("amp not found in PATH\n"), "{missing}");
+    assert!(missing.contains("\nSearched in PATH: /"), "{missing}");
 
     let unknown = quack(&["agents", "nobody"]);
     assert_eq!(unknown.code(), Some(2), "{unknown:?}");

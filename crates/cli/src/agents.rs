@@ -1,16 +1,19 @@
-//! Known coding agents on this machine: where they are, and what `quack run` does for them. Used by `quack agents`.
+//! Known coding agents on this machine: finds their programs, and prepares them for `quack run`. Also used by
+//! `quack agents`.
 
 use crate::exit::CliError;
 use quackd_config::RunNetwork;
 use quackd_home::Home;
 use quackd_protocol::guest_agents::{AgentVariable, GuestAgent, find, of_command};
+use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 /// Most directories of `PATH` that are searched.
 const MAX_PATH: usize = 200;
 
-/// What `quack run` does for the known agent that a command starts.
+/// Additions of `quack run` for the known agent that a command starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AgentRun {
     /// The agent.
@@ -21,7 +24,7 @@ pub(crate) struct AgentRun {
     pub(crate) sets: &'static [AgentVariable],
     /// The command with the arguments that quackd adds.
     pub(crate) argv: Vec<String>,
-    /// Names of variables with keys that are set here. They are not passed unless the user says so.
+    /// Names of variables with keys that are set here. By default, they are not passed.
     pub(crate) keys_here: Vec<&'static str>,
 }
 
@@ -42,6 +45,7 @@ pub(crate) fn resume_command(name: &str) -> Result<Vec<String>, CliError> {
             format!("--resume {name}: no such agent; quack agents lists those that quackd knows");
         return Err(CliError::usage(text));
     };
+
     let Some(resume) = agent.resume else {
         let text = format!(
             "--resume {name}: quackd knows no command that continues a conversation of {}",
@@ -49,6 +53,7 @@ pub(crate) fn resume_command(name: &str) -> Result<Vec<String>, CliError> {
         );
         return Err(CliError::usage(text));
     };
+
     let words = [agent.name].into_iter().chain(resume.iter().copied());
     Ok(words.map(str::to_owned).collect())
 }
@@ -100,10 +105,15 @@ pub(crate) fn run_network_blocking(home: &Home) -> anyhow::Result<RunNetwork> {
     Ok(quackd_supervisor::read_config(home)?.0.run.network.value)
 }
 
-/// Returns the directories of this process's `PATH` in their order, without relative ones.
+/// Returns the directories of this process's `PATH` in their order, each once, without relative ones.
 pub(crate) fn searched() -> Vec<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).filter(|at| at.is_absolute()).take(MAX_PATH).collect()
+    directories(&std::env::var_os("PATH").unwrap_or_default())
+}
+
+fn directories(path: &OsStr) -> Vec<PathBuf> {
+    let mut seen = HashSet::new();
+    let absolute = std::env::split_paths(path).filter(|at| at.is_absolute()).take(MAX_PATH);
+    absolute.filter(|at| seen.insert(at.clone())).collect()
 }
 
 /// Returns the path of a program in one of the directories. Reads the file system.
@@ -112,12 +122,6 @@ pub(crate) fn find_blocking(program: &str, searched: &[PathBuf]) -> Option<PathB
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
     searched.iter().map(|directory| directory.join(program)).find(is_program)
-}
-
-/// Returns the text for a program that is in none of the directories.
-pub(crate) fn not_found(program: &str) -> String {
-    let program = crate::display::name(program);
-    format!("{program} not found in PATH; quack agents lists the searched directories")
 }
 
 #[cfg(test)]
@@ -203,6 +207,12 @@ mod tests {
         assert_eq!(resume_command("codex").unwrap(), ["codex", "resume", "--last"]);
         let error = resume_command("nobody").unwrap_err().to_string();
         assert!(error.starts_with("--resume nobody: no such agent"), "{error}");
+    }
+
+    #[test]
+    fn each_absolute_directory_is_searched_once() {
+        let found = directories(OsStr::new("/b:/a:bin::/b:/a/"));
+        assert_eq!(found, [PathBuf::from("/b"), PathBuf::from("/a")]);
     }
 
     #[test]

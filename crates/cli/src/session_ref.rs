@@ -62,6 +62,11 @@ impl Wanted {
         quackd_client::directory_in(workspace, self.directory.as_ref()?)
     }
 
+    /// Returns the workspace of the directory. `None` if the directory does not exist.
+    pub(crate) fn workspace(&self) -> Option<&str> {
+        self.workspace.as_deref()
+    }
+
     /// Returns the session. Called once, after the connection to the daemon.
     ///
     /// # Errors

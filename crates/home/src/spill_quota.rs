@@ -1,5 +1,5 @@
-//! Quota for spill files, which contain the full output of commands, and for recordings of terminals. The supervisor calls it whenever a
-//! worker may have written one.
+//! Quota for spill files, which contain the full output of commands, and for recordings of terminals. The supervisor
+//! calls it whenever a worker may have written one.
 //!
 //! A worker owns its run directory and is not trusted: it may have replaced the directory with a link. So all
 //! access uses directory handles that were opened without following links.

@@ -1,7 +1,7 @@
 //! The tools that an agent is offered: which, with which schemas, and with annotations that match the confinement.
 
 use quackd_protocol::client::ToolResult;
-use quackd_protocol::tools::{self, Action, Offer, Tool as KnownTool};
+use quackd_protocol::tools::{self, Action, Offer, TERM_READ, TTY, Tool as KnownTool};
 use rmcp::model::{Implementation, JsonObject, MetaObject, Tool, ToolAnnotations};
 use schemars::schema_for;
 use serde_json::{Map, Value, json};
@@ -97,20 +97,24 @@ pub struct ListFacts {
 pub fn tools(selection: &Selection, facts: ListFacts) -> Vec<Tool> {
     tools::all()
         .filter(|tool| selection.has(tool.name))
-        .map(|tool| described(tool, facts))
+        .map(|tool| described(tool, selection, facts))
         .collect()
 }
 
-fn described(tool: &KnownTool, facts: ListFacts) -> Tool {
+fn described(tool: &KnownTool, selection: &Selection, facts: ListFacts) -> Tool {
     let mut schema = object(quackd_schema::tool_input(tool, true));
     // The revision fixes the dialect.
     schema.remove("$schema");
 
-    if facts.any_workspace
-        && let Some(Value::Object(properties)) = schema.get_mut("properties")
-    {
-        let about = "Directory to work in, as an absolute path. Default: the one in which this server was started.";
-        properties.insert(WORKSPACE.to_owned(), json!({"type": "string", "description": about}));
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        if !selection.has(TERM_READ.name) {
+            properties.remove(TTY);
+        }
+        if facts.any_workspace {
+            let about = "Directory to work in, as an absolute path. Default: the one in which this server was started.";
+            let about = json!({"type": "string", "description": about});
+            properties.insert(WORKSPACE.to_owned(), about);
+        }
     }
 
     let described = Tool::new(tool.name, tool.about, schema)

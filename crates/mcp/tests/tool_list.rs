@@ -27,6 +27,19 @@ mod tests {
     }
 
     #[test]
+    fn a_program_gets_a_terminal_only_with_the_tool_that_shows_it() {
+        let has_tty = |words: &[&str]| {
+            let selection = Selection::parse(words, false).expect("tools");
+            let facts =
+                ListFacts { safe: false, network: false, any_workspace: false, structured: false };
+            let list = json!(tools(&selection, facts));
+            let bash = list.as_array().and_then(|list| list.iter().find(|it| it["name"] == "bash"));
+            !bash.expect("bash")["inputSchema"]["properties"]["tty"].is_null()
+        };
+        assert!(!has_tty(&["core"]) && has_tty(&["core", "term_read"]) && has_tty(&["all"]));
+    }
+
+    #[test]
     fn profiles_are_short() {
         let words = |profile: &str, safe: bool| {
             let selection = Selection::parse(&[profile], safe).expect("a profile");

@@ -49,7 +49,7 @@ pub struct Command {
     pub flow: Option<Flow>,
     /// Input of the command. `None`: it reads `/dev/null`.
     pub input: Option<CommandInput>,
-    /// Terminal of the command: stdin, stdout, stderr and controlling terminal of a session of its own. `input` is then
+    /// Terminal of the command: stdin, stdout, stderr and controlling terminal of its own session. `input` is then
     /// ignored, both streams count as stdout, and the command gets HUP in place of TERM. [`crate::run`] drops its value
     /// after the start; the output ends when no other clone and no process is left that has it.
     pub terminal: Option<Arc<TerminalSlave>>,

@@ -4,8 +4,9 @@
 //! ends, as a whole. The kernel cannot do that: the control groups of commands are threaded, and those have no memory
 //! limit.
 //!
-//! While the whole machine uses less than the limit, nothing is counted. The first, quick count takes memory that a process shares with a child after a fork for both. If it is above the
-//! limit, a second one divides shared memory among its processes.
+//! While the whole machine uses less than the limit, nothing is counted. The first, quick count takes memory that a
+//! process shares with a child after a fork for both. If it is above the limit, a second count divides shared memory
+//! among its processes.
 
 use crate::command::{Ceiling, EndedBy};
 use crate::memory::{

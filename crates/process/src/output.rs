@@ -49,7 +49,7 @@ enum Readiness {
     Unknown,
 }
 
-/// What a stream is read from.
+/// Descriptor from which a stream is read.
 #[derive(Debug)]
 enum Source {
     Pipe(Receiver),

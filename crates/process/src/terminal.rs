@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Master of a pseudo terminal: what the program prints, and what a user types. Clones share it. Non-blocking,
-/// close-on-exec.
+/// Master of a pseudo terminal: output of the program, and input for it. Clones share it. Non-blocking, close-on-exec.
 #[derive(Debug, Clone)]
 pub struct TerminalMaster(Arc<Master>);
 
@@ -178,8 +177,8 @@ impl TerminalSlave {
         &self.master
     }
 
-    /// Makes the terminal stdin, stdout, stderr and controlling terminal of a program, which leads a session and a
-    /// process group of its own.
+    /// Makes the terminal stdin, stdout, stderr and controlling terminal of a program, which leads a new session and
+    /// process group.
     #[expect(unsafe_code, reason = "code between fork and exec has no safe form")]
     #[expect(clippy::disallowed_methods, reason = "no vfork-like spawn makes a session")]
     pub(crate) fn attach(&self, program: &mut std::process::Command) -> io::Result<()> {

@@ -96,7 +96,8 @@ pub use small_params::{
 pub use terminals::{
     RunData, RunParams, TermAttachData, TermAttachParams, TermBytes, TermDetachData,
     TermDetachParams, TermDetached, TermExit, TermInputData, TermInputParams, TermKillData,
-    TermKillParams, TermResizeParams, TermRows, TermRowsOf, TermSize, TerminalEvent,
+    TermKillParams, TermResizeData, TermResizeParams, TermRows, TermRowsOf, TermSize,
+    TerminalEvent,
 };
 pub use tool_calls::{
     AbortData, ToolData, ToolInfo, ToolResult, ToolResultOf, VoiceToolCallParams, VoiceToolData,

@@ -21,14 +21,14 @@ pub struct GuestAgent {
     pub state: &'static [&'static str],
     /// Files with a login, relative to the home and directly in one of `state`. Any of them is a login.
     pub logins: &'static [&'static str],
-    /// Variables with a key that the agent reads. None of them is passed unless the user says so.
+    /// Variables with a key that the agent reads. By default, none of them is passed.
     pub keys: &'static [AgentKey],
     /// Rules for the hosts that it needs in each case: presets, names and patterns of names.
     pub hosts: &'static [&'static str],
     /// Variables that quackd sets for it.
     pub sets: &'static [AgentVariable],
     /// Variable that names one of `state`, for commands of a session that keeps it: the agent would otherwise use
-    /// a file beside the directory, or the directory that the user's own variable names.
+    /// a file next to the directory, or the directory that the user's own variable names.
     pub directory: Option<AgentVariable>,
     /// Arguments that quackd puts before the user's.
     pub arguments: &'static [&'static str],
@@ -121,7 +121,7 @@ pub const GUEST_AGENTS: &[GuestAgent] = &[
         hosts: &["@anthropic"],
         // Without IS_SANDBOX, user 0 cannot skip its questions.
         sets: &[set("DISABLE_AUTOUPDATER", "1"), set("IS_SANDBOX", "1")],
-        // Without it, `.claude.json` with the account is beside the directory.
+        // Without it, `.claude.json` with the account is next to the directory and would not be kept.
         directory: Some(set("CLAUDE_CONFIG_DIR", ".claude")),
         resume: Some(&["--continue"]),
         tested: Some("2026-11-30"),

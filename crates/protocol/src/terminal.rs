@@ -70,7 +70,7 @@ pub enum ToTerminal {
     },
     /// Sets the size. A redraw for all viewers follows.
     Resize(CellSize),
-    /// Which viewers there are. Without any, the worker sends no output.
+    /// Sets the kinds of viewers. Without viewers, the worker sends no output.
     Watch {
         /// Some viewer gets bytes.
         raw: bool,
@@ -200,7 +200,7 @@ pub struct ScreenCursor {
 pub struct ScreenLine {
     /// Number of the row, from 0.
     pub row: u16,
-    /// Its text from the left. Cells behind it are empty.
+    /// Text from the left. Cells after it are empty.
     pub runs: Vec<ScreenRun>,
 }
 

@@ -1,33 +1,18 @@
-//! Colors in answers to queries: those of the latest writer's terminal, and the palette of xterm.
+//! Colors in answers to queries: light gray on black, and the palette of xterm.
 
 /// Color with 8 bits for each part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rgb {
-    /// Red.
-    pub r: u8,
-    /// Green.
-    pub g: u8,
-    /// Blue.
-    pub b: u8,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rgb {
+    pub(crate) r: u8,
+    pub(crate) g: u8,
+    pub(crate) b: u8,
 }
 
-/// Colors of the terminal of the latest writer, for answers to queries. Light gray on black by default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Colors {
-    /// Color of text.
-    pub foreground: Rgb,
-    /// Color of the background.
-    pub background: Rgb,
-    /// Color of the cursor.
-    pub cursor: Rgb,
-}
+/// Color of text and of the cursor.
+pub(crate) const FOREGROUND: Rgb = Rgb { r: 229, g: 229, b: 229 };
 
-impl Default for Colors {
-    fn default() -> Self {
-        let gray = Rgb { r: 229, g: 229, b: 229 };
-        Self { foreground: gray, background: Rgb { r: 0, g: 0, b: 0 }, cursor: gray }
-    }
-}
+/// Color of the background.
+pub(crate) const BACKGROUND: Rgb = Rgb { r: 0, g: 0, b: 0 };
 
 /// The first 16 colors of xterm.
 const NAMED: [u32; 16] = [

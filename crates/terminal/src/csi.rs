@@ -40,7 +40,7 @@ impl Csi<'_> {
     }
 }
 
-/// What a drawing sequence does.
+/// Effect of a drawing sequence.
 pub(crate) enum Drawing {
     /// Styles of the following text.
     Style,

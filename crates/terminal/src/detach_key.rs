@@ -1,4 +1,4 @@
-//! The key that detaches, in what the user types: under every protocol of keyboards, and over the ends of reads.
+//! Finds the key that detaches in the user's input: under every protocol of keyboards, also if reads split it.
 
 /// Maximum number of keys.
 const MAX_KEYS: usize = 4;
@@ -15,7 +15,7 @@ const LOCKS: u32 = 64 | 128;
 const SHIFT: u32 = 1;
 const CTRL: u32 = 4;
 
-/// Why a text is no detach key.
+/// Reason for rejecting a text as detach keys.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DetachKeyError {
     /// The text has no key or too many.
@@ -31,7 +31,7 @@ pub enum DetachKeyError {
     Plain,
 }
 
-/// What the client does after [`DetachKey::feed`].
+/// Next step of the client after [`DetachKey::feed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DetachAction {
     /// Nothing.
@@ -47,14 +47,14 @@ pub enum DetachAction {
 pub struct Typed {
     /// Bytes for the program.
     pub for_program: Vec<u8>,
-    /// What the client does.
+    /// Next step of the client.
     pub action: DetachAction,
     /// The end of an escape sequence is missing, which may also be the key Escape. The client calls
     /// [`DetachKey::timeout`] if no input follows within about 30 ms.
     pub holds: bool,
 }
 
-/// Finds the detach key in what the user types.
+/// Finds the detach key in typed bytes.
 ///
 /// One key, such as `ctrl-\`: one press detaches, two in a row send it to the program once. Several, such as
 /// `ctrl-a d`: the first key twice sends it once, and with another key both are sent. Nothing in a paste is a key.
@@ -63,9 +63,9 @@ pub struct DetachKey {
     keys: Vec<Key>,
     /// Number of keys that were pressed in order.
     n_matched: usize,
-    /// Their bytes, and events that came after them.
+    /// Bytes of these keys, and events that came after them.
     held: Vec<u8>,
-    /// Begin of an escape sequence.
+    /// Beginning of an escape sequence.
     partial: Vec<u8>,
     is_paste: bool,
 }
@@ -78,7 +78,7 @@ struct Key {
     is_ctrl: bool,
 }
 
-/// What typed bytes are for one key.
+/// Meaning of typed bytes for one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     /// The press of the key.
@@ -117,10 +117,12 @@ impl DetachKey {
                     return self.detach(for_program);
                 }
             }
+
             self.partial.push(*byte);
             if is_partial(&self.partial) && self.partial.len() < MAX_SEQUENCE {
                 continue;
             }
+
             let token = std::mem::take(&mut self.partial);
             if self.take(&token, &mut for_program) {
                 return self.detach(for_program);
@@ -129,8 +131,8 @@ impl DetachKey {
         self.typed(for_program)
     }
 
-    /// No input followed in time: one press of a single key detaches, and the begin of an escape sequence goes to the
-    /// program.
+    /// Ends the wait for more input: one press of a single key detaches, and the beginning of an escape sequence goes to
+    /// the program.
     pub fn timeout(&mut self) -> Typed {
         let mut for_program = Vec::new();
         let token = std::mem::take(&mut self.partial);
@@ -219,7 +221,7 @@ impl Key {
         Ok(Self { c, is_ctrl })
     }
 
-    /// Returns what a key or sequence is for this key.
+    /// Returns the meaning of a key or sequence for this key.
     fn event(self, token: &[u8]) -> Event {
         let press = |is_it: bool| if is_it { Event::Press } else { Event::Other };
         if let [byte] = token {
@@ -272,7 +274,7 @@ fn number(digits: &[u8]) -> u32 {
     str::from_utf8(digits).ok().and_then(|it| it.parse().ok()).unwrap_or(0)
 }
 
-/// Returns true for a begin of an escape sequence, which is not empty.
+/// Returns true for the beginning of an escape sequence, without its end.
 fn is_partial(bytes: &[u8]) -> bool {
     match bytes {
         [0x1b] | [0x1b, b'['] => true,

@@ -17,7 +17,6 @@ mod sequence;
 mod sgr;
 mod size;
 
-pub use colors::{Colors, Rgb};
 pub use detach_key::{DetachAction, DetachKey, DetachKeyError, Typed};
 pub use filter::{ClipboardRule, Filter, FilterOptions};
 pub use screen::{Color, Cursor, MAX_ANSWER_BYTES, Row, Run, Screen, Style};

@@ -1,5 +1,5 @@
-//! Modes of a terminal that a program may change: what they are, and the sequences that set or undo them. Screen and
-//! filter track the same modes.
+//! Modes of a terminal that a program may change, with the sequences that set or undo them. Screen and filter track the
+//! same modes.
 
 use crate::csi::Csi;
 use crate::kitty::Kitty;
@@ -24,11 +24,12 @@ const SWITCHES: [(u16, bool); 12] = [
 /// Kinds of mouse tracking. At most one is on.
 const MOUSE: [u16; 3] = [1000, 1002, 1003];
 
-/// What [`Modes::soft_reset`] resets. The region moves the cursor, which is saved meanwhile.
+/// Sequences of [`Modes::soft_reset`]. Setting the region moves the cursor, so the cursor is saved before and restored
+/// after it.
 pub(crate) const SOFT_RESET: &[u8] =
     b"\x1b7\x1b[r\x1b8\x1b[m\x1b[?1l\x1b[?7h\x1b[?25h\x1b>\x1b(B\x1b)B\x0f";
 
-/// What a known mode does beside the change of a switch.
+/// Kind of a known mode: the caller of [`Modes::switch`] does all except the change of a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// It is a switch, which [`Modes::switch`] has changed.
@@ -122,9 +123,11 @@ impl Default for Modes {
             alternate: Kitty::default(),
             charsets: Charsets::default(),
         };
+
         for (mode, is_on) in SWITCHES {
             modes.set(mode, is_on);
         }
+
         modes
     }
 }
@@ -166,7 +169,7 @@ impl Modes {
         if is_on { 1 } else { 2 }
     }
 
-    /// Applies one private mode. Returns what it is, or `None` for a mode that is not allowed.
+    /// Applies one private mode. Returns its kind, or `None` for a mode that is not allowed.
     pub(crate) fn switch(&mut self, mode: u16, is_on: bool) -> Option<Mode> {
         match mode {
             47 | 1047 | 1049 => {
@@ -223,6 +226,7 @@ impl Modes {
                 out.extend_from_slice(switch(mode, normal).as_bytes());
             }
         }
+
         // The terminal's own shape has its own blinking.
         if self.shape != 0 || self.is_on(12) {
             out.extend_from_slice(b"\x1b[0 q");

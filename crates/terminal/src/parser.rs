@@ -14,7 +14,7 @@ const MAX_DCS: usize = 1024;
 /// Number of parts of a string that `vte` splits. It drops the rest, so a string with as many is dropped.
 const MAX_PARTS: usize = 16;
 
-/// How a string ended. An answer ends in the same way.
+/// End of a string. An answer has the same end as its query.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum End {
     Bel,
@@ -47,7 +47,7 @@ enum Pending {
 /// Parser with its state between calls. Strings of `MAX_STRING` bytes and more are dropped.
 pub(crate) struct Parser<const MAX_STRING: usize> {
     vte: Box<vte::Parser<MAX_STRING>>,
-    /// Begin of a character. `vte` drops characters after one that is split.
+    /// First bytes of a character that is split over two calls. `vte` drops characters after a split one.
     split_char: Vec<u8>,
     state: State,
 }
@@ -105,7 +105,7 @@ impl<const MAX_STRING: usize> Parser<MAX_STRING> {
     }
 }
 
-/// Returns the number of bytes at the end that are the begin of a character.
+/// Returns the number of bytes at the end that begin a character.
 fn n_split(bytes: &[u8]) -> usize {
     let n_after =
         bytes.iter().rev().take(3).take_while(|byte| (0x80..0xc0).contains(*byte)).count();
@@ -217,6 +217,7 @@ impl<S: Sink> vte::Perform for Performer<'_, S> {
             [marker, one] if is_marker(marker) => (Some(*marker), Some(*one)),
             _ => return,
         };
+
         let Ok(last) = u8::try_from(last) else { return };
         if !is_cut {
             self.sink.csi(&Csi { marker, intermediate, params, last });
@@ -226,6 +227,7 @@ impl<S: Sink> vte::Perform for Performer<'_, S> {
     fn esc_dispatch(&mut self, intermediates: &[u8], is_cut: bool, byte: u8) {
         let pending = std::mem::replace(&mut self.state.pending, Pending::None);
         self.end_text();
+
         match (pending, intermediates) {
             (_, _) if is_cut => {}
             (Pending::Osc(parts), []) if byte == b'\\' => {

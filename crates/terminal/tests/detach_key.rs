@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use quackd_terminal::{DetachAction, DetachKey, DetachKeyError, Typed};
 
-/// What all reads together did. The time runs out after the last.
+/// Returns the bytes for the program, and true if the user detached. The time runs out after the last read.
 fn typed(keys: &str, reads: &[&[u8]]) -> (String, bool) {
     let mut key = DetachKey::parse(keys).unwrap();
     let mut for_program = Vec::new();

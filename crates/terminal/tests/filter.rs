@@ -1,4 +1,5 @@
-//! The filter: what passes, what does not, at any split and with any end, and what undoes it.
+//! Tests of the filter: bytes that pass and bytes that do not, at any split and with any end, and the bytes that undo
+//! them.
 
 #![cfg(test)]
 
@@ -227,7 +228,7 @@ fn restore_undoes_what_is_changed_and_nothing_else() {
         let mut filter = filter();
         filter.feed(bytes.as_bytes());
         assert_eq!(String::from_utf8(filter.restore()).unwrap(), undone, "{bytes:?}");
-        // What undoes it leaves nothing to undo, except what the terminal has saved.
+        // The undoing bytes leave nothing to undo, except state that the terminal has saved.
         filter.feed(undone.as_bytes());
         let mut rest = String::from_utf8(filter.restore()).unwrap();
         for saved in ["\x1b[<1u", "\x1b[23;2t", "\x1b[m", "\x1b(B\x1b)B\x0f"] {

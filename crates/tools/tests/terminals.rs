@@ -1,4 +1,4 @@
-//! Tests of terminals: what a model types and sees, what the supervisor gets, and the limits.
+//! Tests of terminals: the tools of a model, the messages to the supervisor, and the limits.
 
 // Processes can be counted on Linux only.
 #![cfg(target_os = "linux")]
@@ -213,7 +213,7 @@ mod tests {
         }
         assert_eq!(n_taken, 1);
 
-        // Nobody takes the output, which is longer than one message.
+        // Without credits, output that is longer than one message is dropped.
         terminal.handle(input("two\n"));
         bench.screen("term-1", "20000").await;
         let missed = loop {

@@ -113,7 +113,7 @@ pub(crate) enum MethodError {
     StdinWithoutId,
     #[error("Invalid parameters: cwd must be an absolute path in the workspace")]
     Cwd,
-    #[error("Invalid parameters for quack.stdin: bytes must be at most {0} bytes in base64")]
+    #[error("Invalid parameters for quack.stdin: bytes must be base64 of at most {0} bytes")]
     InputPiece(usize),
     #[error("Invalid parameters for quack.hello: {0} must have {1}")]
     HelloText(&'static str, NameError),
@@ -157,8 +157,15 @@ pub(crate) enum MethodError {
     TerminalCall(String),
     #[error(transparent)]
     Terminal(#[from] RefusedTerminal),
-    #[error("Invalid parameters for quack.term_input: bytes must be at most {0} bytes in base64")]
+    #[error("Invalid parameters for quack.term_input: bytes must be base64 of at most {0} bytes")]
     TerminalInput(usize),
+    #[error("Invalid parameters for quack.term_resize: cols and rows must be at least 1")]
+    TerminalSize,
+    #[error(
+        "Session not found: {}; these methods take the id in the reply of quack.term_attach",
+        beginning(.0)
+    )]
+    NoSessionWithId(String),
     #[error(
         "Remote clients may look at terminals only; the setting remote.terminals allows them to use terminals"
     )]
@@ -303,7 +310,7 @@ impl MethodError {
     pub(crate) fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Refused { code, .. } | Self::Say { code, .. } => *code,
-            Self::SessionNotFound(_) => Some(ErrorCode::SessionNotFound),
+            Self::SessionNotFound(_) | Self::NoSessionWithId(_) => Some(ErrorCode::SessionNotFound),
             Self::Agent(AgentError::TooMany | AgentError::TooManyAgents { .. })
             | Self::SessionHasWork(_)
             | Self::FilesInUse { .. }
@@ -320,8 +327,12 @@ impl MethodError {
 /// Maximum length of a reference in an error text, in characters.
 const MAX_SHOWN_REFERENCE: usize = 100;
 
+fn beginning(reference: &str) -> String {
+    reference.chars().take(MAX_SHOWN_REFERENCE).collect()
+}
+
 fn ambiguous(reference: &str, labels: &[String], has_more: bool) -> String {
-    let start: String = reference.chars().take(MAX_SHOWN_REFERENCE).collect();
+    let start = beginning(reference);
     let more = if has_more { ", and others" } else { "" };
     format!("\"{start}\" means several sessions; use one of: {}{more}", labels.join(", "))
 }

@@ -6,23 +6,23 @@ use quackd_protocol::terminal::TerminalExit;
 /// Reason why a request about a terminal was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TerminalRefusal {
-    /// The session has none.
+    /// The session has no terminal.
     None,
     /// The session has no terminal with this id.
     Unknown(String),
-    /// It has ended.
+    /// The program has ended.
     Exited(String, TerminalExit),
-    /// It has as many viewers as it may have.
+    /// The terminal has the maximum number of viewers.
     TooManyViewers(String),
-    /// Its worker has not answered earlier requests for the screen.
+    /// The worker has not answered earlier requests for the screen.
     Busy(String),
-    /// The client is not attached to it.
+    /// The client is not attached to the terminal.
     NotAttached(String),
     /// The client is attached to read only.
     ReadOnly(String),
 }
 
-/// A refused request, with the name of the session.
+/// A refused request, with the label of the session.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", text(session, refusal))]
 pub(crate) struct RefusedTerminal {

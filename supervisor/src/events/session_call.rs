@@ -70,6 +70,12 @@ impl SessionCall {
         self.row.is_some_and(Tool::is_internal)
     }
 
+    /// Whether the supervisor makes the call for itself. No event shows it: the event of its effect does, such as
+    /// `terminal_started`.
+    pub(crate) fn is_own(&self) -> bool {
+        self.agents.is_none() && self.is_internal()
+    }
+
     /// Whether the call may change files of the workspace.
     pub(crate) fn may_change_files(&self) -> bool {
         self.row.is_some_and(Tool::may_change_files)
@@ -172,6 +178,7 @@ mod tests {
             assert_eq!(facts.command.as_deref(), Some(command));
             assert!(facts.background && facts.terminal);
         }
+        assert!(call(OPEN_TERMINAL, "{}").is_own() && !call("bash", "{}").is_own());
         let shell = facts(OPEN_TERMINAL, "{}");
         assert!(shell.background && shell.terminal && shell.command.is_none());
         assert!(!facts("bash", r#"{"command":"vi","background":true}"#).terminal);

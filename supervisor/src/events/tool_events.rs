@@ -31,7 +31,7 @@ impl Events {
     pub(crate) fn tool_started(&self, session: &SessionId, call: &SessionCall) {
         const NAME: &str = "tool_execution_start";
         // The agent itself publishes the start and the end of its calls.
-        if call.agents.is_some() {
+        if call.agents.is_some() || call.is_own() {
             return;
         }
 
@@ -53,7 +53,7 @@ impl Events {
         const NAME: &str = "tool_execution_update";
         let tool_name = call.agents.as_ref().unwrap_or(&call.spec.tool);
         // A call that no event shows.
-        if tool_name.is_empty() {
+        if tool_name.is_empty() || call.is_own() {
             return;
         }
 
@@ -84,7 +84,7 @@ impl Events {
     ) {
         const NAME: &str = "tool_execution_end";
         // The agent itself publishes the start and the end of its calls.
-        if call.agents.is_some() {
+        if call.agents.is_some() || call.is_own() {
             return;
         }
 

@@ -34,7 +34,7 @@ struct QueueState {
 
 /// Creates the two halves of a queue.
 pub(crate) fn viewer_queue() -> (ViewerQueue, QueueReader) {
-    // Each line takes a part. The last line of a terminal has an own place.
+    // Each line takes a part. The last line of a terminal has its own place.
     let (sender, lines) = mpsc::channel(QUEUE_PARTS + 1);
     let state = Arc::<QueueState>::default();
     let queue = ViewerQueue { lines: sender, state: Arc::clone(&state) };

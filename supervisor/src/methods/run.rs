@@ -1,6 +1,7 @@
 //! `quack.run`: starts a program on a terminal of a session.
 
 use super::attach::named;
+use super::find::label;
 use super::terminals::{call_worker, cell_size, check_access};
 use super::tool_parameters::is_beneath;
 use super::{Caller, Serve};
@@ -26,7 +27,7 @@ impl Serve<RunParams> for Caller {
         let reference = named(params.session_id.as_deref(), None, self).await?;
         let session = self.session(reference, Purpose::Use).await?;
         if session.safe_mode {
-            return Err(MethodError::RunInSafeMode(session.session_name));
+            return Err(MethodError::RunInSafeMode(label(self, &session.session_id).await?));
         }
 
         let size = cell_size(params.cols, params.rows);
@@ -74,6 +75,7 @@ fn is_plausible(opened: &OpenedTerminal) -> bool {
 fn check(params: &RunParams) -> Result<(), &'static str> {
     let RunParams { argv, cwd, env, .. } = params;
     let has_nul = |text: &String| text.contains('\0');
+
     if MAX_TERMINAL_WORDS < argv.len() {
         return Err("argv must have at most 1024 words");
     }
@@ -97,6 +99,7 @@ fn check_variables(env: &BTreeMap<String, String>) -> Result<(), &'static str> {
     if MAX_TERMINAL_COMMAND_BYTES < bytes {
         return Err("env must have at most 128 KiB");
     }
+
     if !env.keys().all(|name| is_name(name)) {
         return Err("env must have names of letters, digits and `_` that begin with no digit");
     }

@@ -2,8 +2,9 @@
 //! of a session. The session's actor has their state. `run.rs` starts programs on them.
 
 use super::attach::named;
+use super::find::label;
 use super::{Caller, Serve};
-use crate::errors::MethodError;
+use crate::errors::{MethodError, RefusedTerminal, TerminalRefusal};
 use crate::events::SessionCall;
 use crate::events::viewing::viewer_queue;
 use crate::registry::Purpose;
@@ -16,8 +17,8 @@ use crate::session::worker::{
 use actix::Addr;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
-    NoData, TermAttachData, TermAttachParams, TermDetachData, TermDetachParams, TermInputData,
-    TermInputParams, TermKillData, TermKillParams, TermResizeParams,
+    TermAttachData, TermAttachParams, TermDetachData, TermDetachParams, TermInputData,
+    TermInputParams, TermKillData, TermKillParams, TermResizeData, TermResizeParams,
 };
 use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_TERMINAL_COLS, MAX_TERMINAL_ROWS};
 use quackd_protocol::output::{MAX_PIECE_BYTES, is_short_base64};
@@ -40,8 +41,10 @@ impl Serve<TermAttachParams> for Caller {
             return Err(MethodError::NoStream);
         }
 
+        // A remote client that may only look is attached to read only.
         let read_only = params.read_only == Some(true) || check_access(self).is_err();
-        let has_size = params.cols.is_some() && params.rows.is_some();
+        let sides = [params.cols, params.rows];
+        let has_size = sides.iter().all(|side| side.is_some_and(|cells| cells != 0));
         let size = has_size.then(|| cell_size(params.cols, params.rows));
         let (queue, reader) = viewer_queue();
         let viewer = NewViewer {
@@ -53,7 +56,8 @@ impl Serve<TermAttachParams> for Caller {
             sets_size: params.set_size == Some(true),
         };
         let attach = AttachTerminal { terminal: params.terminal_id, viewer };
-        let attached = session.actors.worker.send(attach).await??;
+        let attached = session.actors.worker.send(attach).await?;
+        let attached = self.unless_refused(attached, &session.session_id).await?;
 
         // The connection reads the queue after the reply.
         let (id, terminal) = (session.session_id.clone(), attached.terminal.clone());
@@ -67,6 +71,7 @@ impl Serve<TermAttachParams> for Caller {
             rows: attached.size.rows,
             viewers: attached.viewers,
             read_only,
+            title: attached.title,
         })
     }
 }
@@ -78,21 +83,28 @@ impl Serve<TermInputParams> for Caller {
             return Err(MethodError::TerminalInput(MAX_PIECE_BYTES));
         }
 
-        let worker = self.worker_of(session_id)?;
+        // The attachment has the access: a client that may only look is attached to read only.
+        let id = SessionId(session_id);
         let input = TypeIntoTerminal { terminal, client: self.client.id.clone(), bytes };
-        let taken = worker.send(input).await??;
+        let taken = self.worker_of(&id)?.send(input).await?;
+        let taken = self.unless_refused(taken, &id).await?;
         Ok(TermInputData { taken })
     }
 }
 
 impl Serve<TermResizeParams> for Caller {
-    async fn serve(&self, params: TermResizeParams) -> Result<NoData, MethodError> {
+    async fn serve(&self, params: TermResizeParams) -> Result<TermResizeData, MethodError> {
         let TermResizeParams { session_id, terminal_id: terminal, cols, rows } = params;
-        let worker = self.worker_of(session_id)?;
+        if cols == 0 || rows == 0 {
+            return Err(MethodError::TerminalSize);
+        }
+
+        let id = SessionId(session_id);
         let size = cell_size(Some(cols), Some(rows));
         let resize = ResizeTerminal { terminal, client: self.client.id.clone(), size };
-        worker.send(resize).await??;
-        Ok(NoData)
+        let resized = self.worker_of(&id)?.send(resize).await?;
+        let CellSize { cols, rows } = self.unless_refused(resized, &id).await?;
+        Ok(TermResizeData { cols, rows })
     }
 }
 
@@ -109,7 +121,8 @@ impl Serve<TermDetachParams> for Caller {
 
         let session = self.session_of(session_id.as_deref()).await?;
         let detach = DetachTerminal { terminal, client };
-        let detached = session.actors.worker.send(detach).await??;
+        let detached = session.actors.worker.send(detach).await?;
+        let detached = self.unless_refused(detached, &session.session_id).await?;
         Ok(TermDetachData { session_name: session.session_name, detached })
     }
 }
@@ -120,7 +133,8 @@ impl Serve<TermKillParams> for Caller {
         let TermKillParams { session_id, terminal_id: terminal, signal } = params;
         let session = self.session_of(session_id.as_deref()).await?;
         let signaled = SignalTerminal { terminal, signal };
-        let terminal_id = session.actors.worker.send(signaled).await??;
+        let signaled = session.actors.worker.send(signaled).await?;
+        let terminal_id = self.unless_refused(signaled, &session.session_id).await?;
 
         // The end of a terminal is that of its job.
         if signal.is_none() {
@@ -141,12 +155,28 @@ impl Caller {
     }
 
     /// Returns the owner of a session's worker by the id of the session.
-    fn worker_of(&self, id: String) -> Result<Addr<WorkerActor>, MethodError> {
-        let id = SessionId(id);
-        let actors = self.services.actors.get(&id);
-        let actors =
-            actors.ok_or_else(|| MethodError::SessionNotFound(id.0.chars().take(100).collect()))?;
+    fn worker_of(&self, id: &SessionId) -> Result<Addr<WorkerActor>, MethodError> {
+        let actors = self.services.actors.get(id);
+        let actors = actors.ok_or_else(|| MethodError::NoSessionWithId(id.0.clone()))?;
         Ok(actors.worker)
+    }
+
+    /// Returns the result of a request about a terminal of this session.
+    ///
+    /// # Errors
+    /// `Terminal`, with the label of the session.
+    async fn unless_refused<T>(
+        &self,
+        result: Result<T, TerminalRefusal>,
+        session: &SessionId,
+    ) -> Result<T, MethodError> {
+        match result {
+            Ok(done) => Ok(done),
+            Err(refusal) => {
+                let session = label(self, session).await?;
+                Err(RefusedTerminal { session, refusal }.into())
+            }
+        }
     }
 }
 
@@ -156,11 +186,12 @@ pub(super) fn check_access(caller: &Caller) -> Result<(), MethodError> {
     if is_allowed { Ok(()) } else { Err(MethodError::RemoteTerminal) }
 }
 
-/// Returns a size within the bounds. An absent one is the usual one.
+/// Returns a size within the bounds. An absent one, or 0, is the usual one.
 pub(super) fn cell_size(cols: Option<u16>, rows: Option<u16>) -> CellSize {
+    let or_usual = |cells: Option<u16>, usual| cells.filter(|cells| *cells != 0).unwrap_or(usual);
     CellSize {
-        cols: cols.unwrap_or(USUAL_SIZE.cols).clamp(1, MAX_TERMINAL_COLS),
-        rows: rows.unwrap_or(USUAL_SIZE.rows).clamp(1, MAX_TERMINAL_ROWS),
+        cols: or_usual(cols, USUAL_SIZE.cols).min(MAX_TERMINAL_COLS),
+        rows: or_usual(rows, USUAL_SIZE.rows).min(MAX_TERMINAL_ROWS),
     }
 }
 
@@ -209,8 +240,8 @@ mod tests {
             (cols, rows)
         };
         assert_eq!(size(None, None), (80, 24));
-        assert_eq!(size(Some(0), Some(u16::MAX)), (1, MAX_TERMINAL_ROWS));
-        assert_eq!(size(Some(u16::MAX), Some(0)), (MAX_TERMINAL_COLS, 1));
+        assert_eq!(size(Some(0), Some(u16::MAX)), (80, MAX_TERMINAL_ROWS));
+        assert_eq!(size(Some(u16::MAX), Some(0)), (MAX_TERMINAL_COLS, 24));
     }
 
     #[test]

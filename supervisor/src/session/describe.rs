@@ -84,6 +84,7 @@ pub(crate) fn jobs(jobs: &[JobSnapshot], now: Instant) -> Vec<RunningJob> {
         job_id: info.id.clone(),
         command: info.command.clone(),
         elapsed_ms: ms(now.saturating_duration_since(*since)),
+        terminal: info.terminal.is_some(),
     };
     jobs.iter().map(row).collect()
 }

@@ -38,7 +38,7 @@ fn the_last_event_has_the_exit_code_or_the_signal() {
         let exit = end(&format!("read -r x; echo last words; kill -{name} $$"));
         assert_eq!((&exit["signal"], exit.get("exitCode")), (&json!(signal), None), "{exit}");
     }
-    // What the program leaves behind does not keep the terminal open.
+    // A process that the program leaves behind does not keep the terminal open.
     let exit = end("read -r x; setsid sleep 1001 & echo last words; exit 3");
     assert_eq!(exit["exitCode"], 3, "{exit}");
     wait_for("the rest to be gone", || {

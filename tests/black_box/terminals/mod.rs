@@ -243,10 +243,10 @@ impl Viewer {
         self.refused("quack.term_input", &json!({"bytes": STANDARD.encode("no\r")}))
     }
 
-    /// Sets the size of this client's window.
+    /// Sets the size of this client's window. Returns the size of the terminal.
     #[track_caller]
-    fn resize(&self, cols: u16, rows: u16) {
-        self.request("quack.term_resize", &json!({"cols": cols, "rows": rows}));
+    fn resize(&self, cols: u16, rows: u16) -> Value {
+        self.request("quack.term_resize", &json!({"cols": cols, "rows": rows}))
     }
 }
 

@@ -115,7 +115,7 @@ fn a_terminal_is_a_job_in_every_list_and_ends_like_one() {
     let viewer = Viewer::attach(&daemon, &session, &terminal);
     viewer.shows("ready");
     let jobs = session.worker()["jobs"].take();
-    assert_eq!(jobs[0]["jobId"], "term-1", "{jobs}");
+    assert_eq!((&jobs[0]["jobId"], &jobs[0]["terminal"]), (&json!("term-1"), &json!(true)));
     assert!(jobs[0]["command"].as_str().unwrap().contains("echo ready"), "{jobs}");
     assert!(session.call("jobs", json!({})).contains("term-1"));
     assert!(session.call("job_output", json!("term-1")).contains("ready"));
@@ -151,7 +151,11 @@ fn followers_of_the_session_get_start_title_and_end() {
     let terminal = run_script(&session, "printf '\\033]0;A title\\007'; read -r x; exit 5");
     let last = |name: &str| follower.events_until(name).pop().unwrap();
 
-    let started = last("terminal_started");
+    let mut begin = follower.events_until("terminal_started");
+    let is_of_call =
+        |event: &Value| event["event"].as_str().unwrap().starts_with("tool_execution_");
+    assert!(!begin.iter().any(is_of_call), "the call of the daemon itself: {begin:?}");
+    let started = begin.pop().unwrap();
     assert_eq!((&started["sessionId"], started["seq"].is_u64()), (&json!(session.id), true));
     assert_eq!(started["data"]["terminalId"], "term-1");
     assert!(started["data"]["command"].as_str().unwrap().contains("A title"), "{started}");
@@ -160,8 +164,12 @@ fn followers_of_the_session_get_start_title_and_end() {
         (&titled["data"]["terminalId"], &titled["data"]["title"]),
         (&json!("term-1"), &json!("A title"))
     );
-    Viewer::attach(&daemon, &session, &terminal).types("\r");
-    let ended = last("terminal_ended");
+    let viewer = Viewer::attach(&daemon, &session, &terminal);
+    assert_eq!(viewer.data["title"], "A title");
+    viewer.types("\r");
+    let events = follower.events_until("terminal_ended");
+    assert!(!events.iter().any(is_of_call), "{events:?}");
+    let ended = events.last().unwrap();
     assert_eq!(
         (&ended["data"]["terminalId"], &ended["data"]["exitCode"]),
         (&json!("term-1"), &json!(5))
@@ -222,12 +230,33 @@ fn what_cannot_be_run_is_refused_with_its_reason_and_starts_nothing() {
 
     let attach = json!({"sessionId": session.id});
     let refused = wire.refused("quack.term_attach", attach.clone());
-    assert!(refused.contains("has no terminal: start one with quack run --in "), "{refused}");
+    assert_eq!(refused, "session a has no terminal: start one with quack run --in a");
     let terminal = run_script(&session, "exit 0");
     wait_for("the program to have exited", || session.worker().get("jobs").is_none().then_some(()));
     let attach = merged(attach, &json!({"terminalId": terminal}));
     let refused = wire.refused("quack.term_attach", attach);
-    assert!(refused.contains("term-1") && refused.contains("exited"), "{refused}");
+    assert_eq!(refused, "terminal term-1 of a has exited with code 0");
+    let params = json!({"sessionId": session.id, "terminalId": "term-7", "bytes": ""});
+    let refused = wire.refused("quack.term_input", params);
+    assert_eq!(refused, "session a has no terminal term-7");
+    let refuse = |method: &str, more: Value| {
+        let params = json!({"sessionId": session.id, "terminalId": "term-7"});
+        wire.refused(method, merged(params, &more))
+    };
+    assert_eq!(
+        refuse("quack.term_input", json!({"sessionId": "a", "bytes": ""})),
+        "Session not found: a; these methods take the id in the reply of quack.term_attach"
+    );
+    assert_eq!(
+        refuse("quack.term_input", json!({"bytes": "no base64"})),
+        "Invalid parameters for quack.term_input: bytes must be base64 of at most 32768 bytes"
+    );
+    assert_eq!(
+        refuse("quack.term_resize", json!({"cols": 80, "rows": 0})),
+        "Invalid parameters for quack.term_resize: cols and rows must be at least 1"
+    );
+    let refused = refuse("quack.term_resize", json!({"cols": 80}));
+    assert!(refused.contains("missing field `rows`"), "{refused}");
 }
 
 #[test]
@@ -239,7 +268,7 @@ fn safe_mode_runs_no_terminal() {
     wire.request("attach", json!({"path": repo.path(), "safeMode": true}));
     let params = json!({"sessionId": session.id, "argv": ["sh", "-c", ": > made"]});
     let refused = wire.refused("quack.run", params.clone());
-    assert!(refused.contains("safe mode"), "{refused}");
+    assert!(refused.starts_with("session a is in safe mode"), "{refused}");
     wire.request("attach", json!({"path": repo.path(), "safeMode": false}));
     assert!(!repo.path().join("made").exists());
     wire.request("quack.run", params);

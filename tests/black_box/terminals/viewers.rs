@@ -94,7 +94,7 @@ fn the_terminal_has_the_size_of_the_client_that_typed_last() {
     let terminal = run_script(&session, SIZES);
     let with = |more| Viewer::attach_with(&daemon, &session, &terminal, &more);
 
-    // Nobody has typed yet: the first client that may type gives the size, one that only reads does not.
+    // Before any input, the first client that may type sets the size. A read-only client does not.
     let reader = with(json!({"cols": 33, "rows": 11, "readOnly": true}));
     reader.shows("up");
     assert_eq!(reader.size(), TerminalSize::new(80, 24));
@@ -114,14 +114,14 @@ fn the_terminal_has_the_size_of_the_client_that_typed_last() {
     first.until("the size", |viewer| viewer.size() == TerminalSize::new(60, 20));
 
     // A window of the first one that changes counts when it types again.
-    first.resize(90, 30);
+    assert_eq!(first.resize(90, 30), json!({"cols": 60, "rows": 20}));
     for n in 0..10 {
         second.types(&format!("kept{n}\r"));
         second.shows(&format!("kept{n}: 20 60."));
     }
     has_size(&first, 90, 30);
     // The one that typed last changes it at once, and it stays after this client has left.
-    first.resize(91, 31);
+    assert_eq!(first.resize(91, 31), json!({"cols": 91, "rows": 31}));
     second.until("the size", |viewer| viewer.size() == TerminalSize::new(91, 31));
     first.request("quack.term_detach", &json!({}));
     let third = with(json!({}));

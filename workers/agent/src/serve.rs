@@ -17,6 +17,7 @@ use quackd_protocol::limits::{MAX_AGENT_ANSWER_BYTES, MAX_AGENT_EVENT_BYTES};
 use quackd_protocol::model::ModelPart;
 use quackd_protocol::shorten::shorten;
 use quackd_protocol::tools;
+use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -110,11 +111,16 @@ fn setup(start: NativeStart) -> AgentSetup {
     let is_offered = |tool: &&tools::Tool| options.offers(tool);
     let is_usable = |tool: &&tools::Tool| !start.safe_mode || tool.has_safe_calls();
     let offered = tools::all().filter(is_offered).filter(is_usable);
+    let has_terminals = start.options.offers(&tools::TERM_READ);
 
     let specs = offered.clone().map(|tool| {
         let mut parameters = quackd_schema::tool_input(tool, true);
         if let Some(schema) = parameters.as_object_mut() {
             schema.remove("$schema");
+            let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+            if let Some(properties) = properties.filter(|_| !has_terminals) {
+                properties.remove(tools::TTY);
+            }
         }
         ToolSpec { name: tool.name.to_owned(), description: tool.about.to_owned(), parameters }
     });
@@ -343,7 +349,7 @@ mod tests {
     use quackd_protocol::agent::{AgentCommand, AgentModels, AgentSettings, OtherCommand};
     use quackd_protocol::agent_options::AgentOptions;
     use quackd_protocol::model::{ModelFailure, ModelFailureKind, ModelInfo, ThinkingLevel};
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     #[test]
     fn a_long_event_is_shortened_and_marked() {

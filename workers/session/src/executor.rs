@@ -247,7 +247,7 @@ impl ToolExecutor {
             }
             ToWorker::WebDone { call_id, outcome } => self.searches.done(&call_id, outcome),
             ToWorker::Terminal { terminal, message } => {
-                // It may have been forgotten meanwhile.
+                // The worker may have forgotten the terminal since the supervisor sent the message.
                 if let Some(terminal) = self.toolbox.jobs().terminal(&terminal) {
                     terminal.handle(message);
                 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 /// List the coding agents that can run inside of sessions, with their state and login
 ///
-/// Sessions of a workspace keep the settings, logins and conversations of the installed agents in one place of their own.
-/// Your own configuration directories are not visible inside. An isolated session has a place for itself.
+/// Sessions of a workspace share settings, logins and conversations of the installed agents. An isolated session has its
+/// own. Your own configuration directories are not visible inside.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,

@@ -90,7 +90,7 @@ impl From<RecordChoice> for Recording {
 pub(crate) struct EnvWord {
     /// Name of the variable.
     pub(crate) name: String,
-    /// `None`: the value that this process has.
+    /// `None` for the value of this process.
     pub(crate) value: Option<String>,
 }
 

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 
 /// Show a terminal of a session, and type into it
 ///
-/// Without a terminal: the last started one that runs. The keys of run.detach_keys, Ctrl-\ by default, leave it; the
-/// program continues. Several clients can be attached. The terminal has the size of the client that typed last.
+/// Without a terminal: the last started one that runs. Without a session: yours of this directory, or the only one of the
+/// directory that has a terminal. The keys of run.detach_keys, Ctrl-\ by default, leave it; the program continues. Several
+/// clients can be attached. The terminal has the size of the client that typed last; a smaller window shows a part.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack attach\n  quack attach web\n  quack attach web/term-2 --read-only\n  \

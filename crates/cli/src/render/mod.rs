@@ -197,6 +197,7 @@ impl Renderer {
             "extension_ui_request" => self.ui_request(data),
             "network_denied" => mark("network", &denied(data), page),
             "forward_opened" | "forward_closed" => mark("forward", &forward(name, data), page),
+            "terminal_started" | "terminal_ended" => mark("terminal", &terminal(name, data), page),
             "extension_ui_closed" => match event::text(data, "reason") {
                 "timeout" => mark("ui", "timed out", page),
                 "ended" => {}
@@ -309,6 +310,24 @@ fn forward(name: &str, data: &Value) -> String {
     match name {
         "forward_opened" => format!("port {port} is 127.0.0.1:{local} on this machine"),
         _ => format!("port {port} is closed"),
+    }
+}
+
+/// The command of a terminal that has started, or how its program has ended.
+fn terminal(name: &str, data: &Value) -> String {
+    let text = |key| one_line(event::text(data, key), MAX_LINE);
+    let id = text("terminalId");
+    if name == "terminal_started" {
+        return format!("{id}: {}", text("command"));
+    }
+
+    let number = |key| data.get(key).and_then(Value::as_i64);
+    let reason = text("reason");
+    match (number("exitCode"), number("signal")) {
+        _ if !reason.is_empty() => format!("{id} has ended: {reason}"),
+        (Some(code), _) => format!("{id} has ended with code {code}"),
+        (None, Some(signal)) => format!("{id} has ended by signal {signal}"),
+        (None, None) => format!("{id} has ended"),
     }
 }
 

@@ -311,6 +311,22 @@ fn thinking_is_shown_when_it_is_wanted() {
 }
 
 #[test]
+fn a_terminal_is_a_line_at_its_start_and_at_its_end() {
+    let text = shown(&[
+        ("terminal_started", json!({"terminalId": "term-1", "command": "vi\u{1b}[2J a"})),
+        ("terminal_title", json!({"terminalId": "term-1", "title": "a"})),
+        ("terminal_ended", json!({"terminalId": "term-1", "command": "vi", "exitCode": 3})),
+        ("terminal_ended", json!({"terminalId": "term-2", "signal": 1})),
+        ("terminal_ended", json!({"terminalId": "term-3", "signal": 1, "reason": "why"})),
+    ]);
+    assert_eq!(
+        text,
+        "[terminal] term-1: vi a\n[terminal] term-1 has ended with code 3\n\
+         [terminal] term-2 has ended by signal 1\n[terminal] term-3 has ended: why\n"
+    );
+}
+
+#[test]
 fn everything_else_takes_a_line() {
     let death = json!({"extensionPath": "daemon", "event": "process_death", "error": "It died",
                        "stderrTail": "last\u{1b}[2J\nwords\n"});

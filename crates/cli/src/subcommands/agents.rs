@@ -2,9 +2,7 @@
 //!
 //! Needs no daemon: the state is in files. Commands of sessions write them, so links in them are not followed.
 
-use crate::agents::{
-    AgentRun, find_blocking, for_program, not_found, run_network_blocking, searched,
-};
+use crate::agents::{AgentRun, find_blocking, for_program, run_network_blocking, searched};
 use crate::args::agents::{AgentsArgs, AgentsForgetArgs, AgentsVerb};
 use crate::directory;
 use crate::display;
@@ -62,7 +60,7 @@ struct AgentFacts {
     sets: BTreeMap<&'static str, &'static str>,
     /// The command that `quack run` starts.
     command: Vec<String>,
-    /// What `quack run` says to the user.
+    /// Notes of `quack run` for the user.
     notes: Vec<String>,
     /// Arguments that continue the last conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,7 +139,8 @@ fn facts_blocking(
 ) -> AgentFacts {
     let (agent, notes) = (run.agent, run.notes(&[]));
     let usage = workspace.and_then(|path| agent_usage_blocking(home, path, None, agent.name));
-    let usage = usage.filter(|usage: &AgentUsage| usage.bytes != 0);
+    let usage = usage.filter(|usage: &AgentUsage| usage.files != 0);
+
     AgentFacts {
         name: agent.name,
         product: agent.product,
@@ -232,7 +231,7 @@ fn details(
     let resume = agent.resume.map(|resume| format!("{} {}", agent.name, resume.join(" ")));
 
     let rows = [
-        ("program", program.unwrap_or_else(|| not_found(agent.name))),
+        ("program", program.unwrap_or_else(|| format!("{} not found in PATH", agent.name))),
         ("kept in sessions", state),
         ("in this workspace", kept),
         ("hosts", format!("{}{allowed}", or_dash(&facts.hosts))),
@@ -292,6 +291,7 @@ fn forgotten_text(document: &ForgottenDocument) -> String {
     if *places == 0 {
         return format!("{agent} has no state in sessions.\n");
     }
+
     let (places, bytes) = (display::count(*places, "workspace"), display::bytes(*bytes));
     let mut text = format!("Deleted the state of {agent} in {places} ({bytes}).\n");
     if *in_use != 0 {
@@ -337,7 +337,8 @@ mod tests {
         let codex = find("codex").unwrap();
         let text = details(codex, &missing.agents[0], &missing, RunNetwork::Agent);
         assert!(text.contains("hosts             @openai"), "{text}");
-        assert!(text.contains("codex not found in PATH; quack agents lists"), "{text}");
+        assert!(text.contains("program           codex not found in PATH\n"), "{text}");
+        assert!(text.ends_with("\nSearched in PATH: /a /b\n"), "{text}");
         assert!(text.contains("in this workspace nothing"), "{text}");
         assert!(text.contains("continues with    codex resume --last"), "{text}");
 

@@ -1,16 +1,16 @@
 //! `quack detach`: detaches all clients from the terminals of a session.
 
+use super::attach_terminal::session_choice::{self, ChosenTerminal};
 use crate::args::terminals::DetachArgs;
 use crate::display::{self, count};
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
-use crate::session_ref;
 use quackd_protocol::client::TermDetachParams;
 
 /// Runs the subcommand. The programs continue.
 pub(crate) async fn run(args: DetachArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let (choice, terminal_id) = args.terminal.take()?;
-    let (client, session) = session_ref::existing(&choice, output).await?;
+    let ChosenTerminal { client, session, terminal: terminal_id } =
+        session_choice::chosen(args.terminal, "detach", output).await?;
 
     let session_id = Some(session.session_id.0);
     let params = TermDetachParams { session_id, terminal_id, all: Some(true) };

@@ -123,6 +123,7 @@ async fn start(client: &Client, params: RunParams, place: &Place) -> anyhow::Res
         Err(error) => error,
     };
 
+    // Without a refusal, for example after a lost connection, the program may have started.
     if place.is_new && matches!(error, ClientError::Refused { .. }) {
         let session_id = Value::from(place.session.as_str());
         let delete = SessionDeleteParams { session_id, force: Some(true) };
@@ -220,7 +221,7 @@ async fn place(
     if policy != PolicyPatch::default() {
         let session = SandboxSession::of(place.session.clone());
         let params = SandboxSet { session, patch: policy, ..SandboxSet::default() };
-        // A rule with a preset may ask the user's tools.
+        // A rule with a preset may run the user's tools.
         let data = client.call_within(params, WORKER_TIMEOUT).await?;
         data.notes.iter().for_each(|note| output.warning(&plain(note)));
     }

@@ -1,7 +1,7 @@
 //! Directories with the state of coding agents that run inside of sessions: settings, logins and conversations.
 //!
-//! `agents/<workspace>/<agent>/<directory>`: sessions write only in the last one, which is mounted by itself. So no name
-//! above it is theirs.
+//! `agents/<workspace>/<agent>/<directory>`: sessions write only in the last one, which is mounted by itself. So they
+//! change no name above it.
 
 use super::Home;
 use crate::HomeError;
@@ -19,7 +19,7 @@ impl Home {
     }
 
     /// Returns the directory with the state of agents of the workspace at this path. An `isolated` session, named by its
-    /// id, has one of its own: settings that it writes there would otherwise run in sessions that change the workspace.
+    /// id, has its own: hooks in settings that it writes would otherwise run in sessions that change the workspace.
     #[must_use]
     pub fn workspace_agents_dir(&self, workspace: &str, isolated: Option<&str>) -> PathBuf {
         // No path contains the separator.

@@ -1,5 +1,5 @@
-//! State of coding agents that ran inside of sessions: finds what was not used for a long time, measures it, and deletes
-//! it. Called by `find`, `removal` and `quack agents`.
+//! State of coding agents that ran inside of sessions: finds unused state, measures and deletes it. Called by `find`,
+//! `removal` and `quack agents`.
 //!
 //! Commands of sessions write the content, so it is hostile. Links are never followed, and the number of inspected
 //! entries is bounded. The monitor of a worker holds a shared lock on the directory of the workspace while the worker
@@ -37,6 +37,8 @@ const RETIRED: &str = ".gone-";
 /// State of one agent in one workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgentUsage {
+    /// Number of files, without directories. A worker creates empty directories.
+    pub files: u64,
     /// Disk usage of the files in bytes, without directories.
     pub bytes: u64,
     /// Time since the last change of a file or directory in it.
@@ -50,7 +52,7 @@ pub struct AgentUsage {
 pub struct Forgotten {
     /// Number of workspaces and isolated sessions whose state was deleted.
     pub places: usize,
-    /// Disk usage of what was deleted, in bytes.
+    /// Disk usage of the deleted files, in bytes.
     pub bytes: u64,
     /// Number of those of `places` that a worker uses. Their directories are empty, and the worker can still write to
     /// them.
@@ -139,7 +141,7 @@ pub(super) fn find(state: &OwnedFd, max_age: Duration, now: SystemTime) -> Vec<I
         for agent in names(&own, MAX_AGENTS, |_| true) {
             let is_retired = agent.to_bytes().starts_with(RETIRED.as_bytes());
             let Some(usage) = measure(own.as_fd(), &agent, &mut left, now) else { continue };
-            // What cannot be read completely may have been used.
+            // State that cannot be read completely may have been used.
             let is_due = usage.is_complete && max_age <= usage.unused && is_free(&own);
             if is_retired || is_due {
                 items.push(Item::new(Kind::Agents, &at, &agent, usage.bytes, usage.unused));
@@ -174,7 +176,7 @@ pub(super) fn remove(own: &OwnedFd, agent: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Deletes everything in the directories of an agent, and keeps them.
+/// Deletes everything in the directories of an agent, and keeps them, because a running worker has them mounted.
 fn empty(own: &OwnedFd, agent: &CStr) -> Result<(), Errno> {
     let agent = open_dir(own, agent, false)?;
     let mut failed = None;
@@ -188,8 +190,8 @@ fn empty(own: &OwnedFd, agent: &CStr) -> Result<(), Errno> {
     failed.map_or(Ok(()), Err)
 }
 
-/// Locks the directory of a workspace. Fails if a worker uses it. Unlock it soon: a worker that starts meanwhile keeps no
-/// state.
+/// Locks the directory of a workspace. Fails if a worker uses it. Unlock it soon: a worker that starts before
+/// that keeps no state.
 fn lock(own: &OwnedFd) -> Result<(), Errno> {
     flock(own, FlockOperation::NonBlockingLockExclusive)
 }
@@ -224,7 +226,7 @@ fn measure(
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return None;
     }
-    let usage = AgentUsage { bytes: 0, unused: age(&stat, now), is_complete: true };
+    let usage = AgentUsage { files: 0, bytes: 0, unused: age(&stat, now), is_complete: true };
     let mut scan = Scan { usage, left, now };
     scan.add(at, name, 0);
     Some(scan.usage)
@@ -263,6 +265,7 @@ impl Scan<'_> {
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 self.add(dir.as_fd(), name, depth + 1);
             } else {
+                self.usage.files += 1;
                 self.usage.bytes = self.usage.bytes.saturating_add(bytes(&stat));
             }
         }
@@ -377,6 +380,11 @@ mod tests {
 
         let usage = agent_usage_blocking(&home, "/a", None, "claude").unwrap();
         assert!(usage.bytes < 512 * 1024 && usage.is_complete, "{usage:?}");
+        // The file and the link. An empty file counts too.
+        assert_eq!(usage.files, 2);
+        fs::write(state.join(".state/empty"), "").unwrap();
+        let usage = agent_usage_blocking(&home, "/a", None, "claude").unwrap();
+        assert_eq!(usage.files, 3);
         assert_eq!(agent_usage_blocking(&home, "/a", None, "codex"), None);
         assert_eq!(agent_usage_blocking(&home, "/a", Some("s"), "claude"), None);
         forget_agent_blocking(&home, "claude", None).unwrap();

@@ -22,10 +22,10 @@ use super::{
     SessionDeleteParams, SessionNewParams, SessionSetData, SessionSetParams, SessionsData,
     SessionsParams, ShutdownParams, StateData, StateDataOf, StateParams, TermAttachData,
     TermAttachParams, TermDetachData, TermDetachParams, TermInputData, TermInputParams,
-    TermKillData, TermKillParams, TermResizeParams, ToolData, ToolParams, ToolResult, TreeData,
-    TreeParams, UiResponseData, UiResponseParams, UnfollowParams, VoiceConnectData,
-    VoiceConnectParams, VoiceStartData, VoiceStartParams, VoiceStateParams, VoiceToolCallParams,
-    VoiceToolData, WorkerSaid, WorkerSays, WorkspacesData, WorkspacesParams,
+    TermKillData, TermKillParams, TermResizeData, TermResizeParams, ToolData, ToolParams,
+    ToolResult, TreeData, TreeParams, UiResponseData, UiResponseParams, UnfollowParams,
+    VoiceConnectData, VoiceConnectParams, VoiceStartData, VoiceStartParams, VoiceStateParams,
+    VoiceToolCallParams, VoiceToolData, WorkerSaid, WorkerSays, WorkspacesData, WorkspacesParams,
 };
 use crate::limits::{DOCTOR_TIMEOUT, GC_TIMEOUT, REPLY_TIMEOUT};
 use crate::output::{CancelData, CancelParams, StdinData, StdinParams};
@@ -344,7 +344,7 @@ methods! {
 
     /// Tells the size of this client's window. The terminal gets it while this client is the one that typed last.
     // Remote: like quack.term_input.
-    TermResizeParams = "quack.term_resize" => NoData,
+    TermResizeParams = "quack.term_resize" => TermResizeData,
         InOrder, All, needs ["sessionId", "terminalId", "cols", "rows"];
 
     /// Detaches this client, or every client, from a terminal. The program continues.

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::SessionId;
 use crate::policy::Profile;
+use crate::state::is_false;
 use crate::tiers::{Tier, known};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -227,6 +228,9 @@ pub struct RunningJob {
     pub command: String,
     /// Milliseconds since it was started.
     pub elapsed_ms: u64,
+    /// Whether it has a terminal, which clients can attach to.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub terminal: bool,
 }
 
 /// One call in flight in [`WorkerInfo`].

@@ -1,4 +1,4 @@
-//! Terminals of a session for clients: starting a program, attaching to its screen, and the events of it.
+//! Terminals of a session for clients: starting a program, attaching to its screen, and its events.
 //!
 //! A terminal is a background job with the id `term-1`. An attached client gets the events of this file. They have no
 //! `seq`: a client that reads too slowly gets the whole screen in place of what it has missed.
@@ -19,10 +19,10 @@ pub struct RunParams {
     pub session_id: Option<String>,
     /// Program and arguments. Empty: the user's shell.
     pub argv: Vec<String>,
-    /// Columns of the terminal; 80 if absent.
+    /// Columns of the terminal; 80 if absent or 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cols: Option<u16>,
-    /// Rows of the terminal; 24 if absent.
+    /// Rows of the terminal; 24 if absent or 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<u16>,
     /// Directory in the workspace to start in, relative to it.
@@ -42,7 +42,7 @@ pub struct RunParams {
 pub struct RunData {
     /// The session.
     pub session_id: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub session_name: String,
     /// The terminal: `term-1`.
     pub terminal_id: String,
@@ -61,7 +61,7 @@ pub struct TermAttachParams {
     /// The terminal; the last started one that runs if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminal_id: Option<String>,
-    /// Columns of the client's window. Absent: the terminal keeps its size.
+    /// Columns of the client's window. Absent or 0, also the rows: the terminal keeps its size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cols: Option<u16>,
     /// Rows of the client's window.
@@ -84,7 +84,7 @@ pub struct TermAttachParams {
 pub struct TermAttachData {
     /// The session.
     pub session_id: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub session_name: String,
     /// The terminal.
     pub terminal_id: String,
@@ -98,13 +98,16 @@ pub struct TermAttachData {
     pub viewers: usize,
     /// Whether input of this client is refused.
     pub read_only: bool,
+    /// Title that the program has set: one line without unsafe characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
 }
 
 /// `quack.term_input` parameters.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TermInputParams {
-    /// Id of the session.
+    /// Id of the session, as in the reply of `quack.term_attach`. No other reference.
     pub session_id: String,
     /// The terminal. The client must be attached to it.
     pub terminal_id: String,
@@ -121,16 +124,25 @@ pub struct TermInputData {
 }
 
 /// `quack.term_resize` parameters.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct TermResizeParams {
-    /// Id of the session.
+    /// Id of the session, as in the reply of `quack.term_attach`. No other reference.
     pub session_id: String,
     /// The terminal. The client must be attached to it.
     pub terminal_id: String,
-    /// Columns of the client's window.
+    /// Columns of the client's window, at least 1.
     pub cols: u16,
-    /// Rows of the client's window.
+    /// Rows of the client's window, at least 1.
+    pub rows: u16,
+}
+
+/// `quack.term_resize` data: the size of the terminal.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+pub struct TermResizeData {
+    /// Columns.
+    pub cols: u16,
+    /// Rows.
     pub rows: u16,
 }
 
@@ -263,7 +275,7 @@ pub struct TermExit {
     pub kind: String,
     /// The terminal.
     pub terminal_id: String,
-    /// How it has ended.
+    /// End of the program.
     #[serde(flatten)]
     pub exit: TerminalExit,
 }
@@ -304,7 +316,7 @@ pub struct TerminalEvent {
     /// Title that the program has set. The program chooses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// How it has ended.
+    /// End of the program, in `terminal_ended`.
     #[serde(flatten)]
     pub exit: TerminalExit,
 }
@@ -312,8 +324,8 @@ pub struct TerminalEvent {
 impl TerminalEvent {
     /// A program was started on a terminal.
     pub const STARTED: &str = "terminal_started";
-    /// It has ended.
+    /// The program has ended.
     pub const ENDED: &str = "terminal_ended";
-    /// It has set another title.
+    /// The program has set another title.
     pub const TITLE: &str = "terminal_title";
 }

@@ -43,7 +43,7 @@ pub const DEFAULT_SCROLLBACK_BYTES: usize = 256 * 1024;
 /// little. The first output after a pause is sent at once.
 pub const TERMINAL_FRAME_INTERVAL: Duration = Duration::from_millis(4);
 
-/// Shortest time between two reports of changed rows. A person reads no faster.
+/// Shortest time between two reports of changed rows. The user reads no faster.
 pub const TERMINAL_ROWS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Shortest time between two redraws for a viewer that does not read.

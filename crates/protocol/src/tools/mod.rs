@@ -38,7 +38,7 @@ pub use search::{
 };
 pub use shell::{
     BASH, BashArguments, JOB_KILL, JOB_OUTPUT, JOBS, JobKillArguments, JobOutputArguments,
-    REQUEST_PERMISSION, RequestPermissionArguments, TERM_READ, TERM_WRITE, TermReadArguments,
+    REQUEST_PERMISSION, RequestPermissionArguments, TERM_READ, TERM_WRITE, TTY, TermReadArguments,
     TermWriteArguments,
 };
 pub use web::{WEB_SEARCH, WebSearchArguments};

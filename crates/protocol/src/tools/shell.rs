@@ -10,6 +10,9 @@ use std::time::Duration;
 pub(super) const TOOLS: &[Tool] =
     &[BASH, JOBS, JOB_OUTPUT, JOB_KILL, TERM_READ, TERM_WRITE, REQUEST_PERMISSION];
 
+/// Parameter of [`BASH`] that an agent gets only with [`TERM_READ`]: without it, a program on a terminal is of no use.
+pub const TTY: &str = "tty";
+
 const fn ms(time: Duration) -> u64 {
     time.as_secs() * 1000 + time.subsec_millis() as u64
 }
@@ -24,9 +27,11 @@ arguments! {
             "Timeout in milliseconds: at most 600000, in the background 86400000.",
         ),
         background: bool = flag("Start the command as a background job and answer at once.").or("false"),
-        tty: bool = flag("Start it as a background job on a terminal: term_read shows the screen, term_write types.")
-            .or("false")
-            .rare(),
+        tty: bool = flag(
+            "Start it as a background job on a terminal, for an interactive program: term_read shows the screen, \
+             term_write types.",
+        )
+        .or("false"),
     }
 }
 
@@ -168,8 +173,8 @@ arguments! {
 /// Shows the screen of a terminal.
 pub const TERM_READ: Tool = Tool {
     name: "term_read",
-    about: "Show the screen of a program on a terminal, which bash with tty has started: its rows as text, and the position \
-            of the cursor. Example: {\"terminal\":\"term-1\",\"wait_ms\":2000}.",
+    about: "Show the screen of a program on a terminal, which bash {\"command\":\"python3\",\"tty\":true} has started: its \
+            rows as text, and the position of the cursor. Example: {\"terminal\":\"term-1\",\"wait_ms\":2000}.",
     main: Some("terminal"),
     is_job_tool: true,
     returns_data: true,
@@ -202,8 +207,9 @@ arguments! {
 /// Types into a terminal.
 pub const TERM_WRITE: Tool = Tool {
     name: "term_write",
-    about: "Type text and keys into a program on a terminal, which bash with tty has started, then show its screen. \
-            Example: {\"terminal\":\"term-1\",\"text\":\"print(6*7)\",\"keys\":[\"Enter\"]}.",
+    about: "Type text and keys into a program on a terminal, which bash {\"command\":\"python3\",\"tty\":true} has \
+            started, then show its screen. Example: \
+            {\"terminal\":\"term-1\",\"text\":\"print(6*7)\",\"keys\":[\"Enter\"]}.",
     main: Some("terminal"),
     is_job_tool: true,
     returns_data: true,

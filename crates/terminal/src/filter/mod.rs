@@ -13,12 +13,13 @@ use crate::modes::{Charsets, Mode, Modes, Region, SOFT_RESET, switch};
 use crate::parser::{End, Parser, Sink};
 use crate::sequence::write;
 use quackd_protocol::foreign_text::stripped_line;
+use quackd_protocol::limits::MAX_TITLE_CHARS;
 use strings::{Command, NO_LINK};
 
 /// Buffer for strings, in bytes: base64 of the largest text for the clipboard. Other strings have a lower limit.
 const MAX_STRING: usize = 88 * 1024;
 
-/// What a client lets through to the user's terminal.
+/// Filter of a client for the output of one program.
 ///
 /// Memory: 90 KiB for a string that is not complete, and the output of one call.
 #[derive(Debug)]
@@ -50,7 +51,8 @@ impl Filter {
     /// Makes the filter for a terminal in its usual state.
     #[must_use]
     pub fn new(options: FilterOptions) -> Self {
-        let title_prefix = stripped_line(&options.title_prefix, strings::MAX_TITLE);
+        let title_prefix = stripped_line(&options.title_prefix, MAX_TITLE_CHARS);
+
         let state = State {
             options: FilterOptions { title_prefix, ..options },
             modes: Modes::default(),
@@ -91,6 +93,7 @@ impl State {
         if self.is_linked {
             out.extend_from_slice(NO_LINK);
         }
+        // Before the terminal leaves the alternate screen, which has its own flags.
         if self.modes.is_alternate {
             if self.has_alternate_flags {
                 out.extend_from_slice(b"\x1b[<1u");
@@ -113,14 +116,14 @@ impl State {
         out
     }
 
-    /// Some terminals have a region for each screen.
+    /// Undoes the region of the screen in use. Some terminals have one for each screen.
     fn undo_region(&self, out: &mut Vec<u8>) {
         if self.modes.region.is_some() {
             out.extend_from_slice(b"\x1b7\x1b[r\x1b8");
         }
     }
 
-    /// Replaces a whole reset, which would also reset what the user chose.
+    /// Replaces a whole reset, which would also reset settings of the user.
     fn reset(&mut self) {
         let undone = self.undo();
         self.out.extend_from_slice(&undone);
@@ -132,6 +135,7 @@ impl State {
 
     fn switch(&mut self, mode: u16, is_on: bool) {
         let was_alternate = self.modes.is_alternate;
+
         match self.modes.switch(mode, is_on) {
             None => {}
             Some(Mode::Switch | Mode::Cursor) => {
@@ -239,6 +243,7 @@ impl Sink for State {
     fn osc(&mut self, parts: &[&[u8]], _: End) {
         let Self { options, out, is_titled, is_linked, .. } = self;
         let Some(command) = strings::allowed(parts, options) else { return };
+
         match command {
             Command::Title(title) => {
                 // The terminal keeps the user's title on its own stack.

@@ -1,6 +1,6 @@
-//! What the user chose for a filter.
+//! Options of a filter that the user chooses.
 
-/// What a program may do with the user's clipboard. It never reads it.
+/// Access of a program to the user's clipboard. No program can read it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ClipboardRule {
     /// Nothing.
@@ -13,7 +13,7 @@ pub enum ClipboardRule {
 /// Options of a [`super::Filter`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilterOptions {
-    /// What a program may do with the clipboard.
+    /// Access to the clipboard.
     pub clipboard: ClipboardRule,
     /// Text before each title of the program, so that a title cannot be taken for that of another window.
     pub title_prefix: String,

@@ -4,9 +4,7 @@ use super::options::{ClipboardRule, FilterOptions};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quackd_protocol::foreign_text::stripped_line;
-
-/// Maximum size of a title, and of its prefix, in characters.
-pub(super) const MAX_TITLE: usize = 200;
+use quackd_protocol::limits::MAX_TITLE_CHARS;
 
 /// Maximum size of a command in bytes, except a text for the clipboard.
 const MAX_COMMAND: usize = 8 * 1024;
@@ -46,7 +44,7 @@ pub(super) fn allowed(parts: &[&[u8]], options: &FilterOptions) -> Option<Comman
     match parts {
         [b"0" | b"2", title @ ..] if !title.is_empty() => {
             let title = String::from_utf8_lossy(&title.join(&b';')).into_owned();
-            let title = stripped_line(&title, MAX_TITLE);
+            let title = stripped_line(&title, MAX_TITLE_CHARS);
             Some(Command::Title(command(&format!("2;{}{title}", options.title_prefix))))
         }
         [b"8", keys, address @ ..] => Some(link(keys, &address.join(&b';'))),

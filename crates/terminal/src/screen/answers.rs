@@ -1,7 +1,7 @@
 //! Answers to the queries of a program. The worker gives them, so that each query gets one answer, with any number of
 //! viewers.
 
-use crate::colors::{Colors, Rgb, palette};
+use crate::colors::{BACKGROUND, FOREGROUND, Rgb, palette};
 use crate::csi::Csi;
 use crate::modes::Modes;
 use crate::parser::End;
@@ -13,10 +13,9 @@ pub const MAX_ANSWER_BYTES: usize = 4096;
 const CAPABILITIES: [(&str, &str); 4] =
     [("TN", "xterm-256color"), ("Co", "256"), ("colors", "256"), ("RGB", "8")];
 
-/// Colors for answers, and answers that nobody took yet.
+/// Answers that the caller has not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    pub(super) colors: Colors,
     bytes: Vec<u8>,
 }
 
@@ -73,11 +72,7 @@ impl Answers {
         // Further colors of one command are those of the following numbers.
         let Some(kind) = number(kind).filter(|kind| (10..=12).contains(kind)) else { return };
         for (kind, query) in (kind..=12).zip(queries) {
-            let color = match kind {
-                10 => self.colors.foreground,
-                11 => self.colors.background,
-                _ => self.colors.cursor,
-            };
+            let color = if kind == 11 { BACKGROUND } else { FOREGROUND };
             if *query == b"?" {
                 self.color(&kind.to_string(), color, end);
             }

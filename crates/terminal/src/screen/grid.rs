@@ -54,7 +54,8 @@ impl Grid {
         self.vt.screen()
     }
 
-    /// Row and column of the cursor, from 0. After a character in the last column, it is behind that.
+    /// Row and column of the cursor, from 0. After a character in the last column, it is the number of
+    /// columns.
     pub(super) fn cursor(&self) -> (u16, u16) {
         self.vt.screen().cursor_position()
     }

@@ -12,7 +12,6 @@ mod scrollback;
 pub use answers::MAX_ANSWER_BYTES;
 pub use rows::{Color, Cursor, Row, Run, Style};
 
-use crate::colors::Colors;
 use crate::csi::{self, Csi, Drawing};
 use crate::modes::{Mode, Modes, Region};
 use crate::parser::{End, Parser, Sink};
@@ -22,13 +21,11 @@ use crate::size::TerminalSize;
 use answers::Answers;
 use grid::{EMOJI_SELECTOR, Grid};
 use quackd_protocol::foreign_text::stripped_line;
+use quackd_protocol::limits::MAX_TITLE_CHARS;
 use unicode_width::UnicodeWidthChar as _;
 
 /// Buffer for strings, in bytes. A string of that size or more is dropped.
 const MAX_STRING: usize = 8 * 1024 + 1;
-
-/// Maximum size of a title, in characters.
-const MAX_TITLE: usize = 200;
 
 /// Clean bytes that are collected for a grid.
 const BATCH: usize = 16 * 1024;
@@ -82,8 +79,8 @@ impl Screen {
         Self { parser: Parser::new(), state }
     }
 
-    /// Feeds output of the program. Returns what the terminal answers to its queries: at most [`MAX_ANSWER_BYTES`];
-    /// further answers of the call are dropped.
+    /// Feeds output of the program. Returns the answers to its queries: at most [`MAX_ANSWER_BYTES`]; further answers of
+    /// the call are dropped.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.state.work = MAX_WORK;
         self.parser.feed(bytes, &mut self.state);
@@ -109,12 +106,7 @@ impl Screen {
         self.state.size
     }
 
-    /// Sets the colors of answers to queries.
-    pub fn set_colors(&mut self, colors: Colors) {
-        self.state.answers.colors = colors;
-    }
-
-    /// Returns the title that the program set: one line of at most 200 safe characters.
+    /// Returns the title that the program set: one line of at most [`MAX_TITLE_CHARS`] safe characters.
     #[must_use]
     pub fn title(&self) -> Option<&str> {
         self.state.title.as_deref()
@@ -167,7 +159,7 @@ impl Screen {
 
     /// Returns bytes that reproduce the screen on a terminal of this size in any state, with both screens, the cursor
     /// and all modes, but without the title. They begin with at most `scrollback` bytes of the lines above the screen.
-    /// A cell has at most 80 bytes, and one without a style of its own has those of its text.
+    /// A cell has at most 80 bytes; with the style of the cell before it, only those of its text.
     #[must_use]
     pub fn redraw(&self, scrollback: usize) -> Vec<u8> {
         let State { main, alternate, modes, .. } = &self.state;
@@ -253,12 +245,14 @@ impl State {
         if is_alternate != was_alternate {
             let clears = saves && is_alternate && self.affords(self.cells());
             let alternate = self.alternate.get_or_insert_with(|| Grid::new(self.size, 0));
+
             if saves && is_alternate {
                 self.main.feed(b"\x1b7");
             }
             if clears {
                 alternate.feed(b"\x1b[m\x1b[2J");
             }
+
             let (from, to) = if is_alternate {
                 (&mut self.main, alternate)
             } else {
@@ -266,6 +260,7 @@ impl State {
             };
             to.feed(&from.carried(self.modes.region));
         }
+
         if saves && !is_alternate {
             self.main.feed(b"\x1b8");
         }
@@ -291,6 +286,7 @@ impl State {
         let cols = usize::from(self.size.cols);
         match drawing {
             Drawing::Style => sgr::write_kept(csi.params, &mut self.batch),
+            // `vt100` has no sequence for tabulator steps.
             Drawing::Tabs { count, is_forward: true } => {
                 self.push(&b"\t".repeat(usize::from(*count).min(cols)));
             }
@@ -318,7 +314,7 @@ impl State {
     }
 }
 
-/// Returns what a letter is among the characters of line drawing.
+/// Returns the line drawing character of a letter.
 fn line_drawing(c: char) -> Option<char> {
     let at = u8::try_from(c).ok()?.checked_sub(b'`')?;
     LINES.chars().nth(usize::from(at))
@@ -408,7 +404,7 @@ impl Sink for State {
         match parts {
             [b"0" | b"2", title @ ..] => {
                 let title = title.join(&b';');
-                let title = stripped_line(&String::from_utf8_lossy(&title), MAX_TITLE);
+                let title = stripped_line(&String::from_utf8_lossy(&title), MAX_TITLE_CHARS);
                 self.title = Some(title).filter(|it| !it.trim().is_empty());
             }
             parts => self.answers.command(parts, end),

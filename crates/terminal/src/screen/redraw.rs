@@ -56,6 +56,7 @@ fn write_grid(grid: &Grid, out: &mut Vec<u8>) {
     for row in 0..grid.size.rows {
         let (mut style, mut is_exact) = (Style::default(), false);
         let glyphs = glyphs(grid, row);
+
         for glyph in &glyphs {
             // Terminals disagree about the width of several characters in a cell.
             if !is_exact {

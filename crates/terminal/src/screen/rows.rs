@@ -1,6 +1,7 @@
 //! Cells of a grid as rows of text with styles.
 
 use super::grid::Grid;
+pub use quackd_protocol::terminal::ScreenCursor as Cursor;
 
 /// A color of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub struct Style {
 pub struct Run {
     /// Text without control and escape characters.
     pub text: String,
-    /// Its style.
+    /// Style of the whole text.
     pub style: Style,
 }
 
@@ -53,20 +54,9 @@ pub struct Row {
     pub runs: Vec<Run>,
 }
 
-/// Position of the cursor, from 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cursor {
-    /// Row.
-    pub row: u16,
-    /// Column.
-    pub col: u16,
-    /// Whether the program shows it.
-    pub visible: bool,
-}
-
 impl Style {
     /// Appends the sequence that sets this style only.
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
+    pub fn write(&self, out: &mut Vec<u8>) {
         let mut numbers = vec![0];
         let flags = [
             (1, self.bold),
@@ -76,6 +66,7 @@ impl Style {
             (7, self.inverse),
         ];
         numbers.extend(flags.iter().filter(|(_, is_on)| *is_on).map(|(number, _)| *number));
+
         for (kind, color) in [(38, self.fg), (48, self.bg)] {
             match color {
                 Some(Color::Indexed(index)) => numbers.extend([kind, 5, u16::from(index)]),
@@ -94,6 +85,7 @@ impl Style {
         if !cell.has_contents() {
             return Self { bg, ..Self::default() };
         }
+
         Self {
             fg: color(cell.fgcolor()),
             bg,
@@ -125,17 +117,21 @@ pub(super) struct Glyph<'a> {
 pub(super) fn glyphs(grid: &Grid, row: u16) -> Vec<Glyph<'_>> {
     let cols = grid.size.cols;
     let (mut glyphs, mut n_shown, mut col) = (Vec::new(), 0, 0);
+
     while let Some(cell) = grid.screen().cell(row, col).filter(|_| col < cols) {
         let style = Style::of(cell);
         let is_wide = cell.is_wide();
+        // A grid of one column has two inside. A wide character there does not fit on the screen.
         let is_cut = is_wide && cols <= col + 1;
         let text = if cell.has_contents() && !is_cut { cell.contents() } else { " " };
+
         glyphs.push(Glyph { col, text, style });
         if text != " " || style != Style::default() {
             n_shown = glyphs.len();
         }
         col += if is_wide { 2 } else { 1 };
     }
+
     glyphs.truncate(n_shown);
     glyphs
 }

@@ -296,7 +296,7 @@ impl BackgroundJob {
         let reason = match finished.ended_by {
             EndedBy::Itself => None,
             EndedBy::Deadline => Some("it reached its time limit".to_owned()),
-            EndedBy::Abort => Some("it was ended by job_kill".to_owned()),
+            EndedBy::Abort => Some("it was ended by a client".to_owned()),
             EndedBy::Processes | EndedBy::Memory => None,
         };
         let reason = finished.ceiling.map(|ceiling| ceiling.to_string()).or(reason);

@@ -1,4 +1,4 @@
-//! The internal tool for `quack.run`: starts a program on a terminal of its own, as a background job.
+//! The internal tool for `quack.run`: starts a program on a new terminal, as a background job.
 
 use crate::bash::{DEFAULT_PATH, detector, refuse_terminal};
 use crate::call_limits::CallLimits;
@@ -7,15 +7,22 @@ use crate::jobs::{self, BackgroundJob, JobRequest};
 use crate::terminals::{TerminalSetup, environment};
 use crate::{Call, Data, Output, Toolbox};
 use quackd_protocol::terminal::{OpenTerminal, OpenedTerminal};
-use quackd_protocol::tools;
+use quackd_protocol::{guest_agents, tools};
 use quackd_sandbox::Root;
 use quackd_terminal::TerminalSize;
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, Mode, OFlags, access, open};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Shell of a user whose variables name none.
 const DEFAULT_SHELL: &str = "/bin/bash";
+
+/// Bytes at the beginning of a script in which the system looks for its interpreter.
+const SCRIPT_BYTES: usize = 256;
 
 /// Starts the program.
 pub(crate) async fn quack_open_terminal(
@@ -46,8 +53,8 @@ pub(crate) async fn quack_open_terminal(
     let looked = toolbox.in_root(tools::OPEN_TERMINAL, bounds, look).await;
     let (root, cwd, program) = match looked {
         Ok((_, _, _, true)) => return Toolbox::outdated(),
-        Ok((_, _, None, false)) => return not_found(&name),
-        Ok((root, cwd, Some(program), false)) => (root, cwd, program),
+        Ok((_, _, Err(why), false)) => return Output::error(why.text(&name)),
+        Ok((root, cwd, Ok(program), false)) => (root, cwd, program),
         Err(answer) => return answer,
     };
 
@@ -78,22 +85,79 @@ fn variable<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
     env.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 
-/// Returns the program with this name, as the system would find it.
-fn find_blocking(name: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
-    let is_program =
-        |path: &PathBuf| path.is_file() && access(path.as_path(), Access::EXEC_OK).is_ok();
-    if name.contains('/') {
-        return Some(cwd.join(name)).filter(is_program);
-    }
-    // An empty name would be a directory of PATH.
-    let mut candidates = path.split(':').map(|directory| cwd.join(directory).join(name));
-    candidates.find(is_program)
+/// Reason why the system cannot start a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unusable {
+    Missing,
+    Directory,
+    NotExecutable,
+    NoInterpreter,
 }
 
-fn not_found(name: &str) -> Output {
-    let name: String = name.chars().take(200).collect();
-    let place = if name.contains('/') { "" } else { " in PATH" };
-    Output::error(format_args!("{name} not found{place}"))
+impl Unusable {
+    fn text(self, name: &str) -> String {
+        let is_agent = guest_agents::find(name).is_some();
+        let name: String = name.chars().take(200).collect();
+        match self {
+            Self::Missing if name.contains('/') => format!("{name} not found"),
+            Self::Missing if is_agent => {
+                format!("{name} not found in PATH; quack agents lists the searched directories")
+            }
+            Self::Missing => format!("{name} not found in PATH"),
+            Self::Directory => format!("{name} is a directory"),
+            Self::NotExecutable => format!("{name} is not executable"),
+            Self::NoInterpreter => format!("the interpreter of {name} is missing"),
+        }
+    }
+}
+
+/// Returns the program with this name, as the system would find it.
+///
+/// # Errors
+/// The reason of the first file with this name, if there is one.
+fn find_blocking(name: &str, path: &str, cwd: &Path) -> Result<PathBuf, Unusable> {
+    if name.contains('/') {
+        return usable_blocking(cwd.join(name), cwd);
+    }
+
+    let mut why = Unusable::Missing;
+    for directory in path.split(':') {
+        match usable_blocking(cwd.join(directory).join(name), cwd) {
+            Err(reason) if why == Unusable::Missing => why = reason,
+            Err(_) => {}
+            program => return program,
+        }
+    }
+    Err(why)
+}
+
+fn usable_blocking(program: PathBuf, cwd: &Path) -> Result<PathBuf, Unusable> {
+    let file = program.metadata().map_err(|_error| Unusable::Missing)?;
+    if file.is_dir() {
+        return Err(Unusable::Directory);
+    }
+    if !file.is_file() || access(program.as_path(), Access::EXEC_OK).is_err() {
+        return Err(Unusable::NotExecutable);
+    }
+
+    let interpreter = interpreter_blocking(&program);
+    if interpreter.is_some_and(|interpreter| !cwd.join(interpreter).exists()) {
+        return Err(Unusable::NoInterpreter);
+    }
+    Ok(program)
+}
+
+/// Returns the program that the first line of a script names. `None` for a file that is no script or cannot be read.
+fn interpreter_blocking(program: &Path) -> Option<PathBuf> {
+    // Another process may have put a pipe there, which must not block.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut file = File::from(open(program, flags, Mode::empty()).ok()?);
+    let mut begin = [0; SCRIPT_BYTES];
+    let n = file.read(&mut begin).ok()?;
+
+    let line = begin.get(..n)?.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
+    Some(OsStr::from_bytes(words.next()?).into())
 }
 
 /// Returns the command as lists show it.
@@ -111,21 +175,42 @@ fn opened(job: &BackgroundJob) -> Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn a_program_is_found_by_its_name_or_its_path() {
         let dir = tempfile::tempdir().unwrap();
         let cwd = Path::new("/");
-        std::fs::write(dir.path().join("text"), "").unwrap();
+        for (name, text, mode) in [
+            ("text", "", 0o644),
+            ("script", "#! /bin/sh -e\n", 0o755),
+            ("old", "#!/no/such/interpreter\n", 0o755),
+            ("sh", "", 0o644),
+        ] {
+            let file = dir.path().join(name);
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+        }
         let path = format!("{}:/usr/bin:/bin", dir.path().display());
         let found = |name: &str| find_blocking(name, &path, cwd);
-        assert!(found("sh").is_some_and(|program| program.is_absolute()));
-        assert_eq!(found("/bin/sh"), Some("/bin/sh".into()));
-        assert_eq!(found("bin/sh"), Some("/bin/sh".into()));
-        for none in ["text", "", "no-such-program", "/bin", "/nowhere/sh"] {
-            assert_eq!(found(none), None, "{none}");
+
+        assert!(found("sh").is_ok_and(|program| program.ends_with("bin/sh")));
+        assert_eq!(found("/bin/sh"), Ok("/bin/sh".into()));
+        assert_eq!(found("bin/sh"), Ok("/bin/sh".into()));
+        assert_eq!(found("script"), Ok(dir.path().join("script")));
+        for (name, why) in [
+            ("no-such-program", "no-such-program not found in PATH"),
+            ("claude", "claude not found in PATH; quack agents lists the searched directories"),
+            ("/nowhere/sh", "/nowhere/sh not found"),
+            ("/bin", "/bin is a directory"),
+            ("text", "text is not executable"),
+            ("old", "the interpreter of old is missing"),
+        ] {
+            // The machine may have this agent.
+            let reason =
+                if name == "claude" { Unusable::Missing } else { found(name).unwrap_err() };
+            assert_eq!(reason.text(name), why);
         }
-        assert_eq!(not_found("claude").text, "Error: claude not found in PATH");
-        assert_eq!(not_found("./x").text, "Error: ./x not found");
     }
 }

@@ -1,4 +1,4 @@
-//! `term_read` and `term_write`: the screen of a terminal as text, and what a model types.
+//! `term_read` and `term_write`: the screen of a terminal as text, and the input of a model.
 
 use crate::arguments::Arguments;
 use crate::bash::refuse_terminal;
@@ -159,7 +159,7 @@ async fn within(
     }
 }
 
-/// Shows the screen, and how the program has ended.
+/// Shows the screen, and the end of the program.
 fn answer(Found { job, terminal }: &Found, history: usize) -> Output {
     let view = terminal.view(history);
     let (_, end) = job.glance();
@@ -187,12 +187,13 @@ fn data(job: &BackgroundJob, view: &ScreenView, end: Option<&JobEnd>) -> Value {
         "terminal": job.id,
         "cols": size.cols,
         "rows": size.rows,
-        "cursor": { "row": cursor.row, "col": cursor.col, "visible": cursor.visible },
+        "cursor": cursor,
         "alternate": is_alternate,
         "title": title,
         "text": text,
         "running": end.is_none(),
     });
+
     let exit = end.and_then(|end| end.finished.as_ref()).map(|finished| finished.exit);
     let exit = exit.map(|exit| match exit {
         Exit::Code(code) => ("exitCode", code),

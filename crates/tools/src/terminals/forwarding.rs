@@ -6,8 +6,8 @@
 
 use super::frames;
 use quackd_protocol::limits::{
-    MAX_TERMINAL_INPUT_PIECES, MAX_TITLE_CHARS, MAX_VIEWERS, TERMINAL_CREDITS,
-    TERMINAL_FRAME_INTERVAL, TERMINAL_ROWS_INTERVAL,
+    MAX_TERMINAL_INPUT_PIECES, MAX_VIEWERS, TERMINAL_CREDITS, TERMINAL_FRAME_INTERVAL,
+    TERMINAL_ROWS_INTERVAL,
 };
 use quackd_protocol::output::MAX_PIECE_BYTES;
 use quackd_protocol::terminal::{FromTerminal, ScreenRows, TerminalExit};
@@ -54,13 +54,14 @@ impl Due {
     }
 }
 
-/// What the supervisor has, and what it does not have yet.
-#[derive(Debug)]
+/// State of the messages about one terminal: credits, unsent changes, and times of the last messages.
+#[derive(Debug, Default)]
 pub(super) struct Forwarding {
     /// Whether some viewer gets bytes, or rows.
     has_raw: bool,
     has_rows: bool,
-    credits: u32,
+    /// Credits that the supervisor has not returned.
+    spent: u32,
     /// Output that was not sent.
     pending: Vec<u8>,
     /// Whether output was dropped.
@@ -82,33 +83,15 @@ pub(super) struct Forwarding {
 }
 
 /// End of the program.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum End {
+    #[default]
     Running,
-    Ended { exit: TerminalExit, at: Instant },
+    Ended {
+        exit: TerminalExit,
+        at: Instant,
+    },
     Sent,
-}
-
-impl Default for Forwarding {
-    fn default() -> Self {
-        Self {
-            has_raw: false,
-            has_rows: false,
-            credits: TERMINAL_CREDITS,
-            pending: Vec::new(),
-            must_redraw: false,
-            may_differ: false,
-            last_rows: None,
-            refreshes: VecDeque::new(),
-            n_taken: 0,
-            title: String::new(),
-            output_sent: None,
-            redraw_sent: None,
-            rows_sent: None,
-            title_sent: None,
-            end: End::Running,
-        }
-    }
 }
 
 impl Forwarding {
@@ -118,6 +101,7 @@ impl Forwarding {
         if !self.has_raw || self.must_redraw {
             return;
         }
+
         self.pending.extend_from_slice(bytes);
         if MAX_PIECE_BYTES < self.pending.len() {
             self.drop_output();
@@ -132,12 +116,13 @@ impl Forwarding {
         }
     }
 
-    /// Sets which viewers there are.
+    /// Sets the kinds of viewers.
     pub(super) fn watch(&mut self, has_raw: bool, has_rows: bool) {
         if !has_raw {
             self.pending = Vec::new();
             self.must_redraw = false;
         }
+        // Without viewers of rows, `last_rows` becomes outdated. The next viewer needs all rows.
         if !(has_rows && self.has_rows) {
             (self.may_differ, self.last_rows) = (true, None);
         }
@@ -151,9 +136,13 @@ impl Forwarding {
         }
     }
 
+    fn has_credit(&self) -> bool {
+        self.spent < TERMINAL_CREDITS
+    }
+
     /// Returns a credit.
     pub(super) fn add_credit(&mut self) {
-        self.credits = TERMINAL_CREDITS.min(self.credits + 1);
+        self.spent = self.spent.saturating_sub(1);
     }
 
     /// Notes that the program has taken a piece of input.
@@ -197,7 +186,7 @@ impl Forwarding {
         let Refresh { viewer, has_scrollback, as_rows } = *self.refreshes.front()?;
         // Output before the answer is not news for the viewer.
         if !self.pending.is_empty() {
-            if self.credits != 0 {
+            if self.has_credit() {
                 return Some(self.take_output(now));
             }
             self.drop_output();
@@ -214,15 +203,16 @@ impl Forwarding {
         Some(frames::rows(Some(viewer), frames::screen_rows(screen)))
     }
 
-    /// Returns the next message of a running program.
+    /// Returns the next message for all viewers. The rest of a program that has ended does not wait for an interval.
     fn news(&mut self, screen: &Screen, now: Instant) -> Due {
-        if self.credits == 0 {
+        if !self.has_credit() {
             return Due::Change;
         }
 
+        let is_running = self.is_running();
         let mut wake: Option<Instant> = None;
         let mut is_due = |sent: Option<Instant>, interval: Duration| {
-            let at = sent.map_or(now, |sent| sent + interval);
+            let at = sent.filter(|_| is_running).map_or(now, |sent| sent + interval);
             let is_due = at <= now;
             if !is_due {
                 wake = Some(wake.map_or(at, |wake| wake.min(at)));
@@ -231,7 +221,7 @@ impl Forwarding {
         };
 
         let title = screen.title().unwrap_or_default();
-        if title != self.title && is_due(self.title_sent, TITLE_INTERVAL) {
+        if is_running && title != self.title && is_due(self.title_sent, TITLE_INTERVAL) {
             return Due::Now(self.take_title(title, now));
         }
         if self.must_redraw && is_due(self.redraw_sent, TERMINAL_ROWS_INTERVAL) {
@@ -253,19 +243,8 @@ impl Forwarding {
     /// Returns the rest of the output of a program that has ended, then its end. Without credits, does not wait after
     /// `until`.
     fn last_news(&mut self, screen: &Screen, now: Instant, until: Instant) -> Due {
-        if self.credits != 0 {
-            if self.must_redraw {
-                return Due::Now(self.take_redraw(screen, now));
-            }
-            if !self.pending.is_empty() {
-                return Due::Now(self.take_output(now));
-            }
-            if self.has_rows
-                && self.may_differ
-                && let Some(rows) = self.take_rows(screen, now)
-            {
-                return Due::Now(rows);
-            }
+        if let news @ Due::Now(_) = self.news(screen, now) {
+            return news;
         }
 
         let has_rest =
@@ -310,12 +289,11 @@ impl Forwarding {
     fn take_title(&mut self, title: &str, now: Instant) -> FromTerminal {
         self.title = title.to_owned();
         self.title_sent = Some(now);
-        let title = title.chars().take(MAX_TITLE_CHARS).collect();
-        self.pay(FromTerminal::Title { title })
+        self.pay(FromTerminal::Title { title: title.to_owned() })
     }
 
     fn pay(&mut self, message: FromTerminal) -> FromTerminal {
-        self.credits = self.credits.saturating_sub(1);
+        self.spent += 1;
         message
     }
 }

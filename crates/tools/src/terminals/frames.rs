@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quackd_protocol::limits::{MAX_REDRAW_BYTES, MAX_ROWS_BYTES, VIEWER_SCROLLBACK_BYTES};
 use quackd_protocol::terminal::{
-    CellSize, FromTerminal, ScreenColor, ScreenCursor, ScreenLine, ScreenRows, ScreenRun,
+    CellSize, FromTerminal, ScreenColor, ScreenLine, ScreenRows, ScreenRun,
 };
 use quackd_terminal::{Color, Row, Run, Screen, TerminalSize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -65,11 +65,11 @@ fn without_colors(text: &str) -> Vec<u8> {
 
 /// Returns all rows of a screen.
 pub(super) fn screen_rows(screen: &Screen) -> ScreenRows {
-    let (size, cursor) = (screen.size(), screen.cursor());
+    let size = screen.size();
     ScreenRows {
         cols: size.cols,
         rows: size.rows,
-        cursor: ScreenCursor { row: cursor.row, col: cursor.col, visible: cursor.visible },
+        cursor: screen.cursor(),
         alternate: screen.is_alternate(),
         whole: true,
         lines: (0..).zip(screen.rows()).map(|(row, Row { runs })| line(row, runs)).collect(),
@@ -131,6 +131,7 @@ fn json(rows: &ScreenRows) -> Box<RawValue> {
 fn cut(rows: &mut ScreenRows) {
     let mut room = MAX_ROWS_BYTES - ROWS_HEAD_BYTES;
     let mut lines = Vec::new();
+
     for ScreenLine { row, runs } in std::mem::take(&mut rows.lines) {
         let text: String = runs.into_iter().map(|run| run.text).collect();
         let line = ScreenLine { row, runs: vec![ScreenRun { text, ..ScreenRun::default() }] };

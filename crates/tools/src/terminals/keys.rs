@@ -3,7 +3,7 @@
 /// Longest name that an error repeats, in characters.
 const SHOWN_CHARS: usize = 40;
 
-/// A name that is no key.
+/// Unknown name of a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Unknown key '{0}'; keys are such as Enter, Tab, Escape, Up, PageDown, F5, C-c, M-x")]
 pub(crate) struct KeyError(String);

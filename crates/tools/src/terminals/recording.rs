@@ -1,7 +1,7 @@
 //! Recording of a terminal as a file of asciinema (asciicast v2): one line of JSON for the size, then one for each event.
 //!
-//! A thread writes the file, so that a hung disk stops neither the worker nor the program. A recording that cannot go on
-//! ends; the program continues.
+//! A thread writes the file, so that a hung disk stops neither the worker nor the program. After a failed write the
+//! recording ends, and the program continues.
 
 use crate::live::unfinished;
 use quackd_protocol::limits::{MAX_RECORDING_BYTES, MAX_SPILL_FILES};
@@ -59,17 +59,20 @@ impl Recorder {
     /// No thread can be started.
     pub(super) fn start(path: PathBuf, size: TerminalSize, kind: Recording) -> io::Result<Self> {
         let (sender, lines) = sync_channel(MAX_WAITING_LINES);
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let written = Arc::clone(&waiting);
+        let recorder = Self::new(sender, size, kind);
+        let waiting = Arc::clone(&recorder.waiting);
         let write = move || {
             // The recording ends with its receiver.
-            write_blocking(&path, &lines, &written).ok();
+            write_blocking(&path, &lines, &waiting).ok();
         };
         std::thread::Builder::new().name("record".to_owned()).spawn(write)?;
+        Ok(recorder)
+    }
 
+    fn new(lines: SyncSender<Vec<u8>>, size: TerminalSize, kind: Recording) -> Self {
         let mut recorder = Self {
-            lines: Some(sender),
-            waiting,
+            lines: Some(lines),
+            waiting: Arc::default(),
             started: Instant::now(),
             n_bytes: 0,
             has_input: kind == Recording::Input,
@@ -77,7 +80,7 @@ impl Recorder {
             input_carry: Vec::new(),
         };
         recorder.push(&header(size));
-        Ok(recorder)
+        recorder
     }
 
     /// Records output of the program.
@@ -86,7 +89,7 @@ impl Recorder {
         self.event("o", &text);
     }
 
-    /// Records what was typed, if the recording has it.
+    /// Records typed bytes, if the recording has input.
     pub(super) fn input(&mut self, bytes: &[u8]) {
         if self.has_input {
             let text = text_of(&mut self.input_carry, bytes);
@@ -109,10 +112,12 @@ impl Recorder {
     fn push(&mut self, line: &Value) {
         let line = format!("{line}\n").into_bytes();
         let length = line.len();
+
         self.n_bytes = self.n_bytes.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
         let n_waiting = self.waiting.fetch_add(length, Ordering::Relaxed).saturating_add(length);
         let has_room = self.n_bytes <= MAX_RECORDING_BYTES && n_waiting <= MAX_WAITING_BYTES;
         let is_sent = self.lines.as_ref().is_some_and(|to| has_room && to.try_send(line).is_ok());
+        // A recording without some of its events would mislead, so it ends.
         if !is_sent {
             self.lines = None;
         }
@@ -183,16 +188,7 @@ mod tests {
         let path = recording_path(dir.path(), 3);
         std::os::unix::fs::symlink("elsewhere", &path).unwrap();
         let (sender, lines) = sync_channel(MAX_WAITING_LINES);
-        let mut recorder = Recorder {
-            lines: Some(sender),
-            waiting: Arc::default(),
-            started: Instant::now(),
-            n_bytes: 0,
-            has_input: kind == Recording::Input,
-            output_carry: Vec::new(),
-            input_carry: Vec::new(),
-        };
-        recorder.push(&header(TerminalSize::new(80, 24)));
+        let mut recorder = Recorder::new(sender, TerminalSize::DEFAULT, kind);
         record(&mut recorder);
         let waiting = Arc::clone(&recorder.waiting);
         drop(recorder);

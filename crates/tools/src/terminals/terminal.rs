@@ -62,10 +62,11 @@ struct State {
     /// Numbers of the last piece that was queued, and of the last one that was typed.
     n_queued: u64,
     n_typed: u64,
-    /// Size that was not applied yet.
+    /// Last requested size, until it is applied.
     wanted_size: Option<TerminalSize>,
+    /// Time of the last change of the size.
     resized: Option<Instant>,
-    /// Counts changes of the screen. The tools have shown `shown`.
+    /// Number of changes of the screen, and the number at the last view of a tool.
     version: u64,
     shown: u64,
     /// Time of the last output or input.
@@ -73,6 +74,7 @@ struct State {
     recorder: Option<Recorder>,
     /// The last screen, once the last message was sent.
     last: Option<ScreenView>,
+    /// Whether [`Terminal::next`] has returned `None`.
     is_over: bool,
 }
 
@@ -120,7 +122,7 @@ impl Terminal {
     /// Creates the terminal of a program that is about to start. A recording is written to `recording`.
     pub(crate) fn new(master: TerminalMaster, setup: TerminalSetup, recording: PathBuf) -> Self {
         let TerminalSetup { size, scrollback_bytes, record } = setup;
-        // Without a thread there is no recording, and the answer of the call says so.
+        // Without a thread there is no recording, and the answer of the call has no path of one.
         let recorder = record.and_then(|kind| Recorder::start(recording.clone(), size, kind).ok());
         let screen = Screen::new(size, scrollback_bytes.min(MAX_SCROLLBACK_BYTES));
         let recording = recorder.as_ref().map(|_| recording);
@@ -155,7 +157,7 @@ impl Terminal {
             }
             ToTerminal::Taken {} => self.change(|state| state.forwarding.add_credit()),
             ToTerminal::Signal { signal } => {
-                // A foreground that has exited meanwhile needs no signal.
+                // A process that has exited since needs no signal.
                 if let Some(master) = self.master() {
                     master.signal_foreground(signal).ok();
                 }
@@ -167,8 +169,9 @@ impl Terminal {
     /// `None`: the caller has passed it on. For one caller. Cancel-safe.
     pub async fn next(&self) -> Option<FromTerminal> {
         let mut changes = self.state.subscribe();
+
         loop {
-            // The sender is `self`, so no wait can fail.
+            // `self` has the sender, so no wait fails.
             match self.due() {
                 Due::Now(message) => return Some(message),
                 Due::At(at) => {
@@ -200,7 +203,7 @@ impl Terminal {
 
     /// Waits until [`Terminal::next`] has returned `None`.
     pub(crate) async fn over(&self) {
-        // As above.
+        // `self` has the sender, so no wait fails.
         self.state.subscribe().wait_for(|state| state.is_over).await.ok();
     }
 
@@ -219,14 +222,14 @@ impl Terminal {
         });
     }
 
-    /// Types what waits. Never returns. Dropped when the program ends.
+    /// Types the waiting input. Never returns. Dropped when the program ends.
     pub(crate) async fn type_input(&self) -> Infallible {
         let mut changes = self.state.subscribe();
         loop {
             match self.next_piece() {
                 Some(piece) => self.type_piece(&piece).await,
                 None => {
-                    // As above.
+                    // `self` has the sender, so no wait fails.
                     changes.changed().await.ok();
                 }
             }
@@ -237,7 +240,7 @@ impl Terminal {
         let mut piece = None;
         self.state.send_if_modified(|state| {
             piece = state.next_piece();
-            // Nobody waits for room.
+            // No task waits for free space in the queue.
             false
         });
         piece
@@ -272,7 +275,7 @@ impl Terminal {
     /// Waits until the program has taken the input with this number, or has ended.
     pub(crate) async fn typed(&self, number: u64) {
         let is_typed = |state: &State| number <= state.n_typed || !state.forwarding.is_running();
-        // As above.
+        // `self` has the sender, so no wait fails.
         self.state.subscribe().wait_for(is_typed).await.ok();
     }
 
@@ -280,7 +283,7 @@ impl Terminal {
     pub(crate) async fn news(&self) {
         let is_news =
             |state: &State| state.shown != state.version || !state.forwarding.is_running();
-        // As above.
+        // `self` has the sender, so no wait fails.
         self.state.subscribe().wait_for(is_news).await.ok();
     }
 
@@ -295,10 +298,11 @@ impl Terminal {
                 }
                 state.changed + quiet
             };
+
             if at <= Instant::now() {
                 return;
             }
-            // As above.
+            // `self` has the sender, so no wait fails.
             timeout_at(at.into(), changes.changed()).await.ok();
         }
     }
@@ -316,6 +320,7 @@ impl Terminal {
             view = Some(state.last.clone().unwrap_or_else(|| state.view(history)));
             false
         });
+        // The closure has always run, which the compiler cannot see.
         view.unwrap_or_else(|| self.state.borrow().view(history))
     }
 
@@ -375,7 +380,8 @@ impl State {
 
     /// Queues input of the supervisor, which is JSON of base64.
     fn queue_piece(&mut self, base64: &RawValue) {
-        // The supervisor has checked it. Without its bytes it is answered all the same.
+        // The supervisor has checked it. An invalid piece is typed as an empty one, because the supervisor waits for an
+        // answer.
         let bytes = frames::decoded(base64).filter(|bytes| bytes.len() <= MAX_PIECE_BYTES);
         if self.input.len() < MAX_WAITING_PIECES {
             self.push(bytes.unwrap_or_default(), Source::Supervisor);

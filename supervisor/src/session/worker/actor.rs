@@ -1,8 +1,8 @@
 //! The actor that owns the worker of one session, with its calls, its jobs and its policy. The other files of this folder
 //! handle its messages.
 //!
-//! Receives: [`CallTool`](super::CallTool), and the messages of `calls.rs`, `policy.rs`, `network.rs` and `terminals/` (from clients,
-//! through the methods and the registry); `ChannelEvent` of the worker (from its link); the requests of
+//! Receives: [`CallTool`](super::CallTool), and the messages of `calls.rs`, `policy.rs`, `network.rs` and `terminals/`
+//! (from clients, through the methods and the registry); `ChannelEvent` of the worker (from its link); the requests of
 //! `children/manage.rs` (from [`crate::pool::sessions`], the registry, and the user).
 //! Publishes: the worker's half of the session's snapshot after each change, in the session's entry of the table.
 //! Blocks on: nothing. The main thread starts and reaps processes.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Most directories of `PATH` in which agents are searched.
 const MAX_PATH: usize = 64;
 
-/// What a worker may keep.
+/// Directories that a worker may keep.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KeptChoice {
     /// True to keep package caches.
@@ -63,7 +63,7 @@ pub(super) struct KeptDirectories {
 }
 
 impl KeptChoice {
-    /// Creates the directories. One that cannot be created is left out, with a line in the log.
+    /// Creates the directories. Logs and leaves out a directory that cannot be created.
     pub(super) fn make_blocking(&self, home: &Home, workspace: &Path) -> KeptDirectories {
         let Some(path) = workspace.to_str() else { return KeptDirectories::default() };
 

@@ -8,9 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use quackd_client::{Client, ClientError, Event, Events};
 use quackd_protocol::client::{
     TermAttachData, TermAttachParams, TermBytes, TermDetached, TermExit, TermInputParams,
-    TermResizeParams,
+    TermResizeData, TermResizeParams, TermRows, TermSize,
 };
-use quackd_protocol::terminal::{CellSize, TerminalExit};
+use quackd_protocol::terminal::{CellSize, ScreenRows, TerminalExit};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Pause before input that was not taken is sent again.
+/// Pause before input that was not taken, or a refused request, is sent again.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Terminal to attach to.
@@ -55,7 +55,7 @@ impl Attached {
     pub(crate) async fn begin(target: Target) -> Result<Self, ClientError> {
         // Before the request, because the first events may precede its reply.
         let events = target.client.events().await?;
-        let params = parameters(&target);
+        let params = parameters(&target, false);
         let TermAttachData { terminal_id, cols, rows, read_only, .. } =
             target.client.call(params).await?;
 
@@ -72,7 +72,7 @@ impl Attached {
     }
 }
 
-fn parameters(target: &Target) -> TermAttachParams {
+fn parameters(target: &Target, as_rows: bool) -> TermAttachParams {
     let size = window_size();
     TermAttachParams {
         session_id: Some(target.session.clone()),
@@ -80,7 +80,7 @@ fn parameters(target: &Target) -> TermAttachParams {
         cols: size.map(|size| size.cols),
         rows: size.map(|size| size.rows),
         read_only: target.is_read_only.then_some(true),
-        as_rows: None,
+        as_rows: as_rows.then_some(true),
         set_size: target.sets_size.then_some(true),
     }
 }
@@ -97,11 +97,31 @@ pub(super) struct View {
     pub(super) is_read_only: bool,
 }
 
+/// Reply to a request about the screen.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ScreenReply {
+    /// Size of the screen now. Events that follow may still have an earlier one.
+    pub(super) size: CellSize,
+    /// Whether rows come in place of bytes from now on, the whole screen first. `None`: nothing has changed.
+    pub(super) as_rows: Option<bool>,
+}
+
 /// An event of the terminal.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TerminalUpdate {
     /// Bytes of the program, not filtered.
     Output(Vec<u8>),
+    /// Bytes that make the whole screen, not filtered.
+    Redraw {
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// Size of the screen.
+        size: CellSize,
+    },
+    /// Rows of the screen.
+    Rows(ScreenRows),
+    /// Another client has changed the size of the screen.
+    Resized(CellSize),
     /// The program has ended.
     Exited(TerminalExit),
     /// A client has detached this one.
@@ -114,11 +134,14 @@ impl View {
         self.client.why_closed()
     }
 
-    /// Requests the whole screen, as a new client gets it.
+    /// Requests the whole screen as a new client gets it, as bytes or as rows. Returns `None` after a refusal.
     ///
     /// # Errors
     /// Those of the request. A refused request has no effect: an event reports the end of the terminal.
-    pub(super) async fn redraw(&self) -> Result<(), ClientError> {
+    pub(super) async fn attach_again(
+        &self,
+        as_rows: bool,
+    ) -> Result<Option<ScreenReply>, ClientError> {
         let target = Target {
             client: Arc::clone(&self.client),
             session: self.session.clone(),
@@ -127,22 +150,31 @@ impl View {
             is_read_only: self.is_read_only,
             sets_size: false,
         };
-        unless_refused(self.client.call(parameters(&target)).await.map(drop))
+        let answer = self.client.call(parameters(&target, as_rows)).await;
+        let reply = |TermAttachData { cols, rows, .. }: TermAttachData| ScreenReply {
+            size: CellSize { cols, rows },
+            as_rows: Some(as_rows),
+        };
+        unless_refused(answer.map(reply)).await
     }
 
-    /// Reports the size of the window. A client that types nothing has no size, and gets the screen again.
+    /// Reports the size of the window. Returns `None` after a refusal. Not for a client that types nothing, which has no
+    /// size.
     ///
     /// # Errors
-    /// Like [`View::redraw`].
-    pub(super) async fn resized(&self) -> Result<(), ClientError> {
-        if self.is_read_only {
-            return self.redraw().await;
-        }
-
-        let Some(CellSize { cols, rows }) = window_size() else { return Ok(()) };
+    /// Like [`View::attach_again`].
+    pub(super) async fn resized(
+        &self,
+        CellSize { cols, rows }: CellSize,
+    ) -> Result<Option<ScreenReply>, ClientError> {
         let (session_id, terminal_id) = (self.session.clone(), self.terminal.clone());
         let params = TermResizeParams { session_id, terminal_id, cols, rows };
-        unless_refused(self.client.call(params).await.map(drop))
+        let answer = self.client.call(params).await;
+        let reply = |TermResizeData { cols, rows }: TermResizeData| ScreenReply {
+            size: CellSize { cols, rows },
+            as_rows: None,
+        };
+        unless_refused(answer.map(reply)).await
     }
 
     /// Sends typed bytes. Returns the number of bytes that need not be sent again. Waits 50 ms if the program reads too
@@ -179,14 +211,21 @@ impl View {
     }
 }
 
-fn unless_refused(answer: Result<(), ClientError>) -> Result<(), ClientError> {
+/// Returns `None` for a refusal, after a pause: the request may be sent again.
+async fn unless_refused(
+    answer: Result<ScreenReply, ClientError>,
+) -> Result<Option<ScreenReply>, ClientError> {
     match answer {
-        Err(ClientError::Refused { .. }) => Ok(()),
-        answer => answer,
+        Ok(reply) => Ok(Some(reply)),
+        Err(ClientError::Refused { .. }) => {
+            sleep(RETRY_PAUSE).await;
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 
-/// The terminal of an event, and its bytes if it has some.
+/// The terminal of an event, and its bytes and size if it has some.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct EventFacts<'a> {
@@ -194,6 +233,22 @@ struct EventFacts<'a> {
     terminal_id: Cow<'a, str>,
     #[serde(borrow, default)]
     bytes: Option<Cow<'a, str>>,
+    #[serde(default)]
+    cols: Option<u16>,
+    #[serde(default)]
+    rows: Option<u16>,
+}
+
+impl EventFacts<'_> {
+    fn bytes(&self) -> anyhow::Result<Vec<u8>> {
+        let bytes = self.bytes.as_deref().context("an event of the terminal has no bytes")?;
+        STANDARD.decode(bytes).context("an event of the terminal is not base64")
+    }
+
+    fn size(&self) -> anyhow::Result<CellSize> {
+        let size = self.cols.zip(self.rows).context("an event of the terminal has no size")?;
+        Ok(CellSize { cols: size.0, rows: size.1 })
+    }
 }
 
 fn read_update(
@@ -201,8 +256,14 @@ fn read_update(
     session: &str,
     terminal: &str,
 ) -> anyhow::Result<Option<TerminalUpdate>> {
-    const NAMES: [&str; 4] =
-        [TermBytes::OUTPUT, TermBytes::REDRAW, TermExit::NAME, TermDetached::NAME];
+    const NAMES: [&str; 6] = [
+        TermBytes::OUTPUT,
+        TermBytes::REDRAW,
+        TermRows::NAME,
+        TermSize::NAME,
+        TermExit::NAME,
+        TermDetached::NAME,
+    ];
     if !NAMES.contains(&event.name.as_str()) {
         return Ok(None);
     }
@@ -222,11 +283,14 @@ fn read_update(
             TerminalUpdate::Exited(exit.exit)
         }
         TermDetached::NAME => TerminalUpdate::Detached,
-        _ => {
-            let bytes = facts.bytes.context("an event of the terminal has no bytes")?;
-            let bytes = STANDARD.decode(bytes.as_bytes());
-            TerminalUpdate::Output(bytes.context("an event of the terminal is not base64")?)
+        TermRows::NAME => {
+            let rows: TermRows =
+                serde_json::from_str(data).context("cannot read the rows of the terminal")?;
+            TerminalUpdate::Rows(rows.screen)
         }
+        TermSize::NAME => TerminalUpdate::Resized(facts.size()?),
+        TermBytes::REDRAW => TerminalUpdate::Redraw { bytes: facts.bytes()?, size: facts.size()? },
+        _ => TerminalUpdate::Output(facts.bytes()?),
     }))
 }
 
@@ -251,7 +315,18 @@ mod tests {
         let output = json!({"type": "term_output", "terminalId": "term-1", "bytes": "GxtbSA=="});
         let expected = Some(TerminalUpdate::Output(b"\x1b\x1b[H".to_vec()));
         assert_eq!(read("term_output", Some("s1"), &output), expected);
-        assert_eq!(read("term_redraw", None, &output), expected);
+        let redraw = json!({"type": "term_redraw", "terminalId": "term-1", "bytes": "GxtbSA==",
+                            "cols": 80, "rows": 24});
+        let size = CellSize { cols: 80, rows: 24 };
+        let expected = TerminalUpdate::Redraw { bytes: b"\x1b\x1b[H".to_vec(), size };
+        assert_eq!(read("term_redraw", None, &redraw), Some(expected));
+        let size = json!({"type": "term_size", "terminalId": "term-1", "cols": 2, "rows": 1});
+        let expected = TerminalUpdate::Resized(CellSize { cols: 2, rows: 1 });
+        assert_eq!(read("term_size", Some("s1"), &size), Some(expected));
+
+        let screen = ScreenRows { cols: 2, rows: 1, whole: true, ..ScreenRows::default() };
+        let rows = json!({"type": "term_rows", "terminalId": "term-1", "screen": screen});
+        assert_eq!(read("term_rows", Some("s1"), &rows), Some(TerminalUpdate::Rows(screen)));
 
         let exit = json!({"type": "term_exit", "terminalId": "term-1", "exitCode": 3});
         let ended = TerminalExit { exit_code: Some(3), ..TerminalExit::default() };
@@ -268,7 +343,5 @@ mod tests {
         let own = json!({"type": "term_output", "terminalId": "term-1", "bytes": ""});
         assert_eq!(read("term_output", Some("s2"), &own), None);
         assert_eq!(read("tool_output", Some("s1"), &json!({"bytes": ""})), None);
-        let size = json!({"type": "term_size", "terminalId": "term-1", "cols": 1, "rows": 1});
-        assert_eq!(read("term_size", Some("s1"), &size), None);
     }
 }

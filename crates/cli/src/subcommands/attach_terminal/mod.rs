@@ -1,11 +1,14 @@
 //! `quack attach`: shows a terminal of a session on the user's terminal, and passes on what the user types.
 //!
 //! [`viewer`] runs the event loop, [`connection`] speaks with the daemon, [`window`] owns the user's terminal,
-//! [`watched_keys`] finds the keys that detach, [`settings`] reads the configuration. Also used by `quack run`, and parts
-//! by `quack play`.
+//! [`cropped`] draws a screen that is larger than the window, [`watched_keys`] finds the keys that detach,
+//! [`session_choice`] finds the session, [`settings`] reads the configuration. Also used by `quack run`, and parts by
+//! `quack play`.
 
 mod connection;
+mod cropped;
 pub(super) mod pending;
+pub(super) mod session_choice;
 pub(super) mod settings;
 mod viewer;
 pub(super) mod watched_keys;
@@ -13,25 +16,24 @@ pub(super) mod window;
 
 pub(super) use self::connection::{Attached, Target};
 
+use self::session_choice::ChosenTerminal;
 use self::settings::TerminalSettings;
 use self::viewer::{Ended, Viewer};
-use self::window::{Window, require_terminal, window_size};
+use self::window::{Window, require_terminal};
 use crate::args::terminals::TermAttachArgs;
 use crate::display::{self, plain};
 use crate::exit::{self, CliError, ExitCode};
 use crate::output::{CliOutput, OpenQuestion};
 use crate::screen_signals::SignalListener;
-use crate::session_ref;
-use quackd_protocol::terminal::{CellSize, TerminalExit};
+use quackd_protocol::terminal::TerminalExit;
 use std::sync::Arc;
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: TermAttachArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     require_terminal("attach", "`quack tool term_read` shows a screen as text", output)?;
     let settings = TerminalSettings::read()?;
-    let (choice, terminal) = args.terminal.take()?;
-
-    let (client, session) = session_ref::existing(&choice, output).await?;
+    let ChosenTerminal { client, session, terminal } =
+        session_choice::chosen(args.terminal, "attach", output).await?;
     let target = Target {
         client: Arc::new(client),
         session: session.session_id.0,
@@ -57,15 +59,12 @@ pub(super) async fn show(
     // Before the terminal is changed: from now on, a signal cannot leave it in raw mode.
     let mut signals = SignalListener::open()?;
     let place = attached.place();
-    if let Some(note) = size_note(attached.size, window_size()) {
-        output.note(&format!("{place}: {note}"));
-    }
 
     let ended = {
         // Other texts wait until the screen is gone.
         let held = OpenQuestion::begin(output).await;
         let window = Window::open(clipboard, format!("{place}: "))?;
-        let mut viewer = Viewer::new(&attached.view, &held, window, keys);
+        let mut viewer = Viewer::new(&attached.view, attached.size, &held, window, keys);
         let ended = viewer.run(&mut attached.events, &mut signals).await;
         viewer.close().await;
         ended?
@@ -95,18 +94,6 @@ fn end_of(exit: &TerminalExit, output: CliOutput) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// Returns a note about a screen that does not fit into the window.
-fn size_note(screen: CellSize, window: Option<CellSize>) -> Option<String> {
-    let window = window?;
-    let fits = screen.cols <= window.cols && screen.rows <= window.rows;
-    (!fits).then(|| {
-        format!(
-            "the screen is {}×{}, this window {}×{}; it gets the size of the window when you type",
-            screen.cols, screen.rows, window.cols, window.rows
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,14 +113,5 @@ mod tests {
         assert_eq!(code(&exit(None, None)), Err(ExitCode::Failed));
         let died = TerminalExit { reason: Some("its worker died".into()), ..exit(None, None) };
         assert_eq!(code(&died), Err(ExitCode::Failed));
-    }
-
-    #[test]
-    fn only_a_screen_that_is_larger_than_the_window_is_noted() {
-        let size = |cols, rows| CellSize { cols, rows };
-        assert_eq!(size_note(size(80, 24), Some(size(80, 24))), None);
-        assert_eq!(size_note(size(80, 24), None), None);
-        let note = size_note(size(120, 24), Some(size(80, 40))).unwrap();
-        assert!(note.starts_with("the screen is 120×24, this window 80×40;"), "{note}");
     }
 }

@@ -2,17 +2,22 @@
 //!
 //! At most one request with input, one other request and one write to the terminal run at the same time. While a write
 //! runs, no event is taken: the daemon then sends the whole screen in place of what this client has missed.
+//!
+//! While the screen is larger than the window, the client gets rows in place of bytes and draws those that fit. What is
+//! shown follows from the kind of the events, whose order is that of the requests: bytes of an earlier attachment come
+//! before the rows of the next one.
 
-use super::connection::{TerminalUpdate, View};
+use super::connection::{ScreenReply, TerminalUpdate, View};
+use super::cropped::CroppedScreen;
 use super::pending::{Work, done, settle, until};
 use super::watched_keys::{KeyInput, WatchedKeys};
-use super::window::Window;
+use super::window::{Window, window_size};
 use crate::output::{OpenQuestion, StdoutState};
 use crate::piped_stdin;
 use crate::screen_signals::{SignalListener, TerminalSignal};
 use quackd_client::{ClientError, Events};
 use quackd_protocol::output::MAX_PIECE_BYTES;
-use quackd_protocol::terminal::TerminalExit;
+use quackd_protocol::terminal::{CellSize, TerminalExit};
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
@@ -36,6 +41,17 @@ pub(super) enum Ended {
     Closed,
 }
 
+/// What the user's terminal shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// Nothing of this screen, until all of it comes.
+    Nothing,
+    /// The bytes of the program.
+    Bytes,
+    /// A part of the rows.
+    Rows,
+}
+
 /// An attached client with the user's terminal.
 pub(super) struct Viewer<'a> {
     view: &'a View,
@@ -46,10 +62,20 @@ pub(super) struct Viewer<'a> {
     input: VecDeque<u8>,
     typing: Work<'a, anyhow::Result<usize>>,
     /// The request for the screen, or the report of a new size.
-    asking: Work<'a, Result<(), ClientError>>,
+    asking: Work<'a, Result<Option<ScreenReply>, ClientError>>,
     writing: Work<'a, io::Result<StdoutState>>,
     /// Whether the screen must be requested.
     is_redraw_due: bool,
+    /// Whether the last attachment is for rows.
+    as_rows: bool,
+    /// Size of the screen, as far as it is known.
+    screen: CellSize,
+    /// Size of the user's terminal, if it has one.
+    size: Option<CellSize>,
+    shown: Shown,
+    cropped: CroppedScreen,
+    /// Whether the rows must be drawn.
+    is_drawing_due: bool,
     /// When the size of the window is reported.
     resize_at: Option<Instant>,
     /// When it was reported last.
@@ -57,9 +83,10 @@ pub(super) struct Viewer<'a> {
 }
 
 impl<'a> Viewer<'a> {
-    /// Creates the client. `held` is the right to print.
+    /// Creates the client for a screen of this size. `held` is the right to print.
     pub(super) fn new(
         view: &'a View,
+        screen: CellSize,
         held: &'a OpenQuestion,
         window: Window,
         keys: WatchedKeys,
@@ -74,6 +101,12 @@ impl<'a> Viewer<'a> {
             asking: None,
             writing: None,
             is_redraw_due: false,
+            as_rows: false,
+            screen,
+            size: window_size(),
+            shown: Shown::Nothing,
+            cropped: CroppedScreen::new(),
+            is_drawing_due: false,
             resize_at: None,
             resized_at: None,
         }
@@ -90,8 +123,10 @@ impl<'a> Viewer<'a> {
     ) -> anyhow::Result<Ended> {
         let mut typed = piped_stdin::pieces(MAX_PIECE_BYTES);
         let mut windows = signal(SignalKind::window_change())?;
+
         loop {
             self.begin_requests();
+
             let ended = tokio::select! {
                 // A program that prints without end must not delay signals and keys.
                 biased;
@@ -105,7 +140,7 @@ impl<'a> Viewer<'a> {
                 },
                 input = self.keys.expired() => self.take_input(input),
                 _ = windows.recv() => {
-                    self.plan_resize();
+                    self.window_changed();
                     None
                 }
                 () = until(self.resize_at), if self.asking.is_none() => {
@@ -118,7 +153,7 @@ impl<'a> Viewer<'a> {
                     None
                 }
                 answered = done(&mut self.asking) => {
-                    answered?;
+                    self.take_reply(answered?);
                     None
                 }
                 written = done(&mut self.writing) => match written {
@@ -133,6 +168,7 @@ impl<'a> Viewer<'a> {
                     None => return Err(self.view.why_closed().into()),
                 },
             };
+
             if let Some(ended) = ended {
                 return Ok(ended);
             }
@@ -151,8 +187,37 @@ impl<'a> Viewer<'a> {
             let piece = self.input.iter().copied().take(MAX_PIECE_BYTES).collect();
             self.typing = Some(Box::pin(view.typed(piece)));
         }
-        if self.asking.is_none() && std::mem::take(&mut self.is_redraw_due) {
-            self.asking = Some(Box::pin(view.redraw()));
+
+        let is_larger = self.is_larger(self.screen);
+        // A planned report of the window's size may change that of the screen.
+        let has_wrong_kind = self.resize_at.is_none() && self.as_rows != is_larger;
+        if self.asking.is_none() && (self.is_redraw_due || has_wrong_kind) {
+            self.is_redraw_due = false;
+            self.asking = Some(Box::pin(view.attach_again(is_larger)));
+        }
+
+        if self.writing.is_none() && std::mem::take(&mut self.is_drawing_due) {
+            self.draw();
+        }
+    }
+
+    /// Whether a screen of this size does not fit into the window.
+    fn is_larger(&self, screen: CellSize) -> bool {
+        self.size.is_some_and(|window| window.cols < screen.cols || window.rows < screen.rows)
+    }
+
+    fn draw(&mut self) {
+        if self.shown == Shown::Rows {
+            let window = self.size.unwrap_or(self.screen);
+            let drawing = self.cropped.drawing(window, &self.view.label);
+            let shown = self.window.own(drawing);
+            self.show(shown);
+        }
+    }
+
+    fn show(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.writing = Some(Box::pin(self.held.screen(bytes)));
         }
     }
 
@@ -167,8 +232,9 @@ impl<'a> Viewer<'a> {
             TerminalSignal::Continued => {
                 settle(&mut self.writing).await;
                 self.window.enter()?;
+                self.shown = Shown::Nothing;
                 self.is_redraw_due = true;
-                self.plan_resize();
+                self.window_changed();
             }
         }
         Ok(None)
@@ -184,27 +250,63 @@ impl<'a> Viewer<'a> {
     fn take_update(&mut self, update: Option<TerminalUpdate>) -> Option<Ended> {
         match update? {
             TerminalUpdate::Output(bytes) => {
-                let shown = self.window.filtered(&bytes);
-                if !shown.is_empty() {
-                    self.writing = Some(Box::pin(self.held.screen(shown)));
+                if self.shown == Shown::Bytes {
+                    let shown = self.window.filtered(&bytes);
+                    self.show(shown);
                 }
-                None
             }
-            TerminalUpdate::Exited(exit) => Some(Ended::Exited(exit)),
-            TerminalUpdate::Detached => Some(Ended::Detached),
+            TerminalUpdate::Redraw { size, .. } if self.is_larger(size) => {
+                // Rows are requested next, or come already.
+                (self.screen, self.shown) = (size, Shown::Nothing);
+            }
+            TerminalUpdate::Redraw { bytes, size } => {
+                (self.screen, self.shown) = (size, Shown::Bytes);
+                let shown = self.window.filtered(&bytes);
+                self.show(shown);
+            }
+            TerminalUpdate::Rows(rows) => {
+                self.screen = CellSize { cols: rows.cols, rows: rows.rows };
+                self.cropped.take(rows);
+                (self.shown, self.is_drawing_due) = (Shown::Rows, true);
+            }
+            TerminalUpdate::Resized(size) => self.screen = size,
+            TerminalUpdate::Exited(exit) => return Some(Ended::Exited(exit)),
+            TerminalUpdate::Detached => return Some(Ended::Detached),
+        }
+        None
+    }
+
+    fn take_reply(&mut self, reply: Option<ScreenReply>) {
+        let Some(ScreenReply { size, as_rows }) = reply else {
+            self.is_redraw_due = true;
+            return;
+        };
+
+        self.screen = size;
+        match as_rows {
+            Some(as_rows) => self.as_rows = as_rows,
+            // A screen that did not fit was left out, and may fit now.
+            None => self.is_redraw_due |= self.shown == Shown::Nothing,
         }
     }
 
-    fn plan_resize(&mut self) {
+    fn window_changed(&mut self) {
+        self.size = window_size();
+        self.is_drawing_due = true;
+
         let now = Instant::now();
         let earliest = self.resized_at.map_or(now, |last| now.max(last + RESIZE_INTERVAL));
         self.resize_at.get_or_insert(earliest);
     }
 
+    /// Reports the size of the window. A client that types nothing has no size, and gets the screen again.
     fn resize(&mut self) {
         let view = self.view;
         self.resize_at = None;
         self.resized_at = Some(Instant::now());
-        self.asking = Some(Box::pin(view.resized()));
+        match self.size {
+            Some(size) if !view.is_read_only => self.asking = Some(Box::pin(view.resized(size))),
+            _ => self.is_redraw_due = true,
+        }
     }
 }

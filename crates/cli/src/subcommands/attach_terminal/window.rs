@@ -1,7 +1,7 @@
 //! The user's terminal in raw mode, with the filter for everything that is written to it.
 //!
 //! It is restored on drop, before a panic message, and while this program is suspended. A program's output reaches it only
-//! through [`Window::filtered`].
+//! through [`Window::filtered`], or as rows that the client draws on a screen of its own, through [`Window::own`].
 
 use crate::exit::CliError;
 use crate::output::CliOutput;
@@ -24,7 +24,15 @@ const RESTORE_WAIT: Duration = Duration::from_secs(1);
 const MAX_AT_ONCE: usize = 256;
 
 /// Restores what a panic message needs: main screen, cursor, no style, no mouse, no pasting mode.
-const BEFORE_PANIC: &[u8] = b"\x1b[?1049l\x1b[?25h\x1b[0m\x1b[?1003;1002;1000;1006;2004l\r\n";
+const BEFORE_PANIC: &[u8] =
+    b"\x1b[?1049l\x1b[?25h\x1b[?7h\x1b[0m\x1b[?1003;1002;1000;1006;2004l\r\n";
+
+/// Begins a screen of the client itself: a separate one, on which a row that is wider than expected does not continue on the
+/// next line.
+const BEGIN_OWN: &[u8] = b"\x1b[?1049h\x1b[?7l\x1b[m\x1b[2J";
+
+/// Ends it.
+const END_OWN: &[u8] = b"\x1b[m\x1b[?7h\x1b[?25h\x1b[?1049l";
 
 /// The terminal on stdin and stdout.
 #[derive(Debug)]
@@ -34,6 +42,8 @@ pub(crate) struct Window {
     title_prefix: String,
     filter: Filter,
     is_raw: bool,
+    /// Whether it shows the client's own screen. The filter is unused then.
+    is_own: bool,
 }
 
 impl Window {
@@ -46,7 +56,8 @@ impl Window {
         restore_before_panic(before.clone());
 
         let filter = filter(clipboard, &title_prefix);
-        let mut window = Self { before, clipboard, title_prefix, filter, is_raw: false };
+        let (is_raw, is_own) = (false, false);
+        let mut window = Self { before, clipboard, title_prefix, filter, is_raw, is_own };
         window.enter()?;
         Ok(window)
     }
@@ -73,8 +84,10 @@ impl Window {
             return;
         }
 
-        write_within_blocking(&self.filter.restore(), RESTORE_WAIT);
-        // Reports of the mouse and releases of keys are no commands for the shell. A terminal that was closed needs no reset.
+        let mut restoring = self.end_own();
+        restoring.extend(self.filter.restore());
+        write_within_blocking(&restoring, RESTORE_WAIT);
+        // The shell must not read pending reports of the mouse and of keys. The calls fail if the terminal was closed.
         tcflush(io::stdin(), QueueSelector::IFlush).ok();
         tcsetattr(io::stdin(), OptionalActions::Now, &self.before).ok();
     }
@@ -92,7 +105,35 @@ impl Window {
     /// Returns the output of a program without everything that could change more than the screen. Empty while the terminal
     /// is restored: the next screen is drawn completely.
     pub(crate) fn filtered(&mut self, bytes: &[u8]) -> Vec<u8> {
-        if self.is_raw { self.filter.feed(bytes) } else { Vec::new() }
+        if !self.is_raw {
+            return Vec::new();
+        }
+
+        let mut shown = self.end_own();
+        shown.extend(self.filter.feed(bytes));
+        shown
+    }
+
+    /// Returns a drawing for the client's own screen, which undoes what the program has changed. Empty while the terminal is
+    /// restored.
+    pub(super) fn own(&mut self, drawing: Vec<u8>) -> Vec<u8> {
+        if !self.is_raw {
+            return Vec::new();
+        }
+        if std::mem::replace(&mut self.is_own, true) {
+            return drawing;
+        }
+
+        let mut shown = self.filter.restore();
+        self.filter = filter(self.clipboard, &self.title_prefix);
+        shown.extend_from_slice(BEGIN_OWN);
+        shown.extend(drawing);
+        shown
+    }
+
+    /// Returns the sequences that end the client's own screen, if it is shown.
+    fn end_own(&mut self) -> Vec<u8> {
+        if std::mem::take(&mut self.is_own) { END_OWN.to_vec() } else { Vec::new() }
     }
 }
 

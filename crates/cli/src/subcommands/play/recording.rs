@@ -34,6 +34,7 @@ struct Header {
 /// error.
 pub(super) fn frames(file: impl Read + Send + 'static) -> mpsc::Receiver<anyhow::Result<Frame>> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
+
     std::thread::spawn(move || {
         let mut recording = Recording { reader: BufReader::new(file), number: 0 };
         let mut next = recording.begin_blocking().and_then(|()| recording.next_blocking());
@@ -45,6 +46,7 @@ pub(super) fn frames(file: impl Read + Send + 'static) -> mpsc::Receiver<anyhow:
             next = recording.next_blocking();
         }
     });
+
     receiver
 }
 
@@ -80,6 +82,7 @@ impl<R: BufRead> Recording<R> {
                     return Err(error).with_context(|| format!("cannot read line {number}"));
                 }
             };
+
             // Other kinds are input, sizes and marks.
             if kind == "o" {
                 let at = Duration::try_from_secs_f64(at).unwrap_or_default().min(MAX_TIME);

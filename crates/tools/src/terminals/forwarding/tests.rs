@@ -1,4 +1,4 @@
-//! Tests with a screen and a clock of their own.
+//! Tests with their own screen and clock.
 
 use super::*;
 use quackd_terminal::TerminalSize;
@@ -96,7 +96,7 @@ fn without_credits_output_is_dropped_and_the_screen_is_sent_with_the_next_one() 
     assert_eq!(bench.next(), "redraw");
     assert_eq!(bench.after(LATER), "nothing");
     (0..100).for_each(|_| bench.forwarding.add_credit());
-    assert_eq!(bench.forwarding.credits, TERMINAL_CREDITS);
+    assert_eq!(bench.forwarding.spent, 0);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_refresh_is_answered_without_a_credit_and_after_the_output_before_it() {
     bench.refresh(7, false);
     bench.print(b"b");
     assert_eq!([bench.next(), bench.next(), bench.next()], ["ab", "redraw 7", "nothing"]);
-    bench.forwarding.credits = 0;
+    bench.forwarding.spent = TERMINAL_CREDITS;
     bench.print(b"c");
     bench.refresh(8, false);
     assert_eq!(bench.next(), "redraw 8");
@@ -162,7 +162,7 @@ fn the_end_follows_the_last_output_and_waits_for_a_credit_only_shortly() {
     assert_eq!([bench.next(), bench.next(), bench.next()], ["b", "exit Some(3)", "over"]);
 
     let mut bench = Bench::new(true, false);
-    bench.forwarding.credits = 0;
+    bench.forwarding.spent = TERMINAL_CREDITS;
     bench.print(b"a");
     end(&mut bench);
     assert_eq!(bench.next(), "later");

@@ -1,5 +1,5 @@
-//! Handles the messages of the worker's terminals, and their beginning and end. The worker is not trusted: what it sends is
-//! bounded, costs credits or answers a request, and is checked before clients get it.
+//! Handles the messages of the worker's terminals, and their beginning and end. The worker is not trusted: its messages
+//! are bounded, cost credits or answer a request, and are checked before clients get them.
 
 use super::lines::Subject;
 use crate::session::worker::WorkerActor;
@@ -53,25 +53,11 @@ impl WorkerActor {
             }
             FromTerminal::Redraw { viewer, bytes, size } => {
                 check(is_base64_within(&bytes, MAX_REDRAW_BYTES))?;
-                let line = subject.redraw(bytes, size);
-                match viewer {
-                    Some(viewer) => terminal.answer(viewer, false, line)?,
-                    None => {
-                        terminal.pay()?;
-                        terminal.pass_on(false, &line, now);
-                    }
-                }
+                terminal.show(viewer, false, subject.redraw(bytes, size), now)?;
             }
             FromTerminal::Rows { viewer, screen } => {
                 check(is_screen(&screen))?;
-                let line = subject.rows(screen);
-                match viewer {
-                    Some(viewer) => terminal.answer(viewer, true, line)?,
-                    None => {
-                        terminal.pay()?;
-                        terminal.pass_on(true, &line, now);
-                    }
-                }
+                terminal.show(viewer, true, subject.rows(screen), now)?;
             }
             FromTerminal::Title { title } => {
                 terminal.pay()?;
@@ -109,7 +95,7 @@ impl WorkerActor {
         Ok(())
     }
 
-    /// Ends all terminals, because their worker has ended: `crash` is the cause if it was not asked to.
+    /// Ends all terminals, because their worker has ended. `crash` is the cause if the end was not requested.
     pub(in crate::session::worker) fn end_terminals(&mut self, crash: Option<&Cause>) {
         let reason = match (self.child.ending, crash) {
             (Some(ending), _) => ending.reason().to_owned(),
@@ -122,7 +108,7 @@ impl WorkerActor {
         }
     }
 
-    /// Tells the viewers and the followers that a terminal has ended.
+    /// Reports the end of a terminal to its viewers and to followers.
     fn end_terminal(&mut self, id: &str, exit: TerminalExit) {
         let Some(terminal) = self.terminals.ended(id, &exit) else { return };
         self.count_terminals();
@@ -156,7 +142,7 @@ fn event_of(id: &str) -> TerminalEvent {
 }
 
 fn check(is_sound: bool) -> Result<(), &'static str> {
-    if is_sound { Ok(()) } else { Err("a message of a terminal that is none") }
+    if is_sound { Ok(()) } else { Err("an invalid message of a terminal") }
 }
 
 /// The rows of a screen go to clients unchanged.

@@ -15,7 +15,7 @@ pub(super) use table::Terminals;
 pub(crate) use terminal::NewViewer;
 
 use crate::children::Child;
-use crate::errors::{RefusedTerminal, TerminalRefusal};
+use crate::errors::TerminalRefusal;
 use crate::events::client_registry::ClientId;
 use crate::events::viewing::QueueChanges;
 use crate::session::worker::WorkerActor;
@@ -31,7 +31,7 @@ use terminal::{Resized, Terminal};
 
 /// Attach a client to a terminal: the given one, or the last started one.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<AttachedTerminal, RefusedTerminal>")]
+#[rtype(result = "Result<AttachedTerminal, TerminalRefusal>")]
 pub(crate) struct AttachTerminal {
     pub(crate) terminal: Option<String>,
     pub(crate) viewer: NewViewer,
@@ -45,11 +45,13 @@ pub(crate) struct AttachedTerminal {
     pub(crate) size: CellSize,
     /// Attached clients, with this one.
     pub(crate) viewers: usize,
+    /// Title that the program has set.
+    pub(crate) title: Option<String>,
 }
 
 /// Pass typed bytes on. The reply is whether the program can take them.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<bool, RefusedTerminal>")]
+#[rtype(result = "Result<bool, TerminalRefusal>")]
 pub(crate) struct TypeIntoTerminal {
     pub(crate) terminal: String,
     pub(crate) client: ClientId,
@@ -57,9 +59,9 @@ pub(crate) struct TypeIntoTerminal {
     pub(crate) bytes: Box<RawValue>,
 }
 
-/// The window of an attached client has another size.
+/// The window of an attached client has another size. The reply is the size of the terminal.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<(), RefusedTerminal>")]
+#[rtype(result = "Result<CellSize, TerminalRefusal>")]
 pub(crate) struct ResizeTerminal {
     pub(crate) terminal: String,
     pub(crate) client: ClientId,
@@ -68,7 +70,7 @@ pub(crate) struct ResizeTerminal {
 
 /// Detach a client, or all clients, from one terminal or from all. The reply is their number.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<usize, RefusedTerminal>")]
+#[rtype(result = "Result<usize, TerminalRefusal>")]
 pub(crate) struct DetachTerminal {
     pub(crate) terminal: Option<String>,
     /// `None`: all.
@@ -78,24 +80,25 @@ pub(crate) struct DetachTerminal {
 /// Signal the program in the foreground of a terminal: the given one, or the last started one. The reply is its id.
 /// Without a signal, nothing else happens.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<String, RefusedTerminal>")]
+#[rtype(result = "Result<String, TerminalRefusal>")]
 pub(crate) struct SignalTerminal {
     pub(crate) terminal: Option<String>,
     pub(crate) signal: Option<TerminalSignal>,
 }
 
 impl Handler<AttachTerminal> for WorkerActor {
-    type Result = Result<AttachedTerminal, RefusedTerminal>;
+    type Result = Result<AttachedTerminal, TerminalRefusal>;
 
     fn handle(&mut self, msg: AttachTerminal, ctx: &mut Self::Context) -> Self::Result {
         let AttachTerminal { terminal, viewer } = msg;
         let attached = self.attach_viewer(terminal.as_deref(), viewer, ctx);
-        self.done(attached, ctx)
+        self.serve_terminals(ctx);
+        attached
     }
 }
 
 impl Handler<TypeIntoTerminal> for WorkerActor {
-    type Result = Result<bool, RefusedTerminal>;
+    type Result = Result<bool, TerminalRefusal>;
 
     fn handle(&mut self, msg: TypeIntoTerminal, ctx: &mut Self::Context) -> Self::Result {
         let TypeIntoTerminal { terminal, client, bytes } = msg;
@@ -105,12 +108,13 @@ impl Handler<TypeIntoTerminal> for WorkerActor {
             tell_size(&session.id, terminal, typed.resized);
             Ok(typed.is_taken)
         });
-        self.done(typed, ctx)
+        self.serve_terminals(ctx);
+        typed
     }
 }
 
 impl Handler<ResizeTerminal> for WorkerActor {
-    type Result = Result<(), RefusedTerminal>;
+    type Result = Result<CellSize, TerminalRefusal>;
 
     fn handle(&mut self, msg: ResizeTerminal, ctx: &mut Self::Context) -> Self::Result {
         let ResizeTerminal { terminal, client, size } = msg;
@@ -118,24 +122,26 @@ impl Handler<ResizeTerminal> for WorkerActor {
         let resized = terminals.find(Some(&terminal)).and_then(|terminal| {
             let resized = terminal.resize(&client, size)?;
             tell_size(&session.id, terminal, resized);
-            Ok(())
+            Ok(terminal.size)
         });
-        self.done(resized, ctx)
+        self.serve_terminals(ctx);
+        resized
     }
 }
 
 impl Handler<DetachTerminal> for WorkerActor {
-    type Result = Result<usize, RefusedTerminal>;
+    type Result = Result<usize, TerminalRefusal>;
 
     fn handle(&mut self, msg: DetachTerminal, ctx: &mut Self::Context) -> Self::Result {
         let DetachTerminal { terminal, client } = msg;
         let detached = self.detach_viewers(terminal.as_deref(), client.as_ref());
-        self.done(detached, ctx)
+        self.serve_terminals(ctx);
+        detached
     }
 }
 
 impl Handler<SignalTerminal> for WorkerActor {
-    type Result = Result<String, RefusedTerminal>;
+    type Result = Result<String, TerminalRefusal>;
 
     fn handle(&mut self, msg: SignalTerminal, ctx: &mut Self::Context) -> Self::Result {
         let SignalTerminal { terminal, signal } = msg;
@@ -143,24 +149,12 @@ impl Handler<SignalTerminal> for WorkerActor {
             signal.map_or(Ok(()), |signal| terminal.signal(signal))?;
             Ok(terminal.id.clone())
         });
-        self.done(signaled, ctx)
+        self.serve_terminals(ctx);
+        signaled
     }
 }
 
 impl WorkerActor {
-    /// Sends the messages of a request, and returns its result.
-    fn done<T>(
-        &mut self,
-        result: Result<T, TerminalRefusal>,
-        ctx: &mut Context<Self>,
-    ) -> Result<T, RefusedTerminal> {
-        self.serve_terminals(ctx);
-        result.map_err(|refusal| {
-            let session = self.session.name().to_string();
-            RefusedTerminal { session, refusal }
-        })
-    }
-
     fn attach_viewer(
         &mut self,
         id: Option<&str>,
@@ -179,6 +173,7 @@ impl WorkerActor {
             command: terminal.command.clone(),
             size: terminal.size,
             viewers: terminal.n_viewers(),
+            title: Some(terminal.title.clone()).filter(|title| !title.is_empty()),
         };
         self.watch_viewer(attached.terminal.clone(), number, changes, ctx);
         Ok(attached)
@@ -196,6 +191,7 @@ impl WorkerActor {
             changes.next().await;
             changes
         };
+
         ctx.spawn(waiting.into_actor(self).map(move |changes, actor, ctx| {
             let terminal = actor.terminals.get_mut(&id);
             let is_here = terminal.is_some_and(|it| it.queue_changed(number, Instant::now()));
@@ -228,7 +224,8 @@ impl WorkerActor {
         Ok(n)
     }
 
-    /// Sends the messages that wait for the worker. A timer sends the others, and does what is due later.
+    /// Sends the messages that wait for the worker. A timer sends messages for which there is no space, and those that
+    /// are due later.
     fn serve_terminals(&mut self, ctx: &mut Context<Self>) {
         let Self { terminals, child, .. } = self;
         let is_sent = terminals.all_mut().all(|terminal| send_messages(terminal, child));
@@ -259,7 +256,7 @@ fn send_messages(terminal: &mut Terminal, worker: &Child) -> bool {
     true
 }
 
-/// Tells the other viewers about a new size.
+/// Sends a new size to the other viewers.
 fn tell_size(session: &SessionId, terminal: &mut Terminal, resized: Option<Resized>) {
     if let Some(resized) = resized {
         let line = Subject { session, terminal: &terminal.id }.size(resized.size);

@@ -93,12 +93,12 @@ impl Terminals {
         Some(self.running.remove(at))
     }
 
-    /// Ids of all.
+    /// Returns the ids of the running terminals, oldest first.
     pub(super) fn ids(&self) -> Vec<String> {
         self.running.iter().map(|terminal| terminal.id.clone()).collect()
     }
 
-    /// Does what has become due. Call it while [`Terminals::needs_tick`].
+    /// Returns credits and requests screens that are due. Call it while [`Terminals::needs_tick`].
     pub(super) fn tick(&mut self, now: Instant) {
         for terminal in &mut self.running {
             terminal.tick(now);

@@ -41,9 +41,9 @@ struct Viewer {
     /// Size of the client's window, if it is known.
     size: Option<CellSize>,
     state: ViewerState,
-    /// When it asked for the screen last.
+    /// Time of its last request for the screen.
     asked: Instant,
-    /// Since when its queue has been too full to return credits.
+    /// Time since which its queue has been too full to return credits.
     full_since: Option<Instant>,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Typed {
     pub(super) resized: Option<Resized>,
 }
 
-/// Change of a terminal's size, which other viewers are told.
+/// Change of a terminal's size, for the other viewers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Resized {
     pub(super) size: CellSize,
@@ -89,7 +89,8 @@ pub(super) struct Terminal {
     pub(super) id: String,
     pub(super) command: String,
     pub(super) size: CellSize,
-    title: String,
+    /// Empty until the program sets one.
+    pub(super) title: String,
     /// Messages for the worker.
     pub(super) messages: VecDeque<ToTerminal>,
     viewers: Vec<Viewer>,
@@ -156,6 +157,7 @@ impl Terminal {
             return Err(TerminalRefusal::Busy(self.id.clone()));
         }
 
+        // A client also attaches again to get the whole screen, and then still owns the size.
         let earlier = self.viewers.iter().find(|viewer| viewer.client == new.client);
         let was_owner = earlier.is_some_and(|earlier| self.owner == Some(earlier.number));
         drop(self.remove(|viewer| viewer.client == new.client));
@@ -207,7 +209,7 @@ impl Terminal {
         removed
     }
 
-    /// Updates what depends on the viewers after some have left.
+    /// Updates the kinds of viewers and the credits after some viewers have left.
     fn settle(&mut self) {
         self.update_watched();
         if self.viewers.is_empty() {
@@ -284,7 +286,7 @@ impl Terminal {
         Some(Resized { size, by: owner })
     }
 
-    /// Tells the other viewers about a new size. The screen of a viewer that lags has its size anyway.
+    /// Sends a new size to the other viewers. A viewer that lags gets it with the whole screen.
     pub(super) fn tell_size(&mut self, resized: Resized, line: &Bytes) {
         for viewer in self.viewers.iter_mut().filter(|viewer| viewer.number != resized.by) {
             if viewer.state == ViewerState::Live && viewer.queue.push(line.clone()).is_err() {
@@ -294,10 +296,10 @@ impl Terminal {
         self.update_watched();
     }
 
-    /// The program has taken a piece of input.
+    /// Counts a piece of input that the program has taken.
     ///
     /// # Errors
-    /// There was none.
+    /// No piece was sent.
     pub(super) fn input_taken(&mut self) -> Result<(), &'static str> {
         self.pieces = self.pieces.checked_sub(1).ok_or("input taken that was not sent")?;
         Ok(())
@@ -316,7 +318,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Sets the title. Returns whether it is another one.
+    /// Sets the title. Returns true if it has changed.
     pub(super) fn set_title(&mut self, title: &str) -> bool {
         let is_new = self.title != title;
         if is_new {

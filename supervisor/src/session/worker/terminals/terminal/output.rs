@@ -59,7 +59,7 @@ impl Terminal {
         self.update_watched();
     }
 
-    /// A frame that no viewer gets has cost a credit.
+    /// Counts the credit of a frame that no viewer gets. The next [`Terminal::tick`] returns it.
     pub(in crate::session::worker) fn keep_credit(&mut self) {
         self.unwanted += 1;
     }
@@ -70,11 +70,28 @@ impl Terminal {
         viewers.any(|viewer| viewer.as_rows == as_rows && viewer.state == ViewerState::Live)
     }
 
-    /// Passes the screen on to the viewer that has asked for it.
+    /// Passes a screen on: to the viewer that has asked for it, or for a credit to all viewers of its kind.
     ///
     /// # Errors
+    /// The viewer has not asked, or the worker had no credit.
+    pub(in crate::session::worker) fn show(
+        &mut self,
+        viewer: Option<u32>,
+        as_rows: bool,
+        line: Bytes,
+        now: Instant,
+    ) -> Result<(), &'static str> {
+        if let Some(number) = viewer {
+            return self.answer(number, as_rows, line);
+        }
+        self.pay()?;
+        self.pass_on(as_rows, &line, now);
+        Ok(())
+    }
+
+    /// # Errors
     /// The viewer has not asked.
-    pub(in crate::session::worker) fn answer(
+    pub(super) fn answer(
         &mut self,
         number: u32,
         as_rows: bool,
@@ -93,7 +110,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// The queue of a viewer has changed: it is empty, or its client is gone. Returns false if the viewer is gone.
+    /// Handles an empty queue of a viewer, or the loss of its client. Returns false if the viewer is gone.
     pub(in crate::session::worker) fn queue_changed(&mut self, number: u32, now: Instant) -> bool {
         let Some(viewer) = self.viewers.iter_mut().find(|viewer| viewer.number == number) else {
             return false;
@@ -134,7 +151,7 @@ impl Terminal {
         }
     }
 
-    /// Returns credits that are due, and lets the viewers lag that do not read.
+    /// Returns credits that are due, and marks viewers that do not read as lagging.
     pub(in crate::session::worker) fn tick(&mut self, now: Instant) {
         for viewer in &mut self.viewers {
             let is_stuck = viewer.full_since.is_some_and(|since| {
@@ -181,13 +198,14 @@ impl Terminal {
         self.messages.extend((0..n).map(|_| ToTerminal::Taken {}));
     }
 
-    /// Tells the worker which kinds of viewers get output. One that lags gets none.
+    /// Notifies the worker of the kinds of viewers that get output. A viewer that lags gets none.
     pub(super) fn update_watched(&mut self) {
         let gets = |as_rows| {
             let mut viewers = self.viewers.iter();
             viewers.any(|it| it.as_rows == as_rows && it.state != ViewerState::Lagging)
         };
         let watched = Watched { raw: gets(false), rows: gets(true) };
+
         if watched != self.watched {
             self.watched = watched;
             // Only the last one counts.

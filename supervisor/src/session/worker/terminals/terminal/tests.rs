@@ -273,7 +273,7 @@ fn the_size_is_that_of_the_writer_who_typed_last() {
     assert!(world.terminal.resize(&phone.id, SMALL).unwrap().is_some());
     assert_eq!(world.messages(), ["resize 80x24"], "the last one counts");
 
-    // The size stays until somebody types.
+    // The size stays until a client types.
     world.terminal.detach(Some(&phone.id));
     assert_eq!(world.terminal.resize(&desk.id, LARGE), Ok(None));
     assert_eq!(world.terminal.size, SMALL);

@@ -5,7 +5,7 @@ use quackd_protocol::worker::Start;
 use quackd_sandbox::confine::{AgentLock, MountPlan};
 use std::path::Path;
 
-/// What a worker keeps of agents. Nothing by default.
+/// State of agents that a worker keeps. None by default.
 #[derive(Debug, Default)]
 pub(crate) struct KeptAgents {
     /// Held until the worker has exited.
