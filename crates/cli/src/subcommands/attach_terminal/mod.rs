@@ -33,7 +33,7 @@ pub(crate) async fn run(args: TermAttachArgs, output: CliOutput) -> anyhow::Resu
     require_terminal("attach", "`quack tool term_read` shows a screen as text", output)?;
     let settings = TerminalSettings::read()?;
     let ChosenTerminal { client, session, terminal } =
-        session_choice::chosen(args.terminal, "attach", output).await?;
+        session_choice::chosen(args.terminal, output).await?;
     let target = Target {
         client: Arc::new(client),
         session: session.session_id.0,

@@ -149,11 +149,12 @@ impl<'a> Viewer<'a> {
         loop {
             self.begin_requests();
 
+            let is_read = self.input.len() < MAX_WAITING || self.is_stalled;
             let ended = tokio::select! {
                 // A program that prints without end must not delay signals and keys.
                 biased;
                 signal = signals.next() => self.take_signal(signal).await?,
-                piece = self.typed.recv(), if self.input.len() < MAX_WAITING || self.is_stalled => match piece {
+                piece = self.typed.recv(), if is_read => match piece {
                     Some(Ok(bytes)) => {
                         let input = self.keys.typed(&bytes);
                         self.take_input(input)
