@@ -164,6 +164,12 @@ fn without_a_terminal_only_detached_programs_run() {
     }
     assert_eq!(jobs(&daemon), Vec::<Value>::new());
 
+    // A rule that is refused leaves no session behind.
+    let args = ["run", "-d", "--name", "web", "--allow", "@no-such-preset", "--", "true"];
+    assert_ne!(quack(&daemon, &repo, &args).code(), Some(0));
+    let sessions = daemon.wire().request("sessions", json!({"all": true}));
+    assert!(!sessions.to_string().contains("\"web\""), "{sessions}");
+
     let started = quack(&daemon, &repo, &["run", "-d", "--name", "web", "--", "cat"]).ok();
     assert!(started.contains("term-1 of ") && started.contains("attach"), "{started}");
     assert_eq!(jobs(&daemon)[0]["jobId"], "term-1");
@@ -202,7 +208,11 @@ fn a_recording_is_played_and_filtered() {
     first.shows("recorded");
     first.press("typed\r");
     first.see("got typed");
-    assert_eq!(end(first).1, Some(0));
+    // The lines of the window are above the program's screen, and the note is repeated below it.
+    assert!(first.raw().contains(&"\n".repeat(25)), "{:?}", first.raw());
+    let (rest, code) = end(first);
+    assert!(rest.contains("recorded in "), "{rest}");
+    assert_eq!(code, Some(0));
 
     let runs = std::fs::read_dir(daemon.app().join("run")).unwrap();
     let files: Vec<_> = runs.map(|it| it.unwrap().path().join("term-1.cast")).collect();
