@@ -28,8 +28,8 @@ use tokio::time::{Instant, timeout_at};
 /// Shortest time between two reports of the size of the window.
 const RESIZE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Bytes of input that wait for the program, above which the keyboard is read only to find the keys that detach, and only while
-/// the program takes nothing.
+/// Bytes of input that wait for the program. Above it, the keyboard is read only while the program takes nothing, and only
+/// for the keys that detach.
 const MAX_WAITING: usize = 1024 * 1024;
 
 /// Rings the bell.

@@ -112,7 +112,7 @@ impl Window {
     }
 
     /// Restores the terminal, if it is in raw mode. Blocks at most a second.
-    pub(crate) fn leave(&mut self) {
+    fn leave(&mut self) {
         if !std::mem::take(&mut self.is_raw) {
             return;
         }
