@@ -94,6 +94,9 @@ impl Cli {
             if error.kind() == ErrorKind::InvalidSubcommand && is_denial(&line) {
                 return Self::command().error(ErrorKind::InvalidSubcommand, NO_DENY);
             }
+            if first_word(&line) == Some("run") {
+                return run::with_tip(error);
+            }
 
             // clap parses a mistyped subcommand as the directory and reports the next word instead. With `--help` it shows
             // the help of no subcommand.

@@ -2,7 +2,9 @@
 //! a terminal of a session.
 
 use rustix::process::Signal;
+use std::future::poll_fn;
 use std::io;
+use std::task::Poll;
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 /// Signal that affects a full-screen program.
@@ -19,7 +21,8 @@ pub(crate) enum TerminalSignal {
 /// Receiver of these signals. While it exists, they have no default effect.
 #[derive(Debug)]
 pub(crate) struct SignalListener {
-    end: [Signals; 3],
+    /// Signals that end the program.
+    end: Vec<Signals>,
     stop: Signals,
     continued: Signals,
 }
@@ -30,11 +33,17 @@ impl SignalListener {
     /// # Errors
     /// If a signal handler cannot be installed.
     pub(crate) fn open() -> io::Result<Self> {
-        let [interrupt, term, hangup] =
-            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
+        let end = [
+            SignalKind::interrupt(),
+            SignalKind::terminate(),
+            SignalKind::hangup(),
+            SignalKind::quit(),
+            SignalKind::user_defined1(),
+            SignalKind::user_defined2(),
+        ];
         let other = |number: Signal| signal(SignalKind::from_raw(number.as_raw()));
         Ok(Self {
-            end: [interrupt?, term?, hangup?],
+            end: end.into_iter().map(signal).collect::<io::Result<_>>()?,
             stop: other(Signal::TSTP)?,
             continued: other(Signal::CONT)?,
         })
@@ -42,13 +51,16 @@ impl SignalListener {
 
     /// Waits for the next signal. Cancel-safe.
     pub(crate) async fn next(&mut self) -> TerminalSignal {
-        let [interrupt, term, hangup] = &mut self.end;
+        let Self { end, stop, continued } = self;
+        let ended = poll_fn(|context| {
+            let is_ended = end.iter_mut().any(|signals| signals.poll_recv(context).is_ready());
+            if is_ended { Poll::Ready(()) } else { Poll::Pending }
+        });
+
         tokio::select! {
-            _ = interrupt.recv() => TerminalSignal::End,
-            _ = term.recv() => TerminalSignal::End,
-            _ = hangup.recv() => TerminalSignal::End,
-            _ = self.stop.recv() => TerminalSignal::Stop,
-            _ = self.continued.recv() => TerminalSignal::Continued,
+            () = ended => TerminalSignal::End,
+            _ = stop.recv() => TerminalSignal::Stop,
+            _ = continued.recv() => TerminalSignal::Continued,
         }
     }
 }

@@ -165,6 +165,9 @@ pub struct TerminalExit {
     /// Cause, one sentence, if it did not end by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// True if it ended with the daemon. Only the daemon sets it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub daemon_ends: bool,
 }
 
 /// Rows of a screen, for clients without a terminal emulator. No text has a control character.

@@ -36,7 +36,7 @@ pub enum DetachKeyError {
 pub enum DetachAction {
     /// Nothing.
     None,
-    /// Waits 300 ms for input, then calls [`DetachKey::timeout`].
+    /// Waits 300 ms for input, or 1 s in a paste, then calls [`DetachKey::timeout`].
     Maybe,
     /// Detaches.
     Detach,
@@ -52,12 +52,15 @@ pub struct Typed {
     /// The end of an escape sequence is missing, which may also be the key Escape. The client calls
     /// [`DetachKey::timeout`] if no input follows within about 30 ms.
     pub holds: bool,
+    /// A paste has begun and not ended. The client calls [`DetachKey::timeout`] if no input follows within about 1 s.
+    pub is_paste: bool,
 }
 
 /// Finds the detach key in typed bytes.
 ///
 /// One key, such as `ctrl-\`: one press detaches, two in a row send it to the program once. Several, such as
-/// `ctrl-a d`: the first key twice sends it once, and with another key both are sent. Nothing in a paste is a key.
+/// `ctrl-a d`: the first key twice sends it once, and with another key both are sent. Nothing in a paste is a key, until the
+/// paste ends or pauses for too long.
 #[derive(Debug)]
 pub struct DetachKey {
     keys: Vec<Key>,
@@ -131,11 +134,13 @@ impl DetachKey {
         self.typed(for_program)
     }
 
-    /// Ends the wait for more input: one press of a single key detaches, and the beginning of an escape sequence goes to
-    /// the program.
+    /// Ends the wait for more input: one press of a single key detaches, the beginning of an escape sequence goes to the
+    /// program, and a paste ends, because its end may never come.
     pub fn timeout(&mut self) -> Typed {
         let mut for_program = Vec::new();
         let token = std::mem::take(&mut self.partial);
+        // The pause for a sequence is too short for the end of a paste.
+        self.is_paste &= !token.is_empty();
         let is_pressed = self.keys.len() == 1 && self.n_matched == 1;
         if is_pressed || (!token.is_empty() && self.take(&token, &mut for_program)) {
             return self.detach(for_program);
@@ -143,22 +148,22 @@ impl DetachKey {
         self.typed(for_program)
     }
 
-    /// Returns true if bytes are held, for which [`DetachKey::timeout`] decides.
+    /// Returns true if [`DetachKey::timeout`] decides about bytes that are held, or about a paste.
     #[must_use]
     pub fn pending(&self) -> bool {
-        !self.partial.is_empty() || (self.keys.len() == 1 && self.n_matched == 1)
+        !self.partial.is_empty() || self.is_paste || (self.keys.len() == 1 && self.n_matched == 1)
     }
 
     fn detach(&mut self, for_program: Vec<u8>) -> Typed {
         self.n_matched = 0;
         self.held.clear();
         self.partial.clear();
-        Typed { for_program, action: DetachAction::Detach, holds: false }
+        Typed { for_program, action: DetachAction::Detach, holds: false, is_paste: false }
     }
 
     fn typed(&self, for_program: Vec<u8>) -> Typed {
         let action = if self.pending() { DetachAction::Maybe } else { DetachAction::None };
-        Typed { for_program, action, holds: !self.partial.is_empty() }
+        Typed { for_program, action, holds: !self.partial.is_empty(), is_paste: self.is_paste }
     }
 
     /// Takes one key or sequence. Returns true if the user detaches.

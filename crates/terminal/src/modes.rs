@@ -5,8 +5,8 @@ use crate::csi::Csi;
 use crate::kitty::Kitty;
 
 /// Modes that are only on or off, with the value of a new terminal: cursor keys, wrap, blinking cursor, visible cursor,
-/// mouse (three kinds), focus, mouse in SGR form, wheel as arrow keys, bracketed paste, synchronized output.
-const SWITCHES: [(u16, bool); 12] = [
+/// mouse (three kinds), focus, mouse in SGR form, bracketed paste, synchronized output.
+const SWITCHES: [(u16, bool); 11] = [
     (1, false),
     (7, true),
     (12, false),
@@ -16,12 +16,11 @@ const SWITCHES: [(u16, bool); 12] = [
     (1003, false),
     (1004, false),
     (1006, false),
-    (1007, false),
     (2004, false),
     (2026, false),
 ];
 
-/// Kinds of mouse tracking. At most one is on.
+/// Kinds of mouse tracking. At most one is on, as in xterm.
 const MOUSE: [u16; 3] = [1000, 1002, 1003];
 
 /// Sequences of [`Modes::soft_reset`]. Setting the region moves the cursor, so the cursor is saved before and restored
@@ -45,6 +44,9 @@ pub(crate) enum Mode {
 pub(crate) struct Modes {
     /// Switches that are on, by their position in the table.
     on: u16,
+    /// Kinds of mouse tracking that were switched on, and not off by their own number. Some terminals keep each of them
+    /// until then.
+    mouse: u16,
     /// Shape of the cursor: 0 is the terminal's own, up to 6.
     pub(crate) shape: u8,
     /// First and last row of the scroll region, from 0, if a program set it.
@@ -115,6 +117,7 @@ impl Default for Modes {
     fn default() -> Self {
         let mut modes = Self {
             on: 0,
+            mouse: 0,
             shape: 0,
             region: None,
             keypad: false,
@@ -181,6 +184,8 @@ impl Modes {
             mode => {
                 if MOUSE.contains(&mode) {
                     MOUSE.iter().for_each(|kind| self.set(*kind, false));
+                    let bit = Self::bit(mode);
+                    self.mouse = if is_on { self.mouse | bit } else { self.mouse & !bit };
                 }
                 self.set(mode, is_on);
                 Some(Mode::Switch)
@@ -221,8 +226,11 @@ impl Modes {
 
     /// Appends the sequences that return switches, shape and keypad to those of a new terminal.
     pub(crate) fn write_undone(&self, out: &mut Vec<u8>) {
+        for kind in MOUSE.iter().rev().filter(|kind| self.mouse & Self::bit(**kind) != 0) {
+            out.extend_from_slice(switch(*kind, false).as_bytes());
+        }
         for (mode, normal) in SWITCHES {
-            if self.is_on(mode) != normal {
+            if self.is_on(mode) != normal && !MOUSE.contains(&mode) {
                 out.extend_from_slice(switch(mode, normal).as_bytes());
             }
         }

@@ -19,6 +19,8 @@ fn typed(keys: &str, reads: &[&[u8]]) -> (String, bool) {
     }
     let Typed { for_program: bytes, action, .. } = key.timeout();
     for_program.extend(bytes);
+    // A paste ends one pause later than a sequence in it.
+    drop(key.timeout());
     assert!(!key.pending());
     (String::from_utf8(for_program).unwrap(), action == DetachAction::Detach)
 }
@@ -149,18 +151,50 @@ fn a_lone_escape_is_held_only_until_the_time_is_over() {
     let held = key.feed(b"a\x1b");
     assert_eq!(
         held,
-        Typed { for_program: b"a".to_vec(), action: DetachAction::Maybe, holds: true }
+        Typed {
+            for_program: b"a".to_vec(),
+            action: DetachAction::Maybe,
+            holds: true,
+            is_paste: false
+        }
     );
     let passed = key.timeout();
     assert_eq!(
         passed,
-        Typed { for_program: b"\x1b".to_vec(), action: DetachAction::None, holds: false }
+        Typed {
+            for_program: b"\x1b".to_vec(),
+            action: DetachAction::None,
+            holds: false,
+            is_paste: false
+        }
     );
     let pressed = key.feed(b"\x1c");
     assert_eq!(
         pressed,
-        Typed { for_program: Vec::new(), action: DetachAction::Maybe, holds: false }
+        Typed {
+            for_program: Vec::new(),
+            action: DetachAction::Maybe,
+            holds: false,
+            is_paste: false
+        }
     );
+}
+
+#[test]
+fn a_paste_without_an_end_ends_with_a_pause() {
+    let mut key = DetachKey::parse("ctrl-\\").unwrap();
+    let paste = key.feed(b"\x1b[200~\x1c");
+    assert_eq!((paste.action, paste.holds, paste.is_paste), (DetachAction::Maybe, false, true));
+    // The pause of a sequence does not end it.
+    let sequence = key.feed(b"\x1b[");
+    assert!(sequence.holds && sequence.is_paste);
+    let passed = key.timeout();
+    assert_eq!((passed.for_program.as_slice(), passed.is_paste), (b"\x1b[".as_slice(), true));
+    assert_eq!(key.feed(b"\x1c").for_program, b"\x1c");
+
+    assert!(!key.timeout().is_paste && !key.pending());
+    assert_eq!(key.feed(b"\x1c").for_program, b"");
+    assert_eq!(key.timeout().action, DetachAction::Detach);
 }
 
 #[test]

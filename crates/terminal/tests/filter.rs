@@ -49,7 +49,7 @@ fn what_draws_passes_in_its_canonical_form() {
         "\x1b[2;10r\x1b[r",
         "\x1b7\x1b8\x1bD\x1bE\x1bM",
         "\x1b[?1h\x1b[?7l\x1b[?12h\x1b[?25l\x1b[?47h\x1b[?47l\x1b[?1000h\x1b[?1002h\x1b[?1003h\x1b[?1004h",
-        "\x1b[?1006h\x1b[?1007h\x1b[?1047h\x1b[?1047l\x1b[?1048h\x1b[?1049h\x1b[?1049l\x1b[?2004h\x1b[?2026h",
+        "\x1b[?1006h\x1b[?1047h\x1b[?1047l\x1b[?1048h\x1b[?1049h\x1b[?1049l\x1b[?2004h\x1b[?2026h",
         "\x1b[0 q\x1b[6 q",
         "\x1b=\x1b>",
         "\x1b(0\x1b(B\x1b)0\x1b)B",
@@ -103,7 +103,7 @@ const DROPPED: &[&str] = &[
     "\x1b[?5522h", "\x1b[3J", "\x1b[22J", "\x1b[3g", "\x1bH", "\x1b[1;1;2;2$z", "\x1b[1'}", "\x1b[7 q",
     "\x1b[1\"p", "\x1b[1\"q", "\x1b[1;2;3;4;5T", "\x1b#8", "\x1b%G", "\x1b N", "\x1bn", "\x1bo", "\x1b~",
     "\x1bl", "\x1b6", "\x1b(A", "\x1b*0", "\x1b\\", "\x1b[?1049s", "\x1b[20;10r", "\x1b[1:2:3\x7f \x20!!p",
-    "\x1b[<>1u", "\x1b[12345!!!p",
+    "\x1b[<>1u", "\x1b[12345!!!p", "\x1b[?1007h",
     // C0 without an effect, DEL, C1, and invisible characters.
     "\0\x01\x02\x10\x11\x13\x17\x19\x1c\x1f", "\x7f", "\u{80}\u{84}\u{8d}\u{90}\u{9a}\u{9c}\u{9f}",
     "\u{202e}\u{2066}\u{200b}\u{feff}\u{e0041}\u{ad}\u{200d}",
@@ -224,6 +224,10 @@ fn restore_undoes_what_is_changed_and_nothing_else() {
         ("\x1b]8;;http://a\x07b\x1b]8;;\x07", ""),
         ("\x1b[?1003h\x1b[>1u\x1bc", ""),
         ("\x1b[?1003h\x1b[?25l\x1b[!p", "\x1b[?1003l"),
+        // Some terminals keep each kind of mouse tracking until it is switched off by its own number.
+        ("\x1b[?1000;1002;1003h", "\x1b[?1003l\x1b[?1002l\x1b[?1000l"),
+        ("\x1b[?1003h\x1b[?1000h\x1b[?1000l", "\x1b[?1003l"),
+        ("\x1b[?1002h\x1b[?1003h\x1b[?1003l\x1b[?1002l", ""),
     ] {
         let mut filter = filter();
         filter.feed(bytes.as_bytes());

@@ -40,7 +40,10 @@ fn text(session: &str, refusal: &TerminalRefusal) -> String {
             format!("session {session} has no terminal {terminal}")
         }
         TerminalRefusal::Exited(terminal, exit) => {
-            format!("terminal {terminal} of {session} has exited{}", how(exit))
+            let how = how(exit);
+            format!(
+                "{terminal} of {session} exited{how}; quack jobs -f {terminal} --session {session}"
+            )
         }
         TerminalRefusal::TooManyViewers(terminal) => {
             format!("{MAX_VIEWERS} viewers are attached to {terminal}, the maximum")
@@ -79,10 +82,11 @@ mod tests {
         check(TerminalRefusal::None, none);
         check(
             TerminalRefusal::Exited(term(), exit),
-            "terminal term-1 of web has exited with code 3",
+            "term-1 of web exited with code 3; quack jobs -f term-1 --session web",
         );
         let unknown = TerminalExit::default();
-        check(TerminalRefusal::Exited(term(), unknown), "terminal term-1 of web has exited");
+        let text = "term-1 of web exited; quack jobs -f term-1 --session web";
+        check(TerminalRefusal::Exited(term(), unknown), text);
         let viewers = "16 viewers are attached to term-1, the maximum";
         check(TerminalRefusal::TooManyViewers(term()), viewers);
     }

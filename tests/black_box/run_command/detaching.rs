@@ -95,6 +95,18 @@ fn two_presses_of_the_key_reach_the_program() {
 }
 
 #[test]
+fn a_paste_that_the_program_does_not_read_does_not_hide_the_key() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let window = run(&daemon, &repo, "stty raw -echo; echo ready; while :; do sleep 1; done");
+    window.shows("ready");
+    // More than the terminal, the worker and the client keep.
+    window.press(&"x".repeat(4 * 1024 * 1024));
+    window.press("\u{1c}");
+    is_detached(window);
+}
+
+#[test]
 fn the_key_is_found_in_the_encoding_of_the_kitty_protocol() {
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
@@ -130,7 +142,8 @@ fn a_client_that_is_killed_or_hung_up_leaves_the_program_running() {
     assert_eq!(first.end().1, None);
     wait_for("the viewer to be gone", || (viewer(&daemon).data["viewers"] == 1).then_some(()));
 
-    for signal in [Signal::SIGHUP, Signal::SIGTERM] {
+    let ends = [Signal::SIGHUP, Signal::SIGTERM, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2];
+    for signal in ends {
         let next = opened(&daemon, &repo, &["attach", "web"]);
         next.shows("ready");
         assert!(!next.is_cooked());

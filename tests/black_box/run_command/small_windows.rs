@@ -105,7 +105,7 @@ fn typing_in_a_small_window_makes_the_screen_as_small() {
 }
 
 #[test]
-fn without_a_name_the_session_of_the_directory_with_a_terminal_is_meant() {
+fn without_a_name_the_last_started_terminal_of_the_directory_is_meant() {
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     quack(&daemon, &repo, &["tool", "bash", "true"]).ok();
@@ -126,16 +126,16 @@ fn without_a_name_the_session_of_the_directory_with_a_terminal_is_meant() {
     is_detached(only);
 
     start(&["--name", "two"], "two");
-    for verb in ["attach", "detach"] {
-        let refused = window(&daemon, &repo, &[verb]);
-        refused.see(&format!("quack {verb} a/one/term-1, quack {verb} a/two/term-1"));
-        assert_eq!(end(refused).1, Some(2));
-    }
+    let last = opened(&daemon, &repo, &["attach"]);
+    last.shows("this is two");
+    let detached = quack(&daemon, &repo, &["detach", "--json"]).json();
+    assert_eq!((&detached["sessionName"], &detached["detached"]), (&json!("two"), &json!(1)));
+    is_detached(last);
 
-    // The user's own session comes first.
-    start(&["--in", "a"], "own");
-    let own = opened(&daemon, &repo, &["attach"]);
-    own.shows("this is own");
-    own.press("\u{1c}");
-    is_detached(own);
+    start(&["--in", "one"], "again one");
+    let again = opened(&daemon, &repo, &["attach"]);
+    again.shows("this is again one");
+    again.press("\u{1c}");
+    again.see("[detached from a/one; quack attach a/one]");
+    assert_eq!(end(again).1, Some(0));
 }

@@ -235,7 +235,7 @@ fn what_cannot_be_run_is_refused_with_its_reason_and_starts_nothing() {
     wait_for("the program to have exited", || session.worker().get("jobs").is_none().then_some(()));
     let attach = merged(attach, &json!({"terminalId": terminal}));
     let refused = wire.refused("quack.term_attach", attach);
-    assert_eq!(refused, "terminal term-1 of a has exited with code 0");
+    assert_eq!(refused, "term-1 of a exited with code 0; quack jobs -f term-1 --session a");
     let params = json!({"sessionId": session.id, "terminalId": "term-7", "bytes": ""});
     let refused = wire.refused("quack.term_input", params);
     assert_eq!(refused, "session a has no terminal term-7");

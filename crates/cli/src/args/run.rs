@@ -1,6 +1,7 @@
 //! Arguments of `quack run`.
 
 use super::{REF, reference};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, ValueEnum};
 use quackd_protocol::policy::NetworkMode;
 use quackd_protocol::terminal::Recording;
@@ -18,7 +19,8 @@ use std::path::PathBuf;
     quack run --in web -- htop             another terminal of that session\n  \
     quack run -d --record -- make watch    without attaching\n\n\
     Exit codes: that of the program, or 128 + the number of the signal that ended it; 0 after you detach; 1 it did not start, or \
-    its worker died; 2 usage, or no terminal; 3 the daemon exited. The keys that detach are run.detach_keys of the configuration.")]
+    its worker died; 2 usage, or no terminal; 3 the daemon exited. --json works with -d only. \
+    The keys that detach are run.detach_keys of the configuration.")]
 pub(crate) struct RunArgs {
     /// Program and its arguments, after -- [default: your shell]
     #[arg(value_name = "CMD", last = true)]
@@ -94,6 +96,21 @@ pub(crate) struct EnvWord {
     pub(crate) value: Option<String>,
 }
 
+/// Adds a tip to the error for a program without `--` before it.
+pub(super) fn with_tip(mut error: clap::Error) -> clap::Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return error };
+    if word.starts_with('-') {
+        return error;
+    }
+
+    let tip = format!("the program comes after --: quack run -- {}", crate::display::name(word));
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    error
+}
+
 fn variable(text: &str) -> Result<EnvWord, String> {
     let (name, value) = match text.split_once('=') {
         Some((name, value)) => (name, Some(value.to_owned())),
@@ -112,7 +129,6 @@ fn variable(text: &str) -> Result<EnvWord, String> {
 mod tests {
     use super::*;
     use crate::args::{Cli, Verb};
-    use clap::error::ErrorKind;
 
     fn parse(words: &[&str]) -> Result<RunArgs, clap::Error> {
         let line = ["quack", "run"].iter().chain(words).copied();
@@ -128,7 +144,11 @@ mod tests {
         assert_eq!(args.command, ["claude", "-p", "--json", "x y"]);
         assert!(args.isolated && args.detach);
         assert!(parse(&[]).unwrap().command.is_empty());
-        assert_eq!(parse(&["claude"]).unwrap_err().kind(), ErrorKind::UnknownArgument);
+        let error = parse(&["--isolated", "claude", "-p"]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownArgument);
+        assert!(error.to_string().contains("quack run -- claude"), "{error}");
+        let error = parse(&["--isolate"]).unwrap_err();
+        assert!(!error.to_string().contains("the program comes after"), "{error}");
     }
 
     #[test]

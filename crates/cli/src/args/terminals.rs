@@ -7,14 +7,14 @@ use std::path::PathBuf;
 
 /// Show a terminal of a session, and type into it
 ///
-/// Without a terminal: the last started one that runs. Without a session: yours of this directory, or the only one of the
-/// directory that has a terminal. The keys of run.detach_keys, Ctrl-\ by default, leave it; the program continues. Several
-/// clients can be attached. The terminal has the size of the client that typed last; a smaller window shows a part.
+/// Without a terminal: the last started one that runs. Without a session: the last started one of this directory. The keys
+/// of run.detach_keys, Ctrl-\ by default, leave it; the program continues. Several clients can be attached. The terminal
+/// has the size of the client that typed last; a smaller window shows a part.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack attach\n  quack attach web\n  quack attach web/term-2 --read-only\n  \
     quack attach term-2 -C ~/src/app\n\n\
-    Exit codes: those of quack run."
+    Exit codes: those of quack run. --json does not work: a window is shown."
 )]
 pub(crate) struct TermAttachArgs {
     #[command(flatten)]
@@ -29,7 +29,7 @@ pub(crate) struct TermAttachArgs {
 
 /// Detach all clients from the terminals of a session
 ///
-/// The programs continue.
+/// The programs continue. Without a session: that of the last started terminal of this directory.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack detach\n  quack detach web\n  quack detach web/term-2 --json"
@@ -43,7 +43,8 @@ pub(crate) struct DetachArgs {
 ///
 /// For files that quack run --record made, and others in the format asciicast v2. Ctrl-C ends it.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack play demo.cast\n  quack play demo.cast --speed 4")]
+#[command(after_help = "Examples:\n  quack play demo.cast\n  quack play demo.cast --speed 4\n\n\
+    --json does not work: a window is shown.")]
 pub(crate) struct PlayArgs {
     /// The recording
     #[arg(value_name = "FILE")]
@@ -62,7 +63,7 @@ fn speed(text: &str) -> Result<f64, &'static str> {
 #[derive(Debug, Args)]
 pub(crate) struct TerminalArgs {
     /// Session, such as api or api/review, and optionally its terminal, as in api/term-2 or term-2
-    /// [default: yours of the current directory]
+    /// [default: the last started terminal of the current directory]
     #[arg(value_name = REF, value_parser = terminal_reference, allow_hyphen_values = true)]
     reference: Option<TerminalReference>,
     #[command(flatten)]

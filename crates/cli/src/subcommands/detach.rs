@@ -10,7 +10,7 @@ use quackd_protocol::client::TermDetachParams;
 /// Runs the subcommand. The programs continue.
 pub(crate) async fn run(args: DetachArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let ChosenTerminal { client, session, terminal: terminal_id } =
-        session_choice::chosen(args.terminal, "detach", output).await?;
+        session_choice::chosen(args.terminal, output).await?;
 
     let session_id = Some(session.session_id.0);
     let params = TermDetachParams { session_id, terminal_id, all: Some(true) };

@@ -13,6 +13,7 @@ use crate::directory;
 use crate::display::{self, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
+use crate::screen_signals::SignalListener;
 use crate::session_ref::{self, Missing, Wanted};
 use quackd_client::{Client, ClientError, directory_in};
 use quackd_config::RunNetwork;
@@ -43,23 +44,34 @@ struct Place {
     is_new: bool,
 }
 
+/// What the attached client needs.
+struct Window {
+    settings: TerminalSettings,
+    signals: SignalListener,
+    /// Notes that were printed before.
+    notes: Vec<String>,
+}
+
 /// Runs the subcommand.
 pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     // Everything that can be refused here is refused before a session is created.
-    let settings = if args.detach {
+    let shown = if args.detach {
         None
     } else {
         let otherwise = "-d starts the program without one, and `quack tool bash` runs a command without a terminal";
         require_terminal("run", otherwise, output)?;
-        Some(TerminalSettings::read()?)
+        // From now on, a signal detaches at the earliest.
+        Some((TerminalSettings::read()?, SignalListener::open()?))
     };
     let mut env = variables(std::mem::take(&mut args.env), |name| std::env::var(name).ok())?;
     if let Some(agent) = args.resume.take() {
         args.command = agents::resume_command(&agent)?;
     }
-    if let Some(agent) = agents::for_program(&args.command) {
-        prepare_agent(agent, &mut args, &mut env, output)?;
-    }
+    let notes = match agents::for_program(&args.command) {
+        Some(agent) => prepare_agent(agent, &mut args, &mut env)?,
+        None => Vec::new(),
+    };
+    notes.iter().for_each(|note| output.note(note));
     let policy = network_patch(args.network, std::mem::take(&mut args.hosts))?;
 
     let (client, place) = place(&mut args, policy, output).await?;
@@ -77,8 +89,11 @@ pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<
     };
     let started = start(&client, params, &place).await?;
 
-    match settings {
-        Some(settings) => Box::pin(attach(client, place, started, settings, output)).await,
+    match shown {
+        Some((settings, signals)) => {
+            let window = Window { settings, signals, notes };
+            Box::pin(attach(client, place, started, window, output)).await
+        }
         None => {
             let (terminal, label) = (plain(&started.terminal_id), display::name(&place.label));
             output.show(&started, || {
@@ -89,15 +104,15 @@ pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<
     }
 }
 
-/// Adds the hosts, the variables and the arguments of a known agent. Options of the user are stronger.
+/// Adds the hosts, the variables and the arguments of a known agent. Options of the user are stronger. Returns notes for the
+/// user.
 fn prepare_agent(
     agent: AgentRun,
     args: &mut RunArgs,
     env: &mut BTreeMap<String, String>,
-    output: CliOutput,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Vec<String>> {
     let passed: Vec<String> = env.keys().cloned().collect();
-    agent.notes(&passed).iter().for_each(|note| output.note(note));
+    let notes = agent.notes(&passed);
 
     let sets = agent.sets.iter().filter(|set| !passed.iter().any(|name| name == set.name));
     env.extend(sets.map(|set| (set.name.to_owned(), set.value.to_owned())));
@@ -113,7 +128,7 @@ fn prepare_agent(
     }
 
     args.command = agent.argv;
-    Ok(())
+    Ok(notes)
 }
 
 /// Starts the program. A session that was created for a program that cannot be started is deleted again.
@@ -125,12 +140,15 @@ async fn start(client: &Client, params: RunParams, place: &Place) -> anyhow::Res
 
     // Without a refusal, for example after a lost connection, the program may have started.
     if place.is_new && matches!(error, ClientError::Refused { .. }) {
-        let session_id = Value::from(place.session.as_str());
-        let delete = SessionDeleteParams { session_id, force: Some(true) };
-        // The reason of the start is more useful than that of the deletion.
-        client.call(delete).await.ok();
+        delete(client, &place.session).await;
     }
     Err(error.into())
+}
+
+/// Deletes a new session after a failure, whose reason is more useful than that of the deletion.
+async fn delete(client: &Client, session: &str) {
+    let delete = SessionDeleteParams { session_id: Value::from(session), force: Some(true) };
+    client.call(delete).await.ok();
 }
 
 /// Shows the program. If it has ended before the client was attached, prints its output as that of a job.
@@ -138,12 +156,15 @@ async fn attach(
     client: Arc<Client>,
     place: Place,
     started: RunData,
-    settings: TerminalSettings,
+    window: Window,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let Place { session, label, .. } = place;
+    let Window { settings, signals, mut notes } = window;
     if let Some(recording) = &started.recording {
-        output.note(&format!("recorded in {recording}"));
+        let note = format!("recorded in {recording}");
+        output.note(&note);
+        notes.push(note);
     }
 
     let target = Target {
@@ -156,7 +177,10 @@ async fn attach(
     };
     let refused = match Attached::begin(target).await {
         Ok(attached) => {
-            return Box::pin(attach_terminal::show(attached, settings, output)).await;
+            let shown = Box::pin(attach_terminal::show(attached, settings, signals, output)).await;
+            // The program's screen has replaced them.
+            notes.iter().for_each(|note| output.note(note));
+            return shown;
         }
         Err(error @ ClientError::Refused { .. }) => error,
         Err(error) => return Err(error.into()),
@@ -222,8 +246,13 @@ async fn place(
         let session = SandboxSession::of(place.session.clone());
         let params = SandboxSet { session, patch: policy, ..SandboxSet::default() };
         // A rule with a preset may run the user's tools.
-        let data = client.call_within(params, WORKER_TIMEOUT).await?;
-        data.notes.iter().for_each(|note| output.warning(&plain(note)));
+        match client.call_within(params, WORKER_TIMEOUT).await {
+            Ok(data) => data.notes.iter().for_each(|note| output.warning(&plain(note))),
+            Err(error) => {
+                delete(&client, &place.session).await;
+                return Err(error.into());
+            }
+        }
     }
     Ok((client, place))
 }

@@ -301,7 +301,7 @@ impl BackgroundJob {
         };
         let reason = finished.ceiling.map(|ceiling| ceiling.to_string()).or(reason);
         let (exit_code, signal) = code_and_signal(finished.exit);
-        TerminalExit { exit_code, signal, reason }
+        TerminalExit { exit_code, signal, reason, daemon_ends: false }
     }
 
     /// Waits until the supervisor has all messages of the terminal, if there is one.

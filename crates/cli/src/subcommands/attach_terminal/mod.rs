@@ -33,7 +33,7 @@ pub(crate) async fn run(args: TermAttachArgs, output: CliOutput) -> anyhow::Resu
     require_terminal("attach", "`quack tool term_read` shows a screen as text", output)?;
     let settings = TerminalSettings::read()?;
     let ChosenTerminal { client, session, terminal } =
-        session_choice::chosen(args.terminal, "attach", output).await?;
+        session_choice::chosen(args.terminal, output).await?;
     let target = Target {
         client: Arc::new(client),
         session: session.session_id.0,
@@ -42,22 +42,23 @@ pub(crate) async fn run(args: TermAttachArgs, output: CliOutput) -> anyhow::Resu
         is_read_only: args.read_only,
         sets_size: args.size,
     };
+    let signals = SignalListener::open()?;
     let attached = Attached::begin(target).await?;
-    show(attached, settings, output).await
+    show(attached, settings, signals, output).await
 }
 
-/// Shows an attached terminal until its program ends or the client is detached.
+/// Shows an attached terminal until its program ends or the client is detached. `signals` was opened before the terminal is
+/// changed, so that no signal leaves it in raw mode.
 ///
 /// # Errors
 /// Those of the terminal, a lost connection, and a program whose end is not known.
 pub(super) async fn show(
     mut attached: Attached,
     settings: TerminalSettings,
+    mut signals: SignalListener,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let TerminalSettings { keys, clipboard } = settings;
-    // Before the terminal is changed: from now on, a signal cannot leave it in raw mode.
-    let mut signals = SignalListener::open()?;
     let place = attached.place();
 
     let ended = {
@@ -66,7 +67,7 @@ pub(super) async fn show(
         let window = Window::open(clipboard, format!("{place}: "))?;
         let mut viewer = Viewer::new(&attached.view, attached.size, &held, window, keys);
         let ended = viewer.run(&mut attached.events, &mut signals).await;
-        viewer.close().await;
+        viewer.close(&mut signals).await;
         ended?
     };
 
@@ -74,7 +75,7 @@ pub(super) async fn show(
         Ended::Exited(exit) => end_of(&exit, output),
         Ended::Detached => {
             let label = display::name(&attached.view.label);
-            output.to_stderr(&format!("\n[detached from {label}]\n"));
+            output.to_stderr(&format!("\n[detached from {label}; quack attach {label}]\n"));
             Ok(ExitCode::Ok)
         }
         Ended::Closed => Ok(ExitCode::Ok),
@@ -84,6 +85,10 @@ pub(super) async fn show(
 /// Returns the exit code for the end of a program, and prints the reason if it did not end by itself.
 fn end_of(exit: &TerminalExit, output: CliOutput) -> anyhow::Result<ExitCode> {
     let reason = exit.reason.as_deref().map(plain);
+    if exit.daemon_ends {
+        let unknown = || "the daemon has exited".to_owned();
+        return Err(CliError::daemon_gone(reason.unwrap_or_else(unknown)).into());
+    }
     let Some(code) = exit::of_program(exit.exit_code, exit.signal) else {
         let unknown = || "the program has ended; its exit code is not known".to_owned();
         return Err(CliError::failed(reason.unwrap_or_else(unknown)).into());
@@ -106,12 +111,15 @@ mod tests {
 
     #[test]
     fn the_exit_code_is_that_of_the_program() {
-        let exit = |exit_code, signal| TerminalExit { exit_code, signal, reason: None };
+        let exit =
+            |exit_code, signal| TerminalExit { exit_code, signal, ..TerminalExit::default() };
         assert_eq!(code(&exit(Some(0), None)), Ok(0));
         assert_eq!(code(&exit(Some(42), None)), Ok(42));
         assert_eq!(code(&exit(None, Some(15))), Ok(143));
         assert_eq!(code(&exit(None, None)), Err(ExitCode::Failed));
         let died = TerminalExit { reason: Some("its worker died".into()), ..exit(None, None) };
         assert_eq!(code(&died), Err(ExitCode::Failed));
+        let stopped = TerminalExit { daemon_ends: true, ..exit(None, None) };
+        assert_eq!(code(&stopped), Err(ExitCode::Unreachable));
     }
 }

@@ -22,13 +22,24 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::Instant;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
 
 /// Shortest time between two reports of the size of the window.
 const RESIZE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Bytes of input that wait for the program, above which the keyboard is not read.
+/// Bytes of input that wait for the program. Above it, the keyboard is read only while the program takes nothing, and only
+/// for the keys that detach.
 const MAX_WAITING: usize = 1024 * 1024;
+
+/// Rings the bell.
+const BELL: u8 = 7;
+
+/// Pause without input after which a paste is over.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// Longest wait for it.
+const QUIET_WAIT: Duration = Duration::from_secs(1);
 
 /// Reason why the loop ended.
 #[derive(Debug)]
@@ -58,8 +69,16 @@ pub(super) struct Viewer<'a> {
     held: &'a OpenQuestion,
     window: Window,
     keys: WatchedKeys,
+    /// Pieces of what is typed.
+    typed: mpsc::Receiver<io::Result<Vec<u8>>>,
     /// Typed bytes that were not passed on yet.
     input: VecDeque<u8>,
+    /// Whether the program has not taken the last piece.
+    is_stalled: bool,
+    /// Whether typed bytes were dropped.
+    has_dropped: bool,
+    /// Whether the bell must ring.
+    is_bell_due: bool,
     typing: Work<'a, anyhow::Result<usize>>,
     /// The request for the screen, or the report of a new size.
     asking: Work<'a, Result<Option<ScreenReply>, ClientError>>,
@@ -96,7 +115,11 @@ impl<'a> Viewer<'a> {
             held,
             window,
             keys,
+            typed: piped_stdin::pieces(MAX_PIECE_BYTES),
             input: VecDeque::new(),
+            is_stalled: false,
+            has_dropped: false,
+            is_bell_due: false,
             typing: None,
             asking: None,
             writing: None,
@@ -121,17 +144,17 @@ impl<'a> Viewer<'a> {
         events: &mut Events,
         signals: &mut SignalListener,
     ) -> anyhow::Result<Ended> {
-        let mut typed = piped_stdin::pieces(MAX_PIECE_BYTES);
         let mut windows = signal(SignalKind::window_change())?;
 
         loop {
             self.begin_requests();
 
+            let is_read = self.input.len() < MAX_WAITING || self.is_stalled;
             let ended = tokio::select! {
                 // A program that prints without end must not delay signals and keys.
                 biased;
                 signal = signals.next() => self.take_signal(signal).await?,
-                piece = typed.recv(), if self.input.len() < MAX_WAITING => match piece {
+                piece = self.typed.recv(), if is_read => match piece {
                     Some(Ok(bytes)) => {
                         let input = self.keys.typed(&bytes);
                         self.take_input(input)
@@ -149,6 +172,7 @@ impl<'a> Viewer<'a> {
                 }
                 taken = done(&mut self.typing) => {
                     let taken = taken?.min(self.input.len());
+                    self.is_stalled = taken == 0;
                     drop(self.input.drain(..taken));
                     None
                 }
@@ -176,9 +200,24 @@ impl<'a> Viewer<'a> {
     }
 
     /// Restores the terminal.
-    pub(super) async fn close(&mut self) {
+    pub(super) async fn close(&mut self, signals: &mut SignalListener) {
+        // The shell would run the rest of a paste.
+        if self.has_dropped || !self.input.is_empty() {
+            self.drop_input().await;
+        }
         settle(&mut self.writing).await;
-        self.window.leave();
+        self.window.close(self.held, signals).await;
+    }
+
+    /// Reads and drops input until there is none for a while.
+    async fn drop_input(&mut self) {
+        let end = Instant::now() + QUIET_WAIT;
+        while Instant::now() < end {
+            let quiet = end.min(Instant::now() + QUIET);
+            if !matches!(timeout_at(quiet, self.typed.recv()).await, Ok(Some(Ok(_)))) {
+                return;
+            }
+        }
     }
 
     fn begin_requests(&mut self) {
@@ -196,6 +235,9 @@ impl<'a> Viewer<'a> {
             self.asking = Some(Box::pin(view.attach_again(is_larger)));
         }
 
+        if self.writing.is_none() && std::mem::take(&mut self.is_bell_due) {
+            self.show(vec![BELL]);
+        }
         if self.writing.is_none() && std::mem::take(&mut self.is_drawing_due) {
             self.draw();
         }
@@ -241,7 +283,9 @@ impl<'a> Viewer<'a> {
     }
 
     fn take_input(&mut self, input: KeyInput) -> Option<Ended> {
-        if !self.view.is_read_only {
+        if MAX_WAITING <= self.input.len() && !input.bytes.is_empty() {
+            self.is_bell_due |= !std::mem::replace(&mut self.has_dropped, true);
+        } else if !self.view.is_read_only {
             self.input.extend(input.bytes);
         }
         input.is_pressed.then_some(Ended::Detached)

@@ -12,11 +12,14 @@ const PRESS_PAUSE: Duration = Duration::from_millis(300);
 /// Pause after the beginning of an escape sequence, after which it is the key Escape.
 const SEQUENCE_PAUSE: Duration = Duration::from_millis(30);
 
+/// Pause in a paste, after which its end is not expected any more.
+const PASTE_PAUSE: Duration = Duration::from_secs(1);
+
 /// Keys that detach, or that end a playback.
 #[derive(Debug)]
 pub(crate) struct WatchedKeys {
     keys: DetachKey,
-    /// End of the pause, while bytes are held.
+    /// End of the pause, while bytes are held or a paste goes on.
     due: Option<Instant>,
 }
 
@@ -47,7 +50,7 @@ impl WatchedKeys {
         self.taken(typed)
     }
 
-    /// Waits for the end of the pause. Never completes if no bytes are held. Cancel-safe.
+    /// Waits for the end of the pause. Never completes without one. Cancel-safe.
     pub(crate) async fn expired(&mut self) -> KeyInput {
         until(self.due).await;
         let typed = self.keys.timeout();
@@ -55,8 +58,9 @@ impl WatchedKeys {
     }
 
     fn taken(&mut self, typed: Typed) -> KeyInput {
-        let Typed { for_program, action, holds } = typed;
-        let pause = if holds { SEQUENCE_PAUSE } else { PRESS_PAUSE };
+        let Typed { for_program, action, holds, is_paste } = typed;
+        let pause = if is_paste { PASTE_PAUSE } else { PRESS_PAUSE };
+        let pause = if holds { SEQUENCE_PAUSE } else { pause };
         self.due = matches!(action, DetachAction::Maybe).then(|| Instant::now() + pause);
         KeyInput { bytes: for_program, is_pressed: matches!(action, DetachAction::Detach) }
     }

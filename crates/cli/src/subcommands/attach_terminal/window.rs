@@ -4,7 +4,8 @@
 //! through [`Window::filtered`], or as rows that the client draws on a screen of its own, through [`Window::own`].
 
 use crate::exit::CliError;
-use crate::output::CliOutput;
+use crate::output::{CliOutput, OpenQuestion};
+use crate::screen_signals::SignalListener;
 use quackd_config::ClipboardChoice;
 use quackd_protocol::terminal::CellSize;
 use quackd_terminal::{ClipboardRule, Filter, FilterOptions};
@@ -44,6 +45,8 @@ pub(crate) struct Window {
     is_raw: bool,
     /// Whether it shows the client's own screen. The filter is unused then.
     is_own: bool,
+    /// Bytes that restore the terminal and that it has not taken in time.
+    unwritten: Vec<u8>,
 }
 
 impl Window {
@@ -56,13 +59,20 @@ impl Window {
         restore_before_panic(before.clone());
 
         let filter = filter(clipboard, &title_prefix);
-        let (is_raw, is_own) = (false, false);
-        let mut window = Self { before, clipboard, title_prefix, filter, is_raw, is_own };
+        let mut window = Self {
+            before,
+            clipboard,
+            title_prefix,
+            filter,
+            is_raw: false,
+            is_own: false,
+            unwritten: Vec::new(),
+        };
         window.enter()?;
         Ok(window)
     }
 
-    /// Switches to raw mode, with an unused filter.
+    /// Switches to raw mode, with an unused filter and an empty screen. The lines of the screen move to those above it.
     ///
     /// # Errors
     /// Those of the terminal.
@@ -75,18 +85,42 @@ impl Window {
         let mut raw = self.before.clone();
         raw.make_raw();
         tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
+
+        if let Some(CellSize { rows, .. }) = window_size() {
+            let mut scrolling = std::mem::take(&mut self.unwritten);
+            scrolling.extend(format!("\x1b[{rows};1H").into_bytes());
+            scrolling.extend(b"\n".repeat(usize::from(rows)));
+            scrolling.extend(b"\x1b[H");
+            write_within_blocking(&scrolling, RESTORE_WAIT);
+        }
         Ok(())
     }
 
+    /// Restores the terminal, if it is in raw mode. If the terminal takes no bytes, waits for it until a signal comes.
+    pub(crate) async fn close(&mut self, held: &OpenQuestion, signals: &mut SignalListener) {
+        self.leave();
+        let rest = std::mem::take(&mut self.unwritten);
+        if rest.is_empty() {
+            return;
+        }
+
+        tokio::select! {
+            // A terminal that was closed needs no bytes.
+            _ = held.screen(rest) => {}
+            _ = signals.next() => {}
+        }
+    }
+
     /// Restores the terminal, if it is in raw mode. Blocks at most a second.
-    pub(crate) fn leave(&mut self) {
+    fn leave(&mut self) {
         if !std::mem::take(&mut self.is_raw) {
             return;
         }
 
-        let mut restoring = self.end_own();
+        let mut restoring = std::mem::take(&mut self.unwritten);
+        restoring.extend(self.end_own());
         restoring.extend(self.filter.restore());
-        write_within_blocking(&restoring, RESTORE_WAIT);
+        self.unwritten = write_within_blocking(&restoring, RESTORE_WAIT);
         // The shell must not read pending reports of the mouse and of keys. The calls fail if the terminal was closed.
         tcflush(io::stdin(), QueueSelector::IFlush).ok();
         tcsetattr(io::stdin(), OptionalActions::Now, &self.before).ok();
@@ -185,20 +219,21 @@ fn restore_before_panic(modes: Termios) {
     }));
 }
 
-/// Writes to stdout as far as it takes bytes in time. Uses no lock of stdout, which a blocked write may hold.
-fn write_within_blocking(bytes: &[u8], limit: Duration) {
+/// Writes to stdout as far as it takes bytes in time, and returns the others. Uses no lock of stdout, which a blocked write
+/// may hold.
+fn write_within_blocking(bytes: &[u8], limit: Duration) -> Vec<u8> {
     let (stdout, begun) = (io::stdout(), Instant::now());
     let mut rest = bytes;
 
     while !rest.is_empty() {
         let left = limit.saturating_sub(begun.elapsed());
-        let Ok(left) = Timespec::try_from(left) else { return };
+        let Ok(left) = Timespec::try_from(left) else { break };
         let mut watched = [PollFd::new(&stdout, PollFlags::OUT)];
         match poll(&mut watched, Some(&left)) {
-            Ok(0) => return,
+            Ok(0) => break,
             Ok(_) => {}
             Err(Errno::INTR) => continue,
-            Err(_) => return,
+            Err(_) => break,
         }
 
         let piece = rest.get(..MAX_AT_ONCE).unwrap_or(rest);
@@ -206,7 +241,8 @@ fn write_within_blocking(bytes: &[u8], limit: Duration) {
             Ok(written) => rest = rest.get(written..).unwrap_or_default(),
             Err(Errno::INTR | Errno::AGAIN) => {}
             // The terminal was closed.
-            Err(_) => return,
+            Err(_) => break,
         }
     }
+    rest.to_vec()
 }

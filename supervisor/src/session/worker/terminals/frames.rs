@@ -2,6 +2,7 @@
 //! are bounded, cost credits or answer a request, and are checked before clients get them.
 
 use super::lines::Subject;
+use crate::children::DrainReason;
 use crate::session::worker::WorkerActor;
 use crate::wire::raw_json::{is_one_line, is_sound};
 use actix::prelude::*;
@@ -72,7 +73,8 @@ impl WorkerActor {
             FromTerminal::InputTaken {} => terminal.input_taken()?,
             FromTerminal::Exited(exit) => {
                 let reason = exit.reason.map(|reason| stripped_line(&reason, MAX_REASON_CHARS));
-                self.end_terminal(id, TerminalExit { reason, ..exit });
+                let daemon_ends = self.ends_with_daemon();
+                self.end_terminal(id, TerminalExit { reason, daemon_ends, ..exit });
             }
         }
         Ok(())
@@ -102,10 +104,15 @@ impl WorkerActor {
             (None, Some(cause)) => format!("Worker died ({cause})"),
             (None, None) => "Worker was stopped".to_owned(),
         };
+        let daemon_ends = self.ends_with_daemon();
         for id in self.terminals.ids() {
             let reason = Some(reason.clone());
-            self.end_terminal(&id, TerminalExit { reason, ..TerminalExit::default() });
+            self.end_terminal(&id, TerminalExit { reason, daemon_ends, ..TerminalExit::default() });
         }
+    }
+
+    fn ends_with_daemon(&self) -> bool {
+        self.child.ending == Some(DrainReason::Shutdown)
     }
 
     /// Reports the end of a terminal to its viewers and to followers.

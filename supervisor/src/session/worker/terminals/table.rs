@@ -68,19 +68,21 @@ impl Terminals {
     /// Returns the terminal with this id, or else the last started one.
     ///
     /// # Errors
-    /// There is none.
+    /// There is none. Without an id, the error tells the end of the one that ended last.
     pub(super) fn find(&mut self, id: Option<&str>) -> Result<&mut Terminal, TerminalRefusal> {
-        let Some(id) = id else { return self.running.last_mut().ok_or(TerminalRefusal::None) };
         let Self { running, ended, .. } = self;
+        let exited =
+            |(id, exit): &(String, TerminalExit)| TerminalRefusal::Exited(id.clone(), exit.clone());
+        let Some(id) = id else {
+            let none = || ended.back().map_or(TerminalRefusal::None, exited);
+            return running.last_mut().ok_or_else(none);
+        };
         if let Some(terminal) = running.iter_mut().find(|terminal| terminal.id == id) {
             return Ok(terminal);
         }
 
-        let exit = ended.iter().find(|(ended, _)| ended == id);
-        Err(match exit {
-            Some((id, exit)) => TerminalRefusal::Exited(id.clone(), exit.clone()),
-            None => TerminalRefusal::Unknown(id.to_owned()),
-        })
+        let unknown = || TerminalRefusal::Unknown(id.to_owned());
+        Err(ended.iter().find(|(ended, _)| ended == id).map_or_else(unknown, exited))
     }
 
     /// Removes a terminal that has ended.
