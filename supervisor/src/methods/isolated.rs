@@ -6,7 +6,7 @@ use super::caller::SAVE_LIMIT;
 use super::find::label;
 use super::{Caller, Serve};
 use crate::children::{Evict, EvictionReason};
-use crate::errors::{CopyExcess, MethodError};
+use crate::errors::{CopyExcess, MethodError, RunningWork};
 use crate::registry::{Purpose, SessionChange};
 use crate::session::FoundSession;
 use crate::session::checkpoints::{self, SessionFiles, StatesError, records};
@@ -43,7 +43,7 @@ impl Serve<IsolatedParams> for Caller {
 
         let found = find(&params, self).await?;
         let services = &self.services.sessions;
-        let running = services.table.snapshot(&found.session_id).worker.running();
+        let running = work_in(&found.session_id, action, self);
         let takes_commits = params.commits == Some(true);
         let has_other =
             params.merge.is_some() || params.expect.is_some() || !params.paths.is_empty();
@@ -402,6 +402,17 @@ fn unusable() -> MethodError {
     MethodError::Isolated(
         "the process that works on copies gave an answer that cannot be used".to_owned(),
     )
+}
+
+/// Returns the running work that an action could disturb.
+fn work_in(session: &SessionId, action: IsolatedAction, caller: &Caller) -> RunningWork {
+    let snapshot = caller.services.sessions.table.snapshot(session);
+    // The user applies the work of an agent on a terminal while it waits for its next prompt.
+    if action == IsolatedAction::Apply {
+        snapshot.worker.running_without_terminals()
+    } else {
+        snapshot.worker.running()
+    }
 }
 
 /// Runs one piece of work on the copy of a session.

@@ -198,6 +198,12 @@ impl WorkerSnapshot {
         RunningWork { calls: self.calls.len(), jobs: self.jobs.len() }
     }
 
+    /// Returns [`Self::running`] without the terminals: a person sees what their programs do.
+    pub(crate) fn running_without_terminals(&self) -> RunningWork {
+        let jobs = self.jobs.iter().filter(|job| job.info.terminal.is_none()).count();
+        RunningWork { jobs, ..self.running() }
+    }
+
     /// Returns whether commands of the running worker reach the hosts of rules only.
     pub(crate) fn has_hosts(&self) -> bool {
         let mode = self.policy.as_ref().map(|policy| policy.network_mode());

@@ -40,7 +40,8 @@ impl Terminal {
     /// size at 0, as on some terminals.
     #[track_caller]
     pub(crate) fn sized(mut command: Command, size: Option<(u16, u16)>) -> Self {
-        let cells = size.map(|(cols, rows)| TerminalSize::new(cols, rows)).unwrap_or_default();
+        let cells =
+            size.map_or(TerminalSize::DEFAULT, |(cols, rows)| TerminalSize::new(cols, rows));
         let emulator = RefCell::new(quackd_terminal::Screen::new(cells, 0));
         let size =
             size.map(|(ws_col, ws_row)| Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 });

@@ -107,7 +107,6 @@ pub(super) struct Terminal {
     watched: Watched,
     /// The viewer whose size the terminal gets: the one that typed last.
     owner: Option<u32>,
-    is_typed: bool,
 }
 
 impl Terminal {
@@ -126,7 +125,6 @@ impl Terminal {
             asked: Vec::new(),
             watched: Watched::default(),
             owner: None,
-            is_typed: false,
         }
     }
 
@@ -163,8 +161,8 @@ impl Terminal {
         drop(self.remove(|viewer| viewer.client == new.client));
 
         let NewViewer { client, queue, read_only, as_rows, size, sets_size } = new;
-        let is_first_writer = self.owner.is_none() && !self.is_typed;
-        if !read_only && (sets_size || was_owner || is_first_writer && size.is_some()) {
+        let is_only_writer = self.n_writers() == 0 && size.is_some();
+        if !read_only && (sets_size || was_owner || is_only_writer) {
             self.owner = Some(number);
         }
         let (state, full_since) = (ViewerState::Waiting, None);
@@ -234,7 +232,6 @@ impl Terminal {
         }
 
         self.pieces += 1;
-        self.is_typed = true;
         self.owner = Some(number);
         // Before the input, whose echo then has the right width.
         let resized = self.adopt_size(number);
@@ -242,7 +239,8 @@ impl Terminal {
         Ok(Typed { is_taken: true, resized })
     }
 
-    /// Sets the size of a client's window. The terminal gets it if the client typed last, or first of all.
+    /// Sets the size of a client's window. The terminal gets it if the client typed last, or if it is the only one that
+    /// may type.
     ///
     /// # Errors
     /// `NotAttached`.
@@ -259,10 +257,14 @@ impl Terminal {
         }
 
         let number = viewer.number;
-        if self.owner.is_none() && !self.is_typed {
+        if self.owner.is_none() && self.n_writers() == 1 {
             self.owner = Some(number);
         }
         Ok(self.adopt_size(number))
+    }
+
+    fn n_writers(&self) -> usize {
+        self.viewers.iter().filter(|viewer| !viewer.read_only).count()
     }
 
     fn writer(&self, client: &ClientId) -> Result<u32, TerminalRefusal> {

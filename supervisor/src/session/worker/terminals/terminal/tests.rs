@@ -273,10 +273,14 @@ fn the_size_is_that_of_the_writer_who_typed_last() {
     assert!(world.terminal.resize(&phone.id, SMALL).unwrap().is_some());
     assert_eq!(world.messages(), ["resize 80x24"], "the last one counts");
 
-    // The size stays until a client types.
+    // The size stays until a client types, or the only one that may type has another size.
     world.terminal.detach(Some(&phone.id));
-    assert_eq!(world.terminal.resize(&desk.id, LARGE), Ok(None));
     assert_eq!(world.terminal.size, SMALL);
+    assert!(world.terminal.resize(&desk.id, LARGE).unwrap().is_some());
+    world.terminal.detach(Some(&desk.id));
+    assert_eq!(world.terminal.size, LARGE);
+    world.live(|new| new.size = Some(SMALL));
+    assert_eq!(world.terminal.size, SMALL, "nobody else may type");
     world.live(|new| (new.size, new.sets_size) = (Some(other), true));
     assert_eq!(world.terminal.size, other);
     let refused = world.terminal.type_in(&watcher.id, input());
