@@ -193,7 +193,7 @@ mod tests {
         let started = reports.take().unwrap();
         assert_eq!(started.running[0].terminal, Some(CellSize { cols: 80, rows: 24 }));
 
-        terminal.handle(ToTerminal::Watch { raw: true, rows: false });
+        terminal.handle(ToTerminal::Watch { raw: true, rows: false, lagging: false });
         let refresh = ToTerminal::Refresh { viewer: 5, scrollback: true, as_rows: false };
         terminal.handle(refresh);
         let first = next(&terminal).await;
@@ -249,7 +249,7 @@ mod tests {
         bench.start("trap 'stty size' WINCH; echo up; while :; do sleep 0.05; done").await;
         bench.screen("term-1", "up").await;
         let NewTerminal { terminal, .. } = bench.new_terminal().await;
-        terminal.handle(ToTerminal::Watch { raw: false, rows: true });
+        terminal.handle(ToTerminal::Watch { raw: false, rows: true, lagging: false });
         terminal.handle(ToTerminal::Resize(CellSize { cols: 30, rows: 5000 }));
         let size = loop {
             match next(&terminal).await.unwrap() {

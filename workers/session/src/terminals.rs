@@ -5,6 +5,7 @@ use crate::jobs::JobReporter;
 use crate::link::FrameSender;
 use quackd_protocol::worker::FromWorker;
 use quackd_tools::{Jobs, NewTerminal};
+use tokio::task::yield_now;
 
 /// Starts a task for each terminal of the session.
 pub(crate) fn start(jobs: &Jobs, reporter: &JobReporter, outbox: &FrameSender) {
@@ -24,5 +25,7 @@ async fn forward(new: NewTerminal, reporter: JobReporter, outbox: FrameSender) {
     reporter.report().await;
     while let Some(message) = terminal.next().await {
         outbox.send(&FromWorker::Terminal { terminal: id.clone(), message }).await;
+        // A flood of requests for screens must not delay the answers to pings.
+        yield_now().await;
     }
 }

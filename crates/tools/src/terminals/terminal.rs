@@ -22,9 +22,9 @@ const RESIZE_INTERVAL: Duration = Duration::from_millis(50);
 /// Most bytes of answers to queries that the program has not read. Further ones are dropped.
 const MAX_ANSWER_BYTES: usize = 16 * 1024;
 
-/// Most pieces of input that wait: those of the supervisor ([`quackd_protocol::limits::MAX_TERMINAL_INPUT_PIECES`]), and
-/// as many of the tools.
-const MAX_WAITING_PIECES: usize = 64;
+/// Most pieces of input of tools that wait. The supervisor has at most
+/// [`quackd_protocol::limits::MAX_TERMINAL_INPUT_PIECES`] in addition.
+const MAX_TOOL_PIECES: usize = 32;
 
 /// Settings of a new terminal.
 #[derive(Debug, Clone, Copy)]
@@ -140,7 +140,8 @@ impl Terminal {
         self.recording.as_ref()
     }
 
-    /// Handles a message of the supervisor. Has no effect once the program has ended.
+    /// Handles a message of the supervisor. Once the program has ended, only those about viewers have an effect, until
+    /// the last message was sent.
     pub fn handle(&self, message: ToTerminal) {
         match message {
             ToTerminal::Input { bytes } => self.change(|state| state.queue_piece(&bytes)),
@@ -148,14 +149,14 @@ impl Terminal {
                 let size = TerminalSize::new(cols, rows);
                 self.change(|state| state.wanted_size = Some(size));
             }
-            ToTerminal::Watch { raw, rows } => {
-                self.change(|state| state.forwarding.watch(raw, rows));
+            ToTerminal::Watch { raw, rows, lagging } => {
+                self.follow(|forwarding| forwarding.watch(raw, rows, lagging));
             }
             ToTerminal::Refresh { viewer, scrollback, as_rows } => {
                 let refresh = Refresh { viewer, has_scrollback: scrollback, as_rows };
-                self.change(|state| state.forwarding.refresh(refresh));
+                self.follow(|forwarding| forwarding.refresh(refresh));
             }
-            ToTerminal::Taken {} => self.change(|state| state.forwarding.add_credit()),
+            ToTerminal::Taken {} => self.follow(Forwarding::add_credit),
             ToTerminal::Signal { signal } => {
                 // A process that has exited since needs no signal.
                 if let Some(master) = self.master() {
@@ -338,6 +339,17 @@ impl Terminal {
             is_running
         });
     }
+
+    /// Changes what the supervisor gets, also of the last output of a program that has ended.
+    fn follow(&self, change: impl FnOnce(&mut Forwarding)) {
+        self.state.send_if_modified(|state| {
+            let is_sent = state.forwarding.is_sent();
+            if !is_sent {
+                change(&mut state.forwarding);
+            }
+            !is_sent
+        });
+    }
 }
 
 impl State {
@@ -383,11 +395,7 @@ impl State {
         // The supervisor has checked it. An invalid piece is typed as an empty one, because the supervisor waits for an
         // answer.
         let bytes = frames::decoded(base64).filter(|bytes| bytes.len() <= MAX_PIECE_BYTES);
-        if self.input.len() < MAX_WAITING_PIECES {
-            self.push(bytes.unwrap_or_default(), Source::Supervisor);
-        } else {
-            self.forwarding.input_taken();
-        }
+        self.push(bytes.unwrap_or_default(), Source::Supervisor);
     }
 
     fn queue(&mut self, text: &[u8]) -> Result<u64, TypeError> {
@@ -395,7 +403,8 @@ impl State {
             return Err(TypeError::Ended);
         }
         let pieces = text.chunks(MAX_PIECE_BYTES);
-        if MAX_WAITING_PIECES < self.input.len() + pieces.len() {
+        let n_waiting = self.input.iter().filter(|piece| piece.source == Source::Tool).count();
+        if MAX_TOOL_PIECES < n_waiting + pieces.len() {
             return Err(TypeError::Full);
         }
         pieces.for_each(|piece| self.push(piece.to_vec(), Source::Tool));
@@ -475,3 +484,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
