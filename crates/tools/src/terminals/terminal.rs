@@ -2,7 +2,7 @@
 
 use super::forwarding::{Due, Forwarding, Refresh};
 use super::frames;
-use super::recording::Recorder;
+use super::recording::{NotRecorded, Recorder, RecordingFile};
 use quackd_process::TerminalMaster;
 use quackd_protocol::limits::{DEFAULT_SCROLLBACK_BYTES, MAX_SCROLLBACK_BYTES};
 use quackd_protocol::output::MAX_PIECE_BYTES;
@@ -11,7 +11,7 @@ use quackd_terminal::{Cursor, Screen, TerminalSize};
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::timeout_at;
@@ -46,7 +46,7 @@ impl Default for TerminalSetup {
 #[derive(Debug)]
 pub struct Terminal {
     first_size: TerminalSize,
-    recording: Option<PathBuf>,
+    recording: Option<RecordingFile>,
     state: watch::Sender<State>,
 }
 
@@ -122,11 +122,10 @@ impl Terminal {
     /// Creates the terminal of a program that is about to start. A recording is written to `recording`.
     pub(crate) fn new(master: TerminalMaster, setup: TerminalSetup, recording: PathBuf) -> Self {
         let TerminalSetup { size, scrollback_bytes, record } = setup;
-        // Without a thread there is no recording, and the answer of the call has no path of one.
-        let recorder = record.and_then(|kind| Recorder::start(recording.clone(), size, kind).ok());
+        let (recording, recorder) =
+            record.map(|kind| Recorder::start(recording, size, kind)).unzip();
         let screen = Screen::new(size, scrollback_bytes.min(MAX_SCROLLBACK_BYTES));
-        let recording = recorder.as_ref().map(|_| recording);
-        let state = watch::Sender::new(State::new(master, screen, recorder));
+        let state = watch::Sender::new(State::new(master, screen, recorder.flatten()));
         Self { first_size: size, recording, state }
     }
 
@@ -135,9 +134,15 @@ impl Terminal {
         frames::cell_size(self.first_size)
     }
 
-    /// Returns the path of the recording, if there is one.
-    pub(crate) fn recording(&self) -> Option<&PathBuf> {
-        self.recording.as_ref()
+    /// Returns the path of the recording once its file exists. `None` if none was requested.
+    ///
+    /// # Errors
+    /// The file cannot be created, or was not within 1 s.
+    pub(crate) async fn recording(&self) -> Result<Option<&Path>, NotRecorded> {
+        match &self.recording {
+            Some(file) => file.path().await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Handles a message of the supervisor. Once the program has ended, only those about viewers have an effect, until

@@ -21,7 +21,11 @@ async fn tools_leave_room_for_the_input_of_the_supervisor() {
     }
     let pieces = std::iter::from_fn(|| terminal.next_piece());
     let of_supervisor = pieces.filter(|piece| piece.source == Source::Supervisor);
-    assert!(of_supervisor.map(|piece| piece.bytes).eq((0..32).map(|_| b"hi".to_vec())));
+    assert!(
+        of_supervisor
+            .map(|piece| piece.bytes)
+            .eq((0..MAX_TERMINAL_INPUT_PIECES).map(|_| b"hi".to_vec()))
+    );
     assert!(terminal.queue(b"x").is_ok());
 }
 
