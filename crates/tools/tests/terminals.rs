@@ -244,6 +244,15 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn programs_can_end_themselves_when_the_worker_hangs_up() {
+        let bench = Bench::new().await;
+        bench.start("trap 'echo bye > bye; exit' HUP; echo up; while :; do sleep 0.05; done").await;
+        bench.screen("term-1", "up").await;
+        timeout(PATIENCE, bench.toolbox.jobs().hang_up()).await.unwrap();
+        assert_eq!(fs::read_to_string(bench.base.join("ws/bye")).unwrap(), "bye\n");
+    }
+
+    #[tokio::test]
     async fn the_size_changes_and_rows_are_reported() {
         let bench = Bench::new().await;
         bench.start("trap 'stty size' WINCH; echo up; while :; do sleep 0.05; done").await;

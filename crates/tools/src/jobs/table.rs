@@ -166,6 +166,16 @@ impl Jobs {
         Ok(job)
     }
 
+    /// Sends HUP to the programs on terminals, and KILL after the grace period. Waits until they have ended.
+    pub async fn hang_up(&self) {
+        let mut jobs = self.all();
+        jobs.retain(|job| job.terminal.is_some());
+        jobs.iter().for_each(|job| job.kill());
+        for job in jobs {
+            job.ended().await;
+        }
+    }
+
     /// Returns all jobs, oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<BackgroundJob>> {
         self.table.borrow().jobs.values().cloned().collect()
