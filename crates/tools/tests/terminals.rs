@@ -176,6 +176,13 @@ mod tests {
         assert!(killed.starts_with("Ended background job term-1: "), "{killed}");
         let closed = bench.text("term_read", json!("term-1")).await;
         assert!(closed.contains("closed\n[term-1: "), "{closed}");
+
+        // The supervisor still has it until it gets the last message.
+        assert!(bench.start("true").await.text.starts_with("Error: 4 terminals are running"));
+        let NewTerminal { terminal, .. } = bench.new_terminal().await;
+        while next(&terminal).await.is_some() {}
+        let started = bench.start("true").await.text;
+        assert!(started.starts_with("Started background job term-5 "), "{started}");
         for n in 2..=MAX_TERMINALS_PER_SESSION {
             bench.text("job_kill", json!(n.to_string())).await;
         }

@@ -33,8 +33,7 @@ const MAX_TITLE: usize = 200;
 /// Clean bytes that are collected for a grid.
 const BATCH: usize = 16 * 1024;
 
-/// Most bytes of output between two pauses of a thread that has other tasks. Even if each scrolls a screen of the largest
-/// size, it takes milliseconds.
+/// Most bytes that a thread with other tasks feeds at a time, because each can scroll a screen of 1,000 columns.
 pub const FEED_BYTES: usize = 4 * 1024;
 
 /// Cells that the sequences in [`FEED_BYTES`] may erase or move. A program on a screen of usual size does not reach it.
@@ -49,9 +48,8 @@ const LINES: &str = "◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽�
 
 /// The state of one terminal's screen.
 ///
-/// The time of a call grows with its number of bytes only. A thread that has other tasks passes at most [`FEED_BYTES`] at
-/// a time. Memory: 32 bytes per cell of two
-/// screens, and the lines above the screen.
+/// The time of a call grows with its number of bytes only. A thread with other tasks passes at most [`FEED_BYTES`]. Memory:
+/// 32 bytes per cell of two screens, and the lines above the screen.
 #[derive(Debug)]
 pub struct Screen {
     parser: Parser<MAX_STRING>,
