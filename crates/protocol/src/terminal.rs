@@ -70,12 +70,15 @@ pub enum ToTerminal {
     },
     /// Sets the size. A redraw for all viewers follows.
     Resize(CellSize),
-    /// Sets the kinds of viewers. Without viewers, the worker sends no output.
+    /// Sets the kinds of viewers that get output. Without viewers, the worker sends no output.
     Watch {
         /// Some viewer gets bytes.
         raw: bool,
         /// Some viewer gets rows.
         rows: bool,
+        /// Some viewer gets nothing until it has read what it has, and then needs the whole screen. The end of the
+        /// program waits for it, for 2 s at most.
+        lagging: bool,
     },
     /// A viewer needs the whole screen. Answered by exactly one [`FromTerminal::Redraw`] or [`FromTerminal::Rows`] with
     /// its number, after which all output is news for it.

@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 use quackd_terminal::{
-    Color, Cursor, Filter, FilterOptions, MAX_ANSWER_BYTES, Screen, TerminalSize,
+    Color, Cursor, FEED_BYTES, Filter, FilterOptions, MAX_ANSWER_BYTES, Screen, TerminalSize,
 };
 
 fn screen(cols: u16, rows: u16) -> Screen {
@@ -199,14 +199,36 @@ fn the_largest_screen_survives_a_flood_of_the_most_expensive_sequences() {
         "a\x1b[2J",
         "\x1b[500S",
         "\x1b[H\x1b[500L",
-        "\x1b[999b",
+        "\x1b[H\x1b[1000L\x1b[@\x1b[P\x1b[1000M",
+        "W\x1b[1000b",
         "\x1b[?1049h\x1b[?1049l",
         "\x1bc",
         "\n",
     ] {
-        screen.feed(piece.repeat(64 * 1024 / piece.len()).as_bytes());
+        screen.feed(piece.repeat(4 * FEED_BYTES / piece.len()).as_bytes());
     }
     assert_eq!(screen.size(), TerminalSize::new(1000, 500));
+}
+
+#[test]
+fn sequences_that_are_too_expensive_for_their_bytes_have_no_effect() {
+    let mut screen = screen(1000, 500);
+    screen.feed(format!("{}kept\x1b[2J\x1b[1000L", "\x1b[H\x1b[2J".repeat(8)).as_bytes());
+    assert_eq!(screen.text(), "kept");
+    screen.feed(b"\x1b[2J");
+    assert_eq!(screen.text(), "");
+    // The same bytes on a screen of usual size.
+    let screen = fed(200, 50, &format!("{}gone\x1b[2J", "\x1b[H\x1b[2J".repeat(400)));
+    assert_eq!(screen.text(), "");
+}
+
+#[test]
+fn plain_output_loses_no_line_on_the_largest_screen() {
+    let mut screen = Screen::new(TerminalSize::new(1000, 500), 1024 * 1024);
+    let lines: String = (0..5000).map(|n| format!("{n}\x1b[K\r\n")).collect();
+    screen.feed(lines.as_bytes());
+    let all = screen.scrollback_text(usize::MAX) + &screen.text();
+    assert!(all.lines().map(str::trim_end).eq((0..5000).map(|n| n.to_string())), "{all}");
 }
 
 /// Draws a screen on another one that is in some other state.

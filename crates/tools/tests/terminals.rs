@@ -176,6 +176,13 @@ mod tests {
         assert!(killed.starts_with("Ended background job term-1: "), "{killed}");
         let closed = bench.text("term_read", json!("term-1")).await;
         assert!(closed.contains("closed\n[term-1: "), "{closed}");
+
+        // The supervisor still has it until it gets the last message.
+        assert!(bench.start("true").await.text.starts_with("Error: 4 terminals are running"));
+        let NewTerminal { terminal, .. } = bench.new_terminal().await;
+        while next(&terminal).await.is_some() {}
+        let started = bench.start("true").await.text;
+        assert!(started.starts_with("Started background job term-5 "), "{started}");
         for n in 2..=MAX_TERMINALS_PER_SESSION {
             bench.text("job_kill", json!(n.to_string())).await;
         }
@@ -193,7 +200,7 @@ mod tests {
         let started = reports.take().unwrap();
         assert_eq!(started.running[0].terminal, Some(CellSize { cols: 80, rows: 24 }));
 
-        terminal.handle(ToTerminal::Watch { raw: true, rows: false });
+        terminal.handle(ToTerminal::Watch { raw: true, rows: false, lagging: false });
         let refresh = ToTerminal::Refresh { viewer: 5, scrollback: true, as_rows: false };
         terminal.handle(refresh);
         let first = next(&terminal).await;
@@ -244,12 +251,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn programs_can_end_themselves_when_the_worker_hangs_up() {
+        let bench = Bench::new().await;
+        bench.start("trap 'echo bye > bye; exit' HUP; echo up; while :; do sleep 0.05; done").await;
+        bench.screen("term-1", "up").await;
+        timeout(PATIENCE, bench.toolbox.jobs().hang_up()).await.unwrap();
+        assert_eq!(fs::read_to_string(bench.base.join("ws/bye")).unwrap(), "bye\n");
+    }
+
+    #[tokio::test]
     async fn the_size_changes_and_rows_are_reported() {
         let bench = Bench::new().await;
         bench.start("trap 'stty size' WINCH; echo up; while :; do sleep 0.05; done").await;
         bench.screen("term-1", "up").await;
         let NewTerminal { terminal, .. } = bench.new_terminal().await;
-        terminal.handle(ToTerminal::Watch { raw: false, rows: true });
+        terminal.handle(ToTerminal::Watch { raw: false, rows: true, lagging: false });
         terminal.handle(ToTerminal::Resize(CellSize { cols: 30, rows: 5000 }));
         let size = loop {
             match next(&terminal).await.unwrap() {

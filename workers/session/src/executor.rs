@@ -34,14 +34,19 @@ use serde_json::value::{RawValue, to_raw_value};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::net::TcpListener;
-use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+
+/// Longest wait for programs on terminals that were asked to end. With the sweep, it is shorter than the time after which
+/// the supervisor kills a worker that was asked to exit, 5 s.
+const HANG_UP_LIMIT: Duration = Duration::from_secs(2);
 
 /// Time limit of the last sweep before the process exits. The monitor sweeps again; in tier M, which has none, the
 /// supervisor.
@@ -122,9 +127,10 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
     }
 
     let jobs = JobReporter::start(toolbox.jobs(), outbox.clone());
-    terminals::start(toolbox.jobs(), &jobs, &outbox);
+    let forwarding = terminals::start(toolbox.jobs(), &jobs, &outbox);
     let executor = ToolExecutor {
         jobs,
+        forwarding,
         toolbox,
         outbox: outbox.clone(),
         in_flight: Rc::default(),
@@ -217,6 +223,8 @@ struct ToolExecutor {
     credits: Credits,
     searches: Searches,
     jobs: JobReporter,
+    /// Passes on the messages of terminals.
+    forwarding: JoinHandle<()>,
     /// Keeps the executable of the wrapper open.
     _exe: Option<SelfExe>,
     /// Keeps other programs from the port of the proxy.
@@ -224,8 +232,8 @@ struct ToolExecutor {
 }
 
 impl ToolExecutor {
-    /// Handles a frame. Breaks if it is the last one.
-    fn handle(&self, frame: ToWorker) -> ControlFlow<()> {
+    /// Handles a frame.
+    fn handle(&self, frame: ToWorker) {
         match frame {
             ToWorker::ToolCall(call) => self.admit(call),
             ToWorker::Cancel { call_id } => {
@@ -253,14 +261,24 @@ impl ToolExecutor {
                 }
             }
             ToWorker::NetworkMode { mode } => self.toolbox.confinement.set_network(mode),
-            ToWorker::Shutdown {} => return ControlFlow::Break(()),
+            ToWorker::Shutdown {} => self.shut_down(),
             ToWorker::Start(_) | ToWorker::Template {} => {
                 let text = "a second start frame was ignored".to_owned();
                 self.outbox.offer(&FromWorker::Warning { text });
             }
         }
+    }
 
-        ControlFlow::Continue(())
+    /// Lets the programs on terminals end themselves, then ends the process.
+    fn shut_down(&self) {
+        // The supervisor reports the reason of the shutdown as their end.
+        self.forwarding.abort();
+        let jobs = self.toolbox.jobs().clone();
+        actix::spawn(async move {
+            // Those that still run are killed with the process.
+            timeout(HANG_UP_LIMIT, jobs.hang_up()).await.ok();
+            System::current().stop();
+        });
     }
 
     fn admit(&self, call: CallSpec) {

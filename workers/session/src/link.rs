@@ -9,7 +9,6 @@ use quackd_ipc::halves::{ReadingHalf, WritingHalf};
 use quackd_process::complain;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::worker::{FromWorker, TO_WORKER_TAGS, ToWorker};
-use std::ops::ControlFlow;
 use tokio::sync::mpsc;
 
 /// Maximum number of frames waiting to be written: one result per call, a pong and a few warnings. If the queue is
@@ -65,16 +64,12 @@ pub(crate) fn start_writer(half: WritingHalf) -> FrameSender {
     FrameSender(sender)
 }
 
-/// Passes each frame to `handle` until that breaks or the channel ends.
-pub(crate) async fn read(half: ReadingHalf, mut handle: impl FnMut(ToWorker) -> ControlFlow<()>) {
+/// Passes each frame to `handle` until the channel ends.
+pub(crate) async fn read(half: ReadingHalf, mut handle: impl FnMut(ToWorker)) {
     let mut reader = frames::reader(half);
     while let Some(Ok(body)) = frames::next(&mut reader).await {
         match frames::decode::<ToWorker>(&body, TO_WORKER_TAGS) {
-            Ok(Decoded::Known(frame)) => {
-                if handle(frame).is_break() {
-                    break;
-                }
-            }
+            Ok(Decoded::Known(frame)) => handle(frame),
             Ok(Decoded::Unknown(tag)) => complain(&format!("skipped a `{tag}` frame")),
             Err(error) => {
                 complain(&format!("{error}"));

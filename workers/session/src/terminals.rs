@@ -5,16 +5,23 @@ use crate::jobs::JobReporter;
 use crate::link::FrameSender;
 use quackd_protocol::worker::FromWorker;
 use quackd_tools::{Jobs, NewTerminal};
+use tokio::task::{JoinHandle, JoinSet, yield_now};
 
-/// Starts a task for each terminal of the session.
-pub(crate) fn start(jobs: &Jobs, reporter: &JobReporter, outbox: &FrameSender) {
+/// Starts a task for each terminal of the session. Aborting the returned task ends them.
+pub(crate) fn start(jobs: &Jobs, reporter: &JobReporter, outbox: &FrameSender) -> JoinHandle<()> {
     let (jobs, reporter, outbox) = (jobs.clone(), reporter.clone(), outbox.clone());
     actix::spawn(async move {
+        let mut running = JoinSet::new();
         loop {
-            let new = jobs.next_terminal().await;
-            actix::spawn(forward(new, reporter.clone(), outbox.clone()));
+            tokio::select! {
+                new = jobs.next_terminal() => {
+                    running.spawn_local(forward(new, reporter.clone(), outbox.clone()));
+                }
+                // Frees the task of a terminal that has ended.
+                Some(_) = running.join_next() => {}
+            }
         }
-    });
+    })
 }
 
 /// Passes on the messages of one terminal, until its last one.
@@ -24,5 +31,7 @@ async fn forward(new: NewTerminal, reporter: JobReporter, outbox: FrameSender) {
     reporter.report().await;
     while let Some(message) = terminal.next().await {
         outbox.send(&FromWorker::Terminal { terminal: id.clone(), message }).await;
+        // A flood of requests for screens must not delay the answers to pings.
+        yield_now().await;
     }
 }

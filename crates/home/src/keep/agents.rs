@@ -5,7 +5,7 @@
 //! entries is bounded. The monitor of a worker holds a shared lock on the directory of the workspace while the worker
 //! uses it.
 
-use super::handles::{age, bytes, open_dir, open_state};
+use super::handles::{age_of_foreign, bytes, open_dir, open_state};
 use super::trees::remove_entry;
 use super::{Item, Kind};
 use crate::Home;
@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime};
 const MAX_WORKSPACES: usize = 10_000;
 const MAX_AGENTS: usize = 100;
 
-/// Maximum number of entries to inspect in one scan.
+/// Maximum number of entries of a workspace to inspect in one scan.
 const MAX_ENTRIES: usize = 1_000_000;
 
 /// Maximum depth of the state of an agent. Each level has two open descriptors.
@@ -133,11 +133,12 @@ pub(super) fn find(state: &OwnedFd, max_age: Duration, now: SystemTime) -> Vec<I
         return Vec::new();
     }
 
-    let mut left = MAX_ENTRIES;
     let mut items = Vec::new();
     for place in names(&agents, MAX_WORKSPACES, is_workspace) {
         let Ok(own) = open_dir(&agents, &place, false) else { continue };
         let at = [c"agents".to_owned(), place];
+        // A workspace with too many entries must not keep the state of the others.
+        let mut left = MAX_ENTRIES;
         for agent in names(&own, MAX_AGENTS, |_| true) {
             let is_retired = agent.to_bytes().starts_with(RETIRED.as_bytes());
             let Some(usage) = measure(own.as_fd(), &agent, &mut left, now) else { continue };
@@ -226,7 +227,8 @@ fn measure(
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return None;
     }
-    let usage = AgentUsage { files: 0, bytes: 0, unused: age(&stat, now), is_complete: true };
+    let usage =
+        AgentUsage { files: 0, bytes: 0, unused: age_of_foreign(&stat, now), is_complete: true };
     let mut scan = Scan { usage, left, now };
     scan.add(at, name, 0);
     Some(scan.usage)
@@ -261,7 +263,7 @@ impl Scan<'_> {
             };
             *self.left = left;
             let Ok(stat) = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-            self.usage.unused = self.usage.unused.min(age(&stat, self.now));
+            self.usage.unused = self.usage.unused.min(age_of_foreign(&stat, self.now));
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 self.add(dir.as_fd(), name, depth + 1);
             } else {
@@ -365,6 +367,22 @@ mod tests {
         assert!(!here.exists() && !there.exists());
         let forgotten = forget_agent_blocking(&home, "claude", None).unwrap();
         assert_eq!(forgotten, Forgotten::default());
+    }
+
+    #[test]
+    fn a_time_in_the_future_does_not_keep_state() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = home(dir.path());
+        let state = used(&home, "/a", "claude", 100);
+        let days = |n| Duration::from_secs(n * DAY);
+        let file = fs::File::open(state.join(".state/deep/file")).unwrap();
+        file.set_modified(SystemTime::now() + days(10_000)).unwrap();
+
+        let n_found = |n| {
+            let state = open_state(home.dir()).unwrap();
+            find(&state, days(90), SystemTime::now() + days(n)).len()
+        };
+        assert_eq!([n_found(1), n_found(91)], [0, 1]);
     }
 
     #[test]

@@ -26,11 +26,25 @@ pub(super) fn open_dir(at: impl AsFd, name: &CStr, may_be_link: bool) -> Result<
 
 /// Returns the time since the last change of an entry.
 pub(super) fn age(stat: &Stat, now: SystemTime) -> Duration {
+    // A modification time in the future counts as new.
+    now.duration_since(modified(stat)).unwrap_or_default()
+}
+
+/// As [`age`], for an entry that commands can write. A modification time in the future counts as of the time at which it
+/// was set, which a command cannot choose: otherwise the entry would always be new.
+pub(super) fn age_of_foreign(stat: &Stat, now: SystemTime) -> Duration {
+    #[expect(clippy::useless_conversion, reason = "the type of this field differs by system")]
+    let seconds = u64::try_from(i64::from(stat.st_ctime)).unwrap_or(0);
+    let modified = modified(stat);
+    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let last = if now < modified { changed } else { modified };
+    now.duration_since(last).unwrap_or_default()
+}
+
+fn modified(stat: &Stat) -> SystemTime {
     #[expect(clippy::useless_conversion, reason = "the type of this field differs by system")]
     let seconds = u64::try_from(i64::from(stat.st_mtime)).unwrap_or(0);
-    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-    // A modification time in the future counts as new.
-    now.duration_since(changed).unwrap_or_default()
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
 /// Returns the disk usage in bytes. Less than the file size if the file has holes.

@@ -30,17 +30,23 @@ const MAX_STRING: usize = 8 * 1024 + 1;
 /// Clean bytes that are collected for a grid.
 const BATCH: usize = 16 * 1024;
 
-/// Cells that the sequences of one call may erase or move. A program on a screen of usual size does not reach it with
-/// 64 KiB. Further such sequences of the call have no effect.
-const MAX_WORK: usize = 32 * 1024 * 1024;
+/// Most bytes that a thread with other tasks feeds at a time, because each can scroll a screen of 1,000 columns.
+pub const FEED_BYTES: usize = 4 * 1024;
+
+/// Cells that the sequences in [`FEED_BYTES`] may erase or move. A program on a screen of usual size does not reach it.
+/// Further such sequences in these bytes have no effect. Newlines and text always have one, so no line is lost.
+const MAX_WORK: usize = 4 * 1024 * 1024;
+
+/// Work of a character that is repeated, in cells.
+const REPEAT_WORK: usize = 16;
 
 /// Characters of line drawing, from `` ` `` to `~`.
 const LINES: &str = "◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·";
 
 /// The state of one terminal's screen.
 ///
-/// The time of a call grows with its number of bytes only; pass at most 64 KiB. Memory: 32 bytes per cell of two
-/// screens, and the lines above the screen.
+/// The time of a call grows with its number of bytes only. A thread with other tasks passes at most [`FEED_BYTES`]. Memory:
+/// 32 bytes per cell of two screens, and the lines above the screen.
 #[derive(Debug)]
 pub struct Screen {
     parser: Parser<MAX_STRING>,
@@ -58,7 +64,7 @@ struct State {
     answers: Answers,
     /// Clean bytes for the grid in use.
     batch: Vec<u8>,
-    /// Cells that this call may still erase or move.
+    /// Cells that the sequences in the next bytes may still erase or move.
     work: usize,
 }
 
@@ -82,8 +88,10 @@ impl Screen {
     /// Feeds output of the program. Returns the answers to its queries: at most [`MAX_ANSWER_BYTES`]; further answers of
     /// the call are dropped.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
-        self.state.work = MAX_WORK;
-        self.parser.feed(bytes, &mut self.state);
+        for piece in bytes.chunks(FEED_BYTES) {
+            self.state.work = MAX_WORK;
+            self.parser.feed(piece, &mut self.state);
+        }
         self.state.flush();
         self.state.answers.take()
     }
@@ -199,7 +207,7 @@ impl State {
         self.grid().cursor().1
     }
 
-    /// Returns false if the call has no work left for `cells`.
+    /// Returns false if no work is left for `cells`.
     fn affords(&mut self, cells: usize) -> bool {
         let left = self.work.checked_sub(cells);
         self.work = left.unwrap_or(self.work);
@@ -222,7 +230,8 @@ impl State {
     fn reset(&mut self) {
         self.flush();
         (self.modes, self.title) = (Modes::default(), None);
-        if self.affords(self.cells()) {
+        // Another screen may be made later.
+        if self.affords(2 * self.cells()) {
             self.main.feed(b"\x1bc");
             self.alternate = None;
         }
@@ -281,6 +290,28 @@ impl State {
         self.push(&region);
     }
 
+    /// Returns the number of cells that a sequence erases or moves, at most.
+    fn work_of(&mut self, last: char, count: u16) -> usize {
+        let (rows, cols) = (usize::from(self.size.rows), usize::from(self.size.cols));
+        let number = usize::from(count);
+        // A scroll also moves the handles of the rows.
+        let scroll = rows + cols;
+        match last {
+            'J' if count == 2 => rows * cols,
+            'J' => {
+                self.flush();
+                let row = usize::from(self.grid().cursor().0);
+                let n_rows = if count == 0 { rows.saturating_sub(row) } else { row + 1 };
+                n_rows * cols
+            }
+            'L' | 'M' | 'S' | 'T' => number.min(rows) * scroll,
+            '@' | 'K' | 'P' | 'X' => cols,
+            // A character may have two columns.
+            'b' => number * REPEAT_WORK + 2 * number / cols * scroll,
+            _ => 0,
+        }
+    }
+
     /// Applies a sequence that draws, as `vt100` has it.
     fn draw(&mut self, csi: &Csi<'_>, drawing: &Drawing) {
         let cols = usize::from(self.size.cols);
@@ -288,7 +319,7 @@ impl State {
             Drawing::Style => sgr::write_kept(csi.params, &mut self.batch),
             // `vt100` has no sequence for tabulator steps.
             Drawing::Tabs { count, is_forward: true } => {
-                self.push(&b"\t".repeat(usize::from(*count).min(cols)));
+                self.push(&b"\t".repeat(usize::from(*count).min(cols.div_ceil(8))));
             }
             Drawing::Tabs { count, is_forward: false } => {
                 let column = self.column().min(self.size.cols - 1);
@@ -296,15 +327,10 @@ impl State {
                 write(&mut self.batch, "", &[stop + 1], "G");
             }
             Drawing::Other { last, numbers: [count, _], .. } => {
-                let work = match last {
-                    'J' => self.cells(),
-                    'L' | 'M' | 'S' | 'T' => usize::from((*count).min(self.size.rows)) * cols,
-                    'b' => usize::from(*count),
-                    _ => 0,
-                };
                 if *last == 'D' {
                     self.leave_margin();
                 }
+                let work = self.work_of(*last, *count);
                 if self.affords(work) {
                     csi::write_drawing(csi, drawing, &mut self.batch);
                 }

@@ -15,6 +15,7 @@ use quackd_protocol::limits::{
 use quackd_protocol::mask::cut_at_word;
 use quackd_protocol::terminal::TerminalExit;
 use quackd_protocol::worker::{EndedJob, JobInfo};
+use quackd_terminal::FEED_BYTES;
 use std::convert::Infallible;
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -25,6 +26,7 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 
 /// Prefix and suffix of the job number in file names.
@@ -163,16 +165,10 @@ impl BackgroundJob {
     }
 
     /// Collects the output of the job until it ends.
-    pub(super) async fn attend(&self, mut running: Running, finder: &DenialDetector) {
-        let finished = tokio::select! {
-            biased;
-            finished = &mut running => finished,
-            never = self.collect() => match never {},
-            never = self.type_input() => match never {},
-        };
-
+    pub(super) async fn attend(&self, running: Running, finder: &DenialDetector) {
+        let finished = self.follow(running).await;
         // Output that arrived after the last piece was collected.
-        self.take();
+        self.take().await;
         let Found { denials, line, .. } = match &finished {
             Ok(finished) => finder.find(finished).await,
             Err(_) => Found::default(),
@@ -206,20 +202,38 @@ impl BackgroundJob {
         }
     }
 
-    async fn collect(&self) -> Infallible {
+    /// Collects the output, and types the input, until the command has ended.
+    async fn follow(&self, mut running: Running) -> Result<Finished, LaunchError> {
+        // Kept while output is collected, because a dropped one loses the piece that it is typing.
+        let typing = self.type_input();
+        tokio::pin!(typing);
+
         loop {
-            self.live.changed().await;
-            self.take();
+            tokio::select! {
+                // The output is last, because there can always be more.
+                biased;
+                finished = &mut running => return finished,
+                never = &mut typing => match never {},
+                () = self.live.changed() => self.take().await,
+            }
         }
     }
 
-    fn take(&self) {
+    /// Takes the output since the last call. Meanwhile the command is not read, so nothing is lost, and other tasks run.
+    async fn take(&self) {
         let piece = self.live.take();
         if !piece.bytes.is_empty() {
             self.state.send_modify(|state| state.recent.push(&piece));
-            if let Some(terminal) = &self.terminal {
-                terminal.feed(&piece.bytes);
+        }
+
+        match &self.terminal {
+            Some(terminal) => {
+                for bytes in piece.bytes.chunks(FEED_BYTES) {
+                    terminal.feed(bytes);
+                    yield_now().await;
+                }
             }
+            None => yield_now().await,
         }
     }
 

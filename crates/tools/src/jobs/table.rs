@@ -72,15 +72,16 @@ impl Jobs {
         JobReports(self.table.subscribe())
     }
 
-    /// Whether the limit of running jobs is reached.
+    /// Whether the limit of jobs that the supervisor treats as running is reached.
     pub(crate) fn is_full(&self) -> bool {
-        MAX_JOBS_PER_SESSION <= self.table.borrow().running().count()
+        MAX_JOBS_PER_SESSION <= self.table.borrow().running_for_supervisor().count()
     }
 
-    /// Whether the limit of running terminals is reached.
+    /// Whether the limit of terminals that the supervisor treats as running is reached.
     pub(crate) fn has_all_terminals(&self) -> bool {
         let table = self.table.borrow();
-        MAX_TERMINALS_PER_SESSION <= table.running().filter(|job| job.terminal.is_some()).count()
+        let terminals = table.running_for_supervisor().filter(|job| job.terminal.is_some());
+        MAX_TERMINALS_PER_SESSION <= terminals.count()
     }
 
     /// Waits for a terminal that was started, and returns each once.
@@ -165,6 +166,16 @@ impl Jobs {
         Ok(job)
     }
 
+    /// Sends HUP to the programs on terminals, and KILL after the grace period. Waits until they have ended.
+    pub async fn hang_up(&self) {
+        let mut jobs = self.all();
+        jobs.retain(|job| job.terminal.is_some());
+        jobs.iter().for_each(|job| job.kill());
+        for job in jobs {
+            job.ended().await;
+        }
+    }
+
     /// Returns all jobs, oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<BackgroundJob>> {
         self.table.borrow().jobs.values().cloned().collect()
@@ -203,8 +214,9 @@ impl Jobs {
 }
 
 impl Table {
-    fn running(&self) -> impl Iterator<Item = &Arc<BackgroundJob>> {
-        self.jobs.values().filter(|job| job.is_running())
+    /// Jobs that reports list as running: the supervisor kills a worker that reports too many.
+    fn running_for_supervisor(&self) -> impl Iterator<Item = &Arc<BackgroundJob>> {
+        self.jobs.values().filter(|job| job.is_running_for_supervisor())
     }
 
     /// Removes the oldest ended jobs beyond the limits, and returns the files to delete.
@@ -266,8 +278,8 @@ impl JobReports {
             // A job that exits meanwhile is in the next report.
             let ended = table.jobs.values().filter(|job| job.has_report()).take(MAX_LISTED);
             let ended = ended.filter_map(|job| job.take_report()).collect();
-            let running = table.jobs.values().filter(|job| job.is_running_for_supervisor());
-            JobReport { running: running.map(|job| job.info()).collect(), ended }
+            let running = table.running_for_supervisor().map(|job| job.info()).collect();
+            JobReport { running, ended }
         })
     }
 }

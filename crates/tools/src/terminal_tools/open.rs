@@ -76,8 +76,10 @@ pub(crate) async fn quack_open_terminal(
     let size = TerminalSize::new(cols, rows);
     let terminal = Some(TerminalSetup { size, scrollback_bytes, record });
     let job = JobRequest { command_line, finder, limit: None, terminal };
-    let job = jobs::start(toolbox, call, job, bounds).await;
-    job.map_or_else(|answer| answer, |job| opened(&job))
+    match jobs::start(toolbox, call, job, bounds).await {
+        Ok(job) => opened(&job).await,
+        Err(answer) => answer,
+    }
 }
 
 /// Returns the value of a variable. The last definition of a name applies.
@@ -165,11 +167,18 @@ fn line(argv: &[String], program: &str) -> String {
     if argv.is_empty() { program.to_owned() } else { argv.join(" ") }
 }
 
-fn opened(job: &BackgroundJob) -> Output {
-    let recording = job.terminal.as_ref().and_then(|terminal| terminal.recording());
-    let recording = recording.map(|path| path.to_string_lossy().into_owned());
+async fn opened(job: &BackgroundJob) -> Output {
+    let mut output = jobs::started(job);
+    let recording = match &job.terminal {
+        Some(terminal) => terminal.recording().await,
+        None => Ok(None),
+    };
+    if let Err(problem) = recording {
+        output.text.push_str(&format!("\n[Note: {problem}]"));
+    }
+    let recording = recording.ok().flatten().map(|path| path.to_string_lossy().into_owned());
     let opened = OpenedTerminal { terminal_id: job.id.clone(), recording };
-    Output { data: Some(Data::of(&opened)), ..jobs::started(job) }
+    Output { data: Some(Data::of(&opened)), ..output }
 }
 
 #[cfg(test)]

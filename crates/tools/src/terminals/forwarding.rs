@@ -4,7 +4,7 @@
 //! Output costs a credit. Without one, and if more is printed than one message holds, output is dropped, and the whole
 //! screen is sent later. So a viewer never slows the program, and no queue grows.
 
-use super::frames;
+use super::frames::{self, Drawings};
 use quackd_protocol::limits::{
     MAX_TERMINAL_INPUT_PIECES, MAX_VIEWERS, TERMINAL_CREDITS, TERMINAL_FRAME_INTERVAL,
     TERMINAL_ROWS_INTERVAL,
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Shortest time between two titles.
 const TITLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Longest wait for a credit for the last output of a program that has ended.
+/// Longest wait for viewers of the last output of a program that has ended.
 const LAST_OUTPUT_LIMIT: Duration = Duration::from_secs(2);
 
 /// Most viewers whose screen is not sent yet. The supervisor asks once for each.
@@ -60,6 +60,8 @@ pub(super) struct Forwarding {
     /// Whether some viewer gets bytes, or rows.
     has_raw: bool,
     has_rows: bool,
+    /// Whether some viewer will ask for the screen when it has read what it has.
+    has_lagging: bool,
     /// Credits that the supervisor has not returned.
     spent: u32,
     /// Output that was not sent.
@@ -70,6 +72,8 @@ pub(super) struct Forwarding {
     may_differ: bool,
     /// Rows that all viewers of rows have. `None`: they get all rows next.
     last_rows: Option<ScreenRows>,
+    /// Drawings of the screen since its last change.
+    drawings: Drawings,
     refreshes: VecDeque<Refresh>,
     /// Pieces of input that the program has taken.
     n_taken: u32,
@@ -97,7 +101,7 @@ enum End {
 impl Forwarding {
     /// Notes output of the program.
     pub(super) fn output(&mut self, bytes: &[u8]) {
-        self.may_differ = true;
+        (self.may_differ, self.drawings) = (true, Drawings::default());
         if !self.has_raw || self.must_redraw {
             return;
         }
@@ -111,13 +115,14 @@ impl Forwarding {
     /// Notes that the screen has another size: all viewers get it as a whole.
     pub(super) fn resized(&mut self) {
         (self.may_differ, self.last_rows) = (true, None);
+        self.drawings = Drawings::default();
         if self.has_raw {
             self.drop_output();
         }
     }
 
-    /// Sets the kinds of viewers.
-    pub(super) fn watch(&mut self, has_raw: bool, has_rows: bool) {
+    /// Sets the kinds of viewers, and whether some viewer lags.
+    pub(super) fn watch(&mut self, has_raw: bool, has_rows: bool, has_lagging: bool) {
         if !has_raw {
             self.pending = Vec::new();
             self.must_redraw = false;
@@ -126,7 +131,7 @@ impl Forwarding {
         if !(has_rows && self.has_rows) {
             (self.may_differ, self.last_rows) = (true, None);
         }
-        (self.has_raw, self.has_rows) = (has_raw, has_rows);
+        (self.has_raw, self.has_rows, self.has_lagging) = (has_raw, has_rows, has_lagging);
     }
 
     /// Notes a viewer that needs the whole screen.
@@ -159,6 +164,11 @@ impl Forwarding {
     /// Whether the program runs.
     pub(super) fn is_running(&self) -> bool {
         matches!(self.end, End::Running)
+    }
+
+    /// Whether the end of the program was returned as a message.
+    pub(super) fn is_sent(&self) -> bool {
+        matches!(self.end, End::Sent)
     }
 
     /// Returns the next message about the screen.
@@ -194,13 +204,13 @@ impl Forwarding {
 
         self.refreshes.pop_front();
         if !as_rows {
-            return Some(frames::redraw(screen, Some(viewer), has_scrollback));
+            return Some(self.drawings.redraw(screen, Some(viewer), has_scrollback));
         }
         if self.may_differ {
             // This viewer has newer rows than the others, so changes since the last report are not enough.
             self.last_rows = None;
         }
-        Some(frames::rows(Some(viewer), frames::screen_rows(screen)))
+        Some(self.drawings.rows(screen, viewer))
     }
 
     /// Returns the next message for all viewers. The rest of a program that has ended does not wait for an interval.
@@ -240,18 +250,21 @@ impl Forwarding {
         Due::Change.or_at(wake)
     }
 
-    /// Returns the rest of the output of a program that has ended, then its end. Without credits, does not wait after
-    /// `until`.
+    /// Returns the rest of the output of a program that has ended, then its end. Does not wait after `until` for credits
+    /// and for viewers that lag.
     fn last_news(&mut self, screen: &Screen, now: Instant, until: Instant) -> Due {
         if let news @ Due::Now(_) = self.news(screen, now) {
             return news;
         }
 
-        let has_rest =
-            self.must_redraw || !self.pending.is_empty() || (self.has_rows && self.may_differ);
+        let has_rest = self.must_redraw
+            || !self.pending.is_empty()
+            || (self.has_rows && self.may_differ)
+            || self.has_lagging;
         if has_rest && now < until {
             return Due::At(until);
         }
+        self.drawings = Drawings::default();
         match std::mem::replace(&mut self.end, End::Sent) {
             End::Ended { exit, .. } => Due::Now(FromTerminal::Exited(exit)),
             End::Running | End::Sent => Due::Over,
@@ -273,7 +286,8 @@ impl Forwarding {
     fn take_redraw(&mut self, screen: &Screen, now: Instant) -> FromTerminal {
         self.must_redraw = false;
         (self.redraw_sent, self.output_sent) = (Some(now), Some(now));
-        self.pay(frames::redraw(screen, None, false))
+        let redraw = self.drawings.redraw(screen, None, false);
+        self.pay(redraw)
     }
 
     /// Returns the rows that have changed. `None`, for no credit: nothing has.
@@ -283,7 +297,7 @@ impl Forwarding {
         (self.may_differ, self.last_rows) = (false, Some(rows));
         let news = news?;
         self.rows_sent = Some(now);
-        Some(self.pay(frames::rows(None, news)))
+        Some(self.pay(frames::rows(news)))
     }
 
     fn take_title(&mut self, title: &str, now: Instant) -> FromTerminal {

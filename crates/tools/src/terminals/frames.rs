@@ -37,14 +37,40 @@ pub(super) fn cell_size(TerminalSize { cols, rows }: TerminalSize) -> CellSize {
     CellSize { cols, rows }
 }
 
-/// Returns the whole screen, after lines above it for a viewer that wants them.
-pub(super) fn redraw(screen: &Screen, viewer: Option<u32>, has_scrollback: bool) -> FromTerminal {
-    let scrollback = if has_scrollback { VIEWER_SCROLLBACK_BYTES } else { 0 };
-    let bytes = redraw_bytes(screen, scrollback);
-    FromTerminal::Redraw { viewer, bytes: encoded(&bytes), size: cell_size(screen.size()) }
+/// Drawings of a screen, for further viewers. Replace it after each change of the screen.
+#[derive(Debug, Default)]
+pub(super) struct Drawings {
+    /// The last one in bytes, and whether it has lines above the screen.
+    redraw: Option<(bool, Box<RawValue>)>,
+    rows: Option<Box<RawValue>>,
 }
 
-fn redraw_bytes(screen: &Screen, scrollback: usize) -> Vec<u8> {
+impl Drawings {
+    /// Returns the whole screen, after lines above it for a viewer that wants them.
+    pub(super) fn redraw(
+        &mut self,
+        screen: &Screen,
+        viewer: Option<u32>,
+        has_scrollback: bool,
+    ) -> FromTerminal {
+        let kept = self.redraw.take().filter(|(kept, _)| *kept == has_scrollback);
+        let bytes = match kept {
+            Some((_, bytes)) => bytes,
+            None => encoded(&redraw_bytes(screen, has_scrollback)),
+        };
+        self.redraw = Some((has_scrollback, bytes.clone()));
+        FromTerminal::Redraw { viewer, bytes, size: cell_size(screen.size()) }
+    }
+
+    /// Returns all rows of a screen.
+    pub(super) fn rows(&mut self, screen: &Screen, viewer: u32) -> FromTerminal {
+        let rows = self.rows.get_or_insert_with(|| bounded_json(screen_rows(screen)));
+        FromTerminal::Rows { viewer: Some(viewer), screen: rows.clone() }
+    }
+}
+
+fn redraw_bytes(screen: &Screen, has_scrollback: bool) -> Vec<u8> {
+    let scrollback = if has_scrollback { VIEWER_SCROLLBACK_BYTES } else { 0 };
     for scrollback in [scrollback, 0] {
         let bytes = screen.redraw(scrollback);
         if bytes.len() <= MAX_REDRAW_BYTES {
@@ -112,14 +138,18 @@ pub(super) fn changed(last: Option<&ScreenRows>, now: &ScreenRows) -> Option<Scr
     is_news.then(|| ScreenRows { whole: false, lines, ..now.clone() })
 }
 
-/// Returns a report of rows.
-pub(super) fn rows(viewer: Option<u32>, mut rows: ScreenRows) -> FromTerminal {
-    let mut screen = json(&rows);
-    if MAX_ROWS_BYTES < screen.get().len() {
-        cut(&mut rows);
-        screen = json(&rows);
+/// Returns a report of rows for all viewers.
+pub(super) fn rows(rows: ScreenRows) -> FromTerminal {
+    FromTerminal::Rows { viewer: None, screen: bounded_json(rows) }
+}
+
+fn bounded_json(mut rows: ScreenRows) -> Box<RawValue> {
+    let screen = json(&rows);
+    if screen.get().len() <= MAX_ROWS_BYTES {
+        return screen;
     }
-    FromTerminal::Rows { viewer, screen }
+    cut(&mut rows);
+    json(&rows)
 }
 
 fn json(rows: &ScreenRows) -> Box<RawValue> {
@@ -176,12 +206,22 @@ mod tests {
     }
 
     #[test]
+    fn a_drawing_is_made_once_for_each_kind() {
+        let mut screen = Screen::new(TerminalSize::new(10, 3), 0);
+        let mut drawings = Drawings::default();
+        let first = bytes_of(&drawings.redraw(&screen, Some(1), true));
+        screen.feed(b"unnoticed");
+        assert_eq!(bytes_of(&drawings.redraw(&screen, Some(2), true)), first);
+        assert_ne!(bytes_of(&drawings.redraw(&screen, None, false)), first);
+    }
+
+    #[test]
     fn the_largest_screens_stay_within_their_bounds() {
         let long = format!("{}\n", "e\u{301}\u{301}\u{301}\u{301}".repeat(1000)).repeat(500);
         assert!(without_colors(&long).len() <= MAX_REDRAW_BYTES);
         let run = ScreenRun { text: "\u{301}".repeat(9), bold: true, ..ScreenRun::default() };
         let lines = (0..200).map(|row| ScreenLine { row, runs: vec![run.clone(); 500] });
-        let report = rows(Some(1), ScreenRows { lines: lines.collect(), ..ScreenRows::default() });
+        let report = rows(ScreenRows { lines: lines.collect(), ..ScreenRows::default() });
         let FromTerminal::Rows { screen, .. } = report else { panic!("{report:?}") };
         assert!(screen.get().len() <= MAX_ROWS_BYTES);
         let read: ScreenRows = serde_json::from_str(screen.get()).unwrap();

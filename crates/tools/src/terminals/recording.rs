@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// Prefix and suffix of the job number in names of recordings.
 const PREFIX: &str = "term-";
@@ -24,6 +26,9 @@ const SUFFIX: &str = ".cast";
 /// Most lines and bytes that wait for the disk.
 const MAX_WAITING_LINES: usize = 4096;
 const MAX_WAITING_BYTES: usize = 8 * 1024 * 1024;
+
+/// Longest wait for the file.
+const CREATION_LIMIT: Duration = Duration::from_secs(1);
 
 /// Most entries of the directory that are read to find old recordings.
 const MAX_ENTRIES: usize = 4096;
@@ -36,6 +41,32 @@ pub(crate) fn recording_path(run_dir: &Path, number: u64) -> PathBuf {
 /// Returns the number of the job whose recording has this name.
 pub(crate) fn recording_number(name: &str) -> Option<u64> {
     name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.parse().ok()
+}
+
+/// File of a recording.
+#[derive(Debug)]
+pub(super) struct RecordingFile {
+    path: PathBuf,
+    /// Whether it exists. Closed without that if it cannot be created.
+    created: watch::Receiver<bool>,
+}
+
+/// Reason why a requested recording does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the terminal is not recorded, because the file of the recording cannot be created")]
+pub(crate) struct NotRecorded;
+
+impl RecordingFile {
+    /// Returns the path once the file exists.
+    ///
+    /// # Errors
+    /// The file cannot be created, or was not within 1 s.
+    pub(super) async fn path(&self) -> Result<&Path, NotRecorded> {
+        let mut created = self.created.clone();
+        let waiting = timeout(CREATION_LIMIT, created.wait_for(|is_created| *is_created));
+        let is_created = waiting.await.is_ok_and(|created| created.is_ok());
+        if is_created { Ok(&self.path) } else { Err(NotRecorded) }
+    }
 }
 
 /// A running recording.
@@ -53,20 +84,27 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Starts a recording.
-    ///
-    /// # Errors
-    /// No thread can be started.
-    pub(super) fn start(path: PathBuf, size: TerminalSize, kind: Recording) -> io::Result<Self> {
+    /// Starts a recording. Returns its file, and the recorder unless no thread can be started.
+    pub(super) fn start(
+        path: PathBuf,
+        size: TerminalSize,
+        kind: Recording,
+    ) -> (RecordingFile, Option<Self>) {
+        let (created, is_created) = watch::channel(false);
+        let file = RecordingFile { path: path.clone(), created: is_created };
         let (sender, lines) = sync_channel(MAX_WAITING_LINES);
         let recorder = Self::new(sender, size, kind);
         let waiting = Arc::clone(&recorder.waiting);
         let write = move || {
             // The recording ends with its receiver.
-            write_blocking(&path, &lines, &waiting).ok();
+            let Ok(file) = create_blocking(&path) else { return };
+            created.send_replace(true);
+            write_blocking(file, &lines, &waiting).ok();
         };
-        std::thread::Builder::new().name("record".to_owned()).spawn(write)?;
-        Ok(recorder)
+        if std::thread::Builder::new().name("record".to_owned()).spawn(write).is_err() {
+            return (file, None);
+        }
+        (file, Some(recorder))
     }
 
     fn new(lines: SyncSender<Vec<u8>>, size: TerminalSize, kind: Recording) -> Self {
@@ -142,8 +180,11 @@ fn text_of(carry: &mut Vec<u8>, bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// The disk takes no more.
-fn write_blocking(path: &Path, lines: &Receiver<Vec<u8>>, waiting: &AtomicUsize) -> io::Result<()> {
-    let mut file = create_blocking(path)?;
+fn write_blocking(
+    mut file: File,
+    lines: &Receiver<Vec<u8>>,
+    waiting: &AtomicUsize,
+) -> io::Result<()> {
     for line in lines {
         file.write_all(&line)?;
         waiting.fetch_sub(line.len(), Ordering::Relaxed);
@@ -192,7 +233,7 @@ mod tests {
         record(&mut recorder);
         let waiting = Arc::clone(&recorder.waiting);
         drop(recorder);
-        write_blocking(&path, &lines, &waiting).unwrap();
+        write_blocking(create_blocking(&path).unwrap(), &lines, &waiting).unwrap();
         assert!(!dir.path().join("elsewhere").exists());
         let text = std::fs::read_to_string(path).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -230,6 +271,19 @@ mod tests {
             assert!(recorder.lines.is_none());
             recorder.output(b"ignored");
         });
+    }
+
+    #[tokio::test]
+    async fn a_recording_whose_file_cannot_be_created_is_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(recording_path(dir.path(), 1).join("full")).unwrap();
+        for (number, is_created) in [(1, false), (2, true)] {
+            let path = recording_path(dir.path(), number);
+            let (file, _recorder) =
+                Recorder::start(path.clone(), TerminalSize::DEFAULT, Recording::Output);
+            assert_eq!(file.path().await.is_ok(), is_created);
+            assert_eq!(path.is_file(), is_created);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::forwarding::{Due, Forwarding, Refresh};
 use super::frames;
-use super::recording::Recorder;
+use super::recording::{NotRecorded, Recorder, RecordingFile};
 use quackd_process::TerminalMaster;
 use quackd_protocol::limits::{DEFAULT_SCROLLBACK_BYTES, MAX_SCROLLBACK_BYTES};
 use quackd_protocol::output::MAX_PIECE_BYTES;
@@ -11,7 +11,7 @@ use quackd_terminal::{Cursor, Screen, TerminalSize};
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::timeout_at;
@@ -22,9 +22,9 @@ const RESIZE_INTERVAL: Duration = Duration::from_millis(50);
 /// Most bytes of answers to queries that the program has not read. Further ones are dropped.
 const MAX_ANSWER_BYTES: usize = 16 * 1024;
 
-/// Most pieces of input that wait: those of the supervisor ([`quackd_protocol::limits::MAX_TERMINAL_INPUT_PIECES`]), and
-/// as many of the tools.
-const MAX_WAITING_PIECES: usize = 64;
+/// Most pieces of input of tools that wait. The supervisor has at most
+/// [`quackd_protocol::limits::MAX_TERMINAL_INPUT_PIECES`] in addition.
+const MAX_TOOL_PIECES: usize = 32;
 
 /// Settings of a new terminal.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +46,7 @@ impl Default for TerminalSetup {
 #[derive(Debug)]
 pub struct Terminal {
     first_size: TerminalSize,
-    recording: Option<PathBuf>,
+    recording: Option<RecordingFile>,
     state: watch::Sender<State>,
 }
 
@@ -122,11 +122,10 @@ impl Terminal {
     /// Creates the terminal of a program that is about to start. A recording is written to `recording`.
     pub(crate) fn new(master: TerminalMaster, setup: TerminalSetup, recording: PathBuf) -> Self {
         let TerminalSetup { size, scrollback_bytes, record } = setup;
-        // Without a thread there is no recording, and the answer of the call has no path of one.
-        let recorder = record.and_then(|kind| Recorder::start(recording.clone(), size, kind).ok());
+        let (recording, recorder) =
+            record.map(|kind| Recorder::start(recording, size, kind)).unzip();
         let screen = Screen::new(size, scrollback_bytes.min(MAX_SCROLLBACK_BYTES));
-        let recording = recorder.as_ref().map(|_| recording);
-        let state = watch::Sender::new(State::new(master, screen, recorder));
+        let state = watch::Sender::new(State::new(master, screen, recorder.flatten()));
         Self { first_size: size, recording, state }
     }
 
@@ -135,12 +134,19 @@ impl Terminal {
         frames::cell_size(self.first_size)
     }
 
-    /// Returns the path of the recording, if there is one.
-    pub(crate) fn recording(&self) -> Option<&PathBuf> {
-        self.recording.as_ref()
+    /// Returns the path of the recording once its file exists. `None` if none was requested.
+    ///
+    /// # Errors
+    /// The file cannot be created, or was not within 1 s.
+    pub(crate) async fn recording(&self) -> Result<Option<&Path>, NotRecorded> {
+        match &self.recording {
+            Some(file) => file.path().await.map(Some),
+            None => Ok(None),
+        }
     }
 
-    /// Handles a message of the supervisor. Has no effect once the program has ended.
+    /// Handles a message of the supervisor. Once the program has ended, only those about viewers have an effect, until
+    /// the last message was sent.
     pub fn handle(&self, message: ToTerminal) {
         match message {
             ToTerminal::Input { bytes } => self.change(|state| state.queue_piece(&bytes)),
@@ -148,14 +154,14 @@ impl Terminal {
                 let size = TerminalSize::new(cols, rows);
                 self.change(|state| state.wanted_size = Some(size));
             }
-            ToTerminal::Watch { raw, rows } => {
-                self.change(|state| state.forwarding.watch(raw, rows));
+            ToTerminal::Watch { raw, rows, lagging } => {
+                self.follow(|forwarding| forwarding.watch(raw, rows, lagging));
             }
             ToTerminal::Refresh { viewer, scrollback, as_rows } => {
                 let refresh = Refresh { viewer, has_scrollback: scrollback, as_rows };
-                self.change(|state| state.forwarding.refresh(refresh));
+                self.follow(|forwarding| forwarding.refresh(refresh));
             }
-            ToTerminal::Taken {} => self.change(|state| state.forwarding.add_credit()),
+            ToTerminal::Taken {} => self.follow(Forwarding::add_credit),
             ToTerminal::Signal { signal } => {
                 // A process that has exited since needs no signal.
                 if let Some(master) = self.master() {
@@ -338,6 +344,17 @@ impl Terminal {
             is_running
         });
     }
+
+    /// Changes what the supervisor gets, also of the last output of a program that has ended.
+    fn follow(&self, change: impl FnOnce(&mut Forwarding)) {
+        self.state.send_if_modified(|state| {
+            let is_sent = state.forwarding.is_sent();
+            if !is_sent {
+                change(&mut state.forwarding);
+            }
+            !is_sent
+        });
+    }
 }
 
 impl State {
@@ -383,11 +400,7 @@ impl State {
         // The supervisor has checked it. An invalid piece is typed as an empty one, because the supervisor waits for an
         // answer.
         let bytes = frames::decoded(base64).filter(|bytes| bytes.len() <= MAX_PIECE_BYTES);
-        if self.input.len() < MAX_WAITING_PIECES {
-            self.push(bytes.unwrap_or_default(), Source::Supervisor);
-        } else {
-            self.forwarding.input_taken();
-        }
+        self.push(bytes.unwrap_or_default(), Source::Supervisor);
     }
 
     fn queue(&mut self, text: &[u8]) -> Result<u64, TypeError> {
@@ -395,7 +408,8 @@ impl State {
             return Err(TypeError::Ended);
         }
         let pieces = text.chunks(MAX_PIECE_BYTES);
-        if MAX_WAITING_PIECES < self.input.len() + pieces.len() {
+        let n_waiting = self.input.iter().filter(|piece| piece.source == Source::Tool).count();
+        if MAX_TOOL_PIECES < n_waiting + pieces.len() {
             return Err(TypeError::Full);
         }
         pieces.for_each(|piece| self.push(piece.to_vec(), Source::Tool));
@@ -475,3 +489,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

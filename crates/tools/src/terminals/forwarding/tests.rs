@@ -15,7 +15,7 @@ struct Bench {
 impl Bench {
     fn new(has_raw: bool, has_rows: bool) -> Self {
         let mut forwarding = Forwarding::default();
-        forwarding.watch(has_raw, has_rows);
+        forwarding.watch(has_raw, has_rows, false);
         let screen = Screen::new(TerminalSize::new(20, 5), 1000);
         let mut bench = Self { screen, forwarding, now: Instant::now() };
         if has_rows {
@@ -118,6 +118,26 @@ fn a_refresh_is_answered_without_a_credit_and_after_the_output_before_it() {
 }
 
 #[test]
+fn a_refresh_shows_the_newest_screen() {
+    let mut bench = Bench::new(false, false);
+    let drawn = |bench: &mut Bench| {
+        bench.refresh(1, false);
+        match bench.forwarding.next(&bench.screen, bench.now) {
+            Due::Now(FromTerminal::Redraw { bytes, .. }) => {
+                String::from_utf8(frames::decoded(&bytes).unwrap()).unwrap()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(drawn(&mut bench), drawn(&mut bench));
+    bench.print(b"new");
+    assert!(drawn(&mut bench).contains("new"));
+    bench.screen.resize(TerminalSize::new(2, 2));
+    bench.forwarding.resized();
+    assert!(!drawn(&mut bench).contains("new"));
+}
+
+#[test]
 fn rows_are_sent_as_changes_unless_a_viewer_has_newer_ones() {
     let mut bench = Bench::new(false, true);
     bench.print(b"one");
@@ -167,4 +187,29 @@ fn the_end_follows_the_last_output_and_waits_for_a_credit_only_shortly() {
     end(&mut bench);
     assert_eq!(bench.next(), "later");
     assert_eq!([bench.after(LAST_OUTPUT_LIMIT), bench.next()], ["exit Some(3)", "over"]);
+
+    let mut bench = Bench::new(true, false);
+    bench.forwarding.credits = 0;
+    bench.print(b"a");
+    end(&mut bench);
+    assert_eq!(bench.next(), "later");
+    bench.forwarding.add_credit();
+    assert_eq!([bench.next(), bench.next(), bench.next()], ["a", "exit Some(3)", "over"]);
+}
+
+#[test]
+fn the_end_waits_for_a_viewer_that_lags_but_only_shortly() {
+    let lags = || {
+        let mut bench = Bench::new(true, false);
+        bench.forwarding.watch(false, false, true);
+        bench.print(b"last");
+        bench.forwarding.end(TerminalExit::default(), bench.now);
+        assert_eq!(bench.next(), "later");
+        bench
+    };
+    let mut bench = lags();
+    bench.forwarding.watch(true, false, false);
+    bench.refresh(1, false);
+    assert_eq!([bench.next(), bench.next(), bench.next()], ["redraw 1", "exit None", "over"]);
+    assert_eq!(lags().after(LAST_OUTPUT_LIMIT), "exit None");
 }

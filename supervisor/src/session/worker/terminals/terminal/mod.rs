@@ -60,11 +60,12 @@ pub(crate) struct NewViewer {
     pub(crate) sets_size: bool,
 }
 
-/// Kinds of viewers that get output.
+/// Kinds of viewers that get output, and whether some viewer lags.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Watched {
     raw: bool,
     rows: bool,
+    lagging: bool,
 }
 
 /// Result of typing.

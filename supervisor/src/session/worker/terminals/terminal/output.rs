@@ -5,7 +5,7 @@
 //! are credits, so that a viewer that reads as fast as the program prints misses nothing. A viewer that does not read
 //! sets the pace for a second at most.
 
-use super::{Terminal, Viewer, ViewerState, Watched};
+use super::{MAX_ASKED, Terminal, Viewer, ViewerState, Watched};
 use crate::events::viewing::QUEUE_PARTS;
 use bytes::Bytes;
 use quackd_protocol::limits::{TERMINAL_CREDITS, TERMINAL_REDRAW_INTERVAL};
@@ -136,7 +136,10 @@ impl Terminal {
     fn refresh_lagging(&mut self, now: Instant) {
         let mut ready = Vec::new();
         for viewer in &mut self.viewers {
-            let is_due = viewer.state == ViewerState::Lagging
+            // The others ask after a later tick.
+            let may_ask = self.asked.len() + ready.len() < MAX_ASKED;
+            let is_due = may_ask
+                && viewer.state == ViewerState::Lagging
                 && viewer.queue.is_empty()
                 && TERMINAL_REDRAW_INTERVAL <= now.saturating_duration_since(viewer.asked);
             if is_due {
@@ -198,20 +201,27 @@ impl Terminal {
         self.messages.extend((0..n).map(|_| ToTerminal::Taken {}));
     }
 
-    /// Notifies the worker of the kinds of viewers that get output. A viewer that lags gets none.
+    /// Notifies the worker of the kinds of viewers that get output. A viewer that lags gets none; the worker delays the
+    /// end of the program until it has asked for the screen.
     pub(super) fn update_watched(&mut self) {
         let gets = |as_rows| {
             let mut viewers = self.viewers.iter();
             viewers.any(|it| it.as_rows == as_rows && it.state != ViewerState::Lagging)
         };
-        let watched = Watched { raw: gets(false), rows: gets(true) };
+        let lagging = self.viewers.iter().any(|it| it.state == ViewerState::Lagging);
+        let watched = Watched { raw: gets(false), rows: gets(true), lagging };
 
         if watched != self.watched {
             self.watched = watched;
-            // Only the last one counts.
-            self.messages.retain(|message| !matches!(message, ToTerminal::Watch { .. }));
-            let Watched { raw, rows } = watched;
-            self.messages.push_back(ToTerminal::Watch { raw, rows });
+            let Watched { raw, rows, lagging } = watched;
+            let message = ToTerminal::Watch { raw, rows, lagging };
+            // Only the last one counts. It keeps the place of an earlier one, before the requests for screens that
+            // belong to it.
+            let is_watch = |waiting: &&mut ToTerminal| matches!(waiting, ToTerminal::Watch { .. });
+            match self.messages.iter_mut().find(is_watch) {
+                Some(waiting) => *waiting = message,
+                None => self.messages.push_back(message),
+            }
         }
     }
 }

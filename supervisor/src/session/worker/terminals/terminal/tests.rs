@@ -96,7 +96,8 @@ impl World {
         let name = |message: &ToTerminal| match message {
             ToTerminal::Input { .. } => "input".to_owned(),
             ToTerminal::Resize(size) => format!("resize {}x{}", size.cols, size.rows),
-            ToTerminal::Watch { raw, rows } => format!("watch {raw} {rows}"),
+            ToTerminal::Watch { raw, rows, lagging: false } => format!("watch {raw} {rows}"),
+            ToTerminal::Watch { raw, rows, lagging: true } => format!("watch {raw} {rows} lagging"),
             ToTerminal::Refresh { viewer, scrollback, as_rows } => {
                 format!("refresh {viewer} {scrollback} {as_rows}")
             }
@@ -165,7 +166,7 @@ fn a_viewer_that_does_not_read_holds_up_others_for_a_second_at_most() {
     world.messages();
     world.wait(TERMINAL_REDRAW_INTERVAL);
     assert_eq!(world.credits(), TERMINAL_CREDITS);
-    assert!(world.messages().contains(&"watch false true".to_owned()));
+    assert!(world.messages().contains(&"watch false true lagging".to_owned()));
     world.terminal.pay().unwrap();
     world.terminal.pass_on(true, &line("rows"), world.now);
     assert_eq!(world.read(&mut reads), ["rows"]);
@@ -196,13 +197,13 @@ fn a_slow_viewer_lags_behind_a_fast_one_and_gets_a_screen_each_second() {
     assert_eq!(world.messages(), [""; 0], "its last screen is too new");
     assert!(world.terminal.needs_tick());
     world.wait(TERMINAL_REDRAW_INTERVAL);
-    assert_eq!(world.messages(), ["refresh 1 false false"]);
+    assert_eq!(world.messages(), ["watch true false", "refresh 1 false false"]);
     world.answer(&slow);
     fill(&mut world, &mut fast);
     world.wait(TERMINAL_REDRAW_INTERVAL);
     assert_eq!(world.messages(), [""; 0], "it has not read");
     assert_eq!(world.read(&mut slow).first().unwrap(), "screen");
-    assert_eq!(world.messages(), ["refresh 1 false false"]);
+    assert_eq!(world.messages(), ["watch true false", "refresh 1 false false"]);
 }
 
 #[test]
@@ -238,13 +239,36 @@ fn a_client_that_attaches_again_replaces_itself_and_there_are_so_many() {
 #[test]
 fn requests_for_the_screen_are_bounded() {
     let mut world = World::new();
-    let client = world.attach(|_| {}).id;
+    let (mut slow, mut fast) = (world.live(|_| {}), world.live(|_| {}));
+    for _ in 0..2 * QUEUE_PARTS {
+        assert!(world.output("x"));
+        assert_eq!(world.read(&mut fast), ["x"]);
+    }
+    let first = world.attach(|_| {});
     for _ in 1..MAX_ASKED {
-        world.attach(|new| new.client = client.clone());
+        world.attach(|new| new.client = first.id.clone());
     }
     let (viewer, _reader) = world.new_viewer();
     let refused = world.terminal.attach(1000, viewer, world.now);
     assert_eq!(refused, Err(TerminalRefusal::Busy("term-1".to_owned())));
+
+    // A viewer that lags asks later.
+    let asks = "refresh 1 false false".to_owned();
+    assert_eq!(world.read(&mut slow).len(), QUEUE_PARTS);
+    world.wait(TERMINAL_REDRAW_INTERVAL);
+    assert!(!world.messages().contains(&asks) && world.terminal.needs_tick());
+    world.answer(&first);
+    world.wait(Duration::ZERO);
+    assert!(world.messages().contains(&asks));
+}
+
+#[test]
+fn a_changed_notice_of_viewers_stays_before_the_requests_for_screens() {
+    let mut world = World::new();
+    world.attach(|_| {});
+    world.attach(|new| new.as_rows = true);
+    let asked = ["watch true true", "refresh 1 true false", "refresh 2 false true"];
+    assert_eq!(world.messages(), asked);
 }
 
 #[test]
