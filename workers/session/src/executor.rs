@@ -23,7 +23,7 @@ use quackd_process::{CommandInput, SelfExe, complain, sweep_strays_blocking};
 use quackd_protocol::environment::GIT_SETTINGS_VARIABLES;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::worker::{
-    CallSpec, FRAME_PROTOCOL, FromWorker, Hello, ToWorker, ToolFinished, ToolReport,
+    CallSpec, FRAME_PROTOCOL, FromWorker, Hello, SandboxReport, ToWorker, ToolFinished, ToolReport,
 };
 use quackd_protocol::{CallId, VERSION};
 use quackd_sandbox::confine::PrivateNetwork;
@@ -140,19 +140,18 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         _port: held,
     };
 
-    let hello = Hello {
-        proto: FRAME_PROTOCOL,
-        version: VERSION.to_owned(),
-        pid: confined.pid,
-        sandbox: confined.report,
-    };
-    outbox.send(&FromWorker::Hello(hello)).await;
+    outbox.send(&hello(confined.pid, confined.report)).await;
     actix::spawn(async move {
         link::read(reading, |frame| executor.handle(frame)).await;
         // The futures of running calls and background jobs are dropped with the runtime, and each kills its command.
         System::current().stop();
     });
     Ok(())
+}
+
+fn hello(pid: u32, sandbox: SandboxReport) -> FromWorker {
+    let version = VERSION.to_owned();
+    FromWorker::Hello(Hello { proto: FRAME_PROTOCOL, version, pid, sandbox })
 }
 
 /// Serves the network of the worker. Returns the record of attempts to use it, and the socket that keeps the port of the

@@ -189,7 +189,7 @@ fn the_end_follows_the_last_output_and_waits_for_a_credit_only_shortly() {
     assert_eq!([bench.after(LAST_OUTPUT_LIMIT), bench.next()], ["exit Some(3)", "over"]);
 
     let mut bench = Bench::new(true, false);
-    bench.forwarding.credits = 0;
+    bench.forwarding.spent = TERMINAL_CREDITS;
     bench.print(b"a");
     end(&mut bench);
     assert_eq!(bench.next(), "later");
