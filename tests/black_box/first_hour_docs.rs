@@ -38,6 +38,13 @@ const SPECIAL: &[(&str, How)] = &[
     ("quack follow --session claude-code", How::UntilCtrlC),
     ("quack logs -f", How::UntilCtrlC),
     ("quack top", How::Terminal("MEMORY", "q")),
+    (
+        "quack run --isolated --allow @anthropic --allow @registries -- claude",
+        How::Instead(
+            "quack run --isolated --allow @anthropic -d -- true",
+            "a real agent needs an account, and the registries need the tools of the user",
+        ),
+    ),
     ("quack delete review", How::Terminal("[y/N]", "y\n")),
     ("quack abort --session review", How::WithCallIn("review")),
     (

@@ -242,8 +242,13 @@ mod tests {
         assert_eq!(exit, TerminalExit { exit_code: Some(7), ..TerminalExit::default() });
         assert!(reports.take().is_none_or(|report| report.ended.is_empty()), "told too early");
         assert!(next(&terminal).await.is_none());
-        timeout(PATIENCE, reports.changed()).await.unwrap();
-        let report = reports.take().unwrap();
+        let mut changes = reports.clone();
+        let report = loop {
+            if let Some(report) = reports.take().filter(|report| !report.ended.is_empty()) {
+                break report;
+            }
+            timeout(PATIENCE, changes.changed()).await.unwrap();
+        };
         assert_eq!((report.running.len(), report.ended.len()), (0, 1));
         assert_eq!((&*report.ended[0].info.id, report.ended[0].exit_code), ("term-1", Some(7)));
         let last = bench.text("term_read", json!("term-1")).await;
