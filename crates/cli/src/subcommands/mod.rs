@@ -1,4 +1,4 @@
-//! One module per subcommand. [`run`] calls its `run`, which returns an exit code. [`result_stream`] is shared by the
+//! One module per subcommand. [`run()`] calls its `run`, which returns an exit code. [`result_stream`] is shared by the
 //! subcommands that search.
 
 pub(crate) mod abort;
