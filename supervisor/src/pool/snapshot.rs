@@ -198,7 +198,7 @@ impl WorkerSnapshot {
         RunningWork { calls: self.calls.len(), jobs: self.jobs.len() }
     }
 
-    /// Returns [`Self::running`] without the terminals: a person sees what their programs do.
+    /// Returns [`Self::running`] without the terminals, whose programs the user sees.
     pub(crate) fn running_without_terminals(&self) -> RunningWork {
         let jobs = self.jobs.iter().filter(|job| job.info.terminal.is_none()).count();
         RunningWork { jobs, ..self.running() }

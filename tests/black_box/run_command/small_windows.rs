@@ -8,7 +8,7 @@ use serde_json::json;
 const CORNERS: &str = "stty -echo; printf '\\033[31mtop left\\033[0m\\033[1;80Hfar right\\033[24;1Hbottom'; \
                        printf '\\033[2;5Hready'; read -r x; printf '\\033[24;3Hdeep'; read -r x; exit 4";
 
-/// What the window of 60 columns and 15 rows says about a screen of the usual size.
+/// Note in a window of 60 columns and 15 rows about a screen of the usual size.
 const NOTE: &str = "a/web: screen is 90×25, window 60×15";
 
 /// Attaches in a window of 60 columns and 15 rows, and waits until the client reads keys.

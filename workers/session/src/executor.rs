@@ -274,7 +274,7 @@ impl ToolExecutor {
         self.forwarding.abort();
         let jobs = self.toolbox.jobs().clone();
         actix::spawn(async move {
-            // Those that still run are killed with the process.
+            // The exit of this process kills the programs that still run.
             timeout(HANG_UP_LIMIT, jobs.hang_up()).await.ok();
             System::current().stop();
         });

@@ -44,7 +44,7 @@ struct Place {
     is_new: bool,
 }
 
-/// What the attached client needs.
+/// Settings, signals and notes of the attached client.
 struct Window {
     settings: TerminalSettings,
     signals: SignalListener,

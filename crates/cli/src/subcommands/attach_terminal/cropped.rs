@@ -170,7 +170,7 @@ mod tests {
     /// A window of a terminal emulator after a drawing.
     fn window(cropped: &CroppedScreen, cols: u16, rows: u16) -> Screen {
         let mut window = Screen::new(TerminalSize::new(cols, rows), 0);
-        // What the drawing must erase.
+        // The drawing must erase this.
         let dirt = format!("\x1b[41m{}", "#".repeat(usize::from(cols) * usize::from(rows)));
         assert!(window.feed(dirt.as_bytes()).is_empty());
         let drawing = cropped.drawing(CellSize { cols, rows }, "web");

@@ -52,7 +52,7 @@ pub(super) enum Ended {
     Closed,
 }
 
-/// What the user's terminal shows.
+/// Content of the user's terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shown {
     /// Nothing of this screen, until all of it comes.

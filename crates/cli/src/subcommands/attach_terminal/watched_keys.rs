@@ -12,7 +12,7 @@ const PRESS_PAUSE: Duration = Duration::from_millis(300);
 /// Pause after the beginning of an escape sequence, after which it is the key Escape.
 const SEQUENCE_PAUSE: Duration = Duration::from_millis(30);
 
-/// Pause in a paste, after which its end is not expected any more.
+/// Pause in a paste, after which its end is no longer expected.
 const PASTE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Keys that detach, or that end a playback.

@@ -1,7 +1,7 @@
 //! The user's terminal in raw mode, with the filter for everything that is written to it.
 //!
 //! It is restored on drop, before a panic message, and while this program is suspended. A program's output reaches it only
-//! through [`Window::filtered`], or as rows that the client draws on a screen of its own, through [`Window::own`].
+//! through [`Window::filtered`], or as rows that the client draws on a separate screen, through [`Window::own`].
 
 use crate::exit::CliError;
 use crate::output::{CliOutput, OpenQuestion};
