@@ -18,11 +18,14 @@ pub enum ApprovalKind {
     Command,
     /// A tool that changes files, in a session in safe mode.
     SafeMode,
+    /// The use of a credential, by the text of a [`CredentialUse`](crate::credentials::CredentialUse).
+    Credential,
 }
 
 impl ApprovalKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Network, Self::Write, Self::Command, Self::SafeMode];
+    pub const ALL: [Self; 5] =
+        [Self::Network, Self::Write, Self::Command, Self::SafeMode, Self::Credential];
 
     /// Returns the name on the wire and in `sandbox.ask`.
     #[must_use]
@@ -32,6 +35,7 @@ impl ApprovalKind {
             Self::Write => "write",
             Self::Command => "command",
             Self::SafeMode => "safe_mode",
+            Self::Credential => "credential",
         }
     }
 
@@ -46,6 +50,7 @@ impl ApprovalKind {
             (Self::Write, true) => &[Session, Workspace],
             (Self::Command, _) => &[Once, Session],
             (Self::SafeMode, _) => &[Session],
+            (Self::Credential, _) => &[Once, Session, Workspace, Always],
         }
     }
 }
@@ -140,7 +145,7 @@ pub struct Grant {
     pub id: String,
     /// Subject of the grant.
     pub kind: ApprovalKind,
-    /// A rule for a host, such as `registry.example.org:443`; a directory; or a command.
+    /// A rule for a host, such as `registry.example.org:443`; a directory; a command; or the use of a credential.
     pub target: String,
     /// The decision.
     pub decision: Decision,

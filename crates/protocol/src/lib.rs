@@ -14,6 +14,7 @@ pub mod approval;
 mod call_spec;
 mod ceiling;
 pub mod client;
+pub mod credentials;
 pub mod denial;
 pub mod environment;
 pub mod foreign_text;

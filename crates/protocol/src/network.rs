@@ -17,13 +17,14 @@ pub use route::{MAX_ROUTED, ROUTE_HEAD_TIME, RouteAnswer, RouteAsk, RouteRefusal
 
 use crate::SessionId;
 use crate::approval::AnswerScope;
+use crate::credentials::{CredentialAnswer, CredentialRefusal, CredentialRequest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
 /// Version of these frames.
-pub const PROXY_PROTOCOL: u32 = 2;
+pub const PROXY_PROTOCOL: u32 = 3;
 
 /// Name by which commands reach services of this machine that a rule for `machine` allows.
 pub const MACHINE_HOST: &str = "host.quackd.internal";
@@ -62,13 +63,16 @@ pub const TO_PROXY_TAGS: &[&str] = &[
     "allow_once",
     "forward",
     "close_forward",
+    "credential_done",
+    "forget_credentials",
     "log_taken",
     "ping",
     "shutdown",
 ];
 
 /// Tags of [`FromProxy`].
-pub const FROM_PROXY_TAGS: &[&str] = &["hello", "cannot_start", "ask", "log", "forwarded", "pong"];
+pub const FROM_PROXY_TAGS: &[&str] =
+    &["hello", "cannot_start", "ask", "credential", "log", "forwarded", "pong"];
 
 /// Most unanswered [`FromProxy::Ask`] frames of one proxy.
 pub const MAX_PROXY_ASKS: usize = 32;
@@ -123,6 +127,15 @@ pub enum ToProxy {
         /// Id of the forward.
         id: u64,
     },
+    /// Answer to [`FromProxy::Credential`].
+    CredentialDone {
+        /// Id of the request.
+        id: u64,
+        /// The credential, or the reason why there is none.
+        result: Result<CredentialAnswer, CredentialRefusal>,
+    },
+    /// Forget credentials of repositories: a grant was removed.
+    ForgetCredentials {},
     /// The supervisor has taken `n` [`FromProxy::Log`] frames.
     LogTaken {
         /// Number of frames.
@@ -182,6 +195,8 @@ pub enum SocketKind {
     /// Listens on all addresses of the namespace. The proxy refuses connections whose local address is outside of
     /// 198.18.0.0/15.
     Transparent(u16),
+    /// Listens on a Unix socket in the session's private home, for the protocol of ssh agents.
+    SshAgent,
     /// Not of the namespace: the end of a pair by which the supervisor passes connections to servers of the session,
     /// each in a [`RoutedPacket`]. A worker may not pass one.
     Routed,
@@ -239,6 +254,15 @@ pub enum FromProxy {
         /// For an address of a local network: the name that leads to it, which the rules or the user have allowed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
+    },
+    /// A command wants to use a credential of the user. At most
+    /// [`MAX_CREDENTIAL_REQUESTS`](crate::credentials::MAX_CREDENTIAL_REQUESTS) are open. Answered by
+    /// [`ToProxy::CredentialDone`].
+    Credential {
+        /// Chosen by the proxy.
+        id: u64,
+        /// The request.
+        request: CredentialRequest,
     },
     /// Finished and refused requests. Costs one of [`LOG_CREDITS`].
     Log {
