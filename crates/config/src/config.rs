@@ -2,8 +2,8 @@
 //! supervisor at its start, and by `quack config`.
 
 use crate::{
-    CheckpointChoice, Dollars, ForwardSettings, IsolatedSettings, Origin, RunSettings, Secret,
-    Setting,
+    CheckpointChoice, Dollars, ForwardSettings, GuestAgentSettings, IsolatedSettings, Origin,
+    RunSettings, Secret, Setting,
 };
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
@@ -56,6 +56,8 @@ pub struct Config {
     pub web_search: WebSearchSettings,
     /// `[mcp_servers.NAME]`, in the order of the file. At most [`quackd_protocol::mcp::MAX_MCP_SERVERS`].
     pub mcp_servers: Vec<Setting<McpServer>>,
+    /// `[agents.NAME]`, in the order of the file. At most 32.
+    pub agents: Vec<Setting<GuestAgentSettings>>,
     /// Names of keys of an untrusted file that are not in force, with their place; see [`crate::load_untrusted_blocking`].
     pub ignored: Vec<(String, Origin)>,
 }
@@ -486,6 +488,7 @@ impl Default for Config {
                 endpoint: Setting::default_of("https://api.exa.ai/search".to_owned()),
             },
             mcp_servers: Vec::new(),
+            agents: Vec::new(),
             ignored: Vec::new(),
         }
     }

@@ -1,8 +1,9 @@
 //! Parses the text of the file: from TOML to keys, each with its line. Used by [`crate::load_blocking`].
 
 use crate::error::quoted;
+use crate::mcp_servers::{self, EntryError};
 use crate::suggest::nearest;
-use crate::{Config, ConfigError, Origin, keys, mcp_servers};
+use crate::{Config, ConfigError, Origin, guest_agents, keys};
 use quackd_protocol::foreign_text::one_line;
 use std::path::Path;
 use toml::Spanned;
@@ -37,18 +38,20 @@ pub(crate) fn apply(config: &mut Config, path: &Path, text: &str) -> Result<(), 
             key: name.clone(),
             message,
         };
+        let origin = |at| Origin::File { path: path.to_owned(), line: line_of(at) };
+        let of_entry = |EntryError { key, message, at }| {
+            let (path, line) = (path.to_owned(), line_of(at));
+            match message {
+                Some(message) => ConfigError::Value { path, line, key, message },
+                None => ConfigError::UnknownKey { path, line, nearest: None, key },
+            }
+        };
         if name == mcp_servers::TABLE {
-            let origin = |at| Origin::File { path: path.to_owned(), line: line_of(at) };
-            config.mcp_servers = mcp_servers::read(value, origin).map_err(|error| {
-                let (path, line, key) = (path.to_owned(), line_of(error.at), error.key);
-                match error.message {
-                    Some(message) => ConfigError::Value { path, line, key, message },
-                    None => ConfigError::UnknownKey { path, line, nearest: None, key },
-                }
-            })?;
+            config.mcp_servers = mcp_servers::read(value, origin).map_err(of_entry)?;
+        } else if name == guest_agents::TABLE {
+            config.agents = guest_agents::read(value, origin).map_err(of_entry)?;
         } else if let Some(key) = keys().iter().find(|key| key.name() == name) {
-            let origin = Origin::File { path: path.to_owned(), line: line_of(at) };
-            key.kind.read(config, value, origin).map_err(|e| refused(e.at, e.message))?;
+            key.kind.read(config, value, origin(at)).map_err(|e| refused(e.at, e.message))?;
         } else if is_table_of_ours(&name) {
             return Err(refused(
                 at,

@@ -95,7 +95,7 @@ fn server(name: &str, key: &str, value: &Spanned<DeValue<'_>>) -> Result<McpServ
     Ok(server)
 }
 
-fn table<'a>(
+pub(crate) fn table<'a>(
     value: &'a Spanned<DeValue<'a>>,
     key: &str,
     requirement: &str,
@@ -103,7 +103,7 @@ fn table<'a>(
     value.get_ref().as_table().ok_or_else(|| wrong_type(value, key, requirement))
 }
 
-fn text(value: &Spanned<DeValue<'_>>, key: &str) -> Result<String, EntryError> {
+pub(crate) fn text(value: &Spanned<DeValue<'_>>, key: &str) -> Result<String, EntryError> {
     let text = value.get_ref().as_str();
     text.map(str::to_owned).ok_or_else(|| wrong_type(value, key, "must be a string"))
 }

@@ -1,6 +1,6 @@
 //! The settings of an untrusted file that stay in force. Used by [`crate::load_untrusted_blocking`].
 
-use crate::{Config, Origin, RunNetwork, Setting, keys, mcp_servers};
+use crate::{Config, Origin, RunNetwork, Setting, guest_agents, keys, mcp_servers};
 use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
 
 /// Returns the settings of a file that commands of sessions could change, as far as they cannot allow anything or allow no
@@ -93,7 +93,9 @@ fn ignored(file: &Config, config: &Config) -> Vec<(String, Origin)> {
 
     let server = file.mcp_servers.first();
     let servers = server.map(|server| (mcp_servers::TABLE.to_owned(), server.origin.clone()));
-    keys.chain(servers).collect()
+    let agent = file.agents.first();
+    let agents = agent.map(|agent| (guest_agents::TABLE.to_owned(), agent.origin.clone()));
+    keys.chain(servers).chain(agents).collect()
 }
 
 #[cfg(test)]
@@ -112,11 +114,17 @@ mod tests {
     fn keys_that_allow_more_are_ignored_and_named_and_others_stay() {
         let text = "[sandbox]\nprofile = \"full-access\"\nnetwork = \"on\"\nhidden = [\"/x/.env\"]\n\
             [worker]\nlauncher = [\"evil\"]\nidle_minutes = 3\n[limits]\ncommands = 16\njobs = 200\n\
-            [mcp_servers.a]\ncommand = \"x\"\n";
+            [mcp_servers.a]\ncommand = \"x\"\n[agents.claude]\nenv = [\"A\"]\n";
         let config = loaded(text).unwrap();
         let ignored: Vec<_> = config.ignored.iter().map(|(name, _)| name.as_str()).collect();
-        let expected =
-            ["worker.launcher", "sandbox.profile", "sandbox.network", "limits.jobs", "mcp_servers"];
+        let expected = [
+            "worker.launcher",
+            "sandbox.profile",
+            "sandbox.network",
+            "limits.jobs",
+            "mcp_servers",
+            "agents",
+        ];
         assert_eq!(ignored, expected);
         let default = Config::default();
         assert_eq!(config.sandbox.profile, default.sandbox.profile);

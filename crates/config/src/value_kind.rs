@@ -338,7 +338,7 @@ fn secret(value: &Spanned<DeValue<'_>>) -> Result<Secret, ValueError> {
     Err(ValueError { at: value.span().start, message })
 }
 
-fn words(
+pub(crate) fn words(
     value: &Spanned<DeValue<'_>>,
     check: fn(usize, &str) -> Result<(), String>,
 ) -> Result<Vec<String>, ValueError> {

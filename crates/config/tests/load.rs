@@ -3,7 +3,9 @@
 
 #[cfg(test)]
 mod tests {
-    use quackd_config::{Config, ConfigError, MAX_CONFIG_BYTES, Origin, Setting, load_blocking};
+    use quackd_config::{
+        Config, ConfigError, LoginChoice, MAX_CONFIG_BYTES, Origin, Setting, load_blocking,
+    };
     use quackd_protocol::policy::Profile;
     use quackd_protocol::tiers::Tier;
     use serde_json::json;
@@ -209,6 +211,62 @@ mod tests {
         ] {
             let error = load(content).unwrap_err().to_string();
             assert!(error.contains(told), "{content}: {error}");
+        }
+    }
+
+    #[test]
+    fn settings_of_agents_are_read_in_their_order_and_shown_as_they_were_set() {
+        let config = load(
+            "[agents.mine]\nstate = ['.mine', '.config/mine']\nread = ['.mine/a/b.md']\n\
+             [agents.claude]\nenv = []\nargs = ['-p', '']\nhosts = ['@anthropic']\nlogin = 'shared'\n",
+        )
+        .unwrap();
+        let names: Vec<_> = config.agents.iter().map(|it| it.value.name.as_str()).collect();
+        assert_eq!(names, ["mine", "claude"]);
+        let claude = &config.agents[1].value;
+        assert_eq!((&claude.env, claude.login), (&Some(vec![]), LoginChoice::Shared));
+        assert_eq!(claude.kept().collect::<Vec<_>>(), [".claude"]);
+        let shown: Vec<String> =
+            config.entries().iter().rev().take(6).map(|e| e.to_toml()).collect();
+        let expected = [
+            "agents.claude.login = \"shared\"",
+            "agents.claude.args = [\"-p\", \"\"]",
+            "agents.claude.hosts = [\"@anthropic\"]",
+            "agents.claude.env = []",
+            "agents.mine.read = [\".mine/a/b.md\"]",
+            "agents.mine.state = [\".mine\", \".config/mine\"]",
+        ];
+        assert_eq!(shown, expected);
+        assert_eq!(load(&shown.join("\n")).unwrap().entries().len(), config.entries().len());
+    }
+
+    #[test]
+    fn an_agent_keeps_no_directory_of_another_program_and_its_errors_have_a_line() {
+        for (content, told) in [
+            ("agents = 1", ":1: `agents` must have a table for each agent"),
+            ("[agents.a]\nenvs = []", ":2: unknown key `agents.a.envs`"),
+            ("[agents.a]\nenv = ['A-B']", ":2: `agents.a.env` must hold names of variables"),
+            ("[agents.a]\nlogin = 'all'", ":2: `agents.a.login` must be one of workspace, shared"),
+            ("[agents.a]\nlogin = 'shared'", ":1: `agents.a` must be without `login`"),
+            ("[agents.claude]\nstate = ['.x']", ":1: `agents.claude` must be without `state`"),
+            ("[agents.'a b']\nenv = []", ":1: `agents.\"a b\"` must have a name of 1 to 32"),
+            ("[agents.a]\nstate = ['.a']\nread = ['.b/c']", ":1: `agents.a` must `read` files in"),
+            ("[agents.a]\nstate = ['.a']\nread = ['.a']", ":1: `agents.a` must `read` files in"),
+            ("[agents.claude]\nread = ['.claude/.credentials.json']", "and no login, not"),
+            ("[agents.a]\nstate = ['.a']\n[agents.b]\nstate = ['.a/b']", "no directory of"),
+            ("[agents.a]\nstate = ['.a', '.a']", "must have no directory of `state` twice"),
+        ] {
+            let error = load(content).unwrap_err().to_string();
+            assert!(error.contains(told), "{content}: {error}");
+        }
+        for state in ["", "/a", "a", "..", ".a/../.ssh", ".a//b", ".a%b", ".a/"] {
+            let error = load(&format!("[agents.a]\nstate = ['{state}']")).unwrap_err().to_string();
+            assert!(error.contains("must hold paths relative to the home"), "{state}: {error}");
+        }
+        for state in [".ssh", ".ssh/a", ".config", ".gnupg", ".local/share", ".claude/a", ".cache"]
+        {
+            let error = load(&format!("[agents.a]\nstate = ['{state}']")).unwrap_err().to_string();
+            assert!(error.contains("must have no `state` of other programs"), "{state}: {error}");
         }
     }
 

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use toml_edit::{DocumentMut, Item, Table, Value};
 
-/// Name of the tables that have keys of the user's choice.
-const FREE_TABLE: &str = "mcp_servers.";
+/// Names of the tables that have tables of the user's choice.
+const FREE_TABLES: [&str; 2] = ["mcp_servers.", "agents."];
 
 /// The configuration file, whether it exists or not.
 pub(super) struct ConfigFile {
@@ -28,8 +28,15 @@ pub(super) struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// Sets a key. A text that is a value of TOML is that value, unless the key takes only texts.
+    /// Sets a key, as [`Self::put_blocking`], and reports it.
     pub(super) fn set(&self, key: &str, text: &str, output: CliOutput) -> anyhow::Result<ExitCode> {
+        self.put_blocking(key, text)?;
+        // The value may be a key of a provider.
+        self.tell(&format!("{key} is set"), key, output)
+    }
+
+    /// Sets a key. A text that is a value of TOML is that value, unless the key takes only texts.
+    pub(super) fn put_blocking(&self, key: &str, text: &str) -> anyhow::Result<()> {
         let path = known(key)?;
         let before = self.read_blocking()?;
 
@@ -42,11 +49,7 @@ impl ConfigFile {
             let mut document = self.parse(&before)?;
             put(&mut document, &path, value)?;
             match self.check_blocking(&document.to_string()) {
-                Ok(checked) => {
-                    self.replace_blocking(checked)?;
-                    // The value may be a key of a provider.
-                    return self.tell(&format!("{key} is set"), key, output);
-                }
+                Ok(checked) => return self.replace_blocking(checked),
                 // The reason for the value as it was meant is the first one.
                 Err(error) => drop(refusal.get_or_insert(error)),
             }
@@ -205,8 +208,10 @@ impl ConfigFile {
 /// Returns the parts of a key that exists.
 fn known(key: &str) -> anyhow::Result<Vec<String>> {
     let parts = || key.split('.').map(str::to_owned).collect();
-    let is_free = key.strip_prefix(FREE_TABLE).is_some_and(|rest| rest.contains('.'));
-    if is_free || keys().iter().any(|known_key| known_key.name() == key) {
+    let is_free = |table: &str| key.strip_prefix(table).is_some_and(|rest| rest.contains('.'));
+    if FREE_TABLES.into_iter().any(is_free)
+        || keys().iter().any(|known_key| known_key.name() == key)
+    {
         return Ok(parts());
     }
 
