@@ -12,10 +12,20 @@ use rustix::fs::{CWD, Mode, openat};
 use std::path::PathBuf;
 
 impl Home {
+    /// Name of the directory with shared logins. No workspace has this id.
+    pub(crate) const SHARED_LOGINS: &str = "logins";
+
     /// Returns the directory with the state of agents of all workspaces.
     #[must_use]
     pub fn agents_dir(&self) -> PathBuf {
         self.dir.join("agents")
+    }
+
+    /// Returns the directory with the logins that all workspaces share. It has the layout of
+    /// [`Self::workspace_agents_dir`], and no session sees it.
+    #[must_use]
+    pub fn shared_logins_dir(&self) -> PathBuf {
+        self.agents_dir().join(Self::SHARED_LOGINS)
     }
 
     /// Returns the directory with the state of agents of the workspace at this path. An `isolated` session, named by its

@@ -28,6 +28,9 @@ const MAX_AGENTS: usize = 100;
 /// Maximum number of entries of a workspace to inspect in one scan.
 const MAX_ENTRIES: usize = 1_000_000;
 
+/// Maximum number of entries to inspect while a worker waits.
+const MAX_ENTRIES_AT_START: usize = 50_000;
+
 /// Maximum depth of the state of an agent. Each level has two open descriptors.
 const MAX_DEPTH: usize = 64;
 
@@ -74,8 +77,19 @@ pub fn agent_usage_blocking(
     measure(own.as_fd(), &agent, &mut left, SystemTime::now())
 }
 
-/// Deletes the state of an agent in all workspaces and isolated sessions, or only in the workspace at this path. Keeps
-/// empty directories for a worker that uses them. Blocks on the disk.
+/// Returns the disk usage of the state of all agents in the directory `own` of a workspace, in bytes. Counts at most
+/// 50,000 entries, because a worker waits for it. Blocks on the disk.
+#[must_use]
+pub fn agents_bytes_blocking(own: &Path) -> u64 {
+    let name = own.file_name().and_then(|name| CString::new(name.as_encoded_bytes()).ok());
+    let above = own.parent().and_then(|above| open_state(above).ok());
+    let Some((above, name)) = above.zip(name) else { return 0 };
+    let mut left = MAX_ENTRIES_AT_START;
+    measure(above.as_fd(), &name, &mut left, SystemTime::now()).map_or(0, |usage| usage.bytes)
+}
+
+/// Deletes the state of an agent in all workspaces and isolated sessions, with its shared login, or only in the workspace
+/// at this path. Keeps empty directories for a worker that uses them. Blocks on the disk.
 ///
 /// # Errors
 /// The first error of an entry that could not be deleted. The rest is deleted.
@@ -97,7 +111,7 @@ pub fn forget_agent_blocking(
     let only = workspace.map(|path| home.workspace_agents_dir(path, None));
     let only = only.as_deref().and_then(Path::file_name);
     let mut failed = None;
-    for place in names(&agents, MAX_WORKSPACES, is_workspace) {
+    for place in names(&agents, MAX_WORKSPACES, is_place) {
         if only.is_some_and(|only| only.as_encoded_bytes() != place.to_bytes()) {
             continue;
         }
@@ -116,7 +130,7 @@ pub fn forget_agent_blocking(
         };
         match removed {
             Ok(()) => {
-                forgotten.places += 1;
+                forgotten.places += usize::from(is_workspace(place.to_bytes()));
                 forgotten.bytes = forgotten.bytes.saturating_add(usage.bytes);
             }
             Err(error) => failed = failed.or(Some(error)),
@@ -134,7 +148,7 @@ pub(super) fn find(state: &OwnedFd, max_age: Duration, now: SystemTime) -> Vec<I
     }
 
     let mut items = Vec::new();
-    for place in names(&agents, MAX_WORKSPACES, is_workspace) {
+    for place in names(&agents, MAX_WORKSPACES, is_place) {
         let Ok(own) = open_dir(&agents, &place, false) else { continue };
         let at = [c"agents".to_owned(), place];
         // A workspace with too many entries must not keep the state of the others.
@@ -203,6 +217,11 @@ fn is_free(own: &OwnedFd) -> bool {
 
 fn is_workspace(name: &[u8]) -> bool {
     name.len() == 16 && name.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Whether this is the name of a directory with state of agents.
+fn is_place(name: &[u8]) -> bool {
+    is_workspace(name) || name == Home::SHARED_LOGINS.as_bytes()
 }
 
 /// Returns at most `max` names in a directory.

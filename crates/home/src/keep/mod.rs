@@ -7,6 +7,7 @@
 //! that were opened without following links. The age of a file is the time since its last change. A clock
 //! step makes files expire early or late, and has no other effect.
 
+mod agent_files;
 mod agents;
 mod caches;
 mod find;
@@ -17,7 +18,13 @@ mod removal;
 mod trees;
 mod usage;
 
-pub use agents::{AgentUsage, Forgotten, agent_usage_blocking, forget_agent_blocking};
+pub use agent_files::{
+    AgentFile, Imported, copy_user_file_blocking, has_user_file_blocking, import_login_blocking,
+    share_login_blocking,
+};
+pub use agents::{
+    AgentUsage, Forgotten, agent_usage_blocking, agents_bytes_blocking, forget_agent_blocking,
+};
 pub use find::find_blocking;
 pub use removal::{Tally, remove_blocking, trim_service_log_blocking};
 pub use trees::remove_tree;
