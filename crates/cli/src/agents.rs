@@ -2,9 +2,10 @@
 //! `quack agents`.
 
 use crate::exit::CliError;
-use quackd_config::RunNetwork;
+use quackd_config::{GuestAgentSettings, RunNetwork};
 use quackd_home::Home;
-use quackd_protocol::guest_agents::{AgentVariable, GuestAgent, find, of_command};
+use quackd_home::keep::AgentFile;
+use quackd_protocol::guest_agents::{AgentVariable, GuestAgent, find, kept_path, program};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,25 +14,26 @@ use std::path::PathBuf;
 /// Most directories of `PATH` that are searched.
 const MAX_PATH: usize = 200;
 
-/// Additions of `quack run` for the known agent that a command starts.
+/// Additions of `quack run` for the known agent, or agent of the user, that a command starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AgentRun {
-    /// The agent.
-    pub(crate) agent: &'static GuestAgent,
+    /// Row of the table. `None` for an agent of the user.
+    pub(crate) known: Option<&'static GuestAgent>,
+    /// Settings of the user.
+    pub(crate) settings: GuestAgentSettings,
     /// Rules of hosts to allow for the session, unless `run.network` is `session`.
-    pub(crate) hosts: Vec<&'static str>,
-    /// Variables to set. Those of the user are stronger.
-    pub(crate) sets: &'static [AgentVariable],
+    pub(crate) hosts: Vec<String>,
     /// The command with the arguments that quackd adds.
     pub(crate) argv: Vec<String>,
     /// Names of variables with keys that are set here. By default, they are not passed.
     pub(crate) keys_here: Vec<&'static str>,
 }
 
-/// Returns what `quack run` does for this command. `None` if it starts no known agent.
-pub(crate) fn for_program(argv: &[String]) -> Option<AgentRun> {
+/// Returns what `quack run` does for this command. `None` if it starts none of these agents.
+pub(crate) fn for_program(argv: &[String], agents: &[GuestAgentSettings]) -> Option<AgentRun> {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    Some(of(of_command(argv)?, argv, &is_set))
+    let name = program(argv)?;
+    Some(of(agents.iter().find(|agent| agent.name == name)?, argv, &is_set))
 }
 
 /// Returns the command that continues the last conversation of an agent.
@@ -58,51 +60,109 @@ pub(crate) fn resume_command(name: &str) -> Result<Vec<String>, CliError> {
     Ok(words.map(str::to_owned).collect())
 }
 
-fn of(agent: &'static GuestAgent, argv: &[String], is_set: &dyn Fn(&str) -> bool) -> AgentRun {
-    let keys = || agent.keys.iter().filter(move |key| is_set(key.name));
+fn of(settings: &GuestAgentSettings, argv: &[String], is_set: &dyn Fn(&str) -> bool) -> AgentRun {
+    let known = find(&settings.name);
+    let keys =
+        || known.into_iter().flat_map(|agent| agent.keys).filter(move |key| is_set(key.name));
 
-    let mut hosts = agent.hosts.to_vec();
-    // An agent for several providers needs those whose key the user has.
-    for host in keys().filter_map(|key| key.host) {
-        if !hosts.contains(&host) {
-            hosts.push(host);
+    let of_table = || {
+        let mut hosts: Vec<String> = Vec::new();
+        let own = known.into_iter().flat_map(|agent| agent.hosts.iter().copied());
+        // An agent for several providers needs those whose key the user has.
+        for host in own.chain(keys().filter_map(|key| key.host)) {
+            if hosts.iter().all(|other| other != host) {
+                hosts.push(host.to_owned());
+            }
         }
-    }
+        hosts
+    };
+    let arguments = || {
+        let arguments = known.into_iter().flat_map(|agent| agent.arguments);
+        arguments.map(|argument| (*argument).to_owned()).collect()
+    };
 
     let (program, own) = argv.split_at(argv.len().min(1));
-    let added = agent.arguments.iter().map(|argument| (*argument).to_owned());
+    let added: Vec<String> = settings.args.clone().unwrap_or_else(arguments);
     let argv = program.iter().cloned().chain(added).chain(own.iter().cloned()).collect();
     AgentRun {
-        agent,
-        hosts,
-        sets: agent.sets,
+        known,
+        settings: settings.clone(),
+        hosts: settings.hosts.clone().unwrap_or_else(of_table),
         argv,
         keys_here: keys().map(|key| key.name).collect(),
     }
 }
 
 impl AgentRun {
-    /// Returns notes for the user, one per line. `passed` are the names of the variables that the user passes.
-    pub(crate) fn notes(&self, passed: &[String]) -> Vec<String> {
-        let is_passed = |name: &&&str| passed.iter().any(|passed| passed == **name);
-        let name = self.agent.name;
+    /// Returns the name of the program.
+    pub(crate) fn name(&self) -> &str {
+        &self.settings.name
+    }
 
-        let sandbox = self.agent.sandbox_off;
+    /// Returns the variables to set. Those of the user are stronger.
+    pub(crate) fn sets(&self) -> &'static [AgentVariable] {
+        self.known.map(|agent| agent.sets).unwrap_or_default()
+    }
+
+    /// Returns the keys that are set here and that `is_passed` does not name.
+    pub(crate) fn keys_left(&self, is_passed: impl Fn(&str) -> bool) -> Vec<&'static str> {
+        let always = self.settings.env.as_deref().unwrap_or_default();
+        let is_left = |key: &&str| !is_passed(key) && always.iter().all(|name| name != key);
+        self.keys_here.iter().copied().filter(is_left).collect()
+    }
+
+    /// Returns notes for the user, one per line. `is_decided` names the variables about which the user has decided.
+    pub(crate) fn notes(&self, is_decided: impl Fn(&str) -> bool) -> Vec<String> {
+        // Without the arguments of the table, it may be on.
+        let has_switch = |agent: &GuestAgent| {
+            agent.sandbox_off && (self.settings.args.is_none() || !agent.sets.is_empty())
+        };
+        let sandbox = self.known.is_some_and(has_switch);
         let sandbox =
-            sandbox.then(|| format!("{name}: its own sandbox is off, quackd confines it"));
-        let keys = self.keys_here.iter().filter(|key| !is_passed(key));
+            sandbox.then(|| format!("{}: its own sandbox is off, quackd confines it", self.name()));
+        let keys = self.keys_left(is_decided).into_iter();
         let keys = keys
             .map(|key| format!("{key} is set here and is not passed; pass it with --env {key}"));
         sandbox.into_iter().chain(keys).collect()
     }
+
+    /// Returns true if sessions of the workspace have state of the agent.
+    pub(crate) fn has_state_blocking(&self, home: &Home, workspace: &str) -> bool {
+        let own = home.workspace_agents_dir(workspace, None);
+        self.settings.kept().any(|state| {
+            let kept = own.join(kept_path(self.name(), state)).read_dir();
+            kept.is_ok_and(|mut entries| entries.next().is_some())
+        })
+    }
 }
 
-/// Returns the hosts that `quack run` allows for known agents, as configured. Reads the configuration.
-///
-/// # Errors
-/// The configuration is not valid.
-pub(crate) fn run_network_blocking(home: &Home) -> anyhow::Result<RunNetwork> {
-    Ok(quackd_supervisor::read_config(home)?.0.run.network.value)
+/// Returns the login files of an agent.
+pub(crate) fn login_files(agent: &'static GuestAgent) -> Vec<AgentFile<'static>> {
+    let file = |login: &&'static str| {
+        let mut states = agent.state.iter();
+        states.find_map(|state| AgentFile::of(agent.kept_path(state), state, login))
+    };
+    agent.logins.iter().filter_map(file).collect()
+}
+
+/// Settings of `quack run` and `quack agents`.
+#[derive(Debug)]
+pub(crate) struct RunConfig {
+    /// Hosts that `quack run` allows for agents.
+    pub(crate) network: RunNetwork,
+    /// Known agents, and those of the user.
+    pub(crate) agents: Vec<GuestAgentSettings>,
+}
+
+impl RunConfig {
+    /// Reads the configuration.
+    ///
+    /// # Errors
+    /// The configuration is not valid.
+    pub(crate) fn read_blocking(home: &Home) -> anyhow::Result<Self> {
+        let config = quackd_supervisor::read_config(home)?.0;
+        Ok(Self { network: config.run.network.value, agents: config.guest_agents() })
+    }
 }
 
 /// Returns the directories of this process's `PATH` in their order, each once, without relative ones.
@@ -127,13 +187,23 @@ pub(crate) fn find_blocking(program: &str, searched: &[PathBuf]) -> Option<PathB
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_config::Config;
     use quackd_policy::hosts::Rule;
     use quackd_policy::hosts::presets;
     use quackd_protocol::guest_agents::GUEST_AGENTS;
 
     fn run(line: &str, set: &[&str]) -> AgentRun {
+        let name = line.split_whitespace().next().unwrap().rsplit('/').next().unwrap().to_owned();
+        run_as(GuestAgentSettings { name, ..GuestAgentSettings::default() }, line, set)
+    }
+
+    fn run_as(settings: GuestAgentSettings, line: &str, set: &[&str]) -> AgentRun {
         let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        of(of_command(&argv).unwrap(), &argv, &|name| set.contains(&name))
+        of(&settings, &argv, &|name| set.contains(&name))
+    }
+
+    fn nothing(_: &str) -> bool {
+        false
     }
 
     #[test]
@@ -173,33 +243,63 @@ mod tests {
         let expected = ["codex", "-c", "sandbox_mode=\"danger-full-access\"", "resume", "--last"];
         assert_eq!(run("codex resume --last", &[]).argv, expected);
         assert_eq!(run("/opt/claude -p x", &[]).argv, ["/opt/claude", "-p", "x"]);
-        assert_eq!(for_program(&["vim".to_owned()]), None);
-        assert_eq!(for_program(&[]), None);
+        let agents = Config::default().guest_agents();
+        assert_eq!(for_program(&["vim".to_owned()], &agents), None);
+        assert_eq!(for_program(&[], &agents), None);
+        assert!(for_program(&["/opt/claude".to_owned()], &agents).is_some());
     }
 
     #[test]
     fn hosts_follow_the_keys_that_are_set_and_no_key_is_passed_by_itself() {
         assert_eq!(run("claude", &[]).hosts, ["@anthropic"]);
         let none = run("opencode", &["GH_TOKEN"]);
-        assert!(none.keys_here.is_empty() && !none.hosts.contains(&"@openai"));
+        assert!(none.keys_here.is_empty() && !none.hosts.iter().any(|host| host == "@openai"));
 
         let run = run("opencode", &["OPENAI_API_KEY", "ANTHROPIC_API_KEY"]);
-        assert!(run.hosts.ends_with(&["@anthropic", "@openai"]), "{:?}", run.hosts);
-        let passed = ["OPENAI_API_KEY".to_owned()];
+        let expected = ["@anthropic", "@openai"].map(str::to_owned);
+        assert!(run.hosts.ends_with(&expected), "{:?}", run.hosts);
         assert_eq!(
-            run.notes(&passed),
+            run.notes(|name| name == "OPENAI_API_KEY"),
             [
                 "ANTHROPIC_API_KEY is set here and is not passed; pass it with --env ANTHROPIC_API_KEY"
             ]
         );
-        assert_eq!(run.notes(&[]).len(), 2);
+        assert_eq!(run.notes(nothing).len(), 2);
+    }
+
+    #[test]
+    fn settings_of_the_user_take_the_place_of_the_table_and_describe_other_agents() {
+        let settings = |name: &str| GuestAgentSettings {
+            name: name.to_owned(),
+            env: Some(vec!["OPENAI_API_KEY".to_owned()]),
+            hosts: Some(vec!["example.com".to_owned()]),
+            args: Some(vec!["--quiet".to_owned()]),
+            ..GuestAgentSettings::default()
+        };
+        let codex = run_as(settings("codex"), "codex x", &["OPENAI_API_KEY", "CODEX_API_KEY"]);
+        assert_eq!(codex.argv, ["codex", "--quiet", "x"]);
+        assert_eq!(codex.hosts, ["example.com"]);
+        assert_eq!(codex.keys_left(nothing), ["CODEX_API_KEY"]);
+        assert_eq!(codex.notes(|name| name == "CODEX_API_KEY"), [""; 0], "no note on the sandbox");
+
+        let mine = run_as(settings("mine"), "mine", &["OPENAI_API_KEY"]);
+        assert_eq!((mine.known, mine.sets().len()), (None, 0));
+        assert_eq!((mine.argv.join(" ").as_str(), mine.hosts.len()), ("mine --quiet", 1));
+        assert!(mine.notes(nothing).is_empty());
+    }
+
+    #[test]
+    fn each_login_of_the_table_is_a_file_in_a_kept_directory() {
+        for agent in GUEST_AGENTS {
+            assert_eq!(login_files(agent).len(), agent.logins.len(), "{}", agent.name);
+        }
     }
 
     #[test]
     fn a_note_says_that_the_agents_own_sandbox_is_off() {
-        let notes = run("codex", &[]).notes(&[]);
+        let notes = run("codex", &[]).notes(nothing);
         assert_eq!(notes, ["codex: its own sandbox is off, quackd confines it"]);
-        assert!(run("claude", &[]).notes(&[]).is_empty());
+        assert!(run("claude", &[]).notes(nothing).is_empty());
     }
 
     #[test]

@@ -237,6 +237,14 @@ impl CliOutput {
         Ok(tokio::task::spawn_blocking(move || self.ask_blocking(&question)).await??)
     }
 
+    /// Asks the user a question and waits for the answer without a timeout, on a separate thread. Returns the answer in
+    /// lower case.
+    pub(crate) async fn ask_word(self, question: String) -> anyhow::Result<String> {
+        let line =
+            tokio::task::spawn_blocking(move || self.read_line_blocking(&question)).await??;
+        Ok(line.trim().to_lowercase())
+    }
+
     /// Asks the user a yes-or-no question and waits for the answer without a timeout.
     pub(crate) fn ask_blocking(self, question: &str) -> io::Result<bool> {
         let answer = self.read_line_blocking(&format!("{question} [y/N] "))?;

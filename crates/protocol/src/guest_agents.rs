@@ -10,6 +10,12 @@
 /// Maximum age of the state of an agent that was not used. Afterwards `quack gc` deletes it.
 pub const STATE_KEPT: std::time::Duration = std::time::Duration::from_secs(90 * 24 * 60 * 60);
 
+/// Maximum disk usage of the state of all agents of a workspace, in bytes. Above it, the next worker keeps none.
+pub const MAX_STATE_BYTES: u64 = 2 * 1024 * 1024 * 1024;
+
+/// Note about state above [`MAX_STATE_BYTES`].
+pub const STATE_IS_FULL: &str = "the state of agents here has more than 2 GiB and is not kept; quack agents shows it, and quack agents forget deletes it";
+
 /// A known agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuestAgent {
@@ -42,12 +48,18 @@ pub struct GuestAgent {
 }
 
 impl GuestAgent {
-    /// Returns the path of the directory that keeps one of `state`, relative to the directory of a workspace: the name
-    /// of the agent, and the path with `%` for each slash.
+    /// Returns the [`kept_path`] of one of `state`.
     #[must_use]
     pub fn kept_path(&self, state: &str) -> String {
-        format!("{}/{}", self.name, state.replace('/', "%"))
+        kept_path(self.name, state)
     }
+}
+
+/// Returns the path of the directory that keeps a directory of an agent's home, relative to the directory of a workspace:
+/// the name of the agent, and the path with `%` for each slash.
+#[must_use]
+pub fn kept_path(agent: &str, state: &str) -> String {
+    format!("{agent}/{}", state.replace('/', "%"))
 }
 
 /// A variable with a key.
@@ -245,12 +257,10 @@ pub fn find(name: &str) -> Option<&'static GuestAgent> {
     GUEST_AGENTS.iter().find(|agent| agent.name == name)
 }
 
-/// Returns the agent that a command starts, by the file name of its first word. `None` for another program, also for
-/// one that would start an agent itself, such as a shell.
+/// Returns the name of the program that a command starts: the file name of its first word.
 #[must_use]
-pub fn of_command(argv: &[String]) -> Option<&'static GuestAgent> {
-    let program = std::path::Path::new(argv.first()?);
-    find(program.file_name()?.to_str()?)
+pub fn program(argv: &[String]) -> Option<&str> {
+    std::path::Path::new(argv.first()?).file_name()?.to_str()
 }
 
 #[cfg(test)]
@@ -330,7 +340,7 @@ mod tests {
     fn the_first_word_decides() {
         let of = |line: &str| {
             let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            of_command(&argv).map(|agent| agent.name)
+            program(&argv).and_then(find).map(|agent| agent.name)
         };
         assert_eq!(of("claude --continue"), Some("claude"));
         assert_eq!(of("/opt/bin/codex"), Some("codex"));

@@ -172,10 +172,9 @@ pub struct SandboxStart {
     /// Directory that keeps the package caches of the workspace. It already exists. Without it they are in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caches: Option<String>,
-    /// Directory with the state of agents of the workspace. It already exists. The worker shows those directories in it
-    /// that [`crate::guest_agents`] has. Without it, their state is in memory.
+    /// State of agents of the workspace. Without it, their state is in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub agents: Option<String>,
+    pub agents: Option<AgentsStart>,
     /// The private copy that the session sees in place of its workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolated: Option<IsolatedStart>,
@@ -184,6 +183,26 @@ pub struct SandboxStart {
     /// The control group for the session's commands, as `quackd-process` describes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<Value>,
+}
+
+/// State of agents that a worker keeps.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentsStart {
+    /// Directory with the state of agents of the workspace. It already exists.
+    pub directory: String,
+    /// Directories in it to show, at [`crate::guest_agents::kept_path`].
+    pub kept: Vec<KeptState>,
+    /// Notes about state that is not kept and files that were not copied.
+    pub notes: Vec<String>,
+}
+
+/// A kept directory of an agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptState {
+    /// Name of the agent.
+    pub agent: String,
+    /// Directory, relative to the home.
+    pub state: String,
 }
 
 /// The private copy of an isolated session.

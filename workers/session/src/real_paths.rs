@@ -17,7 +17,8 @@ pub(crate) type HomeLink = (PathBuf, PathBuf);
 pub(crate) fn resolve_blocking(start: &mut Start) -> Vec<HomeLink> {
     let sandbox = &mut start.sandbox;
     let of_state = [&mut start.run_dir, &mut sandbox.state_dir].into_iter();
-    let of_workspace = sandbox.caches.iter_mut().chain(&mut sandbox.agents);
+    let agents = sandbox.agents.as_mut().map(|agents| &mut agents.directory);
+    let of_workspace = sandbox.caches.iter_mut().chain(agents);
     let isolated = sandbox.isolated.as_mut().map(|isolated| &mut isolated.directory);
     for path in of_state.chain(of_workspace).chain(isolated) {
         if let Some(real) = real_blocking(path) {

@@ -46,6 +46,9 @@ pub(crate) struct RunArgs {
     /// Pass this variable, with the value that this shell has; repeatable
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = variable)]
     pub(crate) env: Vec<EnvWord>,
+    /// Copy your own login of the agent into sessions of this workspace first, unless theirs is newer
+    #[arg(long, conflicts_with = "isolated")]
+    pub(crate) import_login: bool,
     /// Record the output, or with =input also what is typed, passwords included
     #[arg(
         long,
@@ -61,7 +64,7 @@ pub(crate) struct RunArgs {
         value_name = REF,
         value_parser = reference,
         allow_hyphen_values = true,
-        conflicts_with_all = ["name", "dir", "isolated", "network", "hosts"]
+        conflicts_with_all = ["name", "dir", "isolated", "network", "hosts", "import_login"]
     )]
     pub(crate) session: Option<String>,
     /// Do not attach
@@ -177,7 +180,7 @@ mod tests {
     fn a_session_that_exists_has_its_own_settings() {
         assert_eq!(parse(&["--in", "web"]).unwrap().session.as_deref(), Some("web"));
         for option in
-            [&["--name", "x"][..], &["--isolated"], &["--allow", "@github"], &["-C", "/tmp"]]
+            [&["--name", "x"][..], &["--isolated"], &["--allow", "@github"], &["--import-login"]]
         {
             let words = [&["--in", "web"][..], option].concat();
             assert_eq!(parse(&words).unwrap_err().kind(), ErrorKind::ArgumentConflict, "{words:?}");

@@ -2,17 +2,17 @@
 //!
 //! Needs no daemon: the state is in files. Commands of sessions write them, so links in them are not followed.
 
-use crate::agents::{AgentRun, find_blocking, for_program, run_network_blocking, searched};
+use crate::agents::{AgentRun, RunConfig, find_blocking, for_program, searched};
 use crate::args::agents::{AgentsArgs, AgentsForgetArgs, AgentsVerb};
 use crate::directory;
 use crate::display;
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::time_format::span;
-use quackd_config::RunNetwork;
+use quackd_config::{GuestAgentSettings, RunNetwork};
 use quackd_home::Home;
 use quackd_home::keep::{AgentUsage, Forgotten, agent_usage_blocking, forget_agent_blocking};
-use quackd_protocol::guest_agents::{GUEST_AGENTS, GuestAgent, find};
+use quackd_protocol::guest_agents::{GuestAgent, MAX_STATE_BYTES, STATE_IS_FULL};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,13 +36,14 @@ struct AgentsDocument {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AgentFacts {
-    name: &'static str,
-    product: &'static str,
+    name: String,
+    /// Name of the product. That of the program for an agent of the configuration.
+    product: String,
     /// Path of the program. Absent if it is not installed.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<PathBuf>,
     /// Directories in the home of sessions that are kept, relative to it.
-    state: &'static [&'static str],
+    state: Vec<String>,
     /// Disk usage of the state in this workspace, in bytes. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     state_bytes: Option<u64>,
@@ -50,12 +51,21 @@ struct AgentFacts {
     #[serde(skip_serializing_if = "Option::is_none")]
     unused_s: Option<u64>,
     has_login: bool,
+    /// `workspace`, or `shared` if all workspaces have the same login.
+    login: &'static str,
     /// Rules of hosts that `quack run` allows.
-    hosts: Vec<&'static str>,
+    hosts: Vec<String>,
     /// Variables with keys that it reads.
     keys: Vec<&'static str>,
     /// Those of `keys` that are set in this environment.
     keys_here: Vec<&'static str>,
+    /// Variables that `quack run` passes without a question. Absent if the user has not decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    passed: Option<Vec<String>>,
+    /// Files of the user that sessions get as copies, relative to the home.
+    read: Vec<String>,
+    /// Keys of `agents.NAME` in the configuration that are in force.
+    configured: Vec<&'static str>,
     /// Variables that `quack run` sets.
     sets: BTreeMap<&'static str, &'static str>,
     /// The command that `quack run` starts.
@@ -73,7 +83,7 @@ struct AgentFacts {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ForgottenDocument {
-    agent: &'static str,
+    agent: String,
     places: usize,
     bytes: u64,
     in_use: usize,
@@ -90,9 +100,13 @@ pub(crate) async fn run(args: AgentsArgs, output: CliOutput) -> anyhow::Result<E
     }
 }
 
-fn known(name: &str) -> Result<&'static GuestAgent, CliError> {
-    find(name).ok_or_else(|| {
-        let names: Vec<_> = GUEST_AGENTS.iter().map(|agent| agent.name).collect();
+/// Returns the agent of the configuration or of the table with this name.
+fn known<'a>(
+    name: &str,
+    agents: &'a [GuestAgentSettings],
+) -> Result<&'a GuestAgentSettings, CliError> {
+    agents.iter().find(|agent| agent.name == name).ok_or_else(|| {
+        let names: Vec<_> = agents.iter().map(|agent| agent.name.as_str()).collect();
         let name = display::name(name);
         CliError::usage(format!("{name} is not a known agent; known are {}", names.join(", ")))
     })
@@ -103,8 +117,9 @@ fn list_blocking(
     dir: Option<&Path>,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let one = name.map(known).transpose()?;
     let home = Home::from_process_env_blocking()?;
+    let RunConfig { network, agents } = RunConfig::read_blocking(&home)?;
+    let one = name.map(|name| known(name, &agents)).transpose()?;
     // The home directory, for example, is no workspace. The list of agents does not need one.
     let workspace = match dir {
         Some(dir) => Some(directory::workspace(Some(dir), false)?),
@@ -112,19 +127,17 @@ fn list_blocking(
     };
 
     let searched = searched();
-    let agents = one.map_or(GUEST_AGENTS, std::slice::from_ref);
-    let facts = agents.iter().filter_map(|agent| {
-        let run = for_program(&[agent.name.to_owned()])?;
-        let path = find_blocking(agent.name, &searched);
+    let shown = one.map_or(agents.as_slice(), std::slice::from_ref);
+    let facts = shown.iter().filter_map(|agent| {
+        let run = for_program(std::slice::from_ref(&agent.name), shown)?;
+        let path = find_blocking(&agent.name, &searched);
         Some(facts_blocking(run, path, &home, workspace.as_deref()))
     });
     let agents = facts.collect();
     let document = AgentsDocument { workspace, searched, agents };
 
     let text = match (one, document.agents.first()) {
-        (Some(agent), Some(facts)) if !output.is_json() => {
-            details(agent, facts, &document, run_network_blocking(&home)?)
-        }
+        (Some(_), Some(facts)) if !output.is_json() => details(facts, &document, network),
         _ => table(&document),
     };
     output.show(&document, || text)?;
@@ -137,26 +150,34 @@ fn facts_blocking(
     home: &Home,
     workspace: Option<&str>,
 ) -> AgentFacts {
-    let (agent, notes) = (run.agent, run.notes(&[]));
-    let usage = workspace.and_then(|path| agent_usage_blocking(home, path, None, agent.name));
+    let notes = run.notes(|_| false);
+    let name = run.name().to_owned();
+    let usage = workspace.and_then(|path| agent_usage_blocking(home, path, None, &name));
     let usage = usage.filter(|usage: &AgentUsage| usage.files != 0);
 
+    let known = run.known;
     AgentFacts {
-        name: agent.name,
-        product: agent.product,
+        product: known.map_or_else(|| name.clone(), |agent| agent.product.to_owned()),
         path,
-        state: agent.state,
+        state: run.settings.kept().map(str::to_owned).collect(),
         state_bytes: usage.map(|usage| usage.bytes),
         unused_s: usage.map(|usage| usage.unused.as_secs()),
-        has_login: workspace.is_some_and(|path| has_login_blocking(agent, home, path)),
+        has_login: known
+            .zip(workspace)
+            .is_some_and(|(agent, path)| has_login_blocking(agent, home, path)),
+        login: run.settings.login.word(),
+        keys: known.into_iter().flat_map(|agent| agent.keys).map(|key| key.name).collect(),
+        keys_here: run.keys_here.clone(),
+        configured: run.settings.configured(),
+        sets: run.sets().iter().map(|variable| (variable.name, variable.value)).collect(),
         hosts: run.hosts,
-        keys: agent.keys.iter().map(|key| key.name).collect(),
-        keys_here: run.keys_here,
-        sets: run.sets.iter().map(|variable| (variable.name, variable.value)).collect(),
+        passed: run.settings.env,
+        read: run.settings.read,
         notes,
         command: run.argv,
-        resume: agent.resume,
-        tested: agent.tested,
+        resume: known.and_then(|agent| agent.resume),
+        tested: known.and_then(|agent| agent.tested),
+        name,
     }
 }
 
@@ -175,7 +196,7 @@ fn table(document: &AgentsDocument) -> String {
     let row = |facts: &AgentFacts| {
         let path = facts.path.as_ref().map(|path| path.to_string_lossy());
         [
-            facts.name.to_owned(),
+            facts.name.clone(),
             path.map_or_else(
                 || "not installed".to_owned(),
                 |path| display::path_cell(&path, home_dir.as_deref()),
@@ -190,7 +211,10 @@ fn table(document: &AgentsDocument) -> String {
     let rows: Vec<_> = document.agents.iter().map(row).collect();
     let header = ["AGENT", "PROGRAM", "STATE HERE", "LOGIN", "KEYS SET HERE", "LAST TEST"];
     let table = display::table(header, [12, 13, 10, 5, 13, 0], &rows);
-    format!("{table}\n{}", searched_line(document))
+    let bytes = document.agents.iter().filter_map(|facts| facts.state_bytes);
+    let is_full = MAX_STATE_BYTES <= bytes.fold(0, u64::saturating_add);
+    let full = if is_full { format!("{STATE_IS_FULL}\n") } else { String::new() };
+    format!("{table}\n{full}{}", searched_line(document))
 }
 
 fn searched_line(document: &AgentsDocument) -> String {
@@ -202,16 +226,12 @@ fn searched_line(document: &AgentsDocument) -> String {
     )
 }
 
-fn or_dash(words: &[&str]) -> String {
+fn or_dash<T: AsRef<str>>(words: &[T]) -> String {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     if words.is_empty() { "-".to_owned() } else { words.join(" ") }
 }
 
-fn details(
-    agent: &GuestAgent,
-    facts: &AgentFacts,
-    document: &AgentsDocument,
-    network: RunNetwork,
-) -> String {
+fn details(facts: &AgentFacts, document: &AgentsDocument, network: RunNetwork) -> String {
     let program = facts.path.as_ref().map(|path| display::full_path(path));
     let state = facts.state.iter().map(|state| format!("~/{state}")).collect::<Vec<_>>().join(" ");
     let kept = match (&document.workspace, facts.state_bytes, facts.unused_s) {
@@ -228,22 +248,29 @@ fn details(
         RunNetwork::Session => " (not allowed by itself: run.network is session)",
     };
     let sets: Vec<_> = facts.sets.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let resume = agent.resume.map(|resume| format!("{} {}", agent.name, resume.join(" ")));
+    let resume = facts.resume.map(|resume| format!("{} {}", facts.name, resume.join(" ")));
+    let passed = facts.passed.as_deref().unwrap_or_default();
+    let configured: Vec<_> =
+        facts.configured.iter().map(|key| format!("agents.{}.{key}", facts.name)).collect();
 
     let rows = [
-        ("program", program.unwrap_or_else(|| format!("{} not found in PATH", agent.name))),
+        ("program", program.unwrap_or_else(|| format!("{} not found in PATH", facts.name))),
         ("kept in sessions", state),
         ("in this workspace", kept),
+        ("login of", facts.login.to_owned()),
+        ("copied from home", or_dash(&facts.read)),
         ("hosts", format!("{}{allowed}", or_dash(&facts.hosts))),
         ("keys", or_dash(&facts.keys)),
         ("keys set here", or_dash(&facts.keys_here)),
+        ("always passed", or_dash(passed)),
         ("variables set", if sets.is_empty() { "-".to_owned() } else { sets.join(" ") }),
         ("command", facts.command.join(" ")),
         ("continues with", resume.unwrap_or_else(|| "-".to_owned())),
         ("last test", facts.tested.unwrap_or(UNCONFIRMED).to_owned()),
+        ("configured by", or_dash(&configured)),
     ];
 
-    let mut text = format!("{} ({})\n", agent.product, agent.name);
+    let mut text = format!("{} ({})\n", facts.product, facts.name);
     for (name, value) in rows {
         text.push_str(&format!("  {name:<18}{value}\n"));
     }
@@ -257,32 +284,31 @@ fn details(
 }
 
 async fn forget(args: AgentsForgetArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let agent = known(&args.name)?;
+    let home = Home::from_process_env_blocking()?;
+    let agents = RunConfig::read_blocking(&home)?.agents;
+    let agent = known(&args.name, &agents)?.name.clone();
     let workspace =
         if args.workspace { Some(directory::workspace(args.dir.as_deref(), false)?) } else { None };
 
     if !args.yes {
         CliOutput::require_terminal()?;
-        if !output.ask(question(agent, workspace.as_deref())).await? {
+        if !output.ask(question(&agent, workspace.as_deref())).await? {
             anyhow::bail!("nothing was deleted");
         }
     }
 
-    let delete = move || -> anyhow::Result<Forgotten> {
-        let home = Home::from_process_env_blocking()?;
-        Ok(forget_agent_blocking(&home, agent.name, workspace.as_deref())?)
-    };
+    let name = agent.clone();
+    let delete = move || forget_agent_blocking(&home, &name, workspace.as_deref());
     let Forgotten { places, bytes, in_use } = tokio::task::spawn_blocking(delete).await??;
-    let document = ForgottenDocument { agent: agent.name, places, bytes, in_use };
+    let document = ForgottenDocument { agent, places, bytes, in_use };
     output.show(&document, || forgotten_text(&document))?;
     Ok(ExitCode::Ok)
 }
 
-fn question(agent: &GuestAgent, workspace: Option<&str>) -> String {
+fn question(agent: &str, workspace: Option<&str>) -> String {
     let place = workspace.map_or_else(|| "all workspaces".to_owned(), display::user_path);
     format!(
-        "Delete the settings, logins and conversations that {} has in sessions of {place}?",
-        agent.name
+        "Delete the settings, logins and conversations that {agent} has in sessions of {place}?"
     )
 }
 
@@ -306,12 +332,14 @@ fn forgotten_text(document: &ForgottenDocument) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_config::Config;
 
     fn document(name: &str, path: Option<&str>) -> AgentsDocument {
         let dir = tempfile::tempdir().unwrap();
         let var = |name: &str| (name == "RUBBER_DUCK_APP_SUPPORT").then(|| dir.path().into());
         let home = Home::resolve_blocking(&var).unwrap();
-        let run = for_program(&[name.to_owned()]).unwrap();
+        let agents = Config::default().guest_agents();
+        let run = for_program(&[name.to_owned()], &agents).unwrap();
         let facts = facts_blocking(run, path.map(PathBuf::from), &home, Some("/ws"));
         AgentsDocument {
             workspace: Some("/ws".to_owned()),
@@ -334,8 +362,7 @@ mod tests {
     #[test]
     fn the_details_have_hosts_and_the_remedy_for_a_missing_program() {
         let missing = document("codex", None);
-        let codex = find("codex").unwrap();
-        let text = details(codex, &missing.agents[0], &missing, RunNetwork::Agent);
+        let text = details(&missing.agents[0], &missing, RunNetwork::Agent);
         assert!(text.contains("hosts             @openai"), "{text}");
         assert!(text.contains("program           codex not found in PATH\n"), "{text}");
         assert!(text.ends_with("\nSearched in PATH: /a /b\n"), "{text}");
@@ -343,21 +370,43 @@ mod tests {
         assert!(text.contains("continues with    codex resume --last"), "{text}");
 
         let found = document("codex", Some("/a/codex"));
-        let text = details(codex, &found.agents[0], &found, RunNetwork::Session);
+        let text = details(&found.agents[0], &found, RunNetwork::Session);
         assert!(text.contains("program           /a/codex\n"), "{text}");
         assert!(text.contains("run.network is session") && !text.contains("Searched"), "{text}");
     }
 
     #[test]
     fn forgetting_says_what_is_in_use() {
-        let document =
-            |places, in_use| ForgottenDocument { agent: "claude", places, bytes: 2048, in_use };
+        let document = |places, in_use| ForgottenDocument {
+            agent: "claude".into(),
+            places,
+            bytes: 2048,
+            in_use,
+        };
         assert_eq!(forgotten_text(&document(0, 0)), "claude has no state in sessions.\n");
         assert_eq!(
             forgotten_text(&document(2, 1)),
             "Deleted the state of claude in 2 workspaces (2.0 KB).\n\
              Sessions of 1 workspace run: what they write from now on is kept.\n"
         );
-        assert!(known("nobody").unwrap_err().to_string().contains("known are claude, codex"));
+        let agents = Config::default().guest_agents();
+        let unknown = known("nobody", &agents).unwrap_err().to_string();
+        assert!(unknown.contains("known are claude, codex"), "{unknown}");
+    }
+
+    #[test]
+    fn settings_of_the_user_are_shown_and_state_above_the_limit_has_a_note() {
+        let mut document = document("codex", None);
+        let facts = &mut document.agents[0];
+        facts.configured = vec!["env", "read"];
+        facts.passed = Some(vec!["A_KEY".to_owned()]);
+        facts.read = vec![".codex/AGENTS.md".to_owned()];
+        facts.state_bytes = Some(MAX_STATE_BYTES);
+        let text = details(&document.agents[0], &document, RunNetwork::Agent);
+        assert!(text.contains("always passed     A_KEY\n"), "{text}");
+        assert!(text.contains("copied from home  .codex/AGENTS.md\n"), "{text}");
+        assert!(text.contains("configured by     agents.codex.env agents.codex.read\n"), "{text}");
+        let text = table(&document);
+        assert!(text.contains(STATE_IS_FULL), "{text}");
     }
 }

@@ -38,6 +38,16 @@ pub(crate) fn run(args: &ConfigArgs, output: CliOutput) -> anyhow::Result<ExitCo
     }
 }
 
+/// Sets a key in the file, as `quack config set` does, without a report.
+///
+/// # Errors
+/// As `quack config set`.
+pub(crate) fn set_blocking(key: &str, text: &str) -> anyhow::Result<()> {
+    let home = Home::from_process_env_blocking()?;
+    let (path, _) = locate(home.config_blocking(), &variable)?;
+    ConfigFile { path, home }.put_blocking(key, text)
+}
+
 /// Returns an environment variable. Invalid UTF-8 becomes text that every setting rejects.
 fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())

@@ -1,7 +1,7 @@
 //! The worker's lifecycle: starts it on demand, waits for its exit, and restarts it if the state machine requires it.
 
 use super::actor::WorkerActor;
-use super::kept::{KeptAgents, KeptChoice, KeptDirectories};
+use super::kept::{KeptAgents, KeptChoice, KeptDirectories, share_logins_blocking};
 use super::place::{DirectoryId, Place, id_blocking};
 use crate::children::command_env::Variables;
 use crate::children::spawner::SpawnRequestError;
@@ -17,7 +17,7 @@ use crate::pool::sessions::Full;
 use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
-use quackd_config::LimitSettings;
+use quackd_config::{LimitSettings, LoginChoice};
 use quackd_process::{Exit as ProcessExit, SessionPaths};
 use quackd_protocol::SessionId;
 use quackd_protocol::limits::UPDATE_CREDITS;
@@ -82,7 +82,11 @@ impl WorkerActor {
         let isolated = self.isolated.as_ref().map(|_| self.session.id.clone());
         let choice = KeptChoice {
             caches: keeps && self.services.daemon.config.keep.caches_mb.value != 0,
-            agents: keeps.then(|| KeptAgents::of(&env, isolated)),
+            agents: keeps.then(|| {
+                let daemon = &self.services.daemon;
+                let agents = daemon.config.guest_agents();
+                KeptAgents::of(&env, isolated, agents, daemon.user_home.clone())
+            }),
         };
         let making = make_place(
             Rc::clone(&self.services),
@@ -233,6 +237,7 @@ impl WorkerActor {
         self.end_terminals(crash.as_ref());
         self.forget_jobs();
         self.end_network();
+        self.share_logins();
         self.hello = None;
 
         // A monitor that was killed has not removed the worker's placeholders in git repositories.
@@ -244,6 +249,30 @@ impl WorkerActor {
             self.report_end(process, exit, crash, ctx);
         }
         self.after_exit(after, ctx);
+    }
+
+    /// Gives the logins of the workspace to other workspaces, if the user has configured it. A failure is repeated at the
+    /// start of the next worker.
+    fn share_logins(&self) {
+        let mut agents = self.services.daemon.config.guest_agents();
+        agents.retain(|agent| agent.login == LoginChoice::Shared);
+        if agents.is_empty() || self.isolated.is_some() {
+            return;
+        }
+
+        let services = Rc::clone(&self.services);
+        let workspace = self.session.workspace.clone();
+        // The actor may stop earlier.
+        actix::spawn(async move {
+            let home = services.daemon.home.clone();
+            let share = move || {
+                let own = home.workspace_agents_dir(&workspace, None);
+                agents.iter().for_each(|agent| share_logins_blocking(&home, &own, agent, true));
+            };
+            if services.look(RUN_DIR_LIMIT, share).await.is_err() {
+                tracing::warn!("logins not shared, the disk is slow");
+            }
+        });
     }
 
     fn report_end(
