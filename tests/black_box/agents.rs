@@ -2,23 +2,24 @@
 
 use crate::caches::{another, restart};
 use crate::harness::tier::needs;
-use crate::harness::{Cli, Daemon, Session};
+use crate::harness::{Cli, Daemon, Session, Terminal};
 use crate::isolated::{isolated, repository};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 const LOGIN: &str = "echo secret > ~/.claude/.credentials.json; echo $CLAUDE_CONFIG_DIR";
 const READ: &str = "cat ~/.claude/.credentials.json 2>&1 || ls -A ~/.claude";
 
-/// Creates a program in a directory of `PATH`, which commands see too.
-fn install(daemon: &Daemon, name: &str) {
+/// Creates a program in a directory of `PATH`, which commands see too. Returns its path.
+fn install(daemon: &Daemon, name: &str) -> PathBuf {
     let program = daemon.home().parent().unwrap().join("gates").join(name);
     fs::write(&program, "#!/bin/sh\necho agent\n").unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program
 }
 
 /// A daemon on a machine with Claude Code.
@@ -244,4 +245,139 @@ fn agents_are_listed_without_a_daemon_and_a_missing_one_has_a_remedy() {
     let nothing = quack(&["agents", "forget", "codex", "--yes"]).ok();
     assert_eq!(nothing, "codex has no state in sessions.\n");
     assert!(!daemon.app().join("agents").exists());
+}
+
+#[test]
+fn a_shared_login_reaches_other_workspaces_and_an_isolated_session_only_takes_it() {
+    needs!(Namespaces);
+    let mut daemon = Daemon::absent();
+    install(&daemon, "claude");
+    daemon.configure("[agents.claude]\nlogin = \"shared\"\n");
+    daemon.boot();
+    let (a, project) = (daemon.repo("a"), repository(&daemon));
+    let wire = daemon.wire();
+    let first = wire.attach(a.path());
+    if !first.shows_namespaces() {
+        return;
+    }
+    log_in(&first, &daemon);
+    // The worker ends.
+    restart(&mut daemon, Signal::SIGTERM);
+    let wire = daemon.wire();
+    let secret = "secret\n\n[Exit code: 0]";
+    let here = wire.attach(a.path());
+    assert_eq!(here.bash(READ), secret);
+    let there = wire.attach(project.path());
+    assert_eq!(there.bash(READ), secret);
+    let facts = facts(&daemon, "claude", project.path());
+    assert_eq!((&facts["login"], &facts["hasLogin"]), (&json!("shared"), &json!(true)), "{facts}");
+
+    isolated(&daemon, &project, "one");
+    let bash =
+        |command: &str| daemon.quack(&["tool", "bash", "--raw", command, "--session", "one"]).ok();
+    assert_eq!(bash("cat ~/.claude/.credentials.json"), "secret\n");
+    bash("echo stolen > ~/.claude/.credentials.json");
+    // A link of a session is neither followed nor given to others.
+    let link = "cd ~/.claude && rm .credentials.json && ln -s /etc/passwd .credentials.json";
+    assert_eq!(there.bash(link), "\n[Exit code: 0]");
+    restart(&mut daemon, Signal::SIGTERM);
+    let wire = daemon.wire();
+    for path in [a.path(), project.path()] {
+        assert_eq!(wire.attach(path).bash(READ), secret, "{}", path.display());
+    }
+
+    daemon.quack(&["agents", "forget", "claude", "--yes"]).ok();
+    assert!(!daemon.app().join("agents/logins/claude").exists());
+}
+
+#[test]
+fn an_agent_of_the_user_keeps_its_state_and_gets_copies_of_files() {
+    needs!(Namespaces);
+    let mut daemon = Daemon::absent();
+    install(&daemon, "mine");
+    daemon.configure("[agents.mine]\nstate = [\".mine\"]\nread = [\".mine/rules/a.md\"]\n");
+    let rules = daemon.home().join(".mine/rules");
+    fs::create_dir_all(&rules).unwrap();
+    fs::write(rules.join("a.md"), "be brief\n").unwrap();
+    fs::write(rules.join("b.md"), "hidden\n").unwrap();
+    daemon.boot();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !session.shows_namespaces() {
+        return;
+    }
+    let seen = session.bash("ls ~/.mine/rules; cat ~/.mine/rules/a.md; echo x > ~/.mine/own");
+    assert_eq!(seen, "a.md\nbe brief\n\n[Exit code: 0]");
+    // The copy is the session's; the user's file is not.
+    assert_eq!(session.bash("rm -r ~/.mine/rules"), "\n[Exit code: 0]");
+    assert_eq!(fs::read_to_string(rules.join("a.md")).unwrap(), "be brief\n");
+    restart(&mut daemon, Signal::SIGTERM);
+    let wire = daemon.wire();
+    let seen = wire.attach(repo.path()).bash("cat ~/.mine/rules/a.md ~/.mine/own");
+    assert_eq!(seen, "be brief\nx\n\n[Exit code: 0]");
+
+    let facts = facts(&daemon, "mine", repo.path());
+    assert_eq!(facts["configured"], json!(["state", "read"]), "{facts}");
+    assert_eq!((&facts["state"], &facts["tested"]), (&json!([".mine"]), &Value::Null), "{facts}");
+    daemon.quack(&["agents", "forget", "mine", "--yes"]).ok();
+}
+
+#[test]
+fn a_login_of_the_user_is_imported_once() {
+    needs!(Namespaces);
+    let daemon = started();
+    let repo = daemon.repo("a");
+    let at = repo.path().to_str().unwrap();
+    let run = |more: &[&str]| {
+        daemon.quack(&[&["run", "-d", "-C", at, "--import-login"][..], more].concat())
+    };
+    let refused = run(&["--", "vim"]);
+    assert_eq!(refused.code(), Some(2), "{refused:?}");
+    let missing = run(&["--", "claude"]);
+    let told = missing.stderr();
+    assert!(told.contains("no login of Claude Code in ~/.claude/.credentials.json"), "{missing:?}");
+
+    let users = daemon.home().join(".claude/.credentials.json");
+    fs::create_dir_all(users.parent().unwrap()).unwrap();
+    fs::write(&users, "mine\n").unwrap();
+    run(&["--", "claude"]).ok();
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !session.shows_namespaces() {
+        return;
+    }
+    assert_eq!(session.bash(READ), "mine\n\n[Exit code: 0]");
+    log_in(&session, &daemon);
+    run(&["--", "claude"]).ok();
+    assert_eq!(session.bash(READ), "secret\n\n[Exit code: 0]", "it is newer");
+    assert_eq!(fs::read_to_string(users).unwrap(), "mine\n");
+}
+
+#[test]
+fn the_first_run_asks_about_a_key_and_always_puts_it_into_the_configuration() {
+    let mut daemon = Daemon::absent();
+    let program = install(&daemon, "claude");
+    fs::write(program, "#!/bin/sh\necho \"key [$ANTHROPIC_API_KEY]\"\n").unwrap();
+    daemon.boot();
+    let repo = daemon.repo("a");
+    let window = || {
+        let mut command = daemon.command(&["run", "--", "claude"]);
+        command.current_dir(repo.path()).env("ANTHROPIC_API_KEY", "k-1");
+        Terminal::sized(command, Some((90, 25)))
+    };
+    for (answer, shown) in [("n", "key []"), ("y", "key [k-1]"), ("always", "key [k-1]")] {
+        let window = window();
+        window.see("Pass ANTHROPIC_API_KEY into the sandbox? [y/N/always]");
+        window.type_line(answer);
+        window.see(shown);
+        assert_eq!(window.end().1, Some(0), "{answer}");
+    }
+    let shown = daemon.quack(&["config", "show"]).ok();
+    assert!(shown.contains("agents.claude.env = [\"ANTHROPIC_API_KEY\"]"), "{shown}");
+
+    let window = window();
+    let before = window.see("key [k-1]");
+    assert!(!before.contains("Pass ANTHROPIC"), "{before}");
+    assert_eq!(window.end().1, Some(0));
 }
