@@ -179,9 +179,13 @@ mod tests {
     #[test]
     fn a_session_that_exists_has_its_own_settings() {
         assert_eq!(parse(&["--in", "web"]).unwrap().session.as_deref(), Some("web"));
-        for option in
-            [&["--name", "x"][..], &["--isolated"], &["--allow", "@github"], &["--import-login"]]
-        {
+        for option in [
+            &["--name", "x"][..],
+            &["--isolated"],
+            &["--allow", "@github"],
+            &["-C", "/tmp"],
+            &["--import-login"],
+        ] {
             let words = [&["--in", "web"][..], option].concat();
             assert_eq!(parse(&words).unwrap_err().kind(), ErrorKind::ArgumentConflict, "{words:?}");
         }
