@@ -1,5 +1,5 @@
-//! Credentials of the user: a session logs in by ssh and signs commits with keys that only the user's agent has, for hosts
-//! and uses that the user allows. Git over https is in `tests/network`, which has hosts with port 443.
+//! Credentials of the user: a session logs in by ssh and signs commits with keys that only the user's agent has, for
+//! hosts and uses that the user allows. Git over https is in `tests/network`, which has hosts with port 443.
 
 use crate::approvals::{answerer, question};
 use crate::first_hour_network::has;

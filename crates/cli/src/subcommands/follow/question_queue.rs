@@ -370,6 +370,9 @@ mod tests {
         let options = ["Deny", "Allow once", "Always allow"];
         let permission = json!({"id": "quack-1", "method": "select", "options": options,
             "permission": {"kind": "network", "target": "evil.example:80", "likely": false, "scopes": ["once", "always"]}});
+        let mut credential = permission.clone();
+        credential["permission"]["kind"] = json!("credential");
+        credential["permission"]["target"] = json!("push git.example/me/app");
         let allowed = |option: &str| json!({"id": "quack-1", "value": option});
         for (question, lines, expected) in [
             (json!({"method": "confirm"}), &["YES"][..], json!({"id": "q1", "confirmed": true})),
@@ -394,6 +397,8 @@ mod tests {
                 json!("answer with one of these numbers"),
             ),
             (permission.clone(), &["3", ""], allowed("Deny")),
+            (credential.clone(), &["3", "git.example"], allowed("Always allow")),
+            (credential, &["3", "push"], json!(MISMATCH)),
             (permission, &["3", "^D"], json!({"id": "quack-1", "cancelled": true})),
             (json!({"method": "input"}), &[""], json!({"id": "q1", "value": ""})),
             (editor.clone(), &["."], json!({"id": "q1", "value": "old\ntext"})),
