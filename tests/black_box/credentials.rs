@@ -238,7 +238,7 @@ fn the_agent_shows_public_keys_and_takes_no_orders() {
         }
         assert!(session.bash("test -e /tmp/new").ends_with("[Exit code: 0]"), "no key was made");
         let kept = ssh_add(daemon, "-L").expect("a list of keys");
-        assert_eq!(kept.trim(), key, "the user's agent has the same key as before");
+        assert!(kept.starts_with(&key) && kept.lines().count() == 1, "not the same key: {kept}");
     });
 }
 
