@@ -32,6 +32,7 @@ mod clients;
 mod clock;
 mod config;
 mod config_change;
+mod credentials;
 mod daemon_life;
 mod demo;
 mod doctor_verb;

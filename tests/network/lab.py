@@ -27,6 +27,8 @@ ADDRESS = "93.184.216.34"
 CLIENT = "10.99.0.1"
 NAMES = [f"{name}.test.example" for name in ("index", "files", "npm", "pypi", "go", "git", "ws", "plain", "other")]
 MARK = "QUACK_NETWORK_LAB"
+# Password of the user `duck`, who alone may read and write private.git.
+TOKEN = "s3cret-of-duck"
 
 
 def enter(argv):
@@ -155,15 +157,31 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         self.git()
 
+    def body(self):
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = []
+        while size := int(self.rfile.readline(), 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
     def git(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self.body()
         if self.headers.get("Content-Encoding") == "gzip":
             body = gzip.decompress(body)
         path, _, query = self.path.partition("?")
+        login = "Basic " + base64.b64encode(f"duck:{TOKEN}".encode()).decode()
+        is_private = path.startswith("/private.git/")
+        if is_private and self.headers.get("Authorization") != login:
+            return self.answer(401, "log in\n", headers=[("WWW-Authenticate", 'Basic realm="git"')])
         env = {"PATH": os.environ["PATH"], "GIT_PROJECT_ROOT": self.repos, "GIT_HTTP_EXPORT_ALL": "1", "PATH_INFO": path,
                "QUERY_STRING": query, "REQUEST_METHOD": self.command, "CONTENT_LENGTH": str(len(body)),
                "CONTENT_TYPE": self.headers.get("Content-Type", ""), "HOME": self.repos,
                "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""), "REMOTE_ADDR": CLIENT}
+        # With a user, git-http-backend accepts a push.
+        env |= {"REMOTE_USER": "duck"} if is_private else {}
         done = subprocess.run(["git", "-c", "safe.directory=*", "http-backend"], input=body, env=env, capture_output=True)
         head, _, rest = done.stdout.partition(b"\r\n\r\n")
         fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if ": " in line)
@@ -272,7 +290,8 @@ def start(at):
     who = ("-c", "user.name=Duck", "-c", "user.email=duck@test.example")
     run("git", "-C", work, "add", ".")
     run("git", "-C", work, *who, "commit", "-q", "-m", "first")
-    run("git", "clone", "-q", "--bare", work, at / "repos/duck.git")
+    for name in ("duck", "private"):
+        run("git", "clone", "-q", "--bare", work, at / f"repos/{name}.git")
     hosts = "127.0.0.1 localhost\n::1 localhost\n" + "".join(f"{ADDRESS} {name}\n" for name in NAMES)
     (at / "hosts").write_text(hosts)
     run("mount", "--bind", at / "hosts", "/etc/hosts")

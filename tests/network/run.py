@@ -8,6 +8,7 @@ themselves. Each check prints one line. The last line counts them. The exit code
 """
 
 import argparse
+import base64
 import json
 import os
 import re
@@ -133,11 +134,12 @@ def parts(text):
 
 
 class Quack:
-    def __init__(self, program, home):
+    def __init__(self, program, home, authorities):
         self.program = program
         # Its own state directory, so that the user's daemon and configuration stay out of it.
         rustup = os.environ.get("RUSTUP_HOME", os.path.expanduser("~/.rustup"))
-        own = {"HOME": str(home), "RUBBER_DUCK_APP_SUPPORT": str(home / "state"), "RUSTUP_HOME": rustup}
+        own = {"HOME": str(home), "RUBBER_DUCK_APP_SUPPORT": str(home / "state"), "RUSTUP_HOME": rustup,
+               "SSL_CERT_FILE": str(authorities)}
         self.env = {key: value for key, value in os.environ.items() if not key.startswith("QUACKD_")} | own
 
     def call(self, at, *argv, seconds=120):
@@ -227,13 +229,70 @@ def caches(report, quack, servers, root):
     report.line(good, "caches", f"codes {codes}, in the user's home {kept}" + ("" if good else "\n" + (first + again + elsewhere)[-2000:]))
 
 
+def credentials(report, quack, servers, root):
+    """git over https with the user's credential: each use needs a grant, and the password stays outside."""
+    home, at = Path(quack.env["HOME"]), root / "credentials"
+    helper = home / "helper"
+    helper.write_text(f"#!/bin/sh\n[ \"$1\" = get ] && printf 'username=duck\\npassword={lab.TOKEN}\\n'\n")
+    helper.chmod(0o755)
+    (home / ".gitconfig").write_text(f"[user]\n\tname = Duck\n\temail = duck@test.example\n[credential]\n\thelper = {helper}\n")
+    at.mkdir()
+    lab.run("git", "init", "-q", at)
+    quack.call(at, "sandbox", "set", "--allow", "git.test.example")
+    used = "git.test.example/private"
+
+    def check(name, good, text):
+        report.line(good, f"credentials {name}", "" if good else text[-1500:])
+
+    def allow(use):
+        return quack.call(at, "allow", "--credential", use)
+
+    def clone(to):
+        text = quack.bash(at, f"git clone -q https://{used}.git {to} 2>&1")
+        return (at / to / "duck.txt").exists(), text
+
+    def refused(text, use):
+        return f"Credential not used: {use}" in text and "quack allow --credential" in text
+
+    def heads():
+        return [lab.run("git", "-C", place, "rev-parse", "main").stdout for place in (at / "a", servers / "repos/private.git")]
+
+    there, text = clone("a")
+    check("clone without a grant", not there and refused(text, f"fetch {used}"), text)
+    said = allow(f"fetch {used}")
+    there, text = clone("a")
+    check("clone", there, said + text)
+    if not there:
+        return
+    push = "cd a && git push -q origin main 2>&1"
+    quack.bash(at, "cd a && head -c 2000000 /dev/urandom > big && git add big && git commit -q -m more")
+    text = quack.bash(at, push)
+    mine, theirs = heads()
+    check("push with a grant to fetch", mine != theirs and refused(text, f"push {used}"), text)
+    said = allow(f"push {used}")
+    text = quack.bash(at, push)
+    mine, theirs = heads()
+    check("push", mine == theirs, said + text)
+    ask = "printf 'protocol=https\\nhost=git.test.example\\n\\n' | GIT_TERMINAL_PROMPT=0 git credential fill 2>&1"
+    text = quack.bash(at, f"env; cat a/.git/config ~/helper; git config --list; {ask}")
+    secrets = [lab.TOKEN, base64.b64encode(f"duck:{lab.TOKEN}".encode()).decode()]
+    check("secrets", "password=" not in text and not any(secret in text for secret in secrets), text)
+    page = "curl -sS -o page -w '%{http_code}' http://127.0.0.1:61080/https/git.test.example/hello"
+    text = quack.bash(at, page)
+    check("another path", text.startswith("404"), text)
+    said = quack.call(at, "sandbox", "revoke", f"push {used}", f"fetch {used}")
+    there, text = clone("b")
+    check("clone after revoke", not there and refused(text, f"fetch {used}"), said + text)
+
+
 def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--quack", type=Path, default=HERE.parents[1] / "target/release/quack")
     options.add_argument("--direct", action="store_true")
     options.add_argument("names", nargs="*", metavar="NAMES")
     chosen = options.parse_args()
-    known = [*CHECKS, "forward", "caches"]
+    # The last one gives the user settings of git.
+    known = [*CHECKS, "forward", "caches", "credentials"]
     if unknown := set(chosen.names) - set(known):
         options.error(f"no check {', '.join(sorted(unknown))}: choose from {', '.join(known)}")
     if not chosen.direct and not chosen.quack.is_file():
@@ -248,12 +307,14 @@ def main():
         servers.mkdir()
         (root / "home").mkdir()
         no_ssh = lab.start(servers)
-        quack = None if chosen.direct else Quack(chosen.quack.resolve(), root / "home")
+        quack = None if chosen.direct else Quack(chosen.quack.resolve(), root / "home", servers / "ca.pem")
         for name in chosen.names or known:
             if name == "forward":
                 report.skip(name, "--direct has no sessions") if quack is None else forward(report, quack, root)
             elif name == "caches":
                 report.skip(name, "--direct has no sessions") if quack is None else caches(report, quack, servers, root)
+            elif name == "credentials":
+                report.skip(name, "--direct has no sessions") if quack is None else credentials(report, quack, servers, root)
             elif name == "ssh" and no_ssh:
                 report.skip(name, no_ssh)
             elif not shutil.which(CHECKS[name][0]):

@@ -125,7 +125,7 @@ def main():
         if not chosen.quack:
             print("skipped quack: no --quack")
             return 0
-        quack = Quack(chosen.quack.resolve(), root / "home")
+        quack = Quack(chosen.quack.resolve(), root / "home", servers / "ca.pem")
         prepare(root, "quack", servers)
         for at in (root / "quack", *(root / "quack" / tool for tool in ("npm", "pip", "cargo"))):
             quack.call(at, "sandbox", "set", "--allow", HOST)

@@ -452,6 +452,9 @@ mod tests {
             ("logs -n many", ErrorKind::ValueValidation),
             ("run claude", ErrorKind::UnknownArgument),
             ("play", ErrorKind::MissingRequiredArgument),
+            ("sandbox allow", ErrorKind::MissingRequiredArgument),
+            ("sandbox allow --credential github.com", ErrorKind::ValueValidation),
+            ("allow --credential pull", ErrorKind::ValueValidation),
             ("play x --speed 0", ErrorKind::ValueValidation),
         ] {
             let error = parse(line).unwrap_err();

@@ -8,6 +8,7 @@
 //! credential helpers. A private key leaves neither; a password or token goes to the proxy, outside of the sandbox, which
 //! adds it to the request.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -281,6 +282,15 @@ pub enum CredentialRefusal {
     /// A process failed.
     #[error("quackd could not ask for it; quack logs has the reason")]
     Failed,
+}
+
+/// Credentials of the user that commands can ask to use, each use with a permission.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UsableCredentials {
+    /// Keys of the ssh agent, for logins and for signatures of commits.
+    pub ssh: bool,
+    /// Credentials of git over https.
+    pub git: bool,
 }
 
 /// Supervisor to `quack credentials`, one process per request.

@@ -21,8 +21,10 @@ use quackd_protocol::client::{
     SandboxExplainHost, SandboxNetwork, SandboxParams, SandboxPresets, SandboxRevoke,
     SandboxSession, SandboxSet, SandboxShow, WorkerSays,
 };
+use quackd_protocol::credentials::UsableCredentials;
 use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_HOST_RULES};
 use quackd_protocol::policy::{NetworkMode, WebSearchRule};
+use quackd_protocol::tiers::Tier;
 use quackd_protocol::tools::{AUDIT, EXPLAIN};
 use quackd_protocol::worker::{CallSpec, SandboxReport};
 use serde_json::json;
@@ -215,6 +217,13 @@ async fn in_force(
     let jobs = if keeps { jobs(&worker.jobs, Instant::now()) } else { Vec::new() };
 
     let hello = worker.hello.as_ref();
+    let config = &caller.services.daemon.config.credentials;
+    // Only a worker in namespaces has sockets for a proxy before its first command, also while the network is off.
+    let serves = |tier: Tier| matches!(tier, Tier::A | Tier::B) && worker.has_sockets();
+    let credentials = hello.map(|hello| {
+        let is_served = hello.sandbox.tier.is_some_and(serves);
+        UsableCredentials { ssh: is_served && config.ssh.value, git: is_served && config.git.value }
+    });
     Ok(SandboxData {
         label,
         session_id: session.session_id,
@@ -223,6 +232,7 @@ async fn in_force(
         layers,
         grants,
         in_force: hello.map(|hello| SandboxReport { hosts, ..hello.sandbox.clone() }),
+        credentials,
         policy,
         hosts_denied_unasked: rules.is_off(),
         outdated: is_outdated,

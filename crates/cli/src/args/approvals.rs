@@ -1,6 +1,7 @@
 //! Arguments of `quack approvals`, `quack allow` and `quack deny`.
 
 use clap::Args;
+use quackd_protocol::credentials::CredentialUse;
 
 /// List the questions about denied operations, and the last answers
 ///
@@ -20,18 +21,23 @@ pub(crate) struct ApprovalsArgs {
     pub(crate) notify: bool,
 }
 
-/// Allow the operation of a question
+/// Allow the operation of a question, or the use of a credential
 ///
 /// At a terminal, the question is shown first. To allow more than once, type its host, or a code for another target.
+/// --credential needs no question. It is for your session of the current directory, unless you give another scope.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack allow registry.example.org\n  quack allow quack-3f-7 --session\n  quack allow    \
-    show the only open question, and ask"
+    show the only open question, and ask\n  quack allow --credential 'push github.com/me/app' --workspace"
 )]
 pub(crate) struct AllowArgs {
     /// Id of the question, its host, or another target of it [default: at a terminal the only open one, else the last that expired]
     #[arg(value_name = "ID|HOST")]
     pub(crate) question: Option<String>,
+    /// Use of a credential of yours, such as "ssh git@github.com", "fetch github.com/me/app", "push github.com/me/app" or
+    /// "sign commits"; repeatable
+    #[arg(long = "credential", value_name = "USE", conflicts_with = "question")]
+    pub(crate) credentials: Vec<CredentialUse>,
     /// For the session
     #[arg(long, group = "scope")]
     pub(crate) session: bool,

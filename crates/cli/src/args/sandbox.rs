@@ -2,6 +2,7 @@
 
 use super::{AnySessionArgs, SessionArgs};
 use clap::{Args, Subcommand};
+use quackd_protocol::credentials::CredentialUse;
 use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
 use std::path::PathBuf;
 
@@ -32,7 +33,7 @@ pub(crate) enum SandboxVerb {
     Presets(SandboxPresetsArgs),
 }
 
-/// Allow hosts, also for running commands
+/// Allow hosts and uses of credentials, also for running commands
 ///
 /// If the network is off, it becomes hosts: commands then reach the allowed hosts and nothing else. A rule is a host with
 /// optional ports (80 and 443 if absent), *.example.com for all hosts below it, an address, machine:PORT for a service of
@@ -40,12 +41,17 @@ pub(crate) enum SandboxVerb {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack sandbox allow @github\n  quack sandbox allow example.com '*.example.org:443'\n  \
-    quack sandbox allow git.example.com:22 --workspace\n  quack sandbox allow '!ads.example.com' --always"
+    quack sandbox allow git.example.com:22 --workspace\n  quack sandbox allow '!ads.example.com' --always\n  \
+    quack sandbox allow github.com:22 --credential 'ssh git@github.com'"
 )]
 pub(crate) struct SandboxAllowArgs {
     /// Rules, such as example.com, example.com:22, *.example.com, 10.0.0.7:5432, machine:5432 or @github
-    #[arg(value_name = "RULE", required = true)]
+    #[arg(value_name = "RULE", required_unless_present = "credentials")]
     pub(crate) rules: Vec<String>,
+    /// Use of a credential of yours, such as "ssh git@github.com", "fetch github.com/me/app", "push github.com/me/app" or
+    /// "sign commits"; repeatable
+    #[arg(long = "credential", value_name = "USE")]
+    pub(crate) credentials: Vec<CredentialUse>,
     /// For all sessions of the workspace
     #[arg(long, conflicts_with = "always")]
     pub(crate) workspace: bool,
@@ -61,10 +67,11 @@ pub(crate) struct SandboxAllowArgs {
 /// Connections that no other rule allows are closed.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack sandbox revoke example.com\n  quack sandbox revoke g3 g4\n  quack sandbox revoke --all"
+    after_help = "Examples:\n  quack sandbox revoke example.com\n  quack sandbox revoke g3 g4\n  \
+    quack sandbox revoke 'ssh git@github.com'\n  quack sandbox revoke --all"
 )]
 pub(crate) struct SandboxRevokeArgs {
-    /// Rules as quack sandbox show lists them, or ids of grants
+    /// Rules and uses of credentials as quack sandbox show lists them, or ids of grants
     #[arg(value_name = "RULE|ID", required_unless_present = "all")]
     pub(crate) rules: Vec<String>,
     /// All grants that hold for the session, those of its workspace and of all sessions included
@@ -103,15 +110,17 @@ pub(crate) struct SandboxPresetsArgs {
     pub(crate) names: Vec<String>,
 }
 
-/// Explain the confinement of a session, or its access to one path or host
+/// Explain the confinement of a session, or its access to one path, host or credential
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack sandbox explain\n  quack sandbox explain .git/config\n  \
-    quack sandbox explain example.com:22\n  quack sandbox explain ~/.ssh --session api --json"
+    quack sandbox explain example.com:22\n  quack sandbox explain 'ssh git@github.com'\n  \
+    quack sandbox explain ~/.ssh --session api --json"
 )]
 pub(crate) struct SandboxExplainArgs {
-    /// File or directory, relative to the current directory, which need not exist; or a host, as in example.com:22
-    #[arg(value_name = "PATH|HOST")]
+    /// File or directory, relative to the current directory, which need not exist; a host, as in example.com:22; or a use of
+    /// a credential
+    #[arg(value_name = "PATH|HOST|USE")]
     pub(crate) path: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) which: SessionArgs,

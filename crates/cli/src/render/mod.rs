@@ -196,6 +196,9 @@ impl Renderer {
             "session_deleted" => mark("session", "deleted", page),
             "extension_ui_request" => self.ui_request(data),
             "network_denied" => mark("network", &denied(data), page),
+            "credential_used" => {
+                mark("credential", &format!("{}: {}", text("use"), text("result")), page);
+            }
             "forward_opened" | "forward_closed" => mark("forward", &forward(name, data), page),
             "terminal_started" | "terminal_ended" => mark("terminal", &terminal(name, data), page),
             "extension_ui_closed" => match event::text(data, "reason") {

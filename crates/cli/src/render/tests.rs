@@ -359,6 +359,11 @@ fn everything_else_takes_a_line() {
             json!({"method": "select", "title": "Which?", "options": ["a", 7, "b\u{1b}[2J"]}),
             "[ui] Which?  a | b\n",
         ),
+        (
+            "credential_used",
+            json!({"use": "ssh git@github.com", "result": "used\u{1b}[2J"}),
+            "[credential] ssh git@github.com: used\n",
+        ),
         ("extension_ui_closed", json!({"id": "1", "reason": "answered"}), "[ui] answered\n"),
         ("extension_ui_closed", json!({"id": "1", "reason": "timeout"}), "[ui] timed out\n"),
         ("extension_ui_closed", json!({"id": "1", "reason": "ended"}), ""),

@@ -1,6 +1,8 @@
 //! `quack approvals`, `quack allow` and `quack deny`: questions to the user about denied operations.
 
+use crate::args::SessionArgs;
 use crate::args::approvals::{AllowArgs, ApprovalsArgs, DenyArgs};
+use crate::args::sandbox::SandboxAllowArgs;
 use crate::connect::start_and_connect;
 use crate::display::{name, plain};
 use crate::exit::{CliError, ExitCode};
@@ -9,6 +11,7 @@ use crate::subcommands::approval_prompt::{AskedBy, Prompter, is_possible, notify
 use crate::subcommands::confirmation::{Confirmation, names};
 use crate::subcommands::follow::session_view::Interrupts;
 use crate::subcommands::follow::stdin_lines;
+use crate::subcommands::sandbox;
 use crate::time_format::local;
 use jiff::tz::TimeZone;
 use quackd_client::Started;
@@ -129,8 +132,15 @@ fn show(request: &ApprovalRequest, notifies: bool, output: CliOutput) -> anyhow:
     Ok(())
 }
 
-/// Allows the operation of a question.
+/// Allows the operation of a question, or uses of credentials.
 pub(crate) async fn allow(args: AllowArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    if !args.credentials.is_empty() {
+        let AllowArgs { credentials, workspace, always, .. } = args;
+        let (rules, which) = (Vec::new(), SessionArgs::default());
+        let args = SandboxAllowArgs { rules, credentials, workspace, always, which };
+        return sandbox::allow(args, output).await;
+    }
+
     let scope = match () {
         () if args.session => Some(AnswerScope::Session),
         () if args.workspace => Some(AnswerScope::Workspace),
@@ -327,8 +337,10 @@ async fn confirmed(
 
     // A directory or a command has words of others, and is shown above.
     let target = match question.kind {
-        ApprovalKind::Network => format!(" {}", plain(&question.target)),
-        _ => String::new(),
+        ApprovalKind::Network | ApprovalKind::Credential => {
+            format!(" {}", plain(&question.target))
+        }
+        ApprovalKind::Write | ApprovalKind::Command | ApprovalKind::SafeMode => String::new(),
     };
 
     if decision == Decision::Deny {

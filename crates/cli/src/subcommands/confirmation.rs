@@ -3,6 +3,7 @@
 
 use crate::display::plain;
 use quackd_protocol::approval::ApprovalKind;
+use quackd_protocol::credentials::CredentialUse;
 
 /// Length of a code, in characters.
 const CODE_CHARS: usize = 4;
@@ -18,13 +19,18 @@ pub(crate) struct Confirmation {
 }
 
 impl Confirmation {
-    /// Returns the host of a question about the network, and a random code for another one: a directory or a command may
-    /// be long, or look like another.
+    /// Returns the host of a question about the network or a credential, `sign` for signatures, and a random code for
+    /// another question: a directory or a command may be long, or look like another.
     pub(crate) fn new(kind: ApprovalKind, target: &str) -> Self {
         let word = match kind {
-            ApprovalKind::Network => host(target).to_owned(),
-            _ => code().unwrap_or_else(|| target.to_owned()),
+            ApprovalKind::Network => Some(host(target).to_owned()),
+            ApprovalKind::Credential => target.parse::<CredentialUse>().ok().map(|used| {
+                let host = used.host().map_or("sign", |(host, _)| host);
+                host.trim_matches(['[', ']']).to_owned()
+            }),
+            ApprovalKind::Write | ApprovalKind::Command | ApprovalKind::SafeMode => None,
         };
+        let word = word.or_else(code).unwrap_or_else(|| target.to_owned());
         Self { word, target: target.to_owned() }
     }
 
@@ -93,6 +99,23 @@ mod tests {
         assert!(
             Confirmation::new(ApprovalKind::Network, "[2001:db9::1]:443").is_given("2001:db9::1")
         );
+    }
+
+    #[test]
+    fn the_host_of_a_credential_is_typed_and_sign_for_signatures() {
+        for (target, word) in [
+            ("ssh git@github.com:2222", "github.com"),
+            ("ssh me@[2001:db8::1]:2222", "2001:db8::1"),
+            ("push github.com/me/app", "github.com"),
+            ("sign commits", "sign"),
+        ] {
+            let asked = Confirmation::new(ApprovalKind::Credential, target);
+            assert_eq!(asked.request(), format!("Type {word} to confirm"));
+            assert!(asked.is_given(word) && asked.is_given(target), "{target}");
+            for typed in ["", "y", "2", "push", "git.example", "fetch github.com/me/app"] {
+                assert!(!asked.is_given(typed), "{target} {typed}");
+            }
+        }
     }
 
     #[test]

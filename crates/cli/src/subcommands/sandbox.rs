@@ -1,5 +1,6 @@
 //! `quack sandbox`: shows and changes the permissions of a session's worker.
 
+mod credentials;
 mod network;
 pub(super) mod request;
 
@@ -19,6 +20,7 @@ use quackd_protocol::client::{
     SandboxDenials, SandboxExplain, SandboxRevoke, SandboxSession, SandboxSet, SandboxShow,
     TimedDenial, WorkerSaid,
 };
+use quackd_protocol::credentials::CredentialUse;
 use quackd_protocol::limits::REPLY_TIMEOUT;
 use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch, Profile};
 use quackd_protocol::tiers::{self, Tier};
@@ -121,8 +123,11 @@ async fn audit(choice: &SessionArgs, output: CliOutput) -> anyhow::Result<ExitCo
 }
 
 async fn explain(args: SandboxExplainArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let host = args.path.as_deref().and_then(Path::to_str).filter(|text| network::is_host(text));
-    if let Some(host) = host {
+    let text = args.path.as_deref().and_then(Path::to_str);
+    if let Some(used) = text.and_then(|text| text.parse::<CredentialUse>().ok()) {
+        return credentials::explain(&used, &args.which, output).await;
+    }
+    if let Some(host) = text.filter(|text| network::is_host(text)) {
         return network::explain_host(host.to_owned(), &args.which, output).await;
     }
 
@@ -149,15 +154,17 @@ fn show<T: Serialize>(reply: &WorkerSaid<T>, output: CliOutput) -> anyhow::Resul
     Ok(())
 }
 
-async fn allow(args: SandboxAllowArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+/// Allows hosts and uses of credentials.
+pub(super) async fn allow(args: SandboxAllowArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let choice = Wanted::of(&args.which)?;
     check_rules(&args.rules)?;
     let scope = match () {
         () if args.always => Some(PolicyScope::Always),
         () => args.workspace.then_some(PolicyScope::Workspace),
     };
-    let rules = Some(args.rules);
-    let params = |session| SandboxAllow { session, rules, scope, end_jobs: None };
+    let rules = (!args.rules.is_empty()).then_some(args.rules);
+    let credentials = args.credentials.iter().map(ToString::to_string).collect();
+    let params = |session| SandboxAllow { session, rules, credentials, scope, end_jobs: None };
     change(choice, params, output).await
 }
 
@@ -398,6 +405,7 @@ fn host_rows(data: &SandboxData) -> Vec<(&'static str, String)> {
             ApprovalKind::Write => "writing ",
             ApprovalKind::Command => "the command ",
             ApprovalKind::SafeMode => "safe mode ",
+            ApprovalKind::Credential => "the credential ",
         };
 
         let (target, id) = (format!("{prefix}{}", plain(&grant.target)), plain(&grant.id));
@@ -420,6 +428,7 @@ fn in_force_rows(data: &SandboxData) -> Vec<(&'static str, String)> {
     let network = display::network(report.network, report.hosts);
     let mut rows = vec![("in force", format!("{confinement}, {policy}, network {network}"))];
     rows.extend(report.git.map(|git| ("git", git.in_words().to_owned())));
+    rows.extend(data.credentials.map(|usable| ("credentials", credentials::in_words(usable))));
     rows.extend(report.notes.iter().map(|note| ("note", plain(note))));
     rows
 }
@@ -438,7 +447,10 @@ mod tests {
             "layers": {"configuration": {"profile": "workspace-write", "network": false},
                 "workspace": {"network": true, "hidden": ["/srv/x/keys"]},
                 "session": {"profile": "read-only", "writableRoots": ["/srv/x"]}, "safeMode": false},
+            "grants": [{"scope": "always", "id": "g3", "kind": "credential", "target": "ssh git@github.com",
+                "decision": "allow", "at": ""}],
             "inForce": {"tier": "B", "policy": "workspace-write", "git": "top"}, "outdated": true, "jobsRunning": 1,
+            "credentials": {"ssh": true, "git": false},
             "jobs": [{"jobId": "job-1", "command": "npm run dev", "elapsedMs": 1}],
         }))
         .unwrap();
@@ -448,11 +460,13 @@ mod tests {
             "duck-1  /src/app  abc\n\
              profile        read-only  set for the session\n\
              network        on  set for the workspace\n\
+             granted        the credential ssh git@github.com  g3 always\n\
              web search     on  configuration\n\
              writable       /srv/x  set for the session\n\
              hidden         /srv/x/keys\n\
              in force       confined, workspace-write, network off\n\
              git            read-only mounts; the worker carries out what git may change\n\
+             credentials    ssh\n\
              \x20              the new permissions are in force after 1 background job\n\
              \x20              job-1  npm run dev\n\
              \x20              to kill them now: quack sandbox set --end-jobs\n"

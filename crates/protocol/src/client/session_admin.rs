@@ -7,6 +7,7 @@ use super::{
 };
 use crate::agent_options::AgentOptions;
 use crate::approval::ScopedGrant;
+use crate::credentials::UsableCredentials;
 use crate::denial::Denial;
 use crate::mcp::McpServer;
 use crate::policy::{Policy, PolicyPatch, Profile};
@@ -341,6 +342,9 @@ pub struct SandboxParams {
     /// `allow` and `revoke`: rules of hosts. `revoke` also takes ids of grants. `presets`: names to show.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<String>>,
+    /// Uses of credentials to allow, as texts of CredentialUse.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub credentials: Vec<String>,
     /// `network`: only requests with a higher number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
@@ -439,6 +443,9 @@ pub struct SandboxData {
     pub grants: Vec<ScopedGrant>,
     /// Policy and confinement of the running worker. Null without a worker.
     pub in_force: Option<SandboxReport>,
+    /// Credentials of the user that commands of the running worker can ask to use. Absent without a worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<UsableCredentials>,
     /// True: the worker keeps an older policy until its calls and jobs have finished.
     pub outdated: bool,
     /// Calls that run in a worker with an older policy.

@@ -48,8 +48,8 @@ pub(crate) struct Dialog {
 struct AskedPermission {
     /// Host and port, directory, command or tool.
     target: String,
-    /// Whether the target is a host, which fits into the prompt and has no words of others.
-    is_host: bool,
+    /// Whether the prompt has the target: a host or the use of a credential, which are short and without words of others.
+    is_in_prompt: bool,
     confirmation: Confirmation,
     /// The option that the user has to confirm.
     chosen: Option<String>,
@@ -163,7 +163,7 @@ impl Dialog {
                     let request = permission.confirmation.request();
                     format!("{option}? {request}, Enter denies: ")
                 }
-                None if permission.is_host => {
+                None if permission.is_in_prompt => {
                     format!("{} [number, Enter denies] ", one_line(&permission.target, MAX_TEXT))
                 }
                 None => "[number, Enter denies] ".to_owned(),
@@ -267,7 +267,8 @@ impl AskedPermission {
         // Without the kind, a code.
         let kind = facts.map_or(ApprovalKind::Command, |facts| facts.kind);
         let confirmation = Confirmation::new(kind, &target);
-        Self { target, is_host: kind == ApprovalKind::Network, confirmation, chosen: None }
+        let is_in_prompt = matches!(kind, ApprovalKind::Network | ApprovalKind::Credential);
+        Self { target, is_in_prompt, confirmation, chosen: None }
     }
 }
 
@@ -369,6 +370,9 @@ mod tests {
         let options = ["Deny", "Allow once", "Always allow"];
         let permission = json!({"id": "quack-1", "method": "select", "options": options,
             "permission": {"kind": "network", "target": "evil.example:80", "likely": false, "scopes": ["once", "always"]}});
+        let mut credential = permission.clone();
+        credential["permission"]["kind"] = json!("credential");
+        credential["permission"]["target"] = json!("push git.example/me/app");
         let allowed = |option: &str| json!({"id": "quack-1", "value": option});
         for (question, lines, expected) in [
             (json!({"method": "confirm"}), &["YES"][..], json!({"id": "q1", "confirmed": true})),
@@ -393,6 +397,8 @@ mod tests {
                 json!("answer with one of these numbers"),
             ),
             (permission.clone(), &["3", ""], allowed("Deny")),
+            (credential.clone(), &["3", "git.example"], allowed("Always allow")),
+            (credential, &["3", "push"], json!(MISMATCH)),
             (permission, &["3", "^D"], json!({"id": "quack-1", "cancelled": true})),
             (json!({"method": "input"}), &[""], json!({"id": "q1", "value": ""})),
             (editor.clone(), &["."], json!({"id": "q1", "value": "old\ntext"})),
