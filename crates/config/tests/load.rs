@@ -237,7 +237,7 @@ mod tests {
             "agents.mine.state = [\".mine\", \".config/mine\"]",
         ];
         assert_eq!(shown, expected);
-        assert_eq!(load(&shown.join("\n")).unwrap().entries().len(), config.entries().len());
+        assert_eq!(load(shown.join("\n")).unwrap().entries().len(), config.entries().len());
     }
 
     #[test]
@@ -260,12 +260,12 @@ mod tests {
             assert!(error.contains(told), "{content}: {error}");
         }
         for state in ["", "/a", "a", "..", ".a/../.ssh", ".a//b", ".a%b", ".a/"] {
-            let error = load(&format!("[agents.a]\nstate = ['{state}']")).unwrap_err().to_string();
+            let error = load(format!("[agents.a]\nstate = ['{state}']")).unwrap_err().to_string();
             assert!(error.contains("must hold paths relative to the home"), "{state}: {error}");
         }
         for state in [".ssh", ".ssh/a", ".config", ".gnupg", ".local/share", ".claude/a", ".cache"]
         {
-            let error = load(&format!("[agents.a]\nstate = ['{state}']")).unwrap_err().to_string();
+            let error = load(format!("[agents.a]\nstate = ['{state}']")).unwrap_err().to_string();
             assert!(error.contains("must have no `state` of other programs"), "{state}: {error}");
         }
     }
