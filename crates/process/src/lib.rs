@@ -91,5 +91,5 @@ pub use spawn_thread::SpawnThread;
 pub use spill::{SpillTarget, Spilled};
 pub use start_files::{start_files_blocking, with_entries_blocking};
 pub use sweep::{SweepReport, sweep_strays_blocking};
-pub use terminal::{TerminalMaster, TerminalSlave, open_terminal};
+pub use terminal::{KeptTerminal, TerminalMaster, TerminalSlave, open_terminal};
 pub use wait::Usage;
