@@ -123,7 +123,7 @@ impl Viewer {
                 drop(screen.feed(&bytes_of(data)));
             }
             "term_rows" if self.is_as_rows => self.take_rows(&data["screen"]),
-            "term_size" | "term_exit" | "term_detached" => {
+            "term_size" | "term_open" | "term_exit" | "term_detached" => {
                 self.news.borrow_mut().push(data.clone());
             }
             _ => panic!("not an event of this viewer: {kind}"),
