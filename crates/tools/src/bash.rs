@@ -113,7 +113,7 @@ async fn in_background(
 ) -> Output {
     if request.terminal.is_some() {
         let env = &mut request.command_line.env;
-        *env = environment(env, &toolbox.confinement.session, &[]);
+        *env = environment(env, &toolbox.confinement.session, &toolbox.run_dir, &[]);
     }
     let job = jobs::start(toolbox, call, request, bounds).await;
     job.map_or_else(|answer| answer, |job| jobs::started(&job))

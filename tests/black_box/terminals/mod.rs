@@ -1,6 +1,7 @@
 //! Terminals on the wire: programs of a session that clients attach to, and the viewers that the tests of other modules
 //! use.
 
+mod addresses;
 mod confined;
 mod ends;
 mod hostile;

@@ -3,7 +3,7 @@
 use super::job::{BackgroundJob, FILE_PREFIX, FILE_SUFFIX, TERMINAL_PREFIX};
 use crate::call_limits::{CallLimits, StopCause};
 use crate::denials::DenialDetector;
-use crate::terminals::{Terminal, TerminalSetup, recording_number};
+use crate::terminals::{Terminal, TerminalSetup, recording_number, write_opener_blocking};
 use quackd_process::{
     Command, KeptTerminal, LaunchError, TerminalMaster, TerminalSlave, open_terminal,
 };
@@ -123,7 +123,7 @@ impl Jobs {
         self.table.borrow().jobs.get(&number)?.terminal.clone()
     }
 
-    /// Deletes the files of an earlier worker once, and continues its numbers: a number means one job of the session.
+    /// Prepares the directory once: deletes the files of an earlier worker, and continues its numbers: a number means one job of the session.
     ///
     /// # Errors
     /// The disk does not answer in time, or the call was canceled.
@@ -310,8 +310,11 @@ impl JobReports {
     }
 }
 
-/// Deletes the files of jobs, and returns the largest number of one, at most [`MAX_NUMBER`]. Errors are ignored.
+/// Deletes the files of jobs, and returns the largest number of one, at most [`MAX_NUMBER`]. Writes the program for
+/// commands on terminals. Errors are ignored.
 fn clear_blocking(run_dir: &Path) -> u64 {
+    // Without it, a program shows the address itself.
+    write_opener_blocking(run_dir).ok();
     let mut last = 0;
     let Ok(entries) = run_dir.read_dir() else { return last };
 
