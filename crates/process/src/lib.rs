@@ -65,7 +65,7 @@ pub use command::{
 pub use complain::{abort_on_panic, complain};
 pub use detached::{
     DetachedChild, become_session_leader, redirect_stderr_to_null, spawn_detached_blocking,
-    spawn_other_blocking,
+    spawn_on_desktop_blocking, spawn_other_blocking,
 };
 pub use exit::Exit;
 pub use flow::{Flow, FlowPiece, StreamName};
