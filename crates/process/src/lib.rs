@@ -8,8 +8,8 @@
 //! - a session's Pi worker starts Pi and exchanges lines with it ([`launch_piped`]);
 //! - the command line starts the daemon ([`spawn_detached_blocking`]).
 //!
-//! Only commands on a terminal use `pre_exec`. For all others the standard library keeps its vfork-like spawn path, so
-//! that the cost of a spawn does not depend on the size of the calling process.
+//! Only commands on a terminal and programs of the desktop use `pre_exec`. For all others the standard library keeps its
+//! vfork-like spawn path, so that the cost of a spawn does not depend on the size of the calling process.
 //!
 //! All functions that find processes in order to kill them need a caller that is a child sub-reaper (Linux,
 //! [`harden`]). A descendant that loses its parent becomes a child of the sub-reaper, so an empty list of children

@@ -203,7 +203,7 @@ fn without_namespaces_a_session_has_one_terminal_after_the_other_and_opens_no_ot
         let other = openpty(None, None).expect("a terminal");
         let other = fs::read_link(format!("/proc/self/fd/{}", other.slave.as_raw_fd()));
         let script = format!(
-            "tty; (: <{}) && echo OPENED; (: </dev/ptmx) && echo OPENED; echo hi >/dev/tty; echo end; read -r x",
+            "tty; (: <{}) && echo OPENED; (: </dev/ptmx) && echo OPENED; echo by tty >/dev/tty; echo end; read -r x",
             other.expect("a name").display()
         );
 
@@ -212,7 +212,7 @@ fn without_namespaces_a_session_has_one_terminal_after_the_other_and_opens_no_ot
             viewer.shows("end");
             let text = viewer.text();
             assert!(
-                text.contains("/dev/pts/") && text.contains("hi") && !text.contains("OPENED"),
+                text.contains("/dev/pts/") && text.contains("by tty") && !text.contains("OPENED"),
                 "{text}"
             );
             let second = json!({"sessionId": session.id, "argv": ["true"]});
