@@ -1,5 +1,5 @@
-//! Starts the daemon in the background. Called by the command line. Also contains the daemon's side of the
-//! separation: a new session and a closed stderr.
+//! Starts the daemon and programs of the desktop in the background. Called by the command line. Also contains the
+//! daemon's side of the separation: a new session and a closed stderr.
 
 use crate::harden::keep_descriptors_to_ourselves;
 use crate::spawn::{discard, program, program_at};
@@ -9,7 +9,9 @@ use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Stdio;
 
 /// A started daemon that may outlive this process.
 #[derive(Debug)]
@@ -77,6 +79,32 @@ pub fn spawn_detached_blocking(exe: &SelfExe, args: &[&str]) -> Result<DetachedC
 pub fn spawn_other_blocking(path: &Path, args: &[&str]) -> Result<DetachedChild, SpawnError> {
     keep_descriptors_to_ourselves()?;
     watched(program_at(path, args))
+}
+
+/// Starts a program of the desktop, searched in `PATH`: in its own session without a terminal, with `/dev/null` as stdin,
+/// stdout and stderr, `/` as working directory, and the inherited environment. It may outlive this process. A thread reaps
+/// it.
+///
+/// # Errors
+/// The program cannot be started.
+#[expect(unsafe_code, reason = "code between fork and exec has no safe form")]
+#[expect(clippy::disallowed_methods, reason = "no vfork-like spawn makes a session")]
+pub fn spawn_on_desktop_blocking(program: &str, args: &[&str]) -> io::Result<()> {
+    keep_descriptors_to_ourselves()?;
+    let mut command = std::process::Command::new(program);
+    command.args(args).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // SAFETY: the function makes one system call, allocates nothing and takes no lock.
+    unsafe { command.pre_exec(leave_session) };
+    let mut child = command.spawn()?;
+    // Without the thread, the ended child stays a zombie until this process exits.
+    std::thread::Builder::new().name("reap".to_owned()).spawn(move || child.wait()).map(drop)
+}
+
+/// Leads a new session. Runs between fork and exec.
+fn leave_session() -> io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(())
 }
 
 fn watched(mut command: std::process::Command) -> Result<DetachedChild, SpawnError> {

@@ -8,8 +8,8 @@
 //! - a session's Pi worker starts Pi and exchanges lines with it ([`launch_piped`]);
 //! - the command line starts the daemon ([`spawn_detached_blocking`]).
 //!
-//! Only commands on a terminal use `pre_exec`. For all others the standard library keeps its vfork-like spawn path, so
-//! that the cost of a spawn does not depend on the size of the calling process.
+//! Only commands on a terminal and programs of the desktop use `pre_exec`. For all others the standard library keeps its
+//! vfork-like spawn path, so that the cost of a spawn does not depend on the size of the calling process.
 //!
 //! All functions that find processes in order to kill them need a caller that is a child sub-reaper (Linux,
 //! [`harden`]). A descendant that loses its parent becomes a child of the sub-reaper, so an empty list of children
@@ -65,7 +65,7 @@ pub use command::{
 pub use complain::{abort_on_panic, complain};
 pub use detached::{
     DetachedChild, become_session_leader, redirect_stderr_to_null, spawn_detached_blocking,
-    spawn_other_blocking,
+    spawn_on_desktop_blocking, spawn_other_blocking,
 };
 pub use exit::Exit;
 pub use flow::{Flow, FlowPiece, StreamName};
@@ -91,5 +91,5 @@ pub use spawn_thread::SpawnThread;
 pub use spill::{SpillTarget, Spilled};
 pub use start_files::{start_files_blocking, with_entries_blocking};
 pub use sweep::{SweepReport, sweep_strays_blocking};
-pub use terminal::{TerminalMaster, TerminalSlave, open_terminal};
+pub use terminal::{KeptTerminal, TerminalMaster, TerminalSlave, open_terminal};
 pub use wait::Usage;

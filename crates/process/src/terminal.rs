@@ -1,12 +1,15 @@
 //! A pseudo terminal for a command. This process keeps the master, which it reads and writes. The command gets the slave
 //! as stdin, stdout, stderr and controlling terminal. Used by [`crate::run`].
 
-use crate::platform::open_pair;
+use crate::platform::{open_master, open_slave};
 use nix::sys::signal::{Signal, killpg};
 use quackd_protocol::terminal::TerminalSignal;
 use rustix::io::Errno;
 use rustix::process::{Pid, getsid, ioctl_tiocsctty, setsid};
-use rustix::termios::{Winsize, tcgetpgrp, tcsetwinsize};
+use rustix::termios::{
+    OptionalActions, QueueSelector, Termios, Winsize, tcflush, tcgetattr, tcgetpgrp, tcsetattr,
+    tcsetwinsize,
+};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -41,7 +44,54 @@ pub struct TerminalSlave {
 /// # Errors
 /// The system has no terminal or no descriptor left, or the confinement forbids terminals.
 pub fn open_terminal(cols: u16, rows: u16) -> io::Result<(TerminalMaster, TerminalSlave)> {
-    let (master, slave) = open_pair()?;
+    let master = open_master()?;
+    let slave = open_slave(&master)?;
+    pair(master, slave, cols, rows)
+}
+
+/// A pseudo terminal that was opened before the confinement of this process forbade that. It serves one command after the
+/// other.
+#[derive(Debug)]
+pub struct KeptTerminal {
+    master: OwnedFd,
+    /// Settings of an unused terminal.
+    settings: Termios,
+}
+
+impl KeptTerminal {
+    /// Opens it. The result also has its slave, for the rule that lets this process open the slave again. All commands
+    /// that may open it by its name share it.
+    ///
+    /// # Errors
+    /// The system has no terminal or no descriptor left.
+    pub fn open() -> io::Result<(Self, OwnedFd)> {
+        let master = open_master()?;
+        let slave = open_slave(&master)?;
+        let settings = tcgetattr(&slave)?;
+        Ok((Self { master, settings }, slave))
+    }
+
+    /// Like [`open_terminal`], for the next command. The one before must have ended. Nothing of its input, its output and
+    /// its settings is left.
+    ///
+    /// # Errors
+    /// The system has no descriptor left, the confinement forbids the slave, or a command has reserved it (`TIOCEXCL`).
+    pub fn reopen(&self, cols: u16, rows: u16) -> io::Result<(TerminalMaster, TerminalSlave)> {
+        let slave = open_slave(&self.master)?;
+        // The kernel keeps both for the next process that opens the slave.
+        tcsetattr(&slave, OptionalActions::Now, &self.settings)?;
+        tcflush(&self.master, QueueSelector::IOFlush)?;
+        pair(self.master.try_clone()?, slave, cols, rows)
+    }
+}
+
+/// Returns both ends with this size in cells.
+fn pair(
+    master: OwnedFd,
+    slave: OwnedFd,
+    cols: u16,
+    rows: u16,
+) -> io::Result<(TerminalMaster, TerminalSlave)> {
     rustix::io::ioctl_fionbio(&master, true)?;
     let descriptor = register(master)?;
     let master = TerminalMaster(Arc::new(Master {

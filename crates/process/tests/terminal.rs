@@ -10,7 +10,9 @@
 mod commands;
 
 use commands::{NEVER, run, stdout};
-use quackd_process::{Command, EndedBy, Exit, Live, Role, TerminalMaster, harden, open_terminal};
+use quackd_process::{
+    Command, EndedBy, Exit, KeptTerminal, Live, Role, TerminalMaster, harden, open_terminal,
+};
 use quackd_protocol::terminal::TerminalSignal;
 use quackd_testkit::Turn;
 use std::sync::Arc;
@@ -57,6 +59,29 @@ async fn a_command_reads_and_writes_its_terminal_until_it_has_exited() {
     // The system takes bytes until its buffer is full. Then the write fails, because no process will read them.
     let filled = async { while master.write(&[b'x'; 4096]).await.is_ok() {} };
     tokio::time::timeout(Duration::from_secs(60), filled).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_kept_terminal_serves_one_command_after_the_other_with_its_first_settings() {
+    let _turn = alone().await;
+    let (kept, slave) = KeptTerminal::open().unwrap();
+    drop(slave);
+    let script =
+        "stty size; stty -a | grep -q -e ' -echo ' && echo CHANGED; echo on $(tty); stty raw -echo";
+    let mut names = Vec::new();
+    for n in 0..3_u16 {
+        let (master, slave) = kept.reopen(100 + n, 40).unwrap();
+        let tag = format!("kept{n}.{}", std::process::id());
+        let terminal = Some(Arc::new(slave));
+        let finished = run(Command { terminal, ..commands::bash(&tag, script) }).await.unwrap();
+        drop(master);
+        assert_eq!((finished.exit, finished.ended_by), (Exit::Code(0), EndedBy::Itself));
+        let text = stdout(&finished);
+        assert!(text.contains(&format!("40 {}\r\n", 100 + n)), "{text:?}");
+        assert!(!text.contains("CHANGED"), "{text:?}");
+        names.extend(text.lines().filter(|line| line.starts_with("on /dev/")).map(str::to_owned));
+    }
+    assert_eq!(names, vec![names[0].clone(); 3]);
 }
 
 #[tokio::test]

@@ -96,7 +96,7 @@ pub use small_params::{
 pub use terminals::{
     RunData, RunParams, TermAttachData, TermAttachParams, TermBytes, TermDetachData,
     TermDetachParams, TermDetached, TermExit, TermInputData, TermInputParams, TermKillData,
-    TermKillParams, TermResizeData, TermResizeParams, TermRows, TermRowsOf, TermSize,
+    TermKillParams, TermOpen, TermResizeData, TermResizeParams, TermRows, TermRowsOf, TermSize,
     TerminalEvent,
 };
 pub use tool_calls::{

@@ -10,6 +10,8 @@
 //! This crate has the set because it is the lowest crate that all others may use, except search, home and
 //! supervision, which display no foreign text.
 
+use crate::limits::MAX_WEB_ADDRESS_BYTES;
+
 /// Replacement of unsafe characters.
 const MARK: char = char::REPLACEMENT_CHARACTER;
 
@@ -45,6 +47,16 @@ fn is_invisible(c: char) -> bool {
         // Tags and selectors.
         | '\u{e0000}'..='\u{e0fff}')
         || is_selector(c)
+}
+
+/// Returns true for an address of the web: `http` or `https`, at most [`MAX_WEB_ADDRESS_BYTES`] printable ASCII characters
+/// without spaces. Its host is not checked.
+#[must_use]
+pub fn is_web_address(text: &str) -> bool {
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    text.len() <= MAX_WEB_ADDRESS_BYTES
+        && text.bytes().all(|byte| byte.is_ascii_graphic())
+        && scheme.is_some_and(|scheme| scheme == "http" || scheme == "https")
 }
 
 /// Returns `text` on one line. Each unsafe character becomes `�`.
@@ -346,6 +358,32 @@ mod tests {
         assert_eq!(message_line("one\ntwo three", 7), "one two");
         assert_eq!(stripped_line("\u{1b}\u{202e}one two", 3), "one");
         assert_eq!(stripped_lines("a\r\n\tb\u{200b}"), "a\n\tb");
+    }
+
+    #[test]
+    fn an_address_of_the_web_is_short_ascii_with_its_scheme() {
+        let longest = format!("https://{}", "x".repeat(MAX_WEB_ADDRESS_BYTES - 8));
+        for address in ["http://a", "HTTPS://b.example/?c=d;e#f", longest.as_str()] {
+            assert!(is_web_address(address), "{address}");
+        }
+        let too_long = format!("{longest}x");
+        for other in [
+            "",
+            "http:",
+            "http:/a",
+            "a.example",
+            "javascript:alert(1)//http://a",
+            "file:///etc/passwd",
+            "data:text/html,http://a",
+            " http://a",
+            "http://a b",
+            "http://a\n",
+            "http://a\u{1b}[2J",
+            "http://\u{e4}",
+            too_long.as_str(),
+        ] {
+            assert!(!is_web_address(other), "{other}");
+        }
     }
 
     #[test]

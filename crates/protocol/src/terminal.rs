@@ -149,6 +149,11 @@ pub enum FromTerminal {
         /// One line, at most [`crate::limits::MAX_TITLE_CHARS`].
         title: String,
     },
+    /// The program asks to open an address in the user's browser. Costs one credit.
+    Open {
+        /// Address of the web: [`crate::foreign_text::is_web_address`].
+        address: String,
+    },
     /// The program can take another piece of input.
     InputTaken {},
     /// The program has ended, and its output was sent. Last message of the terminal.

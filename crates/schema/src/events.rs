@@ -5,9 +5,9 @@ use super::pi::{self, open};
 use super::shape::never_null;
 use quackd_protocol::approval::Permission;
 use quackd_protocol::client::{
-    ErrorCode, ForwardInfo, ProcessDeath, TermBytes, TermDetached, TermExit, TermRows, TermSize,
-    TerminalEvent, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, VoiceSayEvent,
-    VoiceSessionChanged, VoiceStartEvent, VoiceStopEvent,
+    ErrorCode, ForwardInfo, ProcessDeath, TermBytes, TermDetached, TermExit, TermOpen, TermRows,
+    TermSize, TerminalEvent, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate,
+    VoiceSayEvent, VoiceSessionChanged, VoiceStartEvent, VoiceStopEvent,
 };
 use quackd_protocol::network::LogEntry;
 use quackd_protocol::output::ToolOutput;
@@ -212,6 +212,11 @@ fn for_one_client(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
             TermSize::NAME,
             "Another client has changed the size of the terminal.",
             inline::<TermSize>(generator),
+        ),
+        single(
+            TermOpen::NAME,
+            "The program asks to open an address in the user's browser. For clients that may type.",
+            inline::<TermOpen>(generator),
         ),
         single(
             TermExit::NAME,

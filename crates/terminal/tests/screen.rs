@@ -67,6 +67,39 @@ fn every_query_has_one_answer_at_any_split() {
 }
 
 #[test]
+fn an_address_to_open_is_taken_once_at_any_split() {
+    let address = "https://a.example/x?y=1;z=2";
+    for end in ["\x07", "\x1b\\"] {
+        let bytes = format!("before\x1b]8732;open;{address}{end}after");
+        for split in 0..=bytes.len() {
+            let mut screen = screen(80, 24);
+            screen.feed(&bytes.as_bytes()[..split]);
+            assert!(screen.feed(&bytes.as_bytes()[split..]).is_empty());
+            assert_eq!(screen.take_address().as_deref(), Some(address), "{split}");
+            assert_eq!((screen.take_address(), screen.text()), (None, "beforeafter".to_owned()));
+        }
+    }
+
+    let mut screen = screen(80, 24);
+    for other in [
+        "open;javascript:alert(1)\x07",
+        "open;file:///etc/passwd\x07",
+        "open;http://a\u{e4}\x07",
+        "open;http://a\x18",
+        "open\x07",
+        "close;http://a\x07",
+        &format!("open;http://{}\x07", "x".repeat(2042)),
+    ] {
+        screen.feed(format!("\x1b]8732;{other}").as_bytes());
+        assert_eq!(screen.take_address(), None, "{other:?}");
+    }
+    screen.feed(&b"\x1b]8732;open;http://a\x07".repeat(1000));
+    screen.feed(b"\x1b]8732;open;http://b\x07\x1b]8732;open;ftp://c\x07\x1bc");
+    assert_eq!(screen.take_address().as_deref(), Some("http://b"));
+    assert_eq!(screen.take_address(), None);
+}
+
+#[test]
 fn answers_and_titles_have_a_bound() {
     let mut screen = screen(80, 24);
     let answers = screen.feed(&b"\x1b[c".repeat(9999));

@@ -10,6 +10,7 @@ use crate::replaced_files::ReplacedFiles;
 use crate::temporary_files::TemporaryFiles;
 use crate::upstreams::Upstreams;
 use crate::watched_names::WatchedFiles;
+use quackd_process::KeptTerminal;
 use quackd_sandbox::Root;
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::MountSources;
@@ -28,6 +29,8 @@ pub struct WorkerFiles {
     pub sources: Option<MountSources>,
     /// Repositories found at the start. `None`: they are searched for when the workspace is first opened.
     pub known: Option<Known>,
+    /// The only terminal of the session. `None`: its terminals are opened when they are needed.
+    pub terminal: Option<KeptTerminal>,
 }
 
 /// State of the tools between calls.
@@ -53,7 +56,7 @@ impl ToolState {
     /// Creates the state, before any command runs. Its records are in `run_dir`, the session's private directory.
     #[must_use]
     pub fn new_blocking(run_dir: &Path, files: WorkerFiles) -> Self {
-        let WorkerFiles { private_home, has_private_tmp, sources, known } = files;
+        let WorkerFiles { private_home, has_private_tmp, sources, known, terminal } = files;
 
         let watched = WatchedFiles::default();
         watched.knowing(known);
@@ -66,7 +69,7 @@ impl ToolState {
 
         Self {
             seen: Arc::new(ReadTracker::kept_at(run_dir.join("seen.jsonl"))),
-            jobs: Jobs::kept_at(run_dir),
+            jobs: Jobs::kept_at(run_dir, terminal),
             mcp: McpServers::default(),
             watched,
             lost: private_home.map(LostFiles::in_home_blocking).unwrap_or_default(),

@@ -3,10 +3,13 @@
 use crate::escapes::{Program, User, become_user};
 use crate::harness::tier::needs;
 use crate::harness::{Daemon, Session, Wire, untested, wait_for, wait_within, write_program};
+use crate::terminals::{Viewer, run_script};
 use nix::libc;
+use nix::pty::openpty;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
@@ -42,7 +45,7 @@ fn as_user(number: u32, work: impl FnOnce(&str) + Send) {
     let path = program.path.to_str().expect("a path").to_owned();
     std::thread::scope(|scope| {
         let running = scope.spawn(|| {
-            become_user(56_000 + std::process::id() % 500 * 4 + number);
+            become_user(56_000 + std::process::id() % 400 * 5 + number);
             work(&path);
         });
         running.join().expect("the attack to fail");
@@ -186,6 +189,41 @@ fn has_tier_d(session: &Session<'_>) -> Option<()> {
     }
     assert_eq!(tier(session), "D");
     Some(())
+}
+
+#[test]
+fn without_namespaces_a_session_has_one_terminal_after_the_other_and_opens_no_other() {
+    needs!(OwnTier);
+    as_user(4, |quack| {
+        let daemon = configured("[sandbox]\ntier = \"D\"\n", quack);
+        let wire = daemon.wire();
+        let session = wire.attach(daemon.repo("a").path());
+        let Some(()) = has_tier_d(&session) else { return };
+        // A terminal of the same user outside of the session.
+        let other = openpty(None, None).expect("a terminal");
+        let other = fs::read_link(format!("/proc/self/fd/{}", other.slave.as_raw_fd()));
+        let script = format!(
+            "tty; (: <{}) && echo OPENED; (: </dev/ptmx) && echo OPENED; echo by tty >/dev/tty; echo end; read -r x",
+            other.expect("a name").display()
+        );
+
+        for _ in 0..3 {
+            let viewer = Viewer::attach(&daemon, &session, &run_script(&session, &script));
+            viewer.shows("end");
+            let text = viewer.text();
+            assert!(
+                text.contains("/dev/pts/") && text.contains("by tty") && !text.contains("OPENED"),
+                "{text}"
+            );
+            let second = json!({"sessionId": session.id, "argv": ["true"]});
+            let refused = wire.refused("quack.run", second);
+            assert!(refused.contains("Tier D allows one terminal per session"), "{refused}");
+            viewer.types("\r");
+            viewer.news("term_exit");
+            let is_over = || session.worker()["jobs"].as_array().is_none_or(Vec::is_empty);
+            wait_for("the end to be reported", || is_over().then_some(()));
+        }
+    });
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod detaching;
 mod filtered;
+mod opening;
 mod small_windows;
 
 use crate::harness::{Cli, Daemon, Repo, Terminal, wait_for};

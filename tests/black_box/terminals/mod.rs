@@ -1,6 +1,7 @@
 //! Terminals on the wire: programs of a session that clients attach to, and the viewers that the tests of other modules
 //! use.
 
+mod addresses;
 mod confined;
 mod ends;
 mod hostile;
@@ -123,7 +124,7 @@ impl Viewer {
                 drop(screen.feed(&bytes_of(data)));
             }
             "term_rows" if self.is_as_rows => self.take_rows(&data["screen"]),
-            "term_size" | "term_exit" | "term_detached" => {
+            "term_size" | "term_open" | "term_exit" | "term_detached" => {
                 self.news.borrow_mut().push(data.clone());
             }
             _ => panic!("not an event of this viewer: {kind}"),

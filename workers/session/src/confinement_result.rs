@@ -1,6 +1,6 @@
 //! Result of confining a worker: created by `platform`, used by the executor.
 
-use quackd_process::{SelfExe, SpawnThread};
+use quackd_process::{KeptTerminal, SelfExe, SpawnThread};
 use quackd_protocol::policy::Policy;
 use quackd_protocol::worker::SandboxReport;
 use quackd_sandbox::Seatbelt;
@@ -37,6 +37,8 @@ pub(crate) struct ConfinementResult {
     pub(crate) private_home: Option<PathBuf>,
     /// Whether `/tmp`, `/var/tmp` and `/dev/shm` exist only as long as the worker.
     pub(crate) has_private_tmp: bool,
+    /// The only terminal of the session. `None`: it has its own set of terminals, or none.
+    pub(crate) terminal: Option<KeptTerminal>,
     /// Words in front of every command.
     pub(crate) command_words: Vec<OsString>,
     /// Profile of commands in tier M.
@@ -81,6 +83,7 @@ impl ConfinementResult {
             sources: None,
             private_home: None,
             has_private_tmp: false,
+            terminal: None,
             command_words: Vec::new(),
             profile: None,
             read_only_words: Vec::new(),

@@ -186,6 +186,7 @@ fn tool_state_blocking(run_dir: &Path, confined: &mut ConfinementResult) -> Tool
         has_private_tmp: confined.has_private_tmp,
         sources: confined.sources.take(),
         known: confined.known.take(),
+        terminal: confined.terminal.take(),
     };
     ToolState::new_blocking(run_dir, files)
 }

@@ -266,6 +266,25 @@ impl TermSize {
     pub const NAME: &str = "term_size";
 }
 
+/// Data of the event `term_open`: the program asks to open an address in the user's browser. Any program can do that: a
+/// client must ask the user.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TermOpen {
+    /// `term_open`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The terminal.
+    pub terminal_id: String,
+    /// `http` or `https` address, at most 2,048 printable ASCII characters.
+    pub url: String,
+}
+
+impl TermOpen {
+    /// Name of the event.
+    pub const NAME: &str = "term_open";
+}
+
 /// Data of the event `term_exit`: the program has ended. Last event of the terminal.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

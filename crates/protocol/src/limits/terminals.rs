@@ -52,6 +52,9 @@ pub const TERMINAL_REDRAW_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest title of a terminal, in characters.
 pub const MAX_TITLE_CHARS: usize = 200;
 
+/// Longest address that a program on a terminal asks to open, and longest link, in bytes.
+pub const MAX_WEB_ADDRESS_BYTES: usize = 2 * 1024;
+
 /// Most words of the command of a terminal, and most bytes of all.
 pub const MAX_TERMINAL_WORDS: usize = 1024;
 

@@ -3,14 +3,11 @@
 use super::options::{ClipboardRule, FilterOptions};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use quackd_protocol::foreign_text::stripped_line;
+use quackd_protocol::foreign_text::{is_web_address, stripped_line};
 use quackd_protocol::limits::MAX_TITLE_CHARS;
 
 /// Maximum size of a command in bytes, except a text for the clipboard.
 const MAX_COMMAND: usize = 8 * 1024;
-
-/// Maximum size of the address of a link, in bytes.
-const MAX_ADDRESS: usize = 2 * 1024;
 
 /// Maximum size of the name with which parts of a link belong together, in bytes.
 const MAX_LINK_ID: usize = 64;
@@ -69,12 +66,7 @@ fn mark(kind: &[u8], code: Option<u8>) -> Vec<u8> {
 
 /// A link passes with an address of the web, in printable ASCII.
 fn link(keys: &[u8], address: &[u8]) -> Command {
-    let address = str::from_utf8(address).ok().filter(|it| {
-        let scheme = it.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-        it.len() <= MAX_ADDRESS
-            && it.bytes().all(|byte| byte.is_ascii_graphic())
-            && scheme.is_some_and(|scheme| scheme == "http" || scheme == "https")
-    });
+    let address = str::from_utf8(address).ok().filter(|address| is_web_address(address));
     let Some(address) = address else { return Command::NoLink };
 
     let is_name = |name: &&[u8]| {

@@ -20,7 +20,7 @@ use crate::sgr;
 use crate::size::TerminalSize;
 use answers::Answers;
 use grid::{EMOJI_SELECTOR, Grid};
-use quackd_protocol::foreign_text::stripped_line;
+use quackd_protocol::foreign_text::{is_web_address, stripped_line};
 use quackd_protocol::limits::MAX_TITLE_CHARS;
 use unicode_width::UnicodeWidthChar as _;
 
@@ -61,6 +61,8 @@ struct State {
     alternate: Option<Grid>,
     modes: Modes,
     title: Option<String>,
+    /// Address that the program has asked to open last, until it is taken.
+    address: Option<String>,
     answers: Answers,
     /// Clean bytes for the grid in use.
     batch: Vec<u8>,
@@ -78,6 +80,7 @@ impl Screen {
             alternate: None,
             modes: Modes::default(),
             title: None,
+            address: None,
             answers: Answers::default(),
             batch: Vec::new(),
             work: MAX_WORK,
@@ -118,6 +121,12 @@ impl Screen {
     #[must_use]
     pub fn title(&self) -> Option<&str> {
         self.state.title.as_deref()
+    }
+
+    /// Takes the address that the program has asked to open last, with `OSC 8732 ; open ; ADDRESS`: one of the web
+    /// ([`is_web_address`]).
+    pub fn take_address(&mut self) -> Option<String> {
+        self.state.address.take()
     }
 
     /// Returns true if the alternate screen is in use.
@@ -432,6 +441,12 @@ impl Sink for State {
                 let title = title.join(&b';');
                 let title = stripped_line(&String::from_utf8_lossy(&title), MAX_TITLE_CHARS);
                 self.title = Some(title).filter(|it| !it.trim().is_empty());
+            }
+            [b"8732", b"open", address @ ..] => {
+                let address = String::from_utf8(address.join(&b';')).ok();
+                if let Some(address) = address.filter(|it| is_web_address(it)) {
+                    self.address = Some(address);
+                }
             }
             parts => self.answers.command(parts, end),
         }

@@ -6,7 +6,7 @@ use crate::denials::{DenialDetector, Found};
 use crate::terminals::{Terminal, TerminalSetup, recording_path};
 use quackd_process::{
     Captured, Command, EndedBy, Exit, Finished, LaunchError, Live, SpillTarget, Spilled,
-    open_terminal,
+    TerminalMaster, TerminalSlave,
 };
 use quackd_protocol::denial::Denial;
 use quackd_protocol::limits::{
@@ -97,7 +97,7 @@ pub(super) type Running =
     Pin<Box<dyn Future<Output = Result<Finished, LaunchError>> + Send + 'static>>;
 
 impl BackgroundJob {
-    /// Starts the job's command, on a terminal if `setup` describes one.
+    /// Starts the job's command, on a terminal if there is one.
     ///
     /// # Errors
     /// The command cannot be started.
@@ -107,12 +107,10 @@ impl BackgroundJob {
         run_dir: &Path,
         command: Command,
         finder: &Arc<DenialDetector>,
-        setup: Option<TerminalSetup>,
+        opened: Option<(TerminalSetup, (TerminalMaster, TerminalSlave))>,
     ) -> Result<(Self, Running), LaunchError> {
-        let (terminal, slave) = match setup {
-            Some(setup) => {
-                let (master, slave) =
-                    open_terminal(setup.size.cols, setup.size.rows).map_err(LaunchError::Io)?;
+        let (terminal, slave) = match opened {
+            Some((setup, (master, slave))) => {
                 let terminal = Terminal::new(master, setup, recording_path(run_dir, number));
                 (Some(Arc::new(terminal)), Some(Arc::new(slave)))
             }

@@ -3,13 +3,17 @@
 use super::job::{BackgroundJob, FILE_PREFIX, FILE_SUFFIX, TERMINAL_PREFIX};
 use crate::call_limits::{CallLimits, StopCause};
 use crate::denials::DenialDetector;
-use crate::terminals::{Terminal, TerminalSetup, recording_number};
-use quackd_process::Command;
+use crate::terminals::{Terminal, TerminalSetup, recording_number, write_opener_blocking};
+use quackd_process::{
+    Command, KeptTerminal, LaunchError, TerminalMaster, TerminalSlave, open_terminal,
+};
 use quackd_protocol::limits::{
     MAX_ENDED_JOBS, MAX_ENDED_JOBS_BYTES, MAX_JOBS_PER_SESSION, MAX_TERMINALS_PER_SESSION,
 };
 use quackd_protocol::worker::{EndedJob, JobInfo, MAX_LISTED};
+use quackd_terminal::TerminalSize;
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::{OnceCell, watch};
@@ -28,6 +32,8 @@ pub struct Jobs {
     /// Set once the files of an earlier worker are deleted. Its jobs had the same numbers.
     cleared: Arc<OnceCell<()>>,
     table: watch::Sender<Table>,
+    /// The only terminal, if no others can be opened.
+    kept: Option<Arc<KeptTerminal>>,
 }
 
 #[derive(Debug, Default)]
@@ -60,10 +66,12 @@ pub(crate) enum FindError {
 }
 
 impl Jobs {
-    /// Creates an empty table. The output of jobs is stored in `run_dir`.
-    pub(crate) fn kept_at(run_dir: &Path) -> Self {
+    /// Creates an empty table. The output of jobs is stored in `run_dir`. `kept` is the only terminal, if no others can be
+    /// opened.
+    pub(crate) fn kept_at(run_dir: &Path, kept: Option<KeptTerminal>) -> Self {
         let (run_dir, cleared) = (run_dir.to_owned(), Arc::default());
-        Self { run_dir, cleared, table: watch::Sender::new(Table::default()) }
+        let (table, kept) = (watch::Sender::new(Table::default()), kept.map(Arc::new));
+        Self { run_dir, cleared, table, kept }
     }
 
     /// Returns a receiver for reports of the running jobs.
@@ -81,7 +89,13 @@ impl Jobs {
     pub(crate) fn has_all_terminals(&self) -> bool {
         let table = self.table.borrow();
         let terminals = table.running_for_supervisor().filter(|job| job.terminal.is_some());
-        MAX_TERMINALS_PER_SESSION <= terminals.count()
+        let limit = if self.has_one_terminal() { 1 } else { MAX_TERMINALS_PER_SESSION };
+        limit <= terminals.count()
+    }
+
+    /// Whether all terminals are the same one, which is used one after the other.
+    pub(crate) fn has_one_terminal(&self) -> bool {
+        self.kept.is_some()
     }
 
     /// Waits for a terminal that was started, and returns each once.
@@ -109,7 +123,7 @@ impl Jobs {
         self.table.borrow().jobs.get(&number)?.terminal.clone()
     }
 
-    /// Deletes the files of an earlier worker once, and continues its numbers: a number means one job of the session.
+    /// Prepares the directory once: deletes the files of an earlier worker, and continues its numbers: a number means one job of the session.
     ///
     /// # Errors
     /// The disk does not answer in time, or the call was canceled.
@@ -139,11 +153,15 @@ impl Jobs {
         command: Command,
         finder: DenialDetector,
         setup: Option<TerminalSetup>,
-    ) -> Result<Arc<BackgroundJob>, quackd_process::LaunchError> {
+    ) -> Result<Arc<BackgroundJob>, LaunchError> {
         let number = self.table.borrow().last + 1;
         let finder = Arc::new(finder);
+        let opened = match setup {
+            Some(setup) => Some((setup, self.open_terminal(setup).map_err(LaunchError::Io)?)),
+            None => None,
+        };
         let (job, running) =
-            BackgroundJob::launch(number, line, &self.run_dir, command, &finder, setup)?;
+            BackgroundJob::launch(number, line, &self.run_dir, command, &finder, opened)?;
         let job = Arc::new(job);
 
         // A job that could not be launched takes no number.
@@ -164,6 +182,14 @@ impl Jobs {
             jobs.forget_oldest();
         });
         Ok(job)
+    }
+
+    fn open_terminal(&self, setup: TerminalSetup) -> io::Result<(TerminalMaster, TerminalSlave)> {
+        let TerminalSize { cols, rows } = setup.size;
+        match &self.kept {
+            Some(kept) => kept.reopen(cols, rows),
+            None => open_terminal(cols, rows),
+        }
     }
 
     /// Sends HUP to the programs on terminals, and KILL after the grace period. Waits until they have ended.
@@ -284,8 +310,11 @@ impl JobReports {
     }
 }
 
-/// Deletes the files of jobs, and returns the largest number of one, at most [`MAX_NUMBER`]. Errors are ignored.
+/// Deletes the files of jobs, and returns the largest number of one, at most [`MAX_NUMBER`]. Writes the program for
+/// commands on terminals. Errors are ignored.
 fn clear_blocking(run_dir: &Path) -> u64 {
+    // Without it, a program shows the address itself.
+    write_opener_blocking(run_dir).ok();
     let mut last = 0;
     let Ok(entries) = run_dir.read_dir() else { return last };
 

@@ -59,6 +59,11 @@ pub(crate) async fn start(
         )));
     }
     if terminal.is_some() && jobs.has_all_terminals() {
+        if jobs.has_one_terminal() {
+            return Err(Output::error(
+                "Tier D allows one terminal per session; end it with job_kill first",
+            ));
+        }
         return Err(Output::error(format_args!(
             "{MAX_TERMINALS_PER_SESSION} terminals are running, and a session may have no more; \
              end one with job_kill first"

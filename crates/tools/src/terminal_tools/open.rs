@@ -37,7 +37,8 @@ pub(crate) async fn quack_open_terminal(
         return refused;
     }
 
-    let env = environment(&toolbox.env, &toolbox.confinement.session, &request.env);
+    let env =
+        environment(&toolbox.env, &toolbox.confinement.session, &toolbox.run_dir, &request.env);
     let name = request.argv.first().cloned();
     let name = name.unwrap_or_else(|| variable(&env, "SHELL").unwrap_or(DEFAULT_SHELL).to_owned());
     let path = variable(&env, "PATH").unwrap_or(DEFAULT_PATH).to_owned();

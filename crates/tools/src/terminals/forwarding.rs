@@ -18,6 +18,12 @@ use std::time::{Duration, Instant};
 /// Shortest time between two titles.
 const TITLE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Shortest time between two addresses.
+const ADDRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time for which an address waits for a viewer.
+const ADDRESS_LIMIT: Duration = Duration::from_secs(5 * 60);
+
 /// Longest wait for viewers of the last output of a program that has ended.
 const LAST_OUTPUT_LIMIT: Duration = Duration::from_secs(2);
 
@@ -79,10 +85,13 @@ pub(super) struct Forwarding {
     n_taken: u32,
     /// Title that was sent last.
     title: String,
+    /// Address that the program has asked to open last and that was not sent, with its time.
+    address: Option<(String, Instant)>,
     output_sent: Option<Instant>,
     redraw_sent: Option<Instant>,
     rows_sent: Option<Instant>,
     title_sent: Option<Instant>,
+    address_sent: Option<Instant>,
     end: End,
 }
 
@@ -119,6 +128,11 @@ impl Forwarding {
         if self.has_raw {
             self.drop_output();
         }
+    }
+
+    /// Notes an address that the program asks to open.
+    pub(super) fn open(&mut self, address: String, now: Instant) {
+        self.address = Some((address, now));
     }
 
     /// Sets the kinds of viewers, and whether some viewer lags.
@@ -234,6 +248,13 @@ impl Forwarding {
         if is_running && title != self.title && is_due(self.title_sent, TITLE_INTERVAL) {
             return Due::Now(self.take_title(title, now));
         }
+        let is_asked = self.address.is_some() && (self.has_raw || self.has_rows);
+        if is_asked
+            && is_due(self.address_sent, ADDRESS_INTERVAL)
+            && let Some(open) = self.take_address(now)
+        {
+            return Due::Now(open);
+        }
         if self.must_redraw && is_due(self.redraw_sent, TERMINAL_ROWS_INTERVAL) {
             return Due::Now(self.take_redraw(screen, now));
         }
@@ -304,6 +325,16 @@ impl Forwarding {
         self.title = title.to_owned();
         self.title_sent = Some(now);
         self.pay(FromTerminal::Title { title: title.to_owned() })
+    }
+
+    /// Returns the address to open. `None`, for no credit: no viewer came in time.
+    fn take_address(&mut self, now: Instant) -> Option<FromTerminal> {
+        let (address, at) = self.address.take()?;
+        if ADDRESS_LIMIT < now.saturating_duration_since(at) {
+            return None;
+        }
+        self.address_sent = Some(now);
+        Some(self.pay(FromTerminal::Open { address }))
     }
 
     fn pay(&mut self, message: FromTerminal) -> FromTerminal {

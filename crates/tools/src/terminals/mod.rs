@@ -5,7 +5,7 @@
 //!
 //! In reading order: [`terminal`] is one terminal, [`forwarding`] decides what the supervisor gets and when, [`frames`]
 //! makes its messages of the screen, [`keys`] names keys, [`recording`] writes a recording, [`variables`] has the
-//! variables of a program.
+//! variables of a program and its `xdg-open`.
 
 mod forwarding;
 mod frames;
@@ -18,4 +18,4 @@ pub(crate) use keys::{KeyError, key_bytes};
 pub(crate) use recording::{recording_number, recording_path};
 pub use terminal::Terminal;
 pub(crate) use terminal::{ScreenView, TerminalSetup, TypeError};
-pub(crate) use variables::environment;
+pub(crate) use variables::{environment, write_opener_blocking};

@@ -384,6 +384,9 @@ impl State {
             self.answers.extend_from_slice(&answers);
         }
         self.forwarding.output(bytes);
+        if let Some(address) = self.screen.take_address() {
+            self.forwarding.open(address, Instant::now());
+        }
         if let Some(recorder) = &mut self.recorder {
             recorder.output(bytes);
         }

@@ -13,6 +13,12 @@ use super::Places;
 /// False: there is no app for the voice.
 pub(crate) const HAS_APP: bool = false;
 
+/// Program that opens an address in the user's browser. `None`: there is no desktop, as in most SSH sessions.
+pub(crate) fn opener() -> Option<&'static str> {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    (is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")).then_some("xdg-open")
+}
+
 /// Configuration of Claude Desktop.
 pub(crate) const CLAUDE_DESKTOP: Places = &[
     ("XDG_CONFIG_HOME", &["Claude/claude_desktop_config.json"]),

@@ -9,6 +9,11 @@ use super::Places;
 /// True: there is an app for the voice.
 pub(crate) const HAS_APP: bool = true;
 
+/// Program that opens an address in the user's browser. `None`: the user sits at another machine.
+pub(crate) fn opener() -> Option<&'static str> {
+    std::env::var_os("SSH_CONNECTION").is_none().then_some("/usr/bin/open")
+}
+
 /// Configuration of Claude Desktop.
 pub(crate) const CLAUDE_DESKTOP: Places =
     &[("HOME", &["Library/Application Support/Claude/claude_desktop_config.json"])];

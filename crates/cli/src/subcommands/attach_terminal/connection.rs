@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quackd_client::{Client, ClientError, Event, Events};
 use quackd_protocol::client::{
-    TermAttachData, TermAttachParams, TermBytes, TermDetached, TermExit, TermInputParams,
-    TermResizeData, TermResizeParams, TermRows, TermSize,
+    ForwardParams, TermAttachData, TermAttachParams, TermBytes, TermDetached, TermExit,
+    TermInputParams, TermOpen, TermResizeData, TermResizeParams, TermRows, TermSize,
 };
 use quackd_protocol::terminal::{CellSize, ScreenRows, TerminalExit};
 use serde::Deserialize;
@@ -122,6 +122,8 @@ pub(super) enum TerminalUpdate {
     Rows(ScreenRows),
     /// Another client has changed the size of the screen.
     Resized(CellSize),
+    /// The program asks to open this address.
+    Open(String),
     /// The program has ended.
     Exited(TerminalExit),
     /// A client has detached this one.
@@ -202,6 +204,28 @@ impl View {
         }
     }
 
+    /// Makes a port of the session reachable at the same port of this machine, or ends that. Returns the text of a refusal.
+    ///
+    /// # Errors
+    /// Those of the request but a refusal.
+    pub(super) async fn forward(
+        &self,
+        port: u16,
+        close: bool,
+    ) -> Result<Option<String>, ClientError> {
+        let params = ForwardParams {
+            session_id: Some(self.session.clone()),
+            port: Some(port),
+            close: close.then_some(true),
+            ..ForwardParams::default()
+        };
+        match self.client.call(params).await {
+            Ok(_) => Ok(None),
+            Err(ClientError::Refused { text, .. }) => Ok(Some(text)),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Reads an event. `None` for one of something else, or that needs no reaction.
     ///
     /// # Errors
@@ -256,11 +280,12 @@ fn read_update(
     session: &str,
     terminal: &str,
 ) -> anyhow::Result<Option<TerminalUpdate>> {
-    const NAMES: [&str; 6] = [
+    const NAMES: [&str; 7] = [
         TermBytes::OUTPUT,
         TermBytes::REDRAW,
         TermRows::NAME,
         TermSize::NAME,
+        TermOpen::NAME,
         TermExit::NAME,
         TermDetached::NAME,
     ];
@@ -289,6 +314,11 @@ fn read_update(
             TerminalUpdate::Rows(rows.screen)
         }
         TermSize::NAME => TerminalUpdate::Resized(facts.size()?),
+        TermOpen::NAME => {
+            let open: TermOpen =
+                serde_json::from_str(data).context("cannot read an address of the terminal")?;
+            TerminalUpdate::Open(open.url)
+        }
         TermBytes::REDRAW => TerminalUpdate::Redraw { bytes: facts.bytes()?, size: facts.size()? },
         _ => TerminalUpdate::Output(facts.bytes()?),
     }))
@@ -323,6 +353,10 @@ mod tests {
         let size = json!({"type": "term_size", "terminalId": "term-1", "cols": 2, "rows": 1});
         let expected = TerminalUpdate::Resized(CellSize { cols: 2, rows: 1 });
         assert_eq!(read("term_size", Some("s1"), &size), Some(expected));
+
+        let open = json!({"type": "term_open", "terminalId": "term-1", "url": "http://a"});
+        let expected = TerminalUpdate::Open("http://a".to_owned());
+        assert_eq!(read("term_open", Some("s1"), &open), Some(expected));
 
         let screen = ScreenRows { cols: 2, rows: 1, whole: true, ..ScreenRows::default() };
         let rows = json!({"type": "term_rows", "terminalId": "term-1", "screen": screen});

@@ -87,7 +87,7 @@ fn move_to(out: &mut Vec<u8>, line: u16, col: u16) {
 }
 
 /// Moves to a line and erases it.
-fn begin_line(out: &mut Vec<u8>, line: u16) {
+pub(super) fn begin_line(out: &mut Vec<u8>, line: u16) {
     move_to(out, line, 0);
     out.extend_from_slice(b"\x1b[m\x1b[K");
 }

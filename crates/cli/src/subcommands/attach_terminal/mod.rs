@@ -1,12 +1,13 @@
 //! `quack attach`: shows a terminal of a session on the user's terminal, and passes on what the user types.
 //!
 //! [`viewer`] runs the event loop, [`connection`] speaks with the daemon, [`window`] owns the user's terminal,
-//! [`cropped`] draws a screen that is larger than the window, [`watched_keys`] finds the keys that detach,
-//! [`session_choice`] finds the session, [`settings`] reads the configuration. Also used by `quack run`, and parts by
-//! `quack play`.
+//! [`cropped`] draws a screen that is larger than the window, [`opening`] asks before an address is opened,
+//! [`watched_keys`] finds the keys that detach, [`session_choice`] finds the session, [`settings`] reads the
+//! configuration. Also used by `quack run`, and parts by `quack play`.
 
 mod connection;
 mod cropped;
+mod opening;
 pub(super) mod pending;
 pub(super) mod session_choice;
 pub(super) mod settings;

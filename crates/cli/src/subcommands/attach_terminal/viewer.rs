@@ -9,13 +9,16 @@
 
 use super::connection::{ScreenReply, TerminalUpdate, View};
 use super::cropped::CroppedScreen;
+use super::opening::{Answer, Opening};
 use super::pending::{Work, done, settle, until};
 use super::watched_keys::{KeyInput, WatchedKeys};
 use super::window::{Window, window_size};
 use crate::output::{OpenQuestion, StdoutState};
 use crate::piped_stdin;
+use crate::platform::opener;
 use crate::screen_signals::{SignalListener, TerminalSignal};
 use quackd_client::{ClientError, Events};
+use quackd_process::spawn_on_desktop_blocking;
 use quackd_protocol::output::MAX_PIECE_BYTES;
 use quackd_protocol::terminal::{CellSize, TerminalExit};
 use std::collections::VecDeque;
@@ -23,7 +26,7 @@ use std::io;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Shortest time between two reports of the size of the window.
 const RESIZE_INTERVAL: Duration = Duration::from_millis(50);
@@ -40,6 +43,9 @@ const QUIET: Duration = Duration::from_millis(100);
 
 /// Longest wait for it.
 const QUIET_WAIT: Duration = Duration::from_secs(1);
+
+/// Longest wait for the end of a forwarded port.
+const CLOSE_WAIT: Duration = Duration::from_secs(2);
 
 /// Reason why the loop ended.
 #[derive(Debug)]
@@ -61,6 +67,8 @@ enum Shown {
     Bytes,
     /// A part of the rows.
     Rows,
+    /// The question whether to open an address. The whole screen is requested after the answer.
+    Question,
 }
 
 /// An attached client with the user's terminal.
@@ -83,6 +91,9 @@ pub(super) struct Viewer<'a> {
     /// The request for the screen, or the report of a new size.
     asking: Work<'a, Result<Option<ScreenReply>, ClientError>>,
     writing: Work<'a, io::Result<StdoutState>>,
+    opening: Opening,
+    /// The request for a forwarded port, with its number and the refusal.
+    forwarding: Work<'a, (u16, Result<Option<String>, ClientError>)>,
     /// Whether the screen must be requested.
     is_redraw_due: bool,
     /// Whether the last attachment is for rows.
@@ -123,6 +134,8 @@ impl<'a> Viewer<'a> {
             typing: None,
             asking: None,
             writing: None,
+            opening: Opening::new(opener()),
+            forwarding: None,
             is_redraw_due: false,
             as_rows: false,
             screen,
@@ -180,6 +193,11 @@ impl<'a> Viewer<'a> {
                     self.take_reply(answered?);
                     None
                 }
+                (port, refusal) = done(&mut self.forwarding) => {
+                    let answer = self.opening.forwarded(port, refusal?);
+                    self.take_answer(answer);
+                    None
+                }
                 written = done(&mut self.writing) => match written {
                     Ok(StdoutState::There) => None,
                     Ok(StdoutState::Gone) | Err(_) => Some(Ended::Closed),
@@ -207,6 +225,10 @@ impl<'a> Viewer<'a> {
         }
         settle(&mut self.writing).await;
         self.window.close(self.held, signals).await;
+        for port in self.opening.ports() {
+            // It fails if the session or the daemon has ended, with which the forward ends too.
+            timeout(CLOSE_WAIT, self.view.forward(*port, true)).await.ok();
+        }
     }
 
     /// Reads and drops input until there is none for a while.
@@ -249,12 +271,14 @@ impl<'a> Viewer<'a> {
     }
 
     fn draw(&mut self) {
-        if self.shown == Shown::Rows {
-            let window = self.size.unwrap_or(self.screen);
-            let drawing = self.cropped.drawing(window, &self.view.label);
-            let shown = self.window.own(drawing);
-            self.show(shown);
-        }
+        let (window, label) = (self.size.unwrap_or(self.screen), &self.view.label);
+        let drawing = match self.shown {
+            Shown::Rows => self.cropped.drawing(window, label),
+            Shown::Question => self.opening.drawing(window, label),
+            Shown::Nothing | Shown::Bytes => return,
+        };
+        let shown = self.window.own(drawing);
+        self.show(shown);
     }
 
     fn show(&mut self, bytes: Vec<u8>) {
@@ -274,8 +298,8 @@ impl<'a> Viewer<'a> {
             TerminalSignal::Continued => {
                 settle(&mut self.writing).await;
                 self.window.enter()?;
-                self.shown = Shown::Nothing;
-                self.is_redraw_due = true;
+                self.opening.dismiss();
+                self.show_screen();
                 self.window_changed();
             }
         }
@@ -283,7 +307,10 @@ impl<'a> Viewer<'a> {
     }
 
     fn take_input(&mut self, input: KeyInput) -> Option<Ended> {
-        if MAX_WAITING <= self.input.len() && !input.bytes.is_empty() {
+        let answer = self.opening.typed(&input.bytes, Instant::now());
+        if answer != Answer::ForProgram {
+            self.take_answer(answer);
+        } else if MAX_WAITING <= self.input.len() && !input.bytes.is_empty() {
             self.is_bell_due |= !std::mem::replace(&mut self.has_dropped, true);
         } else if !self.view.is_read_only {
             self.input.extend(input.bytes);
@@ -291,7 +318,33 @@ impl<'a> Viewer<'a> {
         input.is_pressed.then_some(Ended::Detached)
     }
 
+    /// Does what the user has answered to the question.
+    fn take_answer(&mut self, answer: Answer) {
+        match answer {
+            Answer::ForProgram | Answer::Ignored => {}
+            Answer::Changed => self.is_drawing_due = true,
+            Answer::Forward(port) => {
+                let view = self.view;
+                self.forwarding =
+                    Some(Box::pin(async move { (port, view.forward(port, false).await) }));
+            }
+            Answer::Open { program, address } => {
+                let started = spawn_on_desktop_blocking(program, &[address.as_str()]);
+                let answer = self.opening.started(started);
+                self.take_answer(answer);
+            }
+            Answer::Over => self.show_screen(),
+        }
+    }
+
+    /// Requests the whole screen.
+    fn show_screen(&mut self) {
+        self.shown = Shown::Nothing;
+        self.is_redraw_due = true;
+    }
+
     fn take_update(&mut self, update: Option<TerminalUpdate>) -> Option<Ended> {
+        let is_asking = self.shown == Shown::Question;
         match update? {
             TerminalUpdate::Output(bytes) => {
                 if self.shown == Shown::Bytes {
@@ -299,6 +352,7 @@ impl<'a> Viewer<'a> {
                     self.show(shown);
                 }
             }
+            TerminalUpdate::Redraw { size, .. } if is_asking => self.screen = size,
             TerminalUpdate::Redraw { size, .. } if self.is_larger(size) => {
                 // Rows are requested next, or come already.
                 (self.screen, self.shown) = (size, Shown::Nothing);
@@ -311,9 +365,17 @@ impl<'a> Viewer<'a> {
             TerminalUpdate::Rows(rows) => {
                 self.screen = CellSize { cols: rows.cols, rows: rows.rows };
                 self.cropped.take(rows);
-                (self.shown, self.is_drawing_due) = (Shown::Rows, true);
+                if !is_asking {
+                    (self.shown, self.is_drawing_due) = (Shown::Rows, true);
+                }
             }
             TerminalUpdate::Resized(size) => self.screen = size,
+            TerminalUpdate::Open(address) => {
+                if !self.view.is_read_only && self.opening.ask(&address, Instant::now()) {
+                    self.shown = Shown::Question;
+                    (self.is_drawing_due, self.is_bell_due) = (true, true);
+                }
+            }
             TerminalUpdate::Exited(exit) => return Some(Ended::Exited(exit)),
             TerminalUpdate::Detached => return Some(Ended::Detached),
         }

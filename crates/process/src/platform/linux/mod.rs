@@ -25,7 +25,7 @@ pub use template::{Template, serve_template};
 pub(crate) use handle::{ExitWatch, Identity};
 pub(crate) use harden::{OPEN_FILES, SUPERVISOR_FILES, adopt_orphans, hide_from_others};
 pub(crate) use process_list::{has_entry, process_facts, processes};
-pub(crate) use terminal::open_pair;
+pub(crate) use terminal::{open_master, open_slave};
 
 use nix::sys::signal::Signal;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, pidfd_open, pidfd_send_signal, prlimit};

@@ -4,11 +4,17 @@ use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Returns the master and the slave of a new pseudo terminal, both close-on-exec.
-pub(crate) fn open_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let master = openpt(flags)?;
+/// Flags of both ends.
+const FLAGS: OpenptFlags = OpenptFlags::RDWR.union(OpenptFlags::NOCTTY).union(OpenptFlags::CLOEXEC);
+
+/// Returns the master of a new pseudo terminal, close-on-exec.
+pub(crate) fn open_master() -> io::Result<OwnedFd> {
+    let master = openpt(FLAGS)?;
     unlockpt(&master)?;
-    let slave = ioctl_tiocgptpeer(&master, flags)?;
-    Ok((master, slave))
+    Ok(master)
+}
+
+/// Opens the slave, close-on-exec.
+pub(crate) fn open_slave(master: &OwnedFd) -> io::Result<OwnedFd> {
+    Ok(ioctl_tiocgptpeer(master, FLAGS)?)
 }

@@ -6,14 +6,19 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Returns the master and the slave of a new pseudo terminal, both close-on-exec.
-pub(crate) fn open_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+/// Returns the master of a new pseudo terminal, close-on-exec.
+pub(crate) fn open_master() -> io::Result<OwnedFd> {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
     // A command that starts at this moment would inherit it. Only this thread starts commands.
     fcntl_setfd(&master, FdFlags::CLOEXEC)?;
     grantpt(&master)?;
     unlockpt(&master)?;
-    let name = ptsname(&master, Vec::new())?;
+    Ok(master)
+}
+
+/// Opens the slave, close-on-exec.
+pub(crate) fn open_slave(master: &OwnedFd) -> io::Result<OwnedFd> {
+    let name = ptsname(master, Vec::new())?;
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    Ok((master, open(name, flags, Mode::empty())?))
+    Ok(open(name, flags, Mode::empty())?)
 }

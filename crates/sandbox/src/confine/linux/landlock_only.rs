@@ -16,8 +16,10 @@ use std::path::{Path, PathBuf};
 /// repository.
 const MAX_RULES: usize = 10_000;
 
-/// Usable devices. No terminals: without a mount namespace, the user's terminals are among them.
-const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+/// Usable devices. No terminals: without a mount namespace, the user's terminals are among them. `/dev/tty` is only the
+/// one that the process has already, and the worker has none.
+const DEVICES: [&str; 6] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
 /// Returns the rules for reading and writing without namespaces. They grant no write access to a `.git` in `found`,
 /// and no creating or removing of names in a directory that contains one. In such a directory, only its other

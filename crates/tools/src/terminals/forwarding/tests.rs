@@ -47,6 +47,7 @@ impl Bench {
             }
             Due::Now(FromTerminal::Rows { viewer: Some(n), .. }) => format!("rows {n}"),
             Due::Now(FromTerminal::Title { title }) => format!("title {title}"),
+            Due::Now(FromTerminal::Open { address }) => format!("open {address}"),
             Due::Now(FromTerminal::InputTaken {}) => "taken".to_owned(),
             Due::Now(FromTerminal::Exited(exit)) => format!("exit {:?}", exit.exit_code),
             Due::At(_) => "later".to_owned(),
@@ -195,6 +196,27 @@ fn the_end_follows_the_last_output_and_waits_for_a_credit_only_shortly() {
     assert_eq!(bench.next(), "later");
     bench.forwarding.add_credit();
     assert_eq!([bench.next(), bench.next(), bench.next()], ["a", "exit Some(3)", "over"]);
+}
+
+#[test]
+fn the_last_address_is_sent_once_a_second_and_waits_for_a_viewer_for_a_while() {
+    let mut bench = Bench::new(true, false);
+    for n in 0..1000 {
+        bench.forwarding.open(format!("http://{n}"), bench.now);
+    }
+    assert_eq!([bench.next(), bench.next()], ["open http://999", "nothing"]);
+    bench.forwarding.open("http://b".to_owned(), bench.now);
+    assert_eq!([bench.next(), bench.after(ADDRESS_INTERVAL)], ["later", "open http://b"]);
+    assert_eq!(bench.forwarding.spent, 2);
+
+    bench.forwarding.watch(false, false, false);
+    for (wait, expected) in [(ADDRESS_LIMIT, "open http://c"), (ADDRESS_LIMIT + LATER, "nothing")] {
+        bench.forwarding.open("http://c".to_owned(), bench.now);
+        assert_eq!(bench.after(wait), "nothing");
+        bench.forwarding.watch(true, false, false);
+        assert_eq!([bench.next(), bench.next()], [expected, "nothing"]);
+        bench.forwarding.watch(false, false, false);
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::session::worker::WorkerActor;
 use crate::wire::raw_json::{is_one_line, is_sound};
 use actix::prelude::*;
 use quackd_protocol::client::TerminalEvent;
-use quackd_protocol::foreign_text::{one_line, stripped_line};
+use quackd_protocol::foreign_text::{is_web_address, one_line, stripped_line};
 use quackd_protocol::limits::{MAX_REDRAW_BYTES, MAX_ROWS_BYTES, MAX_TITLE_CHARS};
 use quackd_protocol::output::{is_base64_within, is_short_base64};
 use quackd_protocol::terminal::{FromTerminal, TerminalExit};
@@ -69,6 +69,12 @@ impl WorkerActor {
                     let event = TerminalEvent { title: Some(title), ..event_of(id) };
                     self.publish_terminal(TerminalEvent::TITLE, event);
                 }
+            }
+            FromTerminal::Open { address } => {
+                terminal.pay()?;
+                terminal.keep_credit();
+                check(is_web_address(&address))?;
+                terminal.tell_writers(&subject.open(address));
             }
             FromTerminal::InputTaken {} => terminal.input_taken()?,
             FromTerminal::Exited(exit) => {

@@ -4,7 +4,7 @@ use crate::wire;
 use bytes::Bytes;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
-    TermBytes, TermDetached, TermExit, TermRows, TermRowsOf, TermSize, ToldLine,
+    TermBytes, TermDetached, TermExit, TermOpen, TermRows, TermRowsOf, TermSize, ToldLine,
 };
 use quackd_protocol::terminal::{CellSize, TerminalExit};
 use serde::Serialize;
@@ -44,6 +44,11 @@ impl Subject<'_> {
     pub(super) fn size(self, CellSize { cols, rows }: CellSize) -> Bytes {
         let (kind, terminal_id) = (TermSize::NAME.to_owned(), self.terminal.to_owned());
         self.line(TermSize::NAME, TermSize { kind, terminal_id, cols, rows })
+    }
+
+    pub(super) fn open(self, url: String) -> Bytes {
+        let (kind, terminal_id) = (TermOpen::NAME.to_owned(), self.terminal.to_owned());
+        self.line(TermOpen::NAME, TermOpen { kind, terminal_id, url })
     }
 
     pub(super) fn exit(self, exit: TerminalExit) -> Bytes {

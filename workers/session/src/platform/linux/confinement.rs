@@ -29,8 +29,8 @@ use command_variables::variables;
 use git_protection::protect_all;
 use hidden::pins_above_hidden;
 use quackd_process::{
-    ForkSide, Group, OomScore, SelfExe, SessionPaths, SpawnThread, split_off_monitor_by,
-    split_off_monitor_of,
+    ForkSide, Group, KeptTerminal, OomScore, SelfExe, SessionPaths, SpawnThread,
+    split_off_monitor_by, split_off_monitor_of,
 };
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::{GitProtection, Tier};
@@ -315,6 +315,10 @@ impl ConfinementInputs {
         rules.extend(beyond_the_plan(group, &exe)?);
         split_off_monitor_of(cgroup).map_err(WorkerStartError::at("cannot start the monitor"))?;
 
+        // The rule is for this one slave. As long as its master is open, no other terminal gets its number.
+        let (terminal, slave) = KeptTerminal::open().ok().unzip();
+        rules.extend(slave.map(|what| FileRule { what, rights: FileRights::Write }));
+
         // The kernel counts all processes of the user, so each command gets its limit when it starts.
         let processes = limits(start, group).processes;
         let read_only = ReadOnlyWrapper { exe, private: vec![tmp.clone()], processes };
@@ -334,6 +338,7 @@ impl ConfinementInputs {
                 // The user's file exists but is unreadable, and git would fail.
                 ("GIT_CONFIG_GLOBAL", settings),
             ],
+            terminal,
             command_words: read_only.limiting_words(),
             read_only_words: read_only.words(),
             exe: Some(read_only.exe),

@@ -64,6 +64,13 @@ impl Terminal {
         self.unwanted += 1;
     }
 
+    /// Sends a line that changes no screen to the viewers that may type. A viewer without room for it misses it.
+    pub(in crate::session::worker) fn tell_writers(&self, line: &Bytes) {
+        for viewer in self.viewers.iter().filter(|viewer| !viewer.read_only) {
+            viewer.queue.push(line.clone()).ok();
+        }
+    }
+
     /// Whether a viewer gets frames of this kind.
     pub(in crate::session::worker) fn has_live(&self, as_rows: bool) -> bool {
         let mut viewers = self.viewers.iter();

@@ -129,6 +129,21 @@ fn a_new_viewer_gets_the_screen_first_and_then_the_output() {
 }
 
 #[test]
+fn only_viewers_that_may_type_are_asked_to_open_an_address() {
+    let mut world = World::new();
+    let mut writer = world.attach(|_| {});
+    let mut reader = world.live(|new| new.read_only = true);
+    world.terminal.tell_writers(&line("open"));
+    world.answer(&writer);
+    assert_eq!(
+        (world.read(&mut writer), world.read(&mut reader)),
+        (vec!["open".to_owned(), "screen".to_owned()], Vec::new())
+    );
+    (0..1000).for_each(|_| world.terminal.tell_writers(&line("open")));
+    assert!(world.read(&mut writer).len() <= QUEUE_PARTS);
+}
+
+#[test]
 fn the_worker_has_a_limited_number_of_credits_and_gets_each_back_once() {
     let mut world = World::new();
     // Without a viewer, a timer returns them.
