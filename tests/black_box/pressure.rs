@@ -2,6 +2,7 @@
 //! session over its memory limit loses its largest command, and nothing else ends. `pi/memory` tests
 //! the limits of Pi.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Session, wait_for, wait_within};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -62,6 +63,47 @@ fn a_session_that_has_more_memory_than_it_may_loses_that_command_and_no_other_do
     assert_eq!((&reply["ceiling"], &reply["isError"]), (&json!("session_memory"), &json!(true)));
     let supervisor = wire.request("quack.ps", json!({}))["supervisor"].clone();
     assert_eq!(supervisor["deathsTotal"], 0, "{supervisor}");
+}
+
+#[test]
+fn a_session_that_takes_all_memory_with_hundreds_of_processes_costs_only_itself() {
+    let daemon = Daemon::start_with("[limits]\nsession_memory_mb = 300\n");
+    let wire = daemon.wire();
+    let (a, b) = (wire.attach(daemon.repo("a").path()), wire.attach(daemon.repo("b").path()));
+    let (kept, others) = (a.pid("pid"), b.pid("pid"));
+    let undisturbed = b.begin("bash", json!(daemon.gated("go", "echo undisturbed")));
+
+    // Each process is far below the limit. The shell would go on without them.
+    let many = "perl -e '$n = 1 << 20; for (1..300) { if (!fork) { push @h, \"x\" x $n for 1..6; sleep 600 } } \
+        1 while wait > 0'; sleep 600";
+    let had = had_too_much(&a.bash(many), 300);
+    // With a limit of the kernel no session has more: files in memory count too, and may have as much.
+    let is_limited = daemon.quack(&["doctor"]).stdout().contains("the kernel limits the memory");
+    let most = if is_limited { 600 } else { 300 * 20 };
+    assert!((200..=most).contains(&had), "{had}");
+
+    assert_eq!(a.bash("echo back"), BACK);
+    daemon.open_gate("go");
+    assert_eq!(undisturbed.text(), "undisturbed\n\n[Exit code: 0]");
+    for (session, pid) in [(&a, kept), (&b, others)] {
+        assert_eq!((session.pid("pid"), &session.worker()["restarts"]), (pid, &json!(0)));
+    }
+}
+
+#[test]
+fn files_in_memory_have_at_most_the_memory_of_their_session_and_can_be_deleted() {
+    needs!(Namespaces);
+    let daemon = Daemon::start_with("[limits]\nsession_memory_mb = 300\n");
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    if !session.shows_namespaces() {
+        return;
+    }
+    let pid = session.pid("pid");
+    let text = session.bash("head -c 400m /dev/zero >/tmp/full; rm /tmp/full && echo deleted");
+    assert!(text.contains("No space left on device") && text.contains("deleted"), "{text}");
+    assert_eq!(session.bash("echo back"), BACK);
+    assert_eq!(session.pid("pid"), pid);
 }
 
 #[test]

@@ -19,7 +19,9 @@ pub struct Limits {
     /// separate user namespace, which has its own count, a worker sets it when it confines itself.
     pub processes: u32,
     /// Memory of this process and all commands of the session together, in bytes. If they have more, the command with
-    /// most memory is stopped ([`crate::EndedBy::Memory`]). Checked every 0.1 to 2 s, on Linux only. `None`: no limit.
+    /// most memory is stopped ([`crate::EndedBy::Memory`]). Checked every 0.1 to 2 s, on Linux only. Where a control
+    /// group limits memory, the kernel kills processes above this value plus [`Limits::files_in_memory`]. `None`: no
+    /// limit.
     pub memory: Option<u64>,
     /// Open files of the worker and of each process, soft and hard; at least [`MIN_OPEN_FILES`], because the worker
     /// needs that many. `None`: 4,096, and a process may raise its own limit.
@@ -33,6 +35,11 @@ pub struct Limits {
     /// limit the process gets SIGXCPU, and 1 s later SIGKILL. `None`: no limit.
     pub cpu: Option<Duration>,
 }
+
+/// Smallest and largest maximum size of a worker's files in memory, in bytes: those in its private directories. Between
+/// them, the limit of memory also limits these files. The kernel counts them as memory of the session.
+const MIN_FILES: u64 = 256 * 1024 * 1024;
+const MAX_FILES: u64 = 2 * 1024 * 1024 * 1024;
 
 /// Lowest limit of open files for a worker.
 pub const MIN_OPEN_FILES: u64 = 1024;
@@ -71,6 +78,19 @@ impl Limits {
             setrlimit(resource, new)?;
         }
         Ok(())
+    }
+
+    /// Returns the maximum size of the files in a worker's private directories, in bytes. They are in memory.
+    #[must_use]
+    pub fn files_in_memory(&self) -> u64 {
+        self.memory.map_or(MAX_FILES, |memory| memory.clamp(MIN_FILES, MAX_FILES))
+    }
+
+    /// Returns the memory limit of the control group of a session, in bytes: memory and files together. With a lower
+    /// one, files could take all memory of the group. Then the kernel would kill each new process, also the one that
+    /// deletes the files.
+    pub(crate) fn group_memory(&self) -> Option<u64> {
+        self.memory.map(|memory| memory.saturating_add(self.files_in_memory()))
     }
 
     /// Applies the CPU time limit to a command that was just started. Processes that it forked before have no limit. On

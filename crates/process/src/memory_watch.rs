@@ -2,12 +2,14 @@
 //!
 //! The limit holds for this process and everything below it together. If they have more, the command with most memory
 //! ends, as a whole. The kernel cannot do that: the control groups of commands are threaded, and those have no memory
-//! limit.
+//! limit. Where it limits the group of the session, it kills single processes above a higher limit
+//! ([`Limits::memory`]), and its numbers decide without a count if the session has one command.
 //!
 //! While the whole machine uses less than the limit, nothing is counted. The first, quick count takes memory that a
 //! process shares with a child after a fork for both. If it is above the limit, a second count divides shared memory
 //! among its processes.
 
+use crate::cgroup::MemoryGroup;
 use crate::command::{Ceiling, EndedBy};
 use crate::memory::{
     MemoryAccounting, memory_kb_blocking, oom_kills_blocking, used_memory_kb_blocking,
@@ -49,6 +51,12 @@ pub(crate) struct MemoryWatch {
     kills: Option<u64>,
     /// Memory of the command at the last exact count.
     used_kb: u64,
+    /// Limit of the kernel for the group.
+    group_limit_kb: u64,
+    /// Kills in the group at the last check.
+    group_kills: u64,
+    /// True if the kernel killed a process in the group while the command ran.
+    is_group_hit: bool,
 }
 
 /// An exact count, in KiB.
@@ -60,8 +68,16 @@ struct ExactMemory {
 }
 
 impl MemoryWatch {
-    pub(crate) fn new(limits: &Limits) -> Self {
-        Self { limit_kb: limits.memory.map(|bytes| bytes / 1024), kills: None, used_kb: 0 }
+    /// `group` is that of the command, if the kernel limits its memory.
+    pub(crate) fn new(limits: &Limits, group: Option<&MemoryGroup>) -> Self {
+        Self {
+            limit_kb: limits.memory.map(|bytes| bytes / 1024),
+            kills: None,
+            used_kb: 0,
+            group_limit_kb: limits.group_memory().unwrap_or(0) / 1024,
+            group_kills: group.map_or(0, MemoryGroup::kills),
+            is_group_hit: false,
+        }
     }
 
     /// Checks once. Returns the time until the next check. `None`: the command must end, because the session has more
@@ -75,6 +91,12 @@ impl MemoryWatch {
         // Not at the start of the command: a command that ends at once needs no check.
         self.kills = self.kills.or_else(oom_kills_blocking);
         let Some(limit_kb) = self.limit_kb else { return Some(MAX_PAUSE) };
+
+        match self.check_group(shell, limit_kb) {
+            GroupCheck::MustEnd => return None,
+            GroupCheck::Fits { left_kb } => return Some(pause(left_kb, begun.elapsed())),
+            GroupCheck::Unknown => {}
+        }
 
         // One short file spares the list of the processes, as long as the machine has much free memory.
         let machine_kb = used_memory_kb_blocking().filter(|machine_kb| *machine_kb <= limit_kb);
@@ -107,7 +129,38 @@ impl MemoryWatch {
         (!must_end).then(|| pause(left_kb, begun.elapsed()))
     }
 
-    /// Returns the ceiling that ended the command, if one did.
+    /// Checks the numbers of the kernel for the group. They do not exist for each command: if several run, the usual
+    /// count finds the largest.
+    fn check_group(&mut self, shell: &Shell, limit_kb: u64) -> GroupCheck {
+        let Some(memory) = shell.memory_group() else { return GroupCheck::Unknown };
+        let (kills, used) = (memory.kills(), memory.used());
+        let is_hit = memory.has_new(kills, self.group_kills);
+        let used_kb = used.map_or(0, |used| used.least_kb);
+        if (is_hit || limit_kb < used_kb) && shell.is_only() {
+            // The killed process has left. The group was at its limit.
+            self.used_kb = if is_hit { self.group_limit_kb } else { used_kb };
+            return GroupCheck::MustEnd;
+        }
+        self.group_kills = kills;
+        self.is_group_hit |= is_hit;
+        match used {
+            Some(used) if used.most_kb <= limit_kb => {
+                GroupCheck::Fits { left_kb: limit_kb - used.most_kb }
+            }
+            _ => GroupCheck::Unknown,
+        }
+    }
+
+    /// Records the kills of the group when no process of the command is left.
+    pub(crate) fn note_end(&mut self, group: Option<&MemoryGroup>) {
+        if let Some(memory) = group {
+            let kills = memory.kills();
+            self.is_group_hit |= memory.has_new(kills, self.group_kills);
+            memory.note_seen(kills);
+        }
+    }
+
+    /// Returns the ceiling that ended the command, if one did. Call it after [`MemoryWatch::note_end`].
     pub(crate) fn ceiling(
         &self,
         ended_by: EndedBy,
@@ -122,6 +175,11 @@ impl MemoryWatch {
             EndedBy::Processes => Some(Ceiling::Processes { limit: limits.processes }),
             EndedBy::Itself => {
                 let is_killed = matches!(exit, Exit::Signal(SIGKILL) | Exit::Code(KILLED_CODE));
+                if is_killed && self.is_group_hit {
+                    let limit = limits.memory.unwrap_or(0);
+                    let used = self.group_limit_kb.saturating_mul(1024);
+                    return Some(Ceiling::SessionMemory { limit, used });
+                }
                 (is_killed && self.has_more_kills()).then_some(Ceiling::Memory)
             }
             EndedBy::Deadline | EndedBy::Abort => None,
@@ -132,6 +190,16 @@ impl MemoryWatch {
     fn has_more_kills(&self) -> bool {
         self.kills.zip(oom_kills_blocking()).is_some_and(|(before, now)| before < now)
     }
+}
+
+/// Result of checking the numbers of the kernel.
+enum GroupCheck {
+    MustEnd,
+    Fits {
+        left_kb: u64,
+    },
+    /// Without such a group, or if only a count can decide.
+    Unknown,
 }
 
 /// Returns the time until the next check, if the session may take `left_kb` more and the last check took `took`.
@@ -181,7 +249,7 @@ mod tests {
     #[test]
     fn the_ceiling_that_ended_a_command_is_named() {
         let limits = Limits { processes: 7, memory: Some(300 << 20), ..Limits::default() };
-        let mut watch = MemoryWatch::new(&limits);
+        let mut watch = MemoryWatch::new(&limits, None);
         watch.used_kb = 310 << 10;
         let of = |watch: &MemoryWatch, ended_by, exit| watch.ceiling(ended_by, exit, &limits);
 
@@ -200,5 +268,12 @@ mod tests {
         watch.kills = Some(u64::MAX);
         assert_eq!(of(&watch, EndedBy::Itself, killed), None);
         assert_eq!(of(&watch, EndedBy::Itself, Exit::Code(0)), None);
+
+        // The kernel killed a process because the group of the session was at its limit.
+        watch.is_group_hit = true;
+        let memory = Ceiling::SessionMemory { limit: 300 << 20, used: 600 << 20 };
+        assert_eq!(of(&watch, EndedBy::Itself, Exit::Code(KILLED_CODE)), Some(memory));
+        assert_eq!(of(&watch, EndedBy::Itself, Exit::Code(0)), None);
+        assert_eq!(of(&watch, EndedBy::Abort, killed), None);
     }
 }

@@ -93,7 +93,7 @@ pub async fn run(mut command: Command) -> Result<Finished, LaunchError> {
     let (spill, live, flow) = (command.spill.clone(), command.live.clone(), command.flow.clone());
     let mut output = OutputReader::new(ends, spill, live, flow).map_err(explain)?;
 
-    let mut memory = MemoryWatch::new(&command.limits);
+    let mut memory = MemoryWatch::new(&command.limits, shell.memory_group());
     let ended_by = watch(&mut shell, &mut output, &mut input, &mut memory, &command, begin).await;
     // Processes that outlive the command read the end of the input.
     drop((input, terminal));
@@ -113,6 +113,8 @@ pub async fn run(mut command: Command) -> Result<Finished, LaunchError> {
 
     // A remaining holder is not one of the command's processes, because those are dead.
     let output_open = held.is_some() || !output.is_at_end();
+    // Before the shell leaves the registry: the next command must not be blamed.
+    memory.note_end(shell.memory_group());
     let (exit, usage) = shell.reap().map_err(LaunchError::StatusLost)?;
     let ceiling = memory.ceiling(ended_by, exit, &command.limits);
     let left = end.saturating_duration_since(Instant::now());

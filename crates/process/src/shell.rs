@@ -1,7 +1,7 @@
 //! The processes of one command, from its launch until none is left, even if the caller drops it earlier. Used by
 //! [`crate::run`].
 
-use crate::cgroup::CommandCgroup;
+use crate::cgroup::{CommandCgroup, MemoryGroup};
 use crate::command::CALL_VARIABLE;
 use crate::members::{MEMBER_VARIABLE, Members, is_by_list, signal as signal_listed};
 use crate::output::OutputEnds;
@@ -294,6 +294,17 @@ impl Shell {
     /// Records the memory of this command in KiB. Returns that of all commands of this process, as last recorded.
     pub(crate) fn note_memory(&self, kb: u64) -> CommandsMemory {
         self.place.as_ref().map(|place| place.note_memory(kb)).unwrap_or_default()
+    }
+
+    /// Returns the group that limits the memory of this command. `None` if the kernel does not limit it, or if the
+    /// command could not start in its control group.
+    pub(crate) fn memory_group(&self) -> Option<&MemoryGroup> {
+        self.mark.leaf.as_ref().and_then(|leaf| leaf.memory())
+    }
+
+    /// Returns true if this process has no other command, not even one that has just ended.
+    pub(crate) fn is_only(&self) -> bool {
+        shell_registry::is_only(self.pid())
     }
 
     /// Returns the processes of this command that hold one of these pipes.

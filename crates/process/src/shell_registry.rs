@@ -97,6 +97,12 @@ pub(crate) fn is_last(pid: u32) -> bool {
     !SHELLS.iter().any(|entry| is_another(entry.shell.load(Ordering::SeqCst)))
 }
 
+/// Returns true if no other shell than `pid` is in the registry, not even one that has exited and is not reaped.
+pub(crate) fn is_only(pid: u32) -> bool {
+    let is_another = |number| number != FREE && number & !ENDED != pid;
+    !SHELLS.iter().any(|entry| is_another(entry.shell.load(Ordering::SeqCst)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,7 +112,7 @@ mod tests {
         let first = ShellSlot::reserve().unwrap();
         assert!(!is_last(7));
         first.hold(7);
-        assert!(contains(7) && is_last(7));
+        assert!(contains(7) && is_last(7) && is_only(7));
 
         let second = ShellSlot::reserve().unwrap();
         second.hold(8);
@@ -115,6 +121,7 @@ mod tests {
         assert!(contains(7) && is_last(8) && !is_last(7));
         second.end();
         assert!(is_last(7) && is_last(8));
+        assert!(!is_only(7) && !is_only(8), "the other is not reaped");
 
         drop((first, second));
         assert!(!contains(7) && !contains(8));

@@ -15,8 +15,8 @@ mod commands;
 
 use commands::{PATIENCE, run, stdout};
 use quackd_process::{
-    CgroupBase, CgroupKind, Command, EndedBy, Exit, Finished, Group, LaunchError, Limits, Role,
-    SessionPaths, harden,
+    Ceiling, CgroupBase, CgroupKind, Command, EndedBy, Exit, Finished, Group, LaunchError, Limits,
+    Role, SessionPaths, harden,
 };
 use quackd_testkit::{Turn, assert_gone, program, wait_until_async};
 use std::fs;
@@ -188,6 +188,13 @@ async fn endless_forking_stops_at_the_limit_and_hurts_no_other_session() {
             world.close();
             continue;
         }
+        if kind == CgroupKind::Unified && world.base.limits_memory() {
+            eprintln!(
+                "not run with {kind:?}: this process is in the group of one session and cannot open another"
+            );
+            world.close();
+            continue;
+        }
         let (other_paths, other) = session(&world.base, "second", 64);
         let bomb = bash(&world.group, "bomb", "b() { b | b & }; b; sleep 600");
         let stop = bomb.cancel.clone();
@@ -221,6 +228,46 @@ async fn endless_forking_stops_at_the_limit_and_hurts_no_other_session() {
         drop(other);
         assert!(other_paths.end_blocking(PATIENCE).unwrap().removed);
         world.close();
+    }
+}
+
+#[tokio::test]
+async fn the_kernel_kills_what_exceeds_the_memory_of_its_session_and_the_answer_names_the_limit() {
+    let _turn = alone().await;
+    for kind in KINDS {
+        let Some(World { base, paths, group }) = World::open(kind, 200) else { continue };
+        if !base.limits_memory() {
+            eprintln!("not run with {kind:?}: it limits no memory");
+            World { base, paths, group }.close();
+            continue;
+        }
+        drop(group);
+        paths.end_blocking(PATIENCE).unwrap();
+        drop(base);
+
+        let base = CgroupBase::open_as_blocking(kind, 4096).unwrap();
+        let memory = Some(64 << 20);
+        let limits = Limits { processes: 200, memory, ..Limits::default() };
+        let paths = base.session_blocking("limited", &limits).unwrap();
+        let group = Arc::new(Group::open(&paths).unwrap());
+        // This command has no limit for samples. Its shell survives.
+        let hoard = "perl -e '$n = 1 << 20; push @h, \"x\" x $n for 1..900'; echo $?";
+        let finished = run(bash(&group, "kernel", hoard)).await.unwrap();
+        assert_eq!((lines(&finished), finished.exit), (vec!["137".to_owned()], Exit::Code(0)));
+
+        let mut sampled = bash(&group, "sampled", &format!("{hoard}; sleep 600"));
+        sampled.limits.memory = memory;
+        let finished = run(sampled).await.unwrap();
+        assert_eq!(finished.ended_by, EndedBy::Memory);
+        let Some(Ceiling::SessionMemory { limit, used }) = finished.ceiling else {
+            panic!("{:?}", finished.ceiling)
+        };
+        // The files in memory of a session may have 256 MiB.
+        assert_eq!(limit, 64 << 20);
+        assert!((64 << 20..=320 << 20).contains(&used), "{used}");
+        let later = run(bash(&group, "later", "echo ran")).await.unwrap();
+        assert_eq!(lines(&later), ["ran"]);
+        World { base, paths, group }.close();
     }
 }
 

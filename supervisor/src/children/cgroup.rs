@@ -20,13 +20,16 @@ pub(crate) fn group_name(prefix: &str, session: &SessionId) -> String {
     format!("{prefix}{id}")
 }
 
-/// Creates a control group. If that fails, the child starts without one. For the blocking pool.
+/// Creates a control group with limits of processes and memory, in bytes. If that fails, the child starts without one.
+/// For the blocking pool.
 pub(crate) fn create_cgroup(
     cgroups: Option<Arc<CgroupBase>>,
     name: &str,
     processes: u32,
+    memory: Option<u64>,
 ) -> Option<SessionPaths> {
-    let made = cgroups?.session_blocking(name, &Limits { processes, ..Limits::default() });
+    let limits = Limits { processes, memory, ..Limits::default() };
+    let made = cgroups?.session_blocking(name, &limits);
     made.inspect_err(|error| tracing::warn!(name, %error, "no control group")).ok()
 }
 

@@ -299,10 +299,14 @@ fn processes(services: &Services) -> Check {
     };
 
     let kept = match (&services.sessions.children.cgroups, &services.health.no_cgroups) {
-        (Some(base), _) => match base.total() {
-            Some(total) => format!("control groups, at most {total} processes"),
-            None => "control groups, processes are not counted".to_owned(),
-        },
+        (Some(base), _) => {
+            let memory = if base.limits_memory() { "the kernel limits" } else { "workers sample" };
+            let counted = match base.total() {
+                Some(total) => format!("at most {total} processes"),
+                None => "processes are not counted".to_owned(),
+            };
+            format!("control groups, {counted}, {memory} the memory of sessions")
+        }
         (None, Some(why)) => format!("no control groups ({why})"),
         (None, None) => "no control groups".to_owned(),
     };

@@ -4,7 +4,8 @@
 //! ([`quackd_process::Limits::memory`]). This sampler is for the rest: the worker itself, its MCP servers, and Pi.
 //!
 //! The limit is sampled. A process that grows faster reaches the OOM killer first, which kills commands before workers.
-//! Control groups cannot enforce the limit: those of sessions are threaded, and threaded groups do not count memory.
+//! Where the kernel limits the memory of a session's group, the session cannot exceed that higher limit
+//! ([`quackd_process::Limits::memory`]).
 //!
 //! The first, quick scan finds sessions over the limit. It counts memory that a process shares with a child after a
 //! fork for both. A second scan of these sessions follows 2 s later and divides shared memory among its processes.

@@ -1,6 +1,10 @@
 //! The daemon's directory of control groups and the directories of its sessions. The supervisor creates and removes
 //! them. Monitors also kill the processes in them.
 
+use super::controllers::{
+    COMMANDS, DAEMON, MemoryShares, SESSIONS, SUBTREE, has, is_delegated, limit_memory,
+    share_memory,
+};
 use super::directory::Directory;
 use super::discover::{self, CgroupLocation};
 use super::{CgroupKind, MYSELF};
@@ -20,8 +24,9 @@ pub const DEFAULT_TOTAL_PROCESSES: u32 = 4096;
 /// Prefix of the name of a daemon's directory. The daemon's process id and start time follow.
 const PREFIX: &str = "quackd-";
 
-/// Directory of all sessions, inside the daemon's own group (version 2).
-const SESSIONS: &str = "sessions";
+/// Processes and threads that workers and their monitors may have in addition to those of commands, where one limit
+/// counts both (version 2 with a memory limit). A worker has about 15.
+const WORKERS_ROOM: u32 = 8192;
 
 /// Maximum number of directories of one process. Tests create several.
 const MAX_BASES: u32 = 64;
@@ -34,6 +39,20 @@ const END_LIMIT: Duration = Duration::from_secs(2);
 
 /// Kinds in the order in which they are tried.
 const KINDS: [CgroupKind; 3] = [CgroupKind::Unified, CgroupKind::Pids, CgroupKind::Freezer];
+
+/// Limit of the kernel for the memory of sessions.
+#[derive(Debug)]
+enum MemoryShape {
+    /// The kernel limits none.
+    None,
+    /// The group of each session, with its worker (version 2).
+    Domains {
+        /// True if this process enabled the controller in its own group.
+        is_enabled_here: bool,
+    },
+    /// A second directory of each session, in the hierarchy of this controller (version 1).
+    Beside(Box<CgroupBase>),
+}
 
 /// Control groups of a daemon. Dropping it kills all processes in them and removes them. This takes about 20 ms, and
 /// at most about 2 s.
@@ -53,6 +72,7 @@ pub struct CgroupBase {
     total: Option<u32>,
     /// True if this process was moved into `base`.
     is_moved: bool,
+    shape: MemoryShape,
     n_sessions: AtomicU64,
 }
 
@@ -88,7 +108,7 @@ impl CgroupBase {
     ///
     /// # Errors
     /// The hierarchy is not mounted, is not writable, or has another version.
-    pub fn open_as_blocking(kind: CgroupKind, total: u32) -> io::Result<Self> {
+    pub fn open_as_blocking(kind: CgroupKind, total_of_commands: u32) -> io::Result<Self> {
         let own = discover::own(kind)?;
         let own_directory = Directory::open(kind, &own.directory, own.cgroup.clone())?;
         if kind == CgroupKind::Unified {
@@ -105,8 +125,8 @@ impl CgroupBase {
 
         end_leftovers_blocking(&own_directory);
         let name = make_base(&own_directory)?;
-        let prepared = Self::prepare(kind, total, &own, &own_directory, &name);
-        let CgroupSetup { base, sessions, home, total } = prepared.inspect_err(|_| {
+        let prepared = Self::prepare(kind, total_of_commands, &own, &own_directory, &name);
+        let CgroupSetup { base, sessions, home, total, shape } = prepared.inspect_err(|_| {
             // The caller gets the first error. The next daemon removes a directory that stays.
             own_directory.remove(&name).ok();
         })?;
@@ -115,6 +135,9 @@ impl CgroupBase {
         let path = own.directory.join(&name);
         let sessions_path = if is_moved { path.join(SESSIONS) } else { path };
         let n_sessions = AtomicU64::new(0);
+        let memory = matches!(kind, CgroupKind::Pids | CgroupKind::Freezer)
+            .then(|| Self::open_as_blocking(CgroupKind::Memory, total_of_commands).ok());
+        let shape = memory.flatten().map_or(shape, |memory| MemoryShape::Beside(Box::new(memory)));
         Ok(Self {
             kind,
             own,
@@ -126,6 +149,7 @@ impl CgroupBase {
             sessions_path,
             total,
             is_moved,
+            shape,
             n_sessions,
         })
     }
@@ -143,33 +167,35 @@ impl CgroupBase {
         if kind != CgroupKind::Unified {
             let counted = (kind == CgroupKind::Pids).then(|| limit(&base, total)).transpose()?;
             let sessions = own_directory.child(name)?;
-            return Ok(CgroupSetup { base, sessions, home: own.clone(), total: counted });
+            let (home, shape) = (own.clone(), MemoryShape::None);
+            return Ok(CgroupSetup { base, sessions, home, total: counted, shape });
         }
 
-        let sessions = base.make_threaded(SESSIONS)?;
-        if let Err(error) = base.write("cgroup.procs", MYSELF) {
-            // The caller gets the first error. The next daemon removes a directory that stays.
-            base.remove(SESSIONS).ok();
-            return Err(error);
-        }
-
-        // Without the controller, processes are not counted. Enabling it for children closes our own group for other
-        // processes, so the group must be delegated to us and must contain no foreign processes.
-        let hand_down = |directory: &Directory| directory.write("cgroup.subtree_control", "+pids");
-        let is_there =
-            has_pids(&base) || is_delegated(own_directory) && hand_down(own_directory).is_ok();
-        let is_handed_down = is_there && hand_down(&base).is_ok();
-        let counted = is_handed_down.then(|| limit(&sessions, total).ok()).flatten();
-
-        let home = CgroupLocation {
+        let mut home = CgroupLocation {
             cgroup: base.cgroup().to_owned(),
             directory: own.directory.join(name),
         };
-        Ok(CgroupSetup { base, sessions, home, total: counted })
+        let (sessions, room, shape) = match share_memory(own_directory, &base) {
+            Ok(MemoryShares { sessions, is_enabled_here }) => {
+                home.cgroup = format!("{}/{DAEMON}", home.cgroup);
+                home.directory.push(DAEMON);
+                (sessions, WORKERS_ROOM, MemoryShape::Domains { is_enabled_here })
+            }
+            Err(_) => (move_beside_threads(&base)?, 0, MemoryShape::None),
+        };
+
+        // Without the controller, processes are not counted. Enabling it for children closes our own group for other
+        // processes, so the group must be delegated to us and must contain no foreign processes.
+        let hand_down = |directory: &Directory| directory.write(SUBTREE, "+pids");
+        let is_there =
+            has(&base, "pids") || is_delegated(own_directory) && hand_down(own_directory).is_ok();
+        let is_handed_down = is_there && hand_down(&base).is_ok();
+        let is_limited = is_handed_down && limit(&sessions, total.saturating_add(room)).is_ok();
+        Ok(CgroupSetup { base, sessions, home, total: is_limited.then_some(total), shape })
     }
 
-    /// Creates the directory of a session whose worker is about to start. Uses only the number of processes of
-    /// `limits`. `name` is for display only: letters, digits, `-` and `_`, at most 64 characters.
+    /// Creates the directory of a session whose worker is about to start. Uses only the number of processes and the
+    /// memory of `limits`. `name` is for display only: letters, digits, `-` and `_`, at most 64 characters.
     ///
     /// # Errors
     /// The name has another form, or the kernel refuses.
@@ -181,36 +207,76 @@ impl CgroupBase {
 
         // The number makes the name unique among the directories of this daemon.
         let number = self.n_sessions.fetch_add(1, Ordering::SeqCst);
-        let name = format!("{name}.{number}");
-        let session = self.sessions.make_threaded(&name)?;
-
-        let processes = match self.prepare_session(&session, limits.processes) {
-            Ok(processes) => processes,
-            Err(error) => {
-                // The caller gets the first error.
-                self.sessions.remove(&name).ok();
-                return Err(error);
+        let directory_name = format!("{name}.{number}");
+        let session = match self.shape {
+            MemoryShape::Domains { .. } => self.sessions.make(&directory_name)?,
+            MemoryShape::None | MemoryShape::Beside(_) => {
+                self.sessions.make_threaded(&directory_name)?
             }
         };
 
-        Ok(SessionPaths {
-            kind: self.kind,
-            directory: self.sessions_path.join(&name),
-            cgroup: session.cgroup().to_owned(),
-            home: self.home.directory.clone(),
-            home_cgroup: self.home.cgroup.clone(),
-            processes,
+        let path = self.sessions_path.join(&directory_name);
+        self.prepare_session(&session, path, name, limits).inspect_err(|_| {
+            // The caller gets the first error.
+            session.remove(COMMANDS).ok();
+            self.sessions.remove(&directory_name).ok();
         })
     }
 
-    fn prepare_session(&self, session: &Directory, processes: u32) -> io::Result<Option<u32>> {
-        if self.total.is_none() {
-            return Ok(None);
+    fn prepare_session(
+        &self,
+        session: &Directory,
+        directory: PathBuf,
+        name: &str,
+        limits: &Limits,
+    ) -> io::Result<SessionPaths> {
+        let is_domain = matches!(self.shape, MemoryShape::Domains { .. });
+        let bytes = limits.group_memory();
+        if let Some(bytes) = bytes.filter(|_| is_domain || self.kind == CgroupKind::Memory) {
+            limit_memory(session, bytes)?;
         }
-        if self.kind == CgroupKind::Unified && !has_pids(session) {
-            self.sessions.write("cgroup.subtree_control", "+pids")?;
+        if self.kind == CgroupKind::Unified && self.total.is_some() && !has(session, "pids") {
+            self.sessions.write(SUBTREE, "+pids")?;
         }
-        Ok(Some(limit(session, processes)?))
+        let count = |directory: &Directory| {
+            self.total.map(|_| limit(directory, limits.processes)).transpose()
+        };
+        let mut paths = SessionPaths {
+            kind: self.kind,
+            directory,
+            cgroup: session.cgroup().to_owned(),
+            home: self.home.directory.clone(),
+            home_cgroup: self.home.cgroup.clone(),
+            processes: None,
+            memory: None,
+        };
+
+        match &self.shape {
+            MemoryShape::None => paths.processes = count(session)?,
+            MemoryShape::Beside(memory) => {
+                paths.processes = count(session)?;
+                // Without the second directory the worker still samples the memory.
+                let made = bytes.and_then(|_| memory.session_blocking(name, limits).ok());
+                paths.memory = made.map(Box::new);
+            }
+            MemoryShape::Domains { .. } => {
+                let commands = session.make_threaded(COMMANDS)?;
+                if self.total.is_some() {
+                    session.write(SUBTREE, "+pids")?;
+                }
+                let above = paths;
+                paths = SessionPaths {
+                    kind: self.kind,
+                    directory: above.directory.join(COMMANDS),
+                    cgroup: commands.cgroup().to_owned(),
+                    home: above.directory.clone(),
+                    home_cgroup: above.cgroup.clone(),
+                    processes: count(&commands)?,
+                    memory: Some(Box::new(above)),
+                };
+            }
+        }
+        Ok(paths)
     }
 
     /// Returns the kind of the hierarchy.
@@ -226,6 +292,12 @@ impl CgroupBase {
         self.total
     }
 
+    /// Returns true if the kernel limits the memory of sessions.
+    #[must_use]
+    pub fn limits_memory(&self) -> bool {
+        !matches!(self.shape, MemoryShape::None)
+    }
+
     /// Returns the path of the daemon's directory.
     #[must_use]
     pub fn directory(&self) -> PathBuf {
@@ -236,6 +308,10 @@ impl CgroupBase {
 impl Drop for CgroupBase {
     fn drop(&mut self) {
         // Each of these steps may fail. The next daemon removes what stays.
+        if matches!(self.shape, MemoryShape::Domains { .. }) {
+            // A process that opened the group of a session is in it. Only tests do that in this process.
+            self.base.child(DAEMON).and_then(|home| home.write("cgroup.procs", MYSELF)).ok();
+        }
         self.sessions.end_blocking(Instant::now() + END_LIMIT).ok();
 
         if self.is_moved {
@@ -243,15 +319,23 @@ impl Drop for CgroupBase {
 
             // A group with enabled controllers cannot contain processes, so disable them before this process moves
             // back.
-            self.base.write("cgroup.subtree_control", "-pids").ok();
+            self.base.write(SUBTREE, "-pids").ok();
+            self.base.write(SUBTREE, "-memory").ok();
 
             // Another daemon in the same group still counts its processes.
             let others = self.own_directory.names().unwrap_or_default();
-            if !others.iter().any(|other| other.starts_with(PREFIX) && *other != self.name) {
-                self.own_directory.write("cgroup.subtree_control", "-pids").ok();
+            let is_daemon = |other: &String| {
+                other.starts_with(PREFIX) && *other != self.name && !is_of_the_dead(other)
+            };
+            if !others.iter().any(is_daemon) {
+                self.own_directory.write(SUBTREE, "-pids").ok();
+                if matches!(self.shape, MemoryShape::Domains { is_enabled_here: true }) {
+                    self.own_directory.write(SUBTREE, "-memory").ok();
+                }
             }
             // The kernel does not remove a group with processes.
             self.own_directory.write("cgroup.procs", MYSELF).ok();
+            self.base.remove(DAEMON).ok();
         }
         self.own_directory.remove(&self.name).ok();
     }
@@ -262,6 +346,7 @@ struct CgroupSetup {
     sessions: Directory,
     home: CgroupLocation,
     total: Option<u32>,
+    shape: MemoryShape,
 }
 
 /// Control group of one session as plain data, for its worker and for the processes that kill its commands.
@@ -279,6 +364,9 @@ pub struct SessionPaths {
     pub home_cgroup: String,
     /// Maximum number of processes and threads. `None` if they are not counted.
     pub processes: Option<u32>,
+    /// Group that limits the memory of the session: around this one with the worker (version 2), or in the hierarchy of
+    /// the `memory` controller (version 1). `None` if the kernel limits no memory.
+    pub memory: Option<Box<SessionPaths>>,
 }
 
 /// Result of killing a session's control group.
@@ -299,6 +387,16 @@ impl SessionPaths {
     /// # Errors
     /// The directory cannot be opened or read. A missing directory is not an error.
     pub fn end_blocking(&self, limit: Duration) -> io::Result<CgroupKillReport> {
+        let ended = self.end_commands_blocking(limit);
+        if let Some(memory) = &self.memory {
+            // Its processes were killed above. In version 2 it also contains the monitor, which may be the caller. The
+            // kernel does not remove a directory with processes, so the supervisor tries again.
+            std::fs::remove_dir(&memory.directory).ok();
+        }
+        ended
+    }
+
+    fn end_commands_blocking(&self, limit: Duration) -> io::Result<CgroupKillReport> {
         let end = CgroupKillReport { killed: 0, survivors: 0, removed: true };
         let session = match Directory::open(self.kind, &self.directory, self.cgroup.clone()) {
             Ok(session) => session,
@@ -319,34 +417,28 @@ impl SessionPaths {
     }
 }
 
+/// Creates a tree of threaded directories for the sessions, and moves this process into `base`, above it (version 2).
+fn move_beside_threads(base: &Directory) -> io::Result<Directory> {
+    let sessions = base.make_threaded(SESSIONS)?;
+    base.write("cgroup.procs", MYSELF).inspect_err(|_| {
+        // The caller gets the first error. The next daemon removes a directory that stays.
+        base.remove(SESSIONS).ok();
+    })?;
+    Ok(sessions)
+}
+
 fn limit(directory: &Directory, processes: u32) -> io::Result<u32> {
     directory.write("pids.max", &processes.to_string())?;
     Ok(processes)
 }
 
-fn has_pids(directory: &Directory) -> bool {
-    let controllers = directory.read("cgroup.controllers").unwrap_or_default();
-    controllers.split_whitespace().any(|controller| controller == "pids")
-}
-
-/// Returns true if a service manager delegated this group to the user, or if it is the root of the visible hierarchy,
-/// as in a container or without a service manager.
-fn is_delegated(own: &Directory) -> bool {
-    let says_so = |name: &str| {
-        let mut value = [0; 8];
-        let length = rustix::fs::fgetxattr(own, name, &mut value);
-        length.is_ok_and(|length| value.get(..length) == Some(b"1".as_slice()))
-    };
-    own.cgroup() == "/" || says_so("user.delegate") || says_so("trusted.delegate")
-}
-
 fn can_count(kind: CgroupKind) -> bool {
     match kind {
         CgroupKind::Pids => true,
-        CgroupKind::Freezer => false,
+        CgroupKind::Freezer | CgroupKind::Memory => false,
         CgroupKind::Unified => discover::own(kind)
             .and_then(|own| Directory::open(kind, &own.directory, own.cgroup))
-            .is_ok_and(|own| has_pids(&own)),
+            .is_ok_and(|own| has(&own, "pids")),
     }
 }
 

@@ -159,6 +159,7 @@ impl Directory {
             CgroupKind::Unified => self.write("cgroup.freeze", "1"),
             CgroupKind::Pids => self.write("pids.max", "0"),
             CgroupKind::Freezer => self.write("freezer.state", "FROZEN"),
+            CgroupKind::Memory => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -167,6 +168,7 @@ impl Directory {
             CgroupKind::Unified => self.write("cgroup.freeze", "0"),
             CgroupKind::Pids => self.write("pids.max", "max"),
             CgroupKind::Freezer => self.write("freezer.state", "THAWED"),
+            CgroupKind::Memory => Ok(()),
         }?;
         self.is_held.store(false, Ordering::SeqCst);
         Ok(())

@@ -2,6 +2,7 @@
 //! changes the meaning of paths. Later accesses use descriptors only.
 
 use super::directory::Directory;
+use super::memory::MemoryGroup;
 use super::{MYSELF, SessionPaths, discover};
 use rustix::fs::OFlags;
 use std::fs::File;
@@ -32,6 +33,7 @@ pub struct Group {
     /// Threads file of the worker's own group. Moves a thread back to its process.
     home: File,
     processes: Option<u32>,
+    memory: Option<MemoryGroup>,
     slots: [AtomicU8; MAX_LEAVES],
 }
 
@@ -45,7 +47,8 @@ pub(super) enum ProcessLocation {
 }
 
 impl Group {
-    /// Opens a session's group, and checks that the calling thread can move there and back.
+    /// Opens a session's group, and checks that the calling thread can move there and back. In version 2 moves this
+    /// process into the session's group first if that limits memory, which takes about 10 ms.
     ///
     /// Call it in stage 0, before the process or its forked worker is confined. Later it needs no paths, and rights
     /// only in [`Group::directories`]. Any thread may start commands.
@@ -54,6 +57,8 @@ impl Group {
     /// The directories do not exist, the kernel refuses the move, or this process is in another group than the
     /// supervisor expected, for example because a launcher moved it.
     pub fn open(paths: &SessionPaths) -> io::Result<Self> {
+        // Without a memory limit, commands still run. If the process did not move, the check below fails.
+        let memory = paths.memory.as_deref().and_then(|paths| MemoryGroup::open(paths).ok());
         let own = discover::own_cgroup(paths.kind)?;
         if own != paths.home_cgroup {
             return Err(io::Error::other(format!("this process is in the control group {own}")));
@@ -63,7 +68,7 @@ impl Group {
         let home = Directory::open(paths.kind, &paths.home, own)?;
         let home = home.file(paths.kind.threads_file(), OFlags::WRONLY)?;
         let slots = [const { AtomicU8::new(ABSENT) }; MAX_LEAVES];
-        let group = Self { session, home, processes: paths.processes, slots };
+        let group = Self { session, home, processes: paths.processes, memory, slots };
 
         // Dropping the guard moves the thread back again, which has no effect.
         group.enter()?.leave()?;
@@ -81,6 +86,11 @@ impl Group {
     #[must_use]
     pub fn processes(&self) -> Option<u32> {
         self.processes
+    }
+
+    /// Returns the group that limits the memory of the session. `None` if the kernel does not limit it.
+    pub(super) fn memory(&self) -> Option<&MemoryGroup> {
+        self.memory.as_ref()
     }
 
     /// Takes a directory for the leaf of a command. Returns its number and its handle. The caller must give it
@@ -159,7 +169,10 @@ impl Group {
 
     pub(super) fn enter_in(&self, directory: &Directory) -> io::Result<CgroupGuard<'_>> {
         directory.write(directory.kind().threads_file(), MYSELF)?;
-        Ok(CgroupGuard { group: self })
+        // If the next step fails, dropping the guard moves the thread back.
+        let guard = CgroupGuard { group: self };
+        self.memory.as_ref().map_or(Ok(()), MemoryGroup::enter)?;
+        Ok(guard)
     }
 }
 
@@ -172,7 +185,9 @@ pub(crate) struct CgroupGuard<'a> {
 
 impl CgroupGuard<'_> {
     fn leave(&self) -> io::Result<()> {
-        (&self.group.home).write_all(MYSELF.as_bytes())
+        let left = self.group.memory.as_ref().map_or(Ok(()), MemoryGroup::leave);
+        (&self.group.home).write_all(MYSELF.as_bytes())?;
+        left
     }
 }
 

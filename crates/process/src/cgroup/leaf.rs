@@ -2,6 +2,7 @@
 
 use super::directory::Directory;
 use super::group::{AGAIN, CgroupGuard, Group, ProcessLocation};
+use super::memory::MemoryGroup;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -44,6 +45,11 @@ impl CommandCgroup {
     /// Returns true if the number of processes is limited here.
     pub(crate) fn is_counted(&self) -> bool {
         self.group.processes().is_some()
+    }
+
+    /// Returns the group that limits the memory of the processes here.
+    pub(crate) fn memory(&self) -> Option<&MemoryGroup> {
+        self.group.memory()
     }
 
     /// Kills the processes here once, and adds them to `killed`. Returns the number of threads found. Call it only

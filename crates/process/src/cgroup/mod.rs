@@ -20,16 +20,22 @@
 //! | [`CgroupKind::Unified`] | if its `pids` controller is available | `cgroup.freeze` |
 //! | [`CgroupKind::Pids`] | yes | `pids.max`: no new process can start |
 //! | [`CgroupKind::Freezer`] | no | `freezer.state` |
+//!
+//! Where the kernel can limit memory, it limits that of each session: in version 2 if the `memory` controller is
+//! available, in version 1 in a second directory ([`CgroupKind::Memory`]) of each session.
 
 mod base;
+mod controllers;
 mod directory;
 mod discover;
 mod group;
 mod leaf;
+mod memory;
 
 pub use base::{CgroupBase, CgroupKillReport, DEFAULT_TOTAL_PROCESSES, SessionPaths};
 pub use group::Group;
 pub(crate) use leaf::CommandCgroup;
+pub(crate) use memory::MemoryGroup;
 
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +49,8 @@ pub enum CgroupKind {
     Pids,
     /// The `freezer` controller of version 1.
     Freezer,
+    /// The `memory` controller of version 1. Next to one of the other two, and without leaves.
+    Memory,
 }
 
 impl CgroupKind {
@@ -50,7 +58,7 @@ impl CgroupKind {
     fn threads_file(self) -> &'static str {
         match self {
             Self::Unified => "cgroup.threads",
-            Self::Pids | Self::Freezer => "tasks",
+            Self::Pids | Self::Freezer | Self::Memory => "tasks",
         }
     }
 
@@ -60,6 +68,7 @@ impl CgroupKind {
             Self::Unified => None,
             Self::Pids => Some("pids"),
             Self::Freezer => Some("freezer"),
+            Self::Memory => Some("memory"),
         }
     }
 }

@@ -9,4 +9,6 @@ pub struct ConfinementLimits {
     pub open_files: Option<u64>,
     /// Largest file that may be written, in bytes.
     pub file_size: Option<u64>,
+    /// Size of all files in private directories, in bytes. They are in memory. By default 2 GiB.
+    pub private_bytes: Option<u64>,
 }

@@ -131,7 +131,7 @@ impl Request {
 
     fn limits(&self) -> ConfinementLimits {
         let [processes, open_files, file_size] = self.limits;
-        ConfinementLimits { processes, open_files, file_size }
+        ConfinementLimits { processes, open_files, file_size, private_bytes: None }
     }
 
     fn enter_alone(

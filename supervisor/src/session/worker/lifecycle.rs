@@ -126,7 +126,7 @@ impl WorkerActor {
         made: MadePlace,
         ctx: &mut Context<Self>,
     ) {
-        let MadePlace { cgroup, kept, memory_mb, .. } = made;
+        let MadePlace { cgroup, kept, memory, .. } = made;
         let services = Rc::clone(&self.services);
         let run_dir = services.daemon.home.session_run_dir(self.session.id.as_str());
         let isolated = self.isolated.clone().map(|copied| IsolatedStart {
@@ -163,7 +163,7 @@ impl WorkerActor {
             respect_ignore_files: services.daemon.config.tools.respect_ignore_files.value,
             limits: command_limits(
                 &services.daemon.config.limits,
-                memory_mb,
+                memory,
                 services.pool.disk.min_free(),
             ),
             sandbox: SandboxStart {
@@ -358,12 +358,16 @@ impl WorkerActor {
     }
 }
 
-fn command_limits(limits: &LimitSettings, memory_mb: Option<u64>, min_free: u64) -> CommandLimits {
+fn in_bytes(mb: u64) -> u64 {
+    mb.saturating_mul(1024 * 1024)
+}
+
+fn command_limits(limits: &LimitSettings, memory: Option<u64>, min_free: u64) -> CommandLimits {
     let number = |n: usize| u64::try_from(n).ok().filter(|n| *n != 0);
     CommandLimits {
         processes: number(limits.processes.value),
-        memory_bytes: memory_mb.map(|mb| mb.saturating_mul(1024 * 1024)),
-        file_bytes: number(limits.file_mb.value).map(|mb| mb.saturating_mul(1024 * 1024)),
+        memory_bytes: memory,
+        file_bytes: number(limits.file_mb.value).map(in_bytes),
         cpu_s: Some(limits.cpu.value.as_secs()).filter(|seconds| *seconds != 0),
         // 0 means no limit, and must be sent.
         min_free_bytes: Some(min_free),
@@ -377,8 +381,8 @@ struct MadePlace {
     kept: KeptDirectories,
     /// Identity of the workspace.
     id: Option<DirectoryId>,
-    /// Memory limit of the session, in MiB. `None`: it has none.
-    memory_mb: Option<u64>,
+    /// Memory limit of the session, in bytes. `None`: it has none.
+    memory: Option<u64>,
 }
 
 /// Creates the worker's run directory and, if available, a control group for its commands and the directories that
@@ -419,9 +423,9 @@ async fn make_place(
         let id = id_blocking(&workspace, &roots).ok();
 
         let group = cgroups.as_ref().map(|cgroups| cgroups.directory());
-        let memory_mb = session_limit_mb_blocking(memory, group.as_deref());
-        let cgroup = create_cgroup(cgroups, &group_name("", &session), processes);
-        Ok(MadePlace { cgroup, kept, id, memory_mb })
+        let memory = session_limit_mb_blocking(memory, group.as_deref()).map(in_bytes);
+        let cgroup = create_cgroup(cgroups, &group_name("", &session), processes, memory);
+        Ok(MadePlace { cgroup, kept, id, memory })
     };
 
     let made = services.look(RUN_DIR_LIMIT, make).await;

@@ -25,7 +25,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Maximum size of a worker's private directories and overlays in bytes. They use memory.
+/// Default maximum size of a worker's private directories and overlays in bytes. They use memory.
 const PRIVATE_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
 /// Maximum number of files in them.
@@ -63,7 +63,8 @@ pub(crate) fn build(plan: &MountPlan, expected: DirectoryId) -> Result<BuiltTree
     let sources = open_sources(plan, expected)?;
     // Attach the private file system on the old workspace, because that directory certainly exists, and its tree is
     // already open. It leaves with the old root. Its directories that are bound elsewhere stay.
-    let store = NewRoot::attach(tmpfs(&PRIVATE_BYTES.to_string(), PRIVATE_FILES)?, CWD, ".")?;
+    let bytes = plan.limits.private_bytes.unwrap_or(PRIVATE_BYTES);
+    let store = NewRoot::attach(tmpfs(&bytes.to_string(), PRIVATE_FILES)?, CWD, ".")?;
     let root = NewRoot::attach_beneath(&store, tmpfs(ROOT_BYTES, ROOT_FILES)?, "root")?;
 
     let mut sources = sources.into_iter().peekable();

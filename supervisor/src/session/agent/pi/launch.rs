@@ -116,7 +116,7 @@ pub(in crate::session::agent) async fn prepare(
         }
 
         let found = project_settings_blocking(&PathBuf::from(&workspace), &user_home);
-        let cgroup = create_cgroup(cgroups, &group_name("pi-", &session), processes);
+        let cgroup = create_cgroup(cgroups, &group_name("pi-", &session), processes, None);
 
         let start = PiStart {
             proto: AGENT_FRAME_PROTOCOL,

@@ -29,7 +29,7 @@ use command_variables::variables;
 use git_protection::protect_all;
 use hidden::pins_above_hidden;
 use quackd_process::{
-    ForkSide, Group, KeptTerminal, OomScore, SelfExe, SessionPaths, SpawnThread,
+    ForkSide, Group, KeptTerminal, Limits, OomScore, SelfExe, SessionPaths, SpawnThread,
     split_off_monitor_by, split_off_monitor_of,
 };
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
@@ -380,7 +380,9 @@ fn limits(start: &Start, group: Option<&Group>) -> ConfinementLimits {
     let is_counted = group.is_some_and(|group| group.processes().is_some());
     let has_own_count = !is_counted && !rustix::process::getuid().is_root();
     let processes = start.limits.processes.filter(|_| has_own_count);
-    ConfinementLimits { processes, ..ConfinementLimits::default() }
+    let commands = Limits { memory: start.limits.memory_bytes, ..Limits::default() };
+    let private_bytes = Some(commands.files_in_memory());
+    ConfinementLimits { processes, private_bytes, ..ConfinementLimits::default() }
 }
 
 /// Returns rules for files that the worker continues to use by descriptor: the control group of its commands, and its

@@ -1,0 +1,141 @@
+//! Memory of a session as the kernel counts and limits it, in its worker. Opened in stage 0 by [`super::group`].
+//!
+//! In version 2 the worker is in the group too, because only threads of the same group can enter the leaves inside it.
+//! The OOM killer prefers commands by their score ([`crate::oom`]). In version 1 the group is in another hierarchy and
+//! contains commands only.
+
+use super::directory::Directory;
+use super::{CgroupKind, MYSELF, SessionPaths, discover};
+use crate::memory::number_after;
+use rustix::fs::OFlags;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Maximum size of a file of the kernel with numbers, in bytes. They have at most 5 KiB.
+const MAX_TEXT: usize = 16 * 1024;
+
+/// Control group that limits the memory of a session.
+#[derive(Debug)]
+pub(crate) struct MemoryGroup {
+    kind: CgroupKind,
+    /// `memory.stat`.
+    numbers: File,
+    /// Counts the processes that the kernel killed.
+    events: File,
+    /// Threads files of this group and of the worker's own (version 1).
+    threads: Option<(File, File)>,
+    /// Number of kills at the end of the last command. They say nothing about the commands that still run.
+    seen: AtomicU64,
+}
+
+/// Memory in the group, in KiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GroupMemory {
+    /// Anonymous memory, resident or swapped out. Memory that processes share after a fork counts once.
+    pub(crate) least_kb: u64,
+    /// Also shared memory and files in memory, mapped or not.
+    pub(crate) most_kb: u64,
+}
+
+impl MemoryGroup {
+    /// Opens the group. In version 2 moves this process into it, which must have one thread.
+    ///
+    /// # Errors
+    /// The directory does not exist, the kernel refuses the move, or a launcher moved this process to another group.
+    pub(super) fn open(paths: &SessionPaths) -> io::Result<Self> {
+        let kind = paths.kind;
+        let own = discover::own_cgroup(kind)?;
+        if own != paths.home_cgroup {
+            return Err(io::Error::other(format!("this process is in the control group {own}")));
+        }
+
+        let group = Directory::open(kind, &paths.directory, paths.cgroup.clone())?;
+        let numbers = group.file("memory.stat", OFlags::RDONLY)?;
+        let is_unified = kind == CgroupKind::Unified;
+        let events = if is_unified { "memory.events" } else { "memory.oom_control" };
+        let events = group.file(events, OFlags::RDONLY)?;
+
+        let threads = if is_unified {
+            group.write("cgroup.procs", MYSELF)?;
+            None
+        } else {
+            let home = Directory::open(kind, &paths.home, own)?;
+            let file = |directory: &Directory| directory.file(kind.threads_file(), OFlags::WRONLY);
+            Some((file(&group)?, file(&home)?))
+        };
+        Ok(Self { kind, numbers, events, threads, seen: AtomicU64::new(0) })
+    }
+
+    /// Moves the calling thread here. The processes that it starts use memory of this group.
+    pub(super) fn enter(&self) -> io::Result<()> {
+        self.threads.as_ref().map_or(Ok(()), |(here, _)| move_to(here))
+    }
+
+    pub(super) fn leave(&self) -> io::Result<()> {
+        self.threads.as_ref().map_or(Ok(()), |(_, home)| move_to(home))
+    }
+
+    /// Returns the number of processes that the kernel has killed because the group was at its limit. 0 if the kernel
+    /// does not count them.
+    pub(crate) fn kills(&self) -> u64 {
+        read(&self.events).and_then(|text| number_after("oom_kill ", &text)).unwrap_or(0)
+    }
+
+    /// Returns true if there were more than `before` kills, and more than a command that has ended has seen.
+    pub(crate) fn has_new(&self, kills: u64, before: u64) -> bool {
+        before.max(self.seen.load(Ordering::SeqCst)) < kills
+    }
+
+    /// Records the number of kills at the end of a command.
+    pub(crate) fn note_seen(&self, kills: u64) {
+        self.seen.fetch_max(kills, Ordering::SeqCst);
+    }
+
+    /// Returns the memory in use. `None` if the kernel's text cannot be read.
+    pub(crate) fn used(&self) -> Option<GroupMemory> {
+        used_in(self.kind, &read(&self.numbers)?)
+    }
+}
+
+fn used_in(kind: CgroupKind, text: &str) -> Option<GroupMemory> {
+    // The second number does not exist if swap is not counted. In version 2 the group has no swap.
+    let (anonymous, swapped, shared) = match kind {
+        CgroupKind::Unified => ("anon ", None, "shmem "),
+        _ => ("total_rss ", Some("total_swap "), "total_shmem "),
+    };
+    let swapped = swapped.and_then(|label| number_after(label, text)).unwrap_or(0);
+    let least = number_after(anonymous, text)?.saturating_add(swapped);
+    let most = least.saturating_add(number_after(shared, text)?);
+    Some(GroupMemory { least_kb: least / 1024, most_kb: most / 1024 })
+}
+
+fn move_to(mut threads: &File) -> io::Result<()> {
+    threads.write_all(MYSELF.as_bytes())
+}
+
+fn read(file: &File) -> Option<String> {
+    let mut bytes = vec![0; MAX_TEXT];
+    let n = file.read_at(&mut bytes, 0).ok()?;
+    bytes.truncate(n);
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_a_group_is_read_in_both_versions() {
+        let unified = "anon 4096\nfile 8192\nshmem 2048\nanon_thp 99999\n";
+        let memory = GroupMemory { least_kb: 4, most_kb: 6 };
+        assert_eq!(used_in(CgroupKind::Unified, unified), Some(memory));
+        let first = "rss 1\nshmem 1\ntotal_rss 4096\ntotal_shmem 2048\n";
+        assert_eq!(used_in(CgroupKind::Memory, first), Some(memory));
+        let swapped = format!("{first}total_swap 1024\n");
+        let memory = GroupMemory { least_kb: 5, most_kb: 7 };
+        assert_eq!(used_in(CgroupKind::Memory, &swapped), Some(memory));
+        assert_eq!(used_in(CgroupKind::Unified, "anon x\nshmem 1\n"), None);
+    }
+}
