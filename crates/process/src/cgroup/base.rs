@@ -366,7 +366,7 @@ pub struct SessionPaths {
     pub processes: Option<u32>,
     /// Group that limits the memory of the session: around this one with the worker (version 2), or in the hierarchy of
     /// the `memory` controller (version 1). `None` if the kernel limits no memory.
-    pub memory: Option<Box<SessionPaths>>,
+    pub memory: Option<Box<Self>>,
 }
 
 /// Result of killing a session's control group.
