@@ -27,7 +27,8 @@ use quackd_process::{
 };
 use quackd_protocol::credentials::{
     CredentialAnswer, CredentialRefusal, CredentialRequest, CredentialStart, CredentialUse,
-    FromCredentials, MAX_USES, Repository, SignRequest, TO_CREDENTIALS_TAGS, ToCredentials,
+    FromCredentials, MAX_AGENT_MESSAGE, MAX_USES, Repository, SignRequest, TO_CREDENTIALS_TAGS,
+    ToCredentials,
 };
 use quackd_protocol::worker::EXIT_TERMINAL;
 use std::io;
@@ -186,8 +187,10 @@ struct Signature {
 
 impl Signature {
     fn decode(request: &SignRequest) -> Result<Self, CredentialRefusal> {
-        let decoded =
-            |text: &str| STANDARD.decode(text).map_err(|_error| CredentialRefusal::Malformed);
+        let decoded = |text: &str| match STANDARD.decode(text) {
+            Ok(bytes) if bytes.len() <= MAX_AGENT_MESSAGE => Ok(bytes),
+            _ => Err(CredentialRefusal::Malformed),
+        };
         let binding = match &request.bind {
             Some(bind) => Some(Binding {
                 host_key: decoded(&bind.host_key)?,
@@ -238,5 +241,81 @@ fn read(body: &tokio_util::bytes::BytesMut) -> io::Result<ToCredentials> {
     match frames::decode(body, TO_CREDENTIALS_TAGS).map_err(io::Error::other)? {
         frames::Decoded::Known(frame) => Ok(frame),
         frames::Decoded::Unknown(tag) => Err(io::Error::other(format!("a `{tag}` frame"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quackd_protocol::credentials::FROM_CREDENTIALS_TAGS;
+
+    /// Directory with a program in place of git, which has a credential for `a.example`.
+    const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
+
+    /// Sends a request for a repository. Returns the supervisor's end of the channel, and the work of this process.
+    async fn requested(host: &str) -> (Channel, impl Future<Output = io::Result<()>>) {
+        let (ours, theirs) = link::pair().unwrap();
+        let mut channel = Framed::new(ours, frames::codec());
+        let repository = Repository { host: host.to_owned(), path: "me/app".to_owned() };
+        let path = format!("{PROGRAMS}:/usr/bin:/bin");
+        let env = [("PATH", path.as_str()), ("HOME", "/nowhere")];
+        let start = CredentialStart {
+            request: CredentialRequest::Git { repository, push: false },
+            agent: None,
+            candidates: Vec::new(),
+            env: env.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            untrusted: Vec::new(),
+        };
+        sent(&mut channel, &ToCredentials::Start(Box::new(start))).await;
+        (channel, answer(theirs))
+    }
+
+    async fn sent(channel: &mut Channel, frame: &ToCredentials) {
+        channel.send(frames::encode(frame).unwrap()).await.unwrap();
+    }
+
+    async fn received(channel: &mut Channel) -> FromCredentials {
+        let body = channel.next().await.unwrap().unwrap();
+        match frames::decode(&body, FROM_CREDENTIALS_TAGS).unwrap() {
+            frames::Decoded::Known(frame) => frame,
+            frames::Decoded::Unknown(tag) => panic!("{tag}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_use_is_reported_and_the_credential_comes_after_the_permission() {
+        for (host, expected) in [
+            ("a.example", Ok("Basic bWU6c2VjcmV0")),
+            ("b.example", Err(CredentialRefusal::NoCredential)),
+        ] {
+            let (mut channel, answering) = requested(host).await;
+            let allowing = async {
+                let FromCredentials::Uses(uses) = received(&mut channel).await else { panic!() };
+                assert_eq!(uses, [format!("fetch {host}/me/app")]);
+                sent(&mut channel, &ToCredentials::Proceed {}).await;
+                received(&mut channel).await
+            };
+            let (done, answered) = tokio::join!(allowing, answering);
+            answered.unwrap();
+            let FromCredentials::Done(done) = done else { panic!() };
+            let expected = expected.map(str::to_owned).map(CredentialAnswer::Authorization);
+            assert_eq!(done, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_channel_that_closes_ends_the_process_and_lines_for_git_are_no_host() {
+        let (mut channel, answering) = requested("a.example").await;
+        let refusing = async move {
+            assert!(matches!(received(&mut channel).await, FromCredentials::Uses(_)));
+        };
+        let ((), answered) = tokio::join!(refusing, answering);
+        answered.unwrap();
+
+        let (mut channel, answering) = requested("a.example\nusername=other").await;
+        let (refused, answered) = tokio::join!(received(&mut channel), answering);
+        answered.unwrap();
+        let FromCredentials::Done(refused) = refused else { panic!() };
+        assert_eq!(refused, Err(CredentialRefusal::Malformed));
     }
 }

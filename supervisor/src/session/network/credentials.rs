@@ -4,7 +4,6 @@
 use super::NetworkActor;
 use super::credential_requests::OpenRequest;
 use crate::approvals::{Outcome, Subject};
-use crate::children::pi_env;
 use crate::session::agent::pi::outside::clean_blocking;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
@@ -29,6 +28,18 @@ const MAX_ASKED: usize = 160;
 /// Maximum wait for the login environment, and for reading the links of paths in it.
 const ENVIRONMENT_TIMEOUT: Duration = Duration::from_secs(3);
 const CLEAN_LIMIT: Duration = Duration::from_secs(5);
+
+/// Variables of the daemon that git's credential helpers get in addition to those of commands: for the keyring of the
+/// desktop, and for `gpg` and `pass`.
+const OF_HELPERS: [&str; 7] = [
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DISPLAY",
+    "GNUPGHOME",
+    "PASSWORD_STORE_DIR",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+];
 
 /// Decide about the use of a credential, of which there may be several by the names of a host. Asks the user if necessary.
 #[derive(Debug, Message)]
@@ -265,7 +276,6 @@ async fn start(
     candidates: Vec<String>,
 ) -> Option<CredentialStart> {
     let (daemon, login) = (&services.daemon, &services.children.login);
-    let commands = login.env_for_worker(ENVIRONMENT_TIMEOUT).await;
     let agent = match daemon.config.credentials.ssh_agent.value.as_str() {
         "" => None,
         SSH_AGENT_AUTO => {
@@ -277,10 +287,12 @@ async fn start(
         path => Some(path.to_owned()),
     };
 
-    let mut env = pi_env::merge(std::env::vars_os(), &commands, &[]);
     let user_home = daemon.user_home.clone();
-    env.retain(|(name, _)| name != "HOME");
+    let mut env = login.env_for_worker(ENVIRONMENT_TIMEOUT).await;
+    env.retain(|(name, _)| name != "HOME" && !OF_HELPERS.contains(&name.as_str()));
     env.push(("HOME".to_owned(), user_home.to_string_lossy().into_owned()));
+    let own = |name: &&str| Some(((*name).to_owned(), std::env::var(name).ok()?));
+    env.extend(OF_HELPERS.iter().filter_map(own));
 
     let writable = login.writable().await?;
     let untrusted = writable.iter().map(|path| path.to_string_lossy().into_owned()).collect();
