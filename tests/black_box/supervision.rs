@@ -188,6 +188,7 @@ fn the_tree_says_what_each_child_is_promised_how_it_is_and_how_the_last_ones_die
             "probe",
             "login-environment",
             "tool-registries",
+            "credentials",
             "isolate",
             "record-states",
             "clean-repositories",

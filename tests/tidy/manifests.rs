@@ -86,6 +86,11 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
         ],
     ),
     (
+        "quackd-credentials-worker",
+        3,
+        &["quackd-protocol", "quackd-ipc", "quackd-process", "quackd-sandbox"],
+    ),
+    (
         "quackd-environment-worker",
         3,
         &["quackd-protocol", "quackd-ipc", "quackd-process", "quackd-sandbox"],

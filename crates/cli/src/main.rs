@@ -49,6 +49,7 @@ fn main() -> std::process::ExitCode {
         Some("agent-worker") => return quackd_agent_worker::main(),
         Some("login-environment") => return quackd_environment_worker::main("quack-login-env"),
         Some("isolate" | "record-states") => return quackd_isolate_worker::main(),
+        Some("credentials") => return quackd_credentials_worker::main(),
         Some("tool-registries") => return quackd_environment_worker::main("quack-tools"),
         Some(other) => {
             let of_environment = || quackd_environment_worker::run_role(other);

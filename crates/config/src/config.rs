@@ -2,7 +2,8 @@
 //! supervisor at its start, and by `quack config`.
 
 use crate::{
-    CheckpointChoice, Dollars, ForwardSettings, GuestAgentSettings, IsolatedSettings, Origin,
+    CheckpointChoice, CredentialSettings, Dollars, ForwardSettings, GuestAgentSettings,
+    IsolatedSettings, Origin,
     RunSettings, Secret, Setting,
 };
 use quackd_protocol::approval::ApprovalKind;
@@ -28,6 +29,8 @@ pub struct Config {
     pub tools: ToolSettings,
     /// `[sandbox]`
     pub sandbox: SandboxSettings,
+    /// `[credentials]`
+    pub credentials: CredentialSettings,
     /// `[limits]`
     pub limits: LimitSettings,
     /// `[keep]`
@@ -451,6 +454,7 @@ impl Default for Config {
                 ask_wait: Setting::default_of(MAX_CONNECTION_WAIT),
                 tier: Setting::default_of(None),
             },
+            credentials: CredentialSettings::default(),
             limits: LimitSettings {
                 commands: Setting::default_of(MAX_COMMANDS),
                 jobs: Setting::default_of(MAX_JOBS),

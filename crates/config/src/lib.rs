@@ -12,6 +12,7 @@
 mod accessor;
 mod choices;
 mod config;
+mod credentials;
 mod definition;
 mod document;
 mod entries;
@@ -37,6 +38,7 @@ pub use config::{
     RemoteSettings, SandboxSettings, ToolSettings, UpstreamChoice, WebSearchSettings,
     WorkerSettings,
 };
+pub use credentials::{CredentialSettings, SSH_AGENT_AUTO};
 pub use definition::Key;
 pub use entry::Entry;
 pub use error::{ConfigError, MAX_CONFIG_BYTES};

@@ -23,6 +23,11 @@ pub(crate) fn narrowed(file: Config) -> Config {
     keep_if(&mut sandbox.hosts, &theirs.hosts, |rules| rules.iter().all(is_denial));
     sandbox.hidden = theirs.hidden.clone();
 
+    let (credentials, theirs) = (&mut config.credentials, &file.credentials);
+    keep_if(&mut credentials.ssh, &theirs.ssh, |is_on| !is_on);
+    keep_if(&mut credentials.git, &theirs.git, |is_on| !is_on);
+    keep_if(&mut credentials.ssh_agent, &theirs.ssh_agent, String::is_empty);
+
     let (limits, theirs) = (&mut config.limits, &file.limits);
     // These may only be lowered.
     at_most(&mut limits.commands, &theirs.commands);

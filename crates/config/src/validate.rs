@@ -1,6 +1,7 @@
 //! Validators of texts, one per kind of key. The table of keys refers to them. Each error is a verb phrase that states
 //! the requirement and the actual value.
 
+use crate::SSH_AGENT_AUTO;
 use crate::error::excerpt;
 use quackd_policy::{MAX_ROOTS, path_problem};
 use quackd_protocol::approval::ApprovalKind;
@@ -151,6 +152,14 @@ fn host(authority: &str) -> Option<&str> {
 #[expect(clippy::unnecessary_wraps, reason = "checks have this shape")]
 pub(crate) fn anything(_: &str) -> Result<(), String> {
     Ok(())
+}
+
+/// Checks the socket of an ssh agent.
+pub(crate) fn ssh_agent(text: &str) -> Result<(), String> {
+    if text.is_empty() || text == SSH_AGENT_AUTO || Path::new(text).is_absolute() {
+        return Ok(());
+    }
+    Err(format!("must be auto, empty or an absolute path, not `{}`", excerpt(text)))
 }
 
 /// Checks a path in a sandbox policy.

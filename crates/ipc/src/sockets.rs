@@ -42,6 +42,14 @@ pub fn is_udp_socket(socket: impl AsFd) -> bool {
     is_internet_socket(&socket, SocketType::DGRAM)
 }
 
+/// Returns true for a listening stream socket of this machine.
+#[must_use]
+pub fn is_unix_listener(socket: impl AsFd) -> bool {
+    platform::family(&socket) == Ok(AddressFamily::UNIX)
+        && sockopt::socket_type(&socket) == Ok(SocketType::STREAM)
+        && platform::is_listening(&socket)
+}
+
 fn is_internet_socket(socket: &impl AsFd, kind: SocketType) -> bool {
     platform::family(socket) == Ok(AddressFamily::INET) && sockopt::socket_type(socket) == Ok(kind)
 }

@@ -70,6 +70,9 @@ pub fn askable_address(address: IpAddr, port: u16) -> Option<String> {
     is_of_local_network(address).then(|| SocketAddr::new(address, port).to_string())
 }
 
+/// Port of ssh.
+const SSH_PORT: u16 = 22;
+
 /// Rules of a session in force, with their origins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostRules {
@@ -196,6 +199,28 @@ impl HostRules {
     #[must_use]
     pub fn allows_machine(&self, port: u16) -> bool {
         matches!(self.decide(&Host::Name(MACHINE_HOST.to_owned()), port), Decision::Allowed(_))
+    }
+
+    /// Returns the single hosts of the rules that allow, as `known_hosts` of ssh writes them: `github.com`,
+    /// `[build.example]:2222`.
+    pub fn known_hosts(&self) -> impl Iterator<Item = String> {
+        let named = self.allow.iter().filter_map(|OriginRule { rule, .. }| match &rule.target {
+            HostTarget::Name(name) => Some((name.clone(), &rule.ports)),
+            HostTarget::Addresses(net) if net.prefix_len() == net.max_prefix_len() => {
+                Some((net.addr().to_string(), &rule.ports))
+            }
+            _ => None,
+        });
+        named.flat_map(|(host, ports)| {
+            let ports: &[u16] = match ports {
+                Ports::All => &[SSH_PORT],
+                Ports::List(ports) => ports,
+            };
+            ports.iter().map(move |port| match *port {
+                SSH_PORT => host.clone(),
+                port => format!("[{host}]:{port}"),
+            })
+        })
     }
 
     /// Returns the single ports of the rules that allow, in order and without repetition.
@@ -325,6 +350,19 @@ mod tests {
             assert_eq!(decided(&rules, text, port), expected, "{text}:{port}");
         }
         assert_eq!(rules.ports(), [22, 80, 443, 5432]);
+    }
+
+    #[test]
+    fn single_hosts_are_named_as_ssh_names_them() {
+        let rules = rules(&[
+            "a.example:22,2222",
+            "b.example:*",
+            "*.c.example:22",
+            "10.0.0.7:22",
+            "!d.example",
+        ]);
+        let expected = ["a.example", "[a.example]:2222", "b.example", "10.0.0.7"];
+        assert_eq!(rules.known_hosts().collect::<Vec<_>>(), expected);
     }
 
     #[test]

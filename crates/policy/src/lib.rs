@@ -3,10 +3,12 @@
 //! The types are in `quackd_protocol::policy`. Pure functions without system calls. Called by the configuration and the
 //! supervisor.
 
+mod credentials;
 pub mod hosts;
 mod restrict;
 pub mod upstream;
 
+pub use credentials::CredentialGrants;
 pub use restrict::restriction;
 
 use hosts::{Rule, RuleError};

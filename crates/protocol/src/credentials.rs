@@ -299,22 +299,46 @@ pub struct UsableCredentials {
 pub enum ToCredentials {
     /// First frame. Answered by [`FromCredentials::Uses`], or by [`FromCredentials::Done`] if it needs no permission or
     /// cannot be carried out.
-    Start {
-        /// The request.
-        request: CredentialRequest,
-        /// Socket of the user's ssh agent, an absolute path.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        agent: Option<String>,
-        /// Names of hosts that the rules of the session have, to find hashed names of `known_hosts`.
-        candidates: Vec<String>,
-    },
+    Start(Box<CredentialStart>),
     /// Carry it out for this use, which is one of [`FromCredentials::Uses`]. Answered by [`FromCredentials::Done`].
     /// Without it the process exits at the end of the channel.
     Proceed {},
 }
 
+/// Content of [`ToCredentials::Start`].
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CredentialStart {
+    /// The request.
+    pub request: CredentialRequest,
+    /// Socket of the user's ssh agent, an absolute path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Names of hosts that the rules of the session have, as `known_hosts` writes them: `github.com`,
+    /// `[build.example]:2222`. A hashed name of `known_hosts` is found among them only.
+    pub candidates: Vec<String>,
+    /// Environment of the user's git.
+    pub env: Vec<(String, String)>,
+    /// Directories that sessions may write. No file in them is read or run.
+    pub untrusted: Vec<String>,
+}
+
 /// Tags of [`ToCredentials`].
 pub const TO_CREDENTIALS_TAGS: &[&str] = &["start", "proceed"];
+
+/// Data of the event `credential_used`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CredentialUsed {
+    /// The use: `push github.com/me/app`.
+    #[serde(rename = "use")]
+    pub purpose: String,
+    /// `allowed`, or the reason of the refusal in words.
+    pub result: String,
+}
+
+impl CredentialUsed {
+    /// Event name.
+    pub const NAME: &str = "credential_used";
+}
 
 /// `quack credentials` to the supervisor.
 #[derive(Debug, Serialize, Deserialize)]

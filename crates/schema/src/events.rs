@@ -9,6 +9,7 @@ use quackd_protocol::client::{
     TermSize, TerminalEvent, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate,
     VoiceSayEvent, VoiceSessionChanged, VoiceStartEvent, VoiceStopEvent,
 };
+use quackd_protocol::credentials::CredentialUsed;
 use quackd_protocol::network::LogEntry;
 use quackd_protocol::output::ToolOutput;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -164,6 +165,11 @@ fn network(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
             "network_denied",
             "A command was refused a host. Once in 5 s for each host and port.",
             inline::<LogEntry>(generator),
+        ),
+        followed(
+            CredentialUsed::NAME,
+            "A command used a credential of the user, or was refused it.",
+            inline::<CredentialUsed>(generator),
         ),
         followed(
             "forward_opened",

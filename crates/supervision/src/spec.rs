@@ -175,6 +175,16 @@ pub const TOOL_REGISTRIES: ChildSpec = ChildSpec {
     ..ONE_SHOT
 };
 
+/// The process that uses one credential of the user. Its timeout has 30 s for the user's answer and 20 s for git or the ssh
+/// agent.
+pub const CREDENTIALS_WORKER: ChildSpec = ChildSpec {
+    name: "credentials",
+    about: "uses a credential of the user for a session",
+    start: Duration::from_secs(65),
+    shutdown: Duration::from_secs(1),
+    ..ONE_SHOT
+};
+
 /// The process that makes, compares and applies the private copies of isolated sessions. It reads whole workspaces on
 /// slow disks.
 pub const ISOLATE_WORKER: ChildSpec = ChildSpec {
@@ -249,7 +259,7 @@ pub const METRICS_THREAD: ChildSpec =
     ChildSpec { name: "metrics", about: "serves metrics to Prometheus", ..THREAD };
 
 /// All kinds of children, in start order. They stop in reverse order.
-pub const TREE: [&ChildSpec; 15] = [
+pub const TREE: [&ChildSpec; 16] = [
     &STORE_THREAD,
     &EGRESS_THREAD,
     &ACTORS_THREAD,
@@ -258,6 +268,7 @@ pub const TREE: [&ChildSpec; 15] = [
     &SYSTEM_PROBE,
     &ENVIRONMENT_WORKER,
     &TOOL_REGISTRIES,
+    &CREDENTIALS_WORKER,
     &ISOLATE_WORKER,
     &STATE_RECORDER,
     &REPOSITORY_CLEANER,

@@ -7,6 +7,7 @@
 
 mod cgroup;
 pub(crate) mod command_env;
+mod credentials;
 mod deaths;
 mod heartbeat;
 pub(crate) mod isolate;
@@ -28,6 +29,7 @@ pub(crate) mod tool_registries;
 mod worker_source;
 
 pub(crate) use cgroup::{create_cgroup, group_name};
+pub(crate) use credentials::Credentials;
 pub(crate) use deaths::{Death, Deaths};
 pub(crate) use heartbeat::HeartbeatDriver;
 pub(crate) use kill_reason::KillReason;
@@ -79,6 +81,7 @@ pub(crate) struct ChildServices {
     pub(crate) repo_cleanup: Rc<RepoCleanup>,
     pub(crate) tool_registries: Rc<ToolRegistries>,
     pub(crate) isolation: Rc<Isolation>,
+    pub(crate) credentials: Rc<Credentials>,
     pub(crate) deaths: Rc<Deaths>,
     pub(crate) metrics: Arc<Metrics>,
 }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// One kind of one-shot process. At most one instance runs at a time.
+/// One kind of one-shot process. At most one instance runs at a time, except of `credentials`, whose last one counts.
 #[derive(Debug)]
 pub(crate) struct OneShot {
     spec: &'static ChildSpec,

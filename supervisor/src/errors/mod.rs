@@ -19,6 +19,7 @@ use quackd_policy::PolicyError;
 use quackd_protocol::agent_options::AgentOptionsError;
 use quackd_protocol::approval::{Decision, RecentApproval};
 use quackd_protocol::client::{ErrorCode, SayData, VoiceState};
+use quackd_protocol::credentials::NoCredentialUse;
 use quackd_protocol::foreign_text::NameError;
 use quackd_protocol::limits::{MAX_CLIENT_CLAIMS, MIN_REMOTE_TOKEN_BYTES};
 use quackd_protocol::mcp::{MAX_MCP_SERVERS, McpServerError};
@@ -136,6 +137,8 @@ pub(crate) enum MethodError {
     NoPresetHosts(&'static str, String),
     #[error("Name at least one rule, such as example.com or @github")]
     NoRules,
+    #[error("Not a use of a credential: {0}; {why}", why = NoCredentialUse)]
+    NoCredentialUse(String),
     #[error("Not a host or host:port: {0}")]
     NotAHost(String),
     #[error("Only local clients may forward ports")]

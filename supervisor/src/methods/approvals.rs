@@ -215,7 +215,11 @@ async fn apply(
         }
         (_, _, AnswerScope::Once) => return Ok(()),
         // Other denials are remembered by the questions.
-        (kind, Decision::Deny, _) if *kind != ApprovalKind::Network => return Ok(()),
+        (
+            ApprovalKind::Write | ApprovalKind::Command | ApprovalKind::SafeMode,
+            Decision::Deny,
+            _,
+        ) => return Ok(()),
         (ApprovalKind::SafeMode, Decision::Allow, _) => SessionChange::SafeMode(false),
         (kind, decision, scope) => SessionChange::Grants(GrantChange::Answer {
             kind: *kind,

@@ -264,6 +264,7 @@ async fn ask(call: &EndedCall<'_>, operation: Operation, caller: &Caller) -> Opt
             ApprovalKind::Write => "Allow writing?",
             ApprovalKind::Command => "Allow the command?",
             ApprovalKind::SafeMode => "End safe mode?",
+            ApprovalKind::Credential => "Allow the use of a credential?",
         },
         message: words::message(&facts, &quotes),
         preset: None,
@@ -287,6 +288,7 @@ fn line(kind: ApprovalKind, target: &str, outcome: Outcome, wait: Duration) -> S
         ApprovalKind::Write => format!("writing {target}"),
         ApprovalKind::Command => format!("the command {target:?}"),
         ApprovalKind::SafeMode => format!("{target} in safe mode"),
+        ApprovalKind::Credential => format!("the credential ({target})"),
     };
     let what = for_display(&what);
 

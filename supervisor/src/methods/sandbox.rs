@@ -15,13 +15,15 @@ use crate::session::describe::jobs;
 use crate::session::worker::{self, CallTool};
 use quackd_policy::{MAX_ROOTS, PolicyError, path_problem};
 use quackd_protocol::SessionId;
+use quackd_protocol::approval::Decision;
 use quackd_protocol::client::{
     AuditReport, DenialsData, ExplainLayer, ExplainReport, HostExplained, NetworkData, PresetsData,
     ProcessState, SandboxAllow, SandboxAudit, SandboxData, SandboxDenials, SandboxExplain,
     SandboxExplainHost, SandboxNetwork, SandboxParams, SandboxPresets, SandboxRevoke,
     SandboxSession, SandboxSet, SandboxShow, WorkerSays,
 };
-use quackd_protocol::credentials::UsableCredentials;
+
+use quackd_protocol::credentials::{CredentialUse, UsableCredentials};
 use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_HOST_RULES};
 use quackd_protocol::policy::{NetworkMode, WebSearchRule};
 use quackd_protocol::tiers::Tier;
@@ -67,12 +69,16 @@ impl Serve<SandboxSet> for Caller {
 
 impl Serve<SandboxAllow> for Caller {
     async fn serve(&self, params: SandboxAllow) -> Result<SandboxData, MethodError> {
-        let SandboxAllow { session, rules, scope, end_jobs } = params;
-        let rules = checked_rules(rules)?;
+        let SandboxAllow { session, rules, credentials, scope, end_jobs } = params;
+        let credentials = uses_of(credentials.unwrap_or_default())?;
+        let rules = match rules {
+            None if !credentials.is_empty() => Vec::new(),
+            rules => checked_rules(rules)?,
+        };
         let session = find(&session, self).await?;
 
         let (scope, client) = (scope.unwrap_or_default(), self.client.shown_name());
-        let change = GrantChange::Allow { scope, rules: rules.clone(), client };
+        let change = GrantChange::Allow { scope, rules: rules.clone(), credentials, client };
         let change = SessionChange::Grants(change);
         let (found, notes) = changed(&session, change, &rules, end_jobs, self).await?;
         in_force(session, found, notes, self).await
@@ -190,6 +196,27 @@ fn checked_rules(rules: Option<Vec<String>>) -> Result<Vec<String>, MethodError>
         return Err(MethodError::Policy(PolicyError::TooManyRules(rules.len())));
     }
     Ok(rules)
+}
+
+/// Returns the decisions about uses of credentials, of which a text with `!` denies one.
+///
+/// # Errors
+/// A text is no use of a credential, or there are too many.
+fn uses_of(texts: Vec<String>) -> Result<Vec<(Decision, CredentialUse)>, MethodError> {
+    if MAX_HOST_RULES < texts.len() {
+        return Err(MethodError::Policy(PolicyError::TooManyRules(texts.len())));
+    }
+    let read = |text: String| {
+        let (decision, purpose) = match text.strip_prefix('!') {
+            Some(purpose) => (Decision::Deny, purpose),
+            None => (Decision::Allow, text.as_str()),
+        };
+        match purpose.parse::<CredentialUse>() {
+            Ok(purpose) => Ok((decision, purpose)),
+            Err(_) => Err(MethodError::NoCredentialUse(text.chars().take(100).collect())),
+        }
+    };
+    texts.into_iter().map(read).collect()
 }
 
 /// Returns the policy of the next worker, and that of the running one.

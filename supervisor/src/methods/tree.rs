@@ -58,6 +58,7 @@ fn one_shot(spec: &ChildSpec, services: &Services) -> Option<ErrandInfo> {
         copies,
         states,
         children.tool_registries.one_shot(),
+        children.credentials.one_shot(),
         children.repo_cleanup.process(),
     ];
 

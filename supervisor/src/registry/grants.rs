@@ -8,6 +8,7 @@ use crate::errors::MethodError;
 use quackd_policy::hosts::Rule;
 use quackd_protocol::approval::{ApprovalKind, Decision, Grant};
 use quackd_protocol::client::PolicyScope;
+use quackd_protocol::credentials::CredentialUse;
 use quackd_protocol::limits::MAX_GRANTS;
 use quackd_protocol::metadata::Session;
 use quackd_protocol::policy::{NetworkMode, PolicyPatch};
@@ -25,8 +26,13 @@ impl Registry {
         change: GrantChange,
     ) -> Result<bool, MethodError> {
         match change {
-            GrantChange::Allow { scope, rules, client } => {
-                self.add_grants(session, scope, grants_of_rules(&rules, &client)?)?;
+            GrantChange::Allow { scope, rules, credentials, client } => {
+                let mut new = grants_of_rules(&rules, &client)?;
+                for (decision, purpose) in credentials {
+                    let (kind, client) = (ApprovalKind::Credential, client.clone());
+                    new.push(NewGrant { kind, target: purpose.to_string(), decision, client });
+                }
+                self.add_grants(session, scope, new)?;
                 Ok(true)
             }
             GrantChange::Answer { kind, target, decision, scope, client } => {
@@ -109,9 +115,8 @@ impl Registry {
     fn revoke(&mut self, session: &Session, ids_or_rules: &[String]) -> Result<bool, MethodError> {
         let state = Arc::make_mut(&mut self.state);
         for id_or_rule in ids_or_rules {
-            // Compared in normal form. A text that is not a rule is compared as it is.
-            let parsed = id_or_rule.parse::<Rule>().map(|rule| rule.to_string());
-            let rule = parsed.as_deref().unwrap_or(id_or_rule);
+            let normal = normal_form(id_or_rule);
+            let rule = normal.as_deref().unwrap_or(id_or_rule);
 
             // One id or rule may occur in several scopes, and is removed from all.
             let mut found = false;
@@ -138,6 +143,15 @@ impl Registry {
             }
         }
         Ok(true)
+    }
+}
+
+/// Returns a rule or the use of a credential in normal form. `None` for another text.
+fn normal_form(text: &str) -> Option<String> {
+    let (mark, purpose) = text.strip_prefix('!').map_or(("", text), |purpose| ("!", purpose));
+    match purpose.parse::<CredentialUse>() {
+        Ok(purpose) => Some(format!("{mark}{purpose}")),
+        Err(_) => text.parse::<Rule>().ok().map(|rule| rule.to_string()),
     }
 }
 
@@ -242,4 +256,24 @@ fn last_number(state: &DaemonState) -> u64 {
     let all = of_sessions.chain(of_workspaces).chain(&state.grants);
     let numbers = all.filter_map(|grant| grant.id.strip_prefix('g')?.parse().ok());
     numbers.max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_revoked_is_compared_in_one_form() {
+        for (text, expected) in [
+            ("push GitHub.com/me/app.git", Some("push github.com/me/app")),
+            ("!fetch github.com/me/app/", Some("!fetch github.com/me/app")),
+            ("ssh me@a.example:22", Some("ssh me@a.example")),
+            ("sign commits", Some("sign commits")),
+            ("pull a.example/x", None),
+        ] {
+            assert_eq!(normal_form(text).as_deref(), expected, "{text}");
+        }
+        let rule = "!*.Example.com:443".parse::<Rule>().unwrap().to_string();
+        assert_eq!(normal_form("!*.Example.com:443"), Some(rule));
+    }
 }

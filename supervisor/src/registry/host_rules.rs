@@ -1,5 +1,5 @@
 //! The rules of hosts for a session's proxy: those of its policy with presets replaced by their hosts, and the user's
-//! grants, each with its origin.
+//! grants, each with its origin. And the user's grants for uses of credentials.
 
 use quackd_policy::hosts::{Rule, SessionRules, presets};
 use quackd_protocol::approval::{ApprovalKind, Decision, Grant, ScopedGrant};
@@ -8,7 +8,7 @@ use quackd_protocol::policy::Policy;
 use quackd_protocol::state::FoundPreset;
 use std::collections::BTreeMap;
 
-/// Returns the rules. Empty if the policy names no hosts.
+/// Returns the rules. Without hosts if the policy names none.
 pub(super) fn rules_of(
     policy: &Policy,
     layers: &PolicyLayers,
@@ -16,6 +16,14 @@ pub(super) fn rules_of(
     found: &BTreeMap<String, FoundPreset>,
 ) -> SessionRules {
     let mut rules = SessionRules::default();
+    for grant in grants.iter().map(|scoped| &scoped.grant) {
+        // A grant that this version cannot read allows nothing. It was checked when it was given.
+        if grant.kind == ApprovalKind::Credential
+            && let Ok(purpose) = grant.target.parse()
+        {
+            rules.add_credential(grant.decision, purpose);
+        }
+    }
     let Some(hosts) = &policy.hosts else { return rules };
 
     for rule in hosts {
@@ -77,6 +85,7 @@ fn origin(rule: &String, layers: &PolicyLayers) -> &'static str {
 mod tests {
     use super::*;
     use crate::registry::policies::grants_of;
+    use quackd_protocol::approval::Scope;
     use quackd_protocol::metadata::Session;
     use quackd_protocol::policy::PolicyPatch;
     use quackd_protocol::state::{DaemonState, FoundHost, SessionState};
@@ -132,5 +141,32 @@ mod tests {
         assert_eq!(of(&Policy::default()), SessionRules::default());
         assert_eq!(of_preset(true, "gone", &BTreeMap::new()), ["!@gone"], "it denies all hosts");
         assert!(of_preset(false, "gone", &BTreeMap::new()).is_empty());
+    }
+
+    #[test]
+    fn grants_for_credentials_count_also_without_hosts() {
+        let grant = |decision, target: &str| ScopedGrant {
+            scope: Scope::Session,
+            grant: Grant {
+                id: "g1".into(),
+                kind: ApprovalKind::Credential,
+                target: target.into(),
+                decision,
+                at: String::new(),
+                client: None,
+            },
+        };
+        let grants = [
+            grant(Decision::Allow, "push a.example/x"),
+            grant(Decision::Deny, "sign commits"),
+            grant(Decision::Allow, "unreadable"),
+        ];
+        let none = BTreeMap::new();
+        let rules = rules_of(&Policy::default(), &PolicyLayers::default(), &grants, &none);
+        let decided = |text: &str| rules.credentials().decide(&text.parse().unwrap());
+        assert_eq!(decided("fetch a.example/x"), Some(Decision::Allow));
+        assert_eq!(decided("sign commits"), Some(Decision::Deny));
+        assert_eq!(decided("push a.example/y"), None);
+        assert!(rules.texts().rules.is_empty());
     }
 }

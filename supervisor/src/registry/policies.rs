@@ -17,6 +17,7 @@ use quackd_policy::MAX_ROOTS;
 use quackd_policy::hosts::SessionRules;
 use quackd_protocol::approval::{ApprovalKind, Decision, Scope, ScopedGrant};
 use quackd_protocol::client::{PolicyLayers, PolicyScope};
+use quackd_protocol::credentials::CredentialUse;
 use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::metadata::{Session, Shared};
 use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch};
@@ -38,8 +39,13 @@ pub(crate) struct PolicyChange {
 /// Change of grants.
 #[derive(Debug)]
 pub(crate) enum GrantChange {
-    /// Allow these rules of hosts, and turn the network from off to hosts.
-    Allow { scope: PolicyScope, rules: Vec<String>, client: String },
+    /// Allow these rules of hosts, and turn the network from off to hosts. And decide about these uses of credentials.
+    Allow {
+        scope: PolicyScope,
+        rules: Vec<String>,
+        credentials: Vec<(Decision, CredentialUse)>,
+        client: String,
+    },
     /// Keep an answer of the user.
     Answer {
         kind: ApprovalKind,

@@ -8,7 +8,7 @@ use crate::children::probing::Probing;
 use crate::children::repo_cleanup::RepoCleanup;
 use crate::children::spawner::Spawner;
 use crate::children::tool_registries::ToolRegistries;
-use crate::children::{Deaths, OneShot};
+use crate::children::{Credentials, Deaths, OneShot};
 use crate::clock::now_text;
 use crate::daemon_info::{ConfigFile, DaemonInfo, upstream};
 use crate::errors::start::StartError;
@@ -53,7 +53,9 @@ use quackd_ipc::listener::SocketFile;
 use quackd_process::CgroupBase;
 use quackd_protocol::client::InterruptedSession;
 use quackd_protocol::limits::{APPROVALS_FILE_BYTES, NETWORK_FILE_BYTES};
-use quackd_supervision::{ISOLATE_WORKER, REPOSITORY_CLEANER, STATE_RECORDER, TOOL_REGISTRIES};
+use quackd_supervision::{
+    CREDENTIALS_WORKER, ISOLATE_WORKER, REPOSITORY_CLEANER, STATE_RECORDER, TOOL_REGISTRIES,
+};
 use std::cell::{OnceCell, RefCell};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -239,9 +241,11 @@ fn children(
     let asker = OneShot::new(&TOOL_REGISTRIES, Rc::clone(&deaths));
     let copies = OneShot::new(&ISOLATE_WORKER, Rc::clone(&deaths));
     let states = OneShot::new(&STATE_RECORDER, Rc::clone(&deaths));
+    let credentials = OneShot::new(&CREDENTIALS_WORKER, Rc::clone(&deaths));
     let run_dir = home.run_dir();
 
     ChildServices {
+        credentials: Credentials::new(spawner.clone(), Rc::clone(&login), credentials),
         isolation: Isolation::new(spawner.clone(), Rc::clone(&login), copies, states),
         probing: Probing::new(has_launcher, Rc::clone(&deaths)),
         repo_cleanup: RepoCleanup::new(home, spawner.clone(), cleaner),

@@ -163,7 +163,8 @@ pub(super) async fn allow(args: SandboxAllowArgs, output: CliOutput) -> anyhow::
         () => args.workspace.then_some(PolicyScope::Workspace),
     };
     let rules = (!args.rules.is_empty()).then_some(args.rules);
-    let credentials = args.credentials.iter().map(ToString::to_string).collect();
+    let credentials: Vec<_> = args.credentials.iter().map(ToString::to_string).collect();
+    let credentials = (!credentials.is_empty()).then_some(credentials);
     let params = |session| SandboxAllow { session, rules, credentials, scope, end_jobs: None };
     change(choice, params, output).await
 }

@@ -1,4 +1,4 @@
-//! Keys of the confinement: `sandbox`.
+//! Keys of the confinement: `sandbox` and `credentials`.
 
 use crate::UpstreamChoice;
 use crate::accessor::{choice, field};
@@ -8,7 +8,7 @@ use crate::validate;
 use crate::value_kind::ValueKind;
 use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
 
-/// The table `sandbox`.
+/// The tables `sandbox` and `credentials`.
 pub(super) static KEYS: &[Key] = &[
     Key {
         name: "sandbox.profile",
@@ -79,7 +79,7 @@ pub(super) static KEYS: &[Key] = &[
         description: "Denied operations about which the user is asked while a client that can answer is connected. An empty array asks about none.",
         kind: ValueKind::Words {
             field: field!(sandbox.ask),
-            values: "an array of network, write, command, safe_mode",
+            values: "an array of network, write, command, safe_mode, credential",
             check: validate::approval_kind,
         },
     },
@@ -94,6 +94,26 @@ pub(super) static KEYS: &[Key] = &[
         kind: ValueKind::Choice {
             field: choice!(sandbox.tier, TIERS, tier_word),
             variable: Some("QUACKD_SANDBOX_TIER"),
+        },
+    },
+    Key {
+        name: "credentials.ssh",
+        description: "Whether commands may use keys of your ssh agent, after you have allowed it: to log in to allowed hosts, and to sign commits.",
+        kind: ValueKind::Switch { field: field!(credentials.ssh) },
+    },
+    Key {
+        name: "credentials.git",
+        description: "Whether commands may use passwords and tokens of your git's credential helpers for repositories of allowed hosts, after you have allowed it.",
+        kind: ValueKind::Switch { field: field!(credentials.git) },
+    },
+    Key {
+        name: "credentials.ssh_agent",
+        description: "Socket of your ssh agent: `auto` for the one that `SSH_AUTH_SOCK` of the daemon or of your login shell names, empty for none.",
+        kind: ValueKind::Text {
+            field: field!(credentials.ssh_agent),
+            values: "auto, or an absolute path",
+            variable: None,
+            check: validate::ssh_agent,
         },
     },
 ];

@@ -1,7 +1,10 @@
-//! The rules of a session: as texts for its proxy, and parsed. The registry makes them after each change, and the session
-//! passes them on.
+//! The rules of a session: as texts for its proxy, and parsed, and the user's grants for credentials. The registry makes
+//! them after each change, and the session passes them on.
 
 use super::{HostRules, Rule, RuleError};
+use crate::CredentialGrants;
+use quackd_protocol::approval::Decision;
+use quackd_protocol::credentials::CredentialUse;
 use quackd_protocol::network::{RuleText, Rules};
 
 /// The rules of a session. Each text is parsed once, before it is added.
@@ -9,6 +12,7 @@ use quackd_protocol::network::{RuleText, Rules};
 pub struct SessionRules {
     texts: Rules,
     hosts: HostRules,
+    credentials: CredentialGrants,
 }
 
 impl SessionRules {
@@ -17,6 +21,11 @@ impl SessionRules {
         let text = RuleText { rule, origin };
         self.hosts.add(&text, parsed);
         self.texts.rules.push(text);
+    }
+
+    /// Adds a grant for the use of a credential.
+    pub fn add_credential(&mut self, decision: Decision, purpose: CredentialUse) {
+        self.credentials.add(decision, purpose);
     }
 
     /// Sets whether a setting turns the network off.
@@ -42,13 +51,29 @@ impl SessionRules {
         &self.hosts
     }
 
-    /// Returns these rules without the hosts that the old rules do not allow.
+    /// Returns the grants for uses of credentials.
+    #[must_use]
+    pub fn credentials(&self) -> &CredentialGrants {
+        &self.credentials
+    }
+
+    /// Returns these rules with the grants for credentials of `new` that these rules have too.
+    #[must_use]
+    pub fn with_narrower_credentials(&self, new: &Self) -> Self {
+        Self { credentials: new.credentials.narrowed(&self.credentials), ..self.clone() }
+    }
+
+    /// Returns these rules without the hosts and uses of credentials that the old rules do not allow.
     #[must_use]
     pub fn narrowed(&self, old: &Self) -> Self {
         let is_known = |rule: &&RuleText| {
             rule.rule.starts_with('!') || old.texts.rules.iter().any(|it| it.rule == rule.rule)
         };
         let rules: Vec<_> = self.texts.rules.iter().filter(is_known).cloned().collect();
-        Self { hosts: HostRules::parse(&rules), texts: Rules { rules, ..self.texts } }
+        Self {
+            hosts: HostRules::parse(&rules),
+            texts: Rules { rules, ..self.texts },
+            credentials: self.credentials.narrowed(&old.credentials),
+        }
     }
 }

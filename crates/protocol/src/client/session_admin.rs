@@ -339,12 +339,13 @@ pub struct SandboxParams {
     /// `explain`: the host to explain instead of a path, perhaps with a port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// `allow` and `revoke`: rules of hosts. `revoke` also takes ids of grants. `presets`: names to show.
+    /// `allow` and `revoke`: rules of hosts. `revoke` also takes ids of grants and uses of credentials. `presets`: names to
+    /// show.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<String>>,
-    /// Uses of credentials to allow, as texts of CredentialUse.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub credentials: Vec<String>,
+    /// `allow`: uses of credentials, such as `push github.com/me/app`. `!` in front denies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<Vec<String>>,
     /// `network`: only requests with a higher number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,

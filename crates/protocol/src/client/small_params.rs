@@ -191,7 +191,7 @@ sandbox_actions! {
     }
     SandboxAllow = "allow" {
         rules: Option<Vec<String>>,
-        credentials: Vec<String>,
+        credentials: Option<Vec<String>>,
         scope: Option<PolicyScope>,
         end_jobs: Option<bool>
     }

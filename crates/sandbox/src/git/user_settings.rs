@@ -5,6 +5,7 @@
 use super::config_paths::{Setting, setting};
 use super::named_path::resolve;
 use super::openat;
+use super::words::words;
 use crate::git_config;
 use quackd_protocol::environment::GIT_SETTINGS_VARIABLES;
 use std::collections::VecDeque;
@@ -98,6 +99,18 @@ impl UserSettings {
             }
             self.settings.push(one);
         }
+    }
+
+    /// Returns the files that choose the credential helpers: the settings, and the paths in the command lines of helpers.
+    /// `None` if there are more settings than can be read.
+    #[must_use]
+    pub fn credential_files(&self) -> Option<Vec<PathBuf>> {
+        let helpers = self.settings.iter().filter(|one| one.name.starts_with("credential."));
+        let words = helpers.flat_map(|one| words(&one.value));
+        // Git is asked in the root directory.
+        let root = Path::new("/");
+        let named = words.filter_map(|word| resolve(&word.text, root, Some(&self.home)));
+        (!self.is_cut).then(|| self.files.iter().cloned().chain(named).collect())
     }
 
     pub(super) fn home(&self) -> &Path {

@@ -1,4 +1,4 @@
-//! One request to the process that runs the login shell or the user's tools: starts it, and reads its reply.
+//! One request to a one-shot process, such as that of the login shell: starts the process, and reads its reply.
 //!
 //! Like a worker, the process is not trusted: its reply may be wrong, missing or too large.
 
@@ -15,8 +15,9 @@ use serde::de::DeserializeOwned;
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixStream;
 use tokio::time::timeout;
-use tokio_util::codec::Framed;
+use tokio_util::codec::{Framed, LengthDelimitedCodec};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -78,7 +79,7 @@ pub(super) fn captured(reply: FromEnvironmentWorker) -> Result<LoginEnvironment,
     }
 }
 
-/// The only frame of a one-shot process.
+/// A frame of a one-shot process.
 pub(crate) trait OneShotReply: DeserializeOwned {
     /// Tags of the variants.
     const TAGS: &[&str];
@@ -98,14 +99,27 @@ impl OneShotReply for FromEnvironmentWorker {
     }
 }
 
-/// Sends a request to a new process and returns the reply. Returns when the time limit of the process is over at the
-/// latest. The process is then killed and reaped in the background.
+/// Sends a request to a new process and returns the reply, as [`converse`].
 pub(crate) async fn ask<A: OneShotReply>(
     one_shot: &OneShot,
     spawner: &Spawner,
     request: impl Serialize,
     stopping: &Stopping,
 ) -> Result<A, CaptureError> {
+    converse(one_shot, spawner, stopping, |channel| exchange(channel, request)).await
+}
+
+/// Exchanges frames with a new process. Returns when the time limit of the process is over at the latest. The process is
+/// then killed and reaped in the background.
+pub(crate) async fn converse<A, F>(
+    one_shot: &OneShot,
+    spawner: &Spawner,
+    stopping: &Stopping,
+    exchange: impl FnOnce(UnixStream) -> F,
+) -> Result<A, CaptureError>
+where
+    F: Future<Output = Result<A, CaptureError>>,
+{
     let (channel, far_end) = quackd_ipc::link::pair().map_err(CaptureError::Channel)?;
     let spec = one_shot.spec();
     if stopping.begun.is_cancelled() {
@@ -119,7 +133,7 @@ pub(crate) async fn ask<A: OneShotReply>(
 
     // The channel closes when the exchange ends, for any reason.
     let exchanged = tokio::select! {
-        exchanged = timeout(spec.start, exchange(channel, request)) => exchanged,
+        exchanged = timeout(spec.start, exchange(channel)) => exchanged,
         () = stopping.begun.cancelled() => Ok(Err(CaptureError::Stopping)),
     };
 
@@ -148,9 +162,24 @@ async fn exchange<A: OneShotReply>(
     request: impl Serialize,
 ) -> Result<A, CaptureError> {
     let mut channel = Framed::new(channel, frames::codec());
-    let request = frames::encode(&request);
-    let request = request.map_err(|error| CaptureError::Channel(io::Error::other(error)))?;
-    channel.send(request).await.map_err(|_broken| CaptureError::Ended(String::new()))?;
+    send(&mut channel, &request).await?;
+    receive(&mut channel).await
+}
+
+/// Sends one frame to a process.
+pub(crate) async fn send<C: AsyncWrite + Unpin>(
+    channel: &mut Framed<C, LengthDelimitedCodec>,
+    frame: &impl Serialize,
+) -> Result<(), CaptureError> {
+    let frame = frames::encode(frame);
+    let frame = frame.map_err(|error| CaptureError::Channel(io::Error::other(error)))?;
+    channel.send(frame).await.map_err(|_broken| CaptureError::Ended(String::new()))
+}
+
+/// Receives the next frame of a process.
+pub(crate) async fn receive<A: OneShotReply, C: AsyncRead + Unpin>(
+    channel: &mut Framed<C, LengthDelimitedCodec>,
+) -> Result<A, CaptureError> {
     let malformed = |error: &dyn ToString| CaptureError::Malformed(one_line(&error.to_string()));
     let body = match channel.next().await {
         Some(Ok(body)) => body,

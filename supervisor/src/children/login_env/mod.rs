@@ -20,7 +20,7 @@ mod cache;
 mod capture;
 
 pub(crate) use cache::{CapturedEnv, load_cached_blocking};
-pub(crate) use capture::{CaptureError, OneShotReply, ask};
+pub(crate) use capture::{CaptureError, OneShotReply, ask, converse, receive, send};
 
 use crate::children::command_env::{self, EnvAllowList, Variables};
 use crate::children::pi_env as for_pi;
@@ -49,6 +49,9 @@ const FIRST_WORKER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Delay before a capture that no caller waits for: the first calls of a new daemon have priority over the user's
 /// startup files. A waiting caller ends the delay.
 const CAPTURE_DELAY: Duration = Duration::from_secs(2);
+
+/// Variable with the socket of the user's ssh agent.
+const SSH_AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
 
 /// Settings and dependencies of [`LoginEnv`].
 #[derive(Debug)]
@@ -94,6 +97,8 @@ pub(crate) struct LoginEnv {
     /// Names of further variables for Pi.
     for_pi: Vec<String>,
     own: Variables,
+    /// Socket of the user's ssh agent in the daemon's own variables. Commands do not get it.
+    own_agent: Option<String>,
     cache: PathBuf,
     run_dir: PathBuf,
     spawner: Spawner,
@@ -134,6 +139,8 @@ struct LoginSnapshot {
     merged: Variables,
     /// Variables of the last result for Pi, with keys. Kept in memory only.
     for_pi: Variables,
+    /// Socket of the user's ssh agent in the last result. Kept in memory only.
+    agent: Option<String>,
     /// Value of [`LoginEnv::version`].
     version: u64,
 }
@@ -159,6 +166,8 @@ impl LoginEnv {
         }
 
         let has_shell = parts.variables.iter().any(|(name, _)| name == "SHLVL");
+        let own_agent = parts.variables.iter().find(|(name, _)| name == SSH_AGENT_VARIABLE);
+        let own_agent = own_agent.and_then(|(_, value)| value.clone().into_string().ok());
         let own = allowed.own(parts.variables.into_iter());
 
         let cached = parts.cached.filter(|_| parts.login_shell).and_then(|kept| {
@@ -184,6 +193,7 @@ impl LoginEnv {
             allowed,
             for_pi: parts.for_pi,
             own,
+            own_agent: own_agent.filter(|socket| !socket.is_empty()),
             cache: parts.cache,
             run_dir: parts.run_dir,
             spawner: parts.spawner,
@@ -201,6 +211,7 @@ impl LoginEnv {
                 error: None,
                 merged,
                 for_pi: Variables::new(),
+                agent: None,
                 version: 1,
             }),
             of_shell: RefCell::default(),
@@ -246,6 +257,12 @@ impl LoginEnv {
         let of_shell = self.of_shell.borrow();
         variables.extend(of_shell.iter().map(|(name, value)| (name.clone(), value.clone())));
         variables
+    }
+
+    /// Returns the socket of the user's ssh agent: that of the daemon's own variables, or else that of the login shell. A
+    /// login shell may start an agent that ends with it.
+    pub(crate) fn agent_socket(&self) -> Option<String> {
+        self.own_agent.clone().or_else(|| self.known.borrow().agent.clone())
     }
 
     /// Waits at most for `limit` until this daemon has captured the environment.
@@ -345,8 +362,8 @@ impl LoginEnv {
         drop(self.writable.set(source));
     }
 
-    /// `None` if the daemon is stopping.
-    async fn writable(&self) -> Option<Vec<PathBuf>> {
+    /// Directories that sessions may write. `None` if the daemon is stopping.
+    pub(crate) async fn writable(&self) -> Option<Vec<PathBuf>> {
         self.writable.get()?.0().await
     }
 
@@ -363,13 +380,16 @@ impl LoginEnv {
     }
 
     fn names(&self) -> Vec<String> {
-        [self.allowed.names(), owned(for_pi::NAMES), self.for_pi.clone()].concat()
+        let agent = owned(&[SSH_AGENT_VARIABLE]);
+        [self.allowed.names(), owned(for_pi::NAMES), self.for_pi.clone(), agent].concat()
     }
 
     /// Applies the result of a capture. Returns the part to cache for the next daemon.
     fn settle(&self, answer: Result<LoginEnvironment, CaptureError>) -> Option<CapturedEnv> {
-        let mut for_pi = Variables::new();
+        let (mut for_pi, mut agent) = (Variables::new(), None);
         let captured = answer.and_then(|environment| {
+            let socket = command_env::of(&environment.variables, SSH_AGENT_VARIABLE);
+            agent = Some(socket).filter(|socket| !socket.is_empty()).map(str::to_owned);
             for_pi = for_pi::of_login_shell(&environment.variables, &self.for_pi);
             CapturedEnv::new(environment, now_text(), &self.allowed)
                 .ok_or_else(|| CaptureError::Malformed("it is too large".to_owned()))
@@ -391,6 +411,7 @@ impl LoginEnv {
 
                 known.merged = merged;
                 known.for_pi = for_pi;
+                known.agent = agent;
                 known.source = LoginSource::Fresh;
                 known.captured = Some(captured.clone());
                 known.error = None;

@@ -200,3 +200,23 @@ async fn asking_again_ends_with_the_truth_and_asks_once() {
     let off = Rc::new(LoginEnv::new(LoginEnvInputs { login_shell: false, ..bare() }));
     assert_eq!(off.refresh().await.source, LoginSource::Off);
 }
+
+#[test]
+fn the_socket_of_the_agent_is_that_of_the_daemon_or_else_of_the_login_shell_and_no_command_gets_it()
+{
+    let mut shell = answer("/bin");
+    shell.variables.push((SSH_AGENT_VARIABLE.to_owned(), "/run/shell".to_owned()));
+    for (own, expected) in [(Some("/run/own"), "/run/own"), (None, "/run/shell")] {
+        let login = LoginEnv::new(LoginEnvInputs {
+            variables: own.map(|own| (SSH_AGENT_VARIABLE.into(), own.into())).into_iter().collect(),
+            ..bare()
+        });
+        assert_eq!(login.agent_socket().as_deref(), own);
+        let kept = login.settle(Ok(shell.clone())).unwrap();
+        assert_eq!(login.agent_socket().as_deref(), Some(expected));
+        let known = login.known.borrow();
+        for variables in [&kept.environment.variables, &known.merged, &known.for_pi] {
+            assert_eq!(command_env::of(variables, SSH_AGENT_VARIABLE), "");
+        }
+    }
+}

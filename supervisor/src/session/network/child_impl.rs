@@ -57,6 +57,7 @@ impl ChildActor for NetworkActor {
         let Some(link) = &self.link else { return self.not_started(ctx) };
         let given = link.for_proxy();
         self.asked.clear();
+        self.credentials.open.clear();
         match given {
             Ok((sockets, descriptors)) => {
                 let frame = self.start_frame(sockets);

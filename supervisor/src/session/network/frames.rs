@@ -30,6 +30,7 @@ impl NetworkActor {
             FromProxy::Ask { id, host, port, name } => {
                 self.asked(id, name.as_deref(), &host, port, ctx);
             }
+            FromProxy::Credential { id, request } => self.credential_requested(id, request, ctx),
             FromProxy::Log { entries, dropped } => self.logged(entries, dropped, ctx),
             FromProxy::Forwarded { id, result } => self.forwarded(id, result, ctx),
             FromProxy::Pong { seq } => {

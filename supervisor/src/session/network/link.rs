@@ -2,7 +2,7 @@
 
 use crate::platform;
 use quackd_ipc::descriptors::{MAX_DESCRIPTORS, receive_with_descriptors, send_with_descriptors};
-use quackd_ipc::sockets::{is_tcp_listener, is_udp_socket, packet_pair};
+use quackd_ipc::sockets::{is_tcp_listener, is_udp_socket, is_unix_listener, packet_pair};
 use quackd_protocol::network::{
     FromWorkerPacket, MAX_PACKET_BYTES, MAX_PROXY_SOCKETS, PROXY_PORT, RESOLVER_PORT, RoutedPacket,
     SocketKind,
@@ -157,7 +157,7 @@ impl NetworkLink {
             SocketKind::Proxy => Some(PROXY_PORT),
             SocketKind::ResolverTcp => Some(RESOLVER_PORT),
             SocketKind::Transparent(port) => Some(*port),
-            SocketKind::ResolverUdp | SocketKind::Routed => None,
+            SocketKind::ResolverUdp | SocketKind::SshAgent | SocketKind::Routed => None,
         };
         self.kinds.iter().filter_map(port).collect()
     }
@@ -182,13 +182,16 @@ impl NetworkLink {
     }
 }
 
-/// Whether a descriptor is an Internet socket of this kind. A worker could pass any descriptor that it has.
+/// Whether a descriptor is a socket of this kind. A worker could pass any descriptor that it has.
 fn is_socket_of(kind: SocketKind, socket: &OwnedFd) -> bool {
     match kind {
         // Port 0 means any port to the rules.
         SocketKind::Transparent(0) | SocketKind::Routed => false,
         SocketKind::ResolverUdp => is_udp_socket(socket),
-        _ => is_tcp_listener(socket),
+        SocketKind::SshAgent => is_unix_listener(socket),
+        SocketKind::Proxy | SocketKind::ResolverTcp | SocketKind::Transparent(_) => {
+            is_tcp_listener(socket)
+        }
     }
 }
 
@@ -197,6 +200,7 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, UdpSocket};
     use std::os::fd::BorrowedFd;
+    use std::os::unix::net::{UnixListener, UnixStream};
 
     fn received(
         kinds: &[SocketKind],
@@ -236,6 +240,21 @@ mod tests {
             let link = received(&[SocketKind::Routed], &[socket]);
             assert!(matches!(link, Err(LinkError::Unusable)));
         }
+    }
+
+    #[test]
+    fn the_socket_of_an_agent_is_a_listener_of_this_machine() {
+        let dir = tempfile::tempdir().unwrap();
+        let unix = UnixListener::bind(dir.path().join("agent")).unwrap();
+        let (tcp, stream) =
+            (TcpListener::bind("127.0.0.1:0").unwrap(), UnixStream::pair().unwrap());
+        let link = received(&[SocketKind::SshAgent], &[unix.as_fd()]).unwrap();
+        assert_eq!(link.own_ports(), Vec::<u16>::new());
+        for socket in [tcp.as_fd(), stream.0.as_fd()] {
+            let link = received(&[SocketKind::SshAgent], &[socket]);
+            assert!(matches!(link, Err(LinkError::Unusable)));
+        }
+        assert!(received(&[SocketKind::Proxy], &[unix.as_fd()]).is_err());
     }
 
     #[test]

@@ -18,6 +18,8 @@
 
 mod asked_host;
 mod child_impl;
+mod credential_requests;
+mod credentials;
 mod frames;
 mod link;
 mod questions;
@@ -37,6 +39,7 @@ use crate::session::services::SessionServices;
 use actix::WeakRecipient;
 use actix::prelude::*;
 use asked_host::AskedHost;
+use credential_requests::CredentialRequests;
 use quackd_policy::hosts::SessionRules;
 use quackd_protocol::client::ForwardInfo;
 use quackd_protocol::limits::{MAX_FORWARDS, MAX_FORWARDS_PER_SESSION};
@@ -77,6 +80,7 @@ pub(crate) struct NetworkActor {
     may_ask: bool,
     /// Questions of the proxy without an answer, by their ids.
     asked: HashMap<u64, AskedHost>,
+    credentials: CredentialRequests,
 }
 
 /// Facts that the actor gets when it starts.
@@ -120,6 +124,7 @@ impl NetworkActor {
             log_credits: 0,
             may_ask: false,
             asked: HashMap::new(),
+            credentials: CredentialRequests::default(),
         };
 
         actor.start()
@@ -177,10 +182,12 @@ impl NetworkActor {
         if *self.rules == *rules {
             return;
         }
+        let is_narrower = rules.credentials().is_narrower_than(self.rules.credentials());
         self.rules = rules;
         self.warn_of_unreadable();
         self.send_rules(ctx);
         self.withdraw_decided();
+        self.credential_grants_changed(is_narrower, ctx);
     }
 
     /// Sends the rules. A proxy that does not take them is replaced: it would go on with the old ones.

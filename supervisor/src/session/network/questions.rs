@@ -1,4 +1,4 @@
-//! Questions of the proxy to the user, about hosts that no rule names.
+//! Questions to the user about what commands do in the network, and those of the proxy about hosts that no rule names.
 
 use super::NetworkActor;
 use super::asked_host::AskedHost;
@@ -19,6 +19,16 @@ const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
 /// A line of a question: its label and its text.
 type Line = (&'static str, String);
+
+/// A question about a command of a session.
+#[derive(Debug)]
+pub(super) struct ProxyQuestion {
+    pub(super) question: Question,
+    /// Time for an answer.
+    pub(super) wait: Duration,
+    /// Whether calls run and no background job: a command of these calls waits.
+    pub(super) is_of_calls: bool,
+}
 
 /// Returns the rule about an address of a local network, to which a name leads, and its text for the question.
 fn local_address(address: IpAddr, port: u16, name: &str) -> Option<(String, String)> {
@@ -114,28 +124,9 @@ impl NetworkActor {
             return self.tell_proxy(&ToProxy::Answered { id, result }, ctx);
         };
 
-        let subject = asked.subject.clone();
-        let (running, tool_call_id, left) = self.running_call();
-        let call = tool_call_id.as_deref().map(|id| ("call", words::name(id)));
-        let said: Vec<_> =
-            [Some(running), call, Some(("session", words::name(&self.session.label)))]
-                .into_iter()
-                .flatten()
-                .collect();
-        let message = words::message(&format!("connects to {shown}"), &said);
-
-        let question = Question {
-            subject,
-            title: "Allow network access?",
-            message,
-            preset: None,
-            tool_call_id: tool_call_id.as_deref().map(for_display),
-            likely: false,
-            is_possible: true,
-        };
-
-        let wait = self.services.daemon.config.sandbox.ask_wait.value;
-        let wait = left.map_or(wait, |left| wait.min(left)).max(SHORTEST_WAIT);
+        let facts = format!("connects to {shown}");
+        let ProxyQuestion { question, wait, is_of_calls } =
+            self.question(asked.subject.clone(), "Allow network access?", &facts);
         let outcome = self.services.approvals.ask(question, wait);
 
         let generation = self.child.generation;
@@ -155,12 +146,41 @@ impl NetworkActor {
             actor.tell_proxy(&ToProxy::Answered { id, result }, ctx);
         }));
 
-        self.asked
-            .insert(id, AskedHost { is_of_calls: left.is_some(), waiting: Some(waiting), ..asked });
+        self.asked.insert(id, AskedHost { is_of_calls, waiting: Some(waiting), ..asked });
+    }
+
+    /// Returns a question about a command, whose first line is `facts`.
+    pub(super) fn question(
+        &self,
+        subject: Subject,
+        title: &'static str,
+        facts: &str,
+    ) -> ProxyQuestion {
+        let (running, tool_call_id, left) = self.running_call();
+        let call = tool_call_id.as_deref().map(|id| ("call", words::name(id)));
+        let said: Vec<_> =
+            [Some(running), call, Some(("session", words::name(&self.session.label)))]
+                .into_iter()
+                .flatten()
+                .collect();
+
+        let question = Question {
+            subject,
+            title,
+            message: words::message(facts, &said),
+            preset: None,
+            tool_call_id: tool_call_id.as_deref().map(for_display),
+            likely: false,
+            is_possible: true,
+        };
+        let wait = self.services.daemon.config.sandbox.ask_wait.value;
+        let wait = left.map_or(wait, |left| wait.min(left)).max(SHORTEST_WAIT);
+        ProxyQuestion { question, wait, is_of_calls: left.is_some() }
     }
 
     /// Closes the questions of calls that have ended: nothing waits for an answer.
     pub(super) fn calls_ended(&mut self, ctx: &mut Context<Self>) {
+        self.end_credential_questions();
         let ended: Vec<u64> =
             self.asked.iter().filter(|(_, asked)| asked.is_of_calls).map(|(id, _)| *id).collect();
         for id in ended {
@@ -179,7 +199,7 @@ impl NetworkActor {
         self.tell_proxy(&allow, ctx);
     }
 
-    fn tell_proxy(&mut self, frame: &ToProxy, ctx: &mut Context<Self>) {
+    pub(super) fn tell_proxy(&mut self, frame: &ToProxy, ctx: &mut Context<Self>) {
         if self.child.try_send(frame).is_err() {
             self.proxy_broke("it does not read", ctx);
         }

@@ -60,7 +60,7 @@ impl WorkerActor {
         let rules = match self.has_other_policy() {
             // Without restriction, no rule names the hosts that this worker's commands use.
             true if policy.network_mode() == NetworkMode::On && self.is_less_than_wanted() => {
-                Arc::clone(told_rules)
+                Arc::new(told_rules.with_narrower_credentials(rules))
             }
             true => Arc::new(rules.narrowed(told_rules)),
             false => Arc::clone(rules),

@@ -1,0 +1,95 @@
+//! The requests of a proxy for credentials, and the uses that the user allowed once. Does no I/O; time is an argument.
+
+use crate::approvals::Subject;
+use quackd_protocol::credentials::{CredentialUse, MAX_CREDENTIAL_REQUESTS};
+use quackd_protocol::network::ALLOWED_ONCE;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Most requests of one session in a minute. Each starts a process.
+const MAX_PER_MINUTE: usize = 120;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// State of a session's requests.
+#[derive(Debug, Default)]
+pub(super) struct CredentialRequests {
+    /// Requests without an answer, by their ids.
+    pub(super) open: HashMap<u64, OpenRequest>,
+    /// Uses that the user allowed once, and when.
+    once: Vec<(CredentialUse, Instant)>,
+    /// Start of the current minute, and its number of requests.
+    minute: Option<(Instant, usize)>,
+}
+
+/// A request without an answer.
+#[derive(Debug, Default)]
+pub(super) struct OpenRequest {
+    /// Its purpose, as soon as it is known.
+    pub(super) purpose: Option<CredentialUse>,
+    /// The question to the user about it.
+    pub(super) asked: Option<Subject>,
+    /// Whether the question was asked while calls ran: a command of these calls waits.
+    pub(super) is_of_calls: bool,
+}
+
+impl CredentialRequests {
+    /// Whether the proxy may send a request with this id.
+    pub(super) fn may_open(&self, id: u64) -> bool {
+        self.open.len() < MAX_CREDENTIAL_REQUESTS && !self.open.contains_key(&id)
+    }
+
+    /// Counts a request. Returns false beyond [`MAX_PER_MINUTE`].
+    pub(super) fn count(&mut self, now: Instant) -> bool {
+        let current = self.minute.filter(|(start, _)| now.duration_since(*start) < MINUTE);
+        let (start, n) = current.unwrap_or((now, 0));
+        self.minute = Some((start, n + 1));
+        n < MAX_PER_MINUTE
+    }
+
+    /// Allows a use for [`ALLOWED_ONCE`].
+    pub(super) fn allow_once(&mut self, purpose: CredentialUse, now: Instant) {
+        self.once.retain(|(_, at)| now.duration_since(*at) < ALLOWED_ONCE);
+        self.once.push((purpose, now));
+    }
+
+    /// Whether the user has allowed a use within [`ALLOWED_ONCE`].
+    pub(super) fn is_allowed_once(&self, purpose: &CredentialUse, now: Instant) -> bool {
+        let is_recent = |at: &Instant| now.duration_since(*at) < ALLOWED_ONCE;
+        self.once.iter().any(|(allowed, at)| is_recent(at) && allowed.includes(purpose))
+    }
+
+    /// Forgets the uses that were allowed once.
+    pub(super) fn forget_once(&mut self) {
+        self.once.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_use_that_was_allowed_once_is_allowed_for_a_minute() {
+        let (now, mut requests) = (Instant::now(), CredentialRequests::default());
+        let [push, fetch] = ["push a.example/x", "fetch a.example/x"].map(|it| it.parse().unwrap());
+        requests.allow_once(push, now);
+        assert!(requests.is_allowed_once(&fetch, now + ALLOWED_ONCE / 2));
+        assert!(!requests.is_allowed_once(&fetch, now + ALLOWED_ONCE));
+        assert!(!requests.is_allowed_once(&CredentialUse::Sign, now));
+        requests.forget_once();
+        assert!(!requests.is_allowed_once(&fetch, now));
+    }
+
+    #[test]
+    fn requests_are_limited_at_the_same_time_and_in_a_minute() {
+        let (now, mut requests) = (Instant::now(), CredentialRequests::default());
+        for id in 0..MAX_CREDENTIAL_REQUESTS as u64 {
+            assert!(requests.may_open(id));
+            requests.open.insert(id, OpenRequest::default());
+            assert!(!requests.may_open(id));
+        }
+        assert!(!requests.may_open(1000));
+        assert!((0..MAX_PER_MINUTE).all(|_| requests.count(now)));
+        assert!(!requests.count(now) && requests.count(now + MINUTE));
+    }
+}

@@ -1,0 +1,323 @@
+//! Requests of commands for credentials of the user. A process of the user's finds out what a request is for and carries it
+//! out (`workers/credentials`). Here the rules of hosts and the user's grants decide, or the user.
+
+use super::NetworkActor;
+use super::credential_requests::OpenRequest;
+use crate::approvals::{Outcome, Subject};
+use crate::session::agent::pi::outside::clean_blocking;
+use crate::session::services::SessionServices;
+use actix::prelude::*;
+use quackd_config::SSH_AGENT_AUTO;
+use quackd_policy::hosts::{Decision as HostDecision, Host};
+use quackd_process::Writable;
+use quackd_protocol::approval::{AnswerScope, ApprovalKind, Decision};
+use quackd_protocol::credentials::{
+    CredentialAnswer, CredentialRefusal, CredentialRequest, CredentialStart, CredentialUse,
+    CredentialUsed,
+};
+use quackd_protocol::network::{MAX_CONNECTION_WAIT, ToProxy};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Most names of hosts that a process gets.
+const MAX_CANDIDATES: usize = 1024;
+
+/// Longest use that the user is asked about, in bytes. The question must show all of it.
+const MAX_ASKED: usize = 160;
+
+/// Maximum wait for the login environment, and for reading the links of paths in it.
+const ENVIRONMENT_TIMEOUT: Duration = Duration::from_secs(3);
+const CLEAN_LIMIT: Duration = Duration::from_secs(5);
+
+/// Variables of the daemon that git's credential helpers get in addition to those of commands: for the keyring of the
+/// desktop, and for `gpg` and `pass`.
+const OF_HELPERS: [&str; 7] = [
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DISPLAY",
+    "GNUPGHOME",
+    "PASSWORD_STORE_DIR",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+];
+
+/// Decide about the use of a credential, of which there may be several by the names of a host. Asks the user if necessary.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), CredentialRefusal>")]
+pub(super) struct DecideCredential {
+    id: u64,
+    /// The proxy that sent the request.
+    generation: u64,
+    uses: Vec<CredentialUse>,
+}
+
+impl NetworkActor {
+    /// Handles a request of the proxy, which is hostile.
+    pub(super) fn credential_requested(
+        &mut self,
+        id: u64,
+        request: CredentialRequest,
+        ctx: &mut Context<Self>,
+    ) {
+        if !self.credentials.may_open(id) {
+            return self.proxy_broke("a request for a credential that it may not send", ctx);
+        }
+
+        let settings = &self.services.daemon.config.credentials;
+        let is_on = match request {
+            CredentialRequest::Git { .. } => settings.git.value,
+            CredentialRequest::Keys {} | CredentialRequest::Sign(_) => settings.ssh.value,
+        };
+        let refusal = if is_on {
+            let is_within = self.credentials.count(Instant::now());
+            (!is_within).then_some(CredentialRefusal::TooMany)
+        } else {
+            Some(CredentialRefusal::Off)
+        };
+        if let Some(refusal) = refusal {
+            return self.tell_proxy(&ToProxy::CredentialDone { id, result: Err(refusal) }, ctx);
+        }
+
+        self.credentials.open.insert(id, OpenRequest::default());
+        let candidates = self.rules.hosts().known_hosts().take(MAX_CANDIDATES).collect();
+        let (actor, generation) = (ctx.address(), self.child.generation);
+        let decide = move |uses| async move {
+            let decided = actor.send(DecideCredential { id, generation, uses }).await;
+            decided.unwrap_or(Err(CredentialRefusal::Failed))
+        };
+        let services = Rc::clone(&self.services);
+        let carrying_out = async move {
+            let start = start(&services, request, candidates).await;
+            let start = start.ok_or(CredentialRefusal::Failed)?;
+            Rc::clone(&services.children.credentials).carry_out(start, decide).await
+        };
+        ctx.spawn(carrying_out.into_actor(self).map(move |result, actor, ctx| {
+            if actor.child.current(generation).is_some() {
+                actor.credential_done(id, result, ctx);
+            }
+        }));
+    }
+
+    /// Passes the result on, and reports it if the purpose is known.
+    fn credential_done(
+        &mut self,
+        id: u64,
+        result: Result<CredentialAnswer, CredentialRefusal>,
+        ctx: &mut Context<Self>,
+    ) {
+        let purpose = self.credentials.open.remove(&id).and_then(|open| open.purpose);
+        // A grant may have been removed while git or the agent was asked.
+        let is_revoked = purpose
+            .as_ref()
+            .is_some_and(|purpose| self.decision_about(purpose) != Some(Decision::Allow));
+        let result = match result {
+            Ok(_) if is_revoked => Err(CredentialRefusal::Denied),
+            result => result,
+        };
+
+        let session = &self.session.id;
+        match (purpose, &result) {
+            (Some(purpose), result) => {
+                let words = result.as_ref().err().map(ToString::to_string);
+                let result = words.unwrap_or_else(|| "allowed".to_owned());
+                tracing::info!(%session, %purpose, result, "credential requested");
+                let used = CredentialUsed { purpose: purpose.to_string(), result };
+                self.services.events.publish_typed(session, CredentialUsed::NAME, || used);
+            }
+            (None, Err(refusal)) => tracing::info!(%session, %refusal, "credential refused"),
+            // The list of public keys.
+            (None, Ok(_)) => {}
+        }
+        self.tell_proxy(&ToProxy::CredentialDone { id, result }, ctx);
+    }
+
+    /// Whether the rules allow the host of a use.
+    fn may_reach(&self, purpose: &CredentialUse) -> bool {
+        purpose.host().is_none_or(|(host, port)| {
+            Host::read(host).is_ok_and(|host| {
+                let decision = self.rules.hosts().decide(&host, port);
+                matches!(decision, HostDecision::Allowed(_))
+            })
+        })
+    }
+
+    /// Returns the user's decision about a use. `None` if the user was not asked yet.
+    fn decision_about(&self, purpose: &CredentialUse) -> Option<Decision> {
+        let is_allowed_once = self.credentials.is_allowed_once(purpose, Instant::now());
+        let of_once = is_allowed_once.then_some(Decision::Allow);
+        self.rules.credentials().decide(purpose).or(of_once)
+    }
+
+    /// Handles the outcome of a question.
+    fn credential_answered(
+        &mut self,
+        purpose: CredentialUse,
+        outcome: Outcome,
+    ) -> Result<(), CredentialRefusal> {
+        match outcome {
+            Outcome::Allowed(AnswerScope::Once) => {
+                self.credentials.allow_once(purpose, Instant::now());
+                Ok(())
+            }
+            // The grant is in the rules.
+            Outcome::Allowed(_) => Ok(()),
+            Outcome::Denied => Err(CredentialRefusal::Denied),
+            Outcome::TimedOut => Err(CredentialRefusal::Timeout),
+            Outcome::TooMany => Err(CredentialRefusal::TooMany),
+            Outcome::NoAnswerer | Outcome::Ended => Err(CredentialRefusal::NoAnswerer),
+            Outcome::RulesChanged => match self.decision_about(&purpose) {
+                Some(Decision::Allow) => Ok(()),
+                Some(Decision::Deny) => Err(CredentialRefusal::Denied),
+                None => Err(CredentialRefusal::NoAnswerer),
+            },
+        }
+    }
+
+    /// Closes open questions about which grants decide now. Forgets what the user allowed once, and what the proxy knows,
+    /// if a grant was removed.
+    pub(super) fn credential_grants_changed(&mut self, is_narrower: bool, ctx: &mut Context<Self>) {
+        if is_narrower {
+            self.credentials.forget_once();
+            if self.child.process.is_some() {
+                self.tell_proxy(&ToProxy::ForgetCredentials {}, ctx);
+            }
+        }
+        for OpenRequest { purpose, asked, .. } in self.credentials.open.values() {
+            if let (Some(purpose), Some(subject)) = (purpose, asked)
+                && self.decision_about(purpose).is_some()
+            {
+                self.services.approvals.withdraw(subject);
+            }
+        }
+    }
+
+    /// Closes the questions of calls that have ended.
+    pub(super) fn end_credential_questions(&self) {
+        for open in self.credentials.open.values().filter(|open| open.is_of_calls) {
+            if let Some(subject) = &open.asked {
+                self.services.approvals.withdraw(subject);
+            }
+        }
+    }
+}
+
+impl Handler<DecideCredential> for NetworkActor {
+    type Result = ResponseActFuture<Self, Result<(), CredentialRefusal>>;
+
+    fn handle(&mut self, msg: DecideCredential, _: &mut Self::Context) -> Self::Result {
+        let DecideCredential { id, generation, uses } = msg;
+        let ready = |result: Result<(), CredentialRefusal>| -> Self::Result {
+            Box::pin(actix::fut::ready(result))
+        };
+        if self.child.current(generation).is_none() {
+            return ready(Err(CredentialRefusal::Failed));
+        }
+
+        let chosen = uses.iter().find(|purpose| self.may_reach(purpose));
+        let Some(purpose) = chosen.or_else(|| uses.first()).cloned() else {
+            return ready(Err(CredentialRefusal::Failed));
+        };
+        let refusal = match (chosen, self.decision_about(&purpose)) {
+            (None, _) => Some(CredentialRefusal::HostNotAllowed),
+            (Some(_), Some(Decision::Deny)) => Some(CredentialRefusal::Denied),
+            (Some(_), Some(Decision::Allow)) => None,
+            (Some(_), None) => return self.ask_about_credential(id, purpose),
+        };
+        self.credentials.open.entry(id).or_default().purpose = Some(purpose);
+        ready(refusal.map_or(Ok(()), Err))
+    }
+}
+
+impl NetworkActor {
+    /// Asks the user about a use.
+    fn ask_about_credential(
+        &mut self,
+        id: u64,
+        purpose: CredentialUse,
+    ) -> ResponseActFuture<Self, Result<(), CredentialRefusal>> {
+        let open = self.credentials.open.entry(id).or_default();
+        open.purpose = Some(purpose.clone());
+        let target = purpose.to_string();
+        let is_asked = self.services.daemon.config.sandbox.asks_about(ApprovalKind::Credential);
+        if !is_asked || MAX_ASKED < target.len() {
+            return Box::pin(actix::fut::ready(Err(CredentialRefusal::NoAnswerer)));
+        }
+
+        let (session, kind) = (self.session.id.clone(), ApprovalKind::Credential);
+        let subject = Subject { session, kind, given: target.clone(), target };
+        open.asked = Some(subject.clone());
+        let asked = self.question(subject, "Allow the use of a credential?", &in_words(&purpose));
+        self.credentials.open.entry(id).or_default().is_of_calls = asked.is_of_calls;
+        let outcome =
+            self.services.approvals.ask(asked.question, asked.wait.min(MAX_CONNECTION_WAIT));
+        let answered = move |outcome, actor: &mut Self, _: &mut Context<Self>| {
+            actor.credential_answered(purpose, outcome)
+        };
+        Box::pin(outcome.into_actor(self).map(answered))
+    }
+}
+
+/// Returns the first line of a question.
+fn in_words(purpose: &CredentialUse) -> String {
+    let text = purpose.to_string();
+    let object = text.split_once(' ').map_or("", |(_, object)| object);
+    match purpose {
+        CredentialUse::Ssh { .. } => format!("uses your ssh key to log in to {object}"),
+        CredentialUse::Fetch(_) => format!("reads {object} with your git credential"),
+        CredentialUse::Push(_) => format!("pushes to {object} with your git credential"),
+        CredentialUse::Sign => "signs commits with your ssh key".to_owned(),
+    }
+}
+
+/// Returns the first frame for the process of the user's. `None` if the environment cannot be read in time.
+async fn start(
+    services: &SessionServices,
+    request: CredentialRequest,
+    candidates: Vec<String>,
+) -> Option<CredentialStart> {
+    let (daemon, login) = (&services.daemon, &services.children.login);
+    let agent = match daemon.config.credentials.ssh_agent.value.as_str() {
+        "" => None,
+        SSH_AGENT_AUTO => {
+            if login.agent_socket().is_none() {
+                login.captured(ENVIRONMENT_TIMEOUT).await;
+            }
+            login.agent_socket()
+        }
+        path => Some(path.to_owned()),
+    };
+
+    let user_home = daemon.user_home.clone();
+    let mut env = login.env_for_worker(ENVIRONMENT_TIMEOUT).await;
+    env.retain(|(name, _)| name != "HOME" && !OF_HELPERS.contains(&name.as_str()));
+    env.push(("HOME".to_owned(), user_home.to_string_lossy().into_owned()));
+    let own = |name: &&str| Some(((*name).to_owned(), std::env::var(name).ok()?));
+    env.extend(OF_HELPERS.iter().filter_map(own));
+
+    let writable = login.writable().await?;
+    let untrusted = writable.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    let clean = move || {
+        clean_blocking(&Writable::of_blocking(writable, &user_home), &mut env);
+        env
+    };
+    let env = services.look(CLEAN_LIMIT, clean).await.ok()?;
+    Some(CredentialStart { request, agent, candidates, env, untrusted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_names_the_use() {
+        for (text, expected) in [
+            ("ssh git@github.com", "uses your ssh key to log in to git@github.com"),
+            ("ssh me@a.example:2222", "uses your ssh key to log in to me@a.example:2222"),
+            ("fetch github.com/me/app", "reads github.com/me/app with your git credential"),
+            ("push github.com/me/app", "pushes to github.com/me/app with your git credential"),
+            ("sign commits", "signs commits with your ssh key"),
+        ] {
+            assert_eq!(in_words(&text.parse().unwrap()), expected);
+        }
+    }
+}
