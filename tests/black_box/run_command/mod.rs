@@ -110,6 +110,70 @@ fn the_exit_code_of_the_program_is_that_of_the_client() {
     assert!(code.is_some_and(|code| ![0, 3].contains(&code)), "{code:?}");
 }
 
+/// Labels of all sessions.
+#[track_caller]
+fn sessions(daemon: &Daemon) -> Vec<String> {
+    let shown = daemon.wire().request("sessions", json!({"all": true}));
+    let rows = shown["sessions"].as_array().expect("sessions");
+    rows.iter().map(|row| row["label"].as_str().expect("a label").to_owned()).collect()
+}
+
+#[test]
+fn a_session_without_a_name_and_other_work_ends_with_its_program() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let script = ["--", "bash", "-c", "echo ready; read -r x; exit 3"];
+    let begin = |options: &[&str]| {
+        let window = window(&daemon, &repo, &[&["run"][..], options, &script].concat());
+        window.shows("ready");
+        window
+    };
+    let finish = |window: Terminal| {
+        window.press("\r");
+        let (rest, code) = end(window);
+        assert_eq!(code, Some(3), "{rest}");
+        rest
+    };
+
+    let first = begin(&[]);
+    assert_eq!(sessions(&daemon).len(), 1);
+    assert!(finish(first).contains("session deleted"));
+    assert_eq!(sessions(&daemon), Vec::<String>::new());
+
+    for (n, options) in [&["--keep"][..], &["--name", "web"], &["--record"], &["--isolated"]]
+        .into_iter()
+        .enumerate()
+    {
+        let rest = finish(begin(options));
+        assert!(!rest.contains("session deleted"), "{options:?}: {rest}");
+        assert_eq!(sessions(&daemon).len(), n + 1, "{options:?}");
+    }
+
+    // Another program in it, which runs or has ended, keeps it too.
+    for program in [&["cat"][..], &["true"]] {
+        let known = sessions(&daemon);
+        let window = begin(&[]);
+        let new = sessions(&daemon).into_iter().find(|label| !known.contains(label));
+        let new = new.expect("a new session");
+        quack(&daemon, &repo, &[&["run", "-d", "--in", &new, "--"][..], program].concat()).ok();
+        finish(window);
+        assert!(sessions(&daemon).contains(&new), "{program:?}");
+    }
+}
+
+#[test]
+fn a_session_stays_when_its_client_detaches() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let first = opened(&daemon, &repo, &["run", "--", "cat"]);
+    first.press("\u{1c}");
+    is_detached(first);
+    let second = opened(&daemon, &repo, &["attach"]);
+    second.press("\u{4}");
+    assert_eq!(end(second).1, Some(0));
+    assert_eq!(sessions(&daemon).len(), 1);
+}
+
 #[test]
 fn the_program_has_the_size_of_the_window_and_follows_it() {
     let daemon = Daemon::start();

@@ -44,7 +44,16 @@ pub(crate) async fn run(args: TermAttachArgs, output: CliOutput) -> anyhow::Resu
     };
     let signals = SignalListener::open()?;
     let attached = Attached::begin(target).await?;
-    show(attached, settings, signals, output).await
+    Ok(show(attached, settings, signals, output).await?.code)
+}
+
+/// Result of showing a terminal.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shown {
+    /// Exit code of the client.
+    pub(super) code: ExitCode,
+    /// Whether the program has ended.
+    pub(super) has_ended: bool,
 }
 
 /// Shows an attached terminal until its program ends or the client is detached. `signals` was opened before the terminal is
@@ -57,7 +66,7 @@ pub(super) async fn show(
     settings: TerminalSettings,
     mut signals: SignalListener,
     output: CliOutput,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<Shown> {
     let TerminalSettings { keys, clipboard } = settings;
     let place = attached.place();
 
@@ -72,14 +81,14 @@ pub(super) async fn show(
     };
 
     match ended {
-        Ended::Exited(exit) => end_of(&exit, output),
+        Ended::Exited(exit) => return Ok(Shown { code: end_of(&exit, output)?, has_ended: true }),
         Ended::Detached => {
             let label = display::name(&attached.view.label);
             output.to_stderr(&format!("\n[detached from {label}; quack attach {label}]\n"));
-            Ok(ExitCode::Ok)
         }
-        Ended::Closed => Ok(ExitCode::Ok),
+        Ended::Closed => {}
     }
+    Ok(Shown { code: ExitCode::Ok, has_ended: false })
 }
 
 /// Returns the exit code for the end of a program, and prints the reason if it did not end by itself.
