@@ -6,6 +6,7 @@ mod filtered;
 mod small_windows;
 
 use crate::harness::{Cli, Daemon, Repo, Terminal, wait_for};
+use crate::isolated::repository;
 use crate::terminals::Viewer;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -140,9 +141,7 @@ fn a_session_without_a_name_and_other_work_ends_with_its_program() {
     assert!(finish(first).contains("session deleted"));
     assert_eq!(sessions(&daemon), Vec::<String>::new());
 
-    for (n, options) in [&["--keep"][..], &["--name", "web"], &["--record"], &["--isolated"]]
-        .into_iter()
-        .enumerate()
+    for (n, options) in [&["--keep"][..], &["--name", "web"], &["--record"]].into_iter().enumerate()
     {
         let rest = finish(begin(options));
         assert!(!rest.contains("session deleted"), "{options:?}: {rest}");
@@ -159,6 +158,16 @@ fn a_session_without_a_name_and_other_work_ends_with_its_program() {
         finish(window);
         assert!(sessions(&daemon).contains(&new), "{program:?}");
     }
+}
+
+#[test]
+fn an_isolated_session_stays_after_its_program() {
+    let daemon = Daemon::start();
+    let repo = repository(&daemon);
+    let first = opened(&daemon, &repo, &["run", "--isolated", "--", "cat"]);
+    first.press("\u{4}");
+    assert_eq!(end(first).1, Some(0));
+    assert_eq!(sessions(&daemon).len(), 1);
 }
 
 #[test]
