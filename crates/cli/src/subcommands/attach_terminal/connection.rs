@@ -45,6 +45,8 @@ pub(crate) struct Attached {
     pub(super) events: Events,
     /// Size of the screen.
     pub(super) size: CellSize,
+    /// Title that the program has set, not filtered.
+    pub(super) title: Option<String>,
 }
 
 impl Attached {
@@ -56,13 +58,13 @@ impl Attached {
         // Before the request, because the first events may precede its reply.
         let events = target.client.events().await?;
         let params = parameters(&target, false);
-        let TermAttachData { terminal_id, cols, rows, read_only, .. } =
+        let TermAttachData { terminal_id, cols, rows, read_only, title, .. } =
             target.client.call(params).await?;
 
         let is_read_only = target.is_read_only || read_only;
         let Target { client, session, label, .. } = target;
         let view = View { client, session, label, terminal: terminal_id, is_read_only };
-        Ok(Self { view, events, size: CellSize { cols, rows } })
+        Ok(Self { view, events, size: CellSize { cols, rows }, title })
     }
 
     /// Returns the terminal for texts: `web/term-1`.
@@ -98,12 +100,14 @@ pub(super) struct View {
 }
 
 /// Reply to a request about the screen.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct ScreenReply {
     /// Size of the screen now. Events that follow may still have an earlier one.
     pub(super) size: CellSize,
     /// Whether rows come in place of bytes from now on, the whole screen first. `None`: nothing has changed.
     pub(super) as_rows: Option<bool>,
+    /// Title that the program has set, not filtered.
+    pub(super) title: Option<String>,
 }
 
 /// An event of the terminal.
@@ -151,9 +155,10 @@ impl View {
             sets_size: false,
         };
         let answer = self.client.call(parameters(&target, as_rows)).await;
-        let reply = |TermAttachData { cols, rows, .. }: TermAttachData| ScreenReply {
+        let reply = |TermAttachData { cols, rows, title, .. }: TermAttachData| ScreenReply {
             size: CellSize { cols, rows },
             as_rows: Some(as_rows),
+            title,
         };
         unless_refused(answer.map(reply)).await
     }
@@ -173,6 +178,7 @@ impl View {
         let reply = |TermResizeData { cols, rows }: TermResizeData| ScreenReply {
             size: CellSize { cols, rows },
             as_rows: None,
+            title: None,
         };
         unless_refused(answer.map(reply)).await
     }

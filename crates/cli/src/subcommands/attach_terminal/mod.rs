@@ -74,8 +74,9 @@ pub(super) async fn show(
         // Other texts wait until the screen is gone.
         let held = OpenQuestion::begin(output).await;
         let window = Window::open(clipboard, format!("{place}: "))?;
-        let mut viewer = Viewer::new(&attached.view, attached.size, &held, window, keys);
-        let ended = viewer.run(&mut attached.events, &mut signals).await;
+        let Attached { view, events, size, title } = &mut attached;
+        let mut viewer = Viewer::new(view, *size, title.take(), &held, window, keys);
+        let ended = viewer.run(events, &mut signals).await;
         viewer.close(&mut signals).await;
         ended?
     };

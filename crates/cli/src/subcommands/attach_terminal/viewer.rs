@@ -89,6 +89,8 @@ pub(super) struct Viewer<'a> {
     as_rows: bool,
     /// Size of the screen, as far as it is known.
     screen: CellSize,
+    /// Title of the program for the next whole screen, not filtered. Output of the program has later ones.
+    title: Option<String>,
     /// Size of the user's terminal, if it has one.
     size: Option<CellSize>,
     shown: Shown,
@@ -102,10 +104,11 @@ pub(super) struct Viewer<'a> {
 }
 
 impl<'a> Viewer<'a> {
-    /// Creates the client for a screen of this size. `held` is the right to print.
+    /// Creates the client for a screen of this size and title. `held` is the right to print.
     pub(super) fn new(
         view: &'a View,
         screen: CellSize,
+        title: Option<String>,
         held: &'a OpenQuestion,
         window: Window,
         keys: WatchedKeys,
@@ -126,6 +129,7 @@ impl<'a> Viewer<'a> {
             is_redraw_due: false,
             as_rows: false,
             screen,
+            title,
             size: window_size(),
             shown: Shown::Nothing,
             cropped: CroppedScreen::new(),
@@ -303,8 +307,11 @@ impl<'a> Viewer<'a> {
                 // Rows are requested next, or come already.
                 (self.screen, self.shown) = (size, Shown::Nothing);
             }
-            TerminalUpdate::Redraw { bytes, size } => {
+            TerminalUpdate::Redraw { mut bytes, size } => {
                 (self.screen, self.shown) = (size, Shown::Bytes);
+                if let Some(title) = self.title.take() {
+                    bytes.extend(format!("\x1b]2;{title}\x1b\\").into_bytes());
+                }
                 let shown = self.window.filtered(&bytes);
                 self.show(shown);
             }
@@ -321,14 +328,14 @@ impl<'a> Viewer<'a> {
     }
 
     fn take_reply(&mut self, reply: Option<ScreenReply>) {
-        let Some(ScreenReply { size, as_rows }) = reply else {
+        let Some(ScreenReply { size, as_rows, title }) = reply else {
             self.is_redraw_due = true;
             return;
         };
 
         self.screen = size;
         match as_rows {
-            Some(as_rows) => self.as_rows = as_rows,
+            Some(as_rows) => (self.as_rows, self.title) = (as_rows, title),
             // A screen that did not fit was left out, and may fit now.
             None => self.is_redraw_due |= self.shown == Shown::Nothing,
         }
