@@ -4,7 +4,8 @@
 
 use proptest::prelude::*;
 use quackd_terminal::{
-    Color, Cursor, FEED_BYTES, Filter, FilterOptions, MAX_ANSWER_BYTES, Screen, TerminalSize,
+    Color, Cursor, FEED_BYTES, Filter, FilterOptions, MAX_ANSWER_BYTES, RgbColor, Screen,
+    TerminalSize,
 };
 
 fn screen(cols: u16, rows: u16) -> Screen {
@@ -103,9 +104,9 @@ fn text_and_rows_are_what_the_program_drew() {
     let rows = screen.rows();
     assert_eq!(rows.len(), 4);
     assert_eq!(rows[1].runs[0].text, "red");
-    assert_eq!(rows[1].runs[0].style.fg, Some(Color::Indexed(1)));
+    assert_eq!(rows[1].runs[0].style.fg, Some(Color::Palette(1)));
     assert!(rows[1].runs[0].style.bold && !rows[1].runs[1].style.bold);
-    assert_eq!(rows[2].runs[0].style.bg, Some(Color::Rgb { r: 1, g: 2, b: 3 }));
+    assert_eq!(rows[2].runs[0].style.bg, Some(Color::Rgb(RgbColor { r: 1, g: 2, b: 3 })));
     assert!(rows[3].runs.is_empty());
     assert_eq!(screen.cursor(), Cursor { row: 2, col: 4, visible: true });
 }

@@ -36,7 +36,7 @@ fn a_small_window_shows_a_part_of_the_screen_and_a_note() {
     let lines: Vec<&str> = picture.lines().map(str::trim_end).collect();
     assert_eq!((lines[0], lines[1], lines[14]), ("top left", "    ready", NOTE), "{picture}");
     assert!(lines[2..14].iter().all(|line| line.is_empty()), "{picture}");
-    let red = Some(quackd_terminal::Color::Indexed(1));
+    let red = Some(quackd_terminal::Color::Palette(1));
     assert_eq!(small.emulated(|screen| screen.rows()[0].runs[0].style.fg), red);
 
     // The row of the cursor stays visible.

@@ -1,10 +1,11 @@
 //! Answers to the queries of a program. The worker gives them, so that each query gets one answer, with any number of
 //! viewers.
 
-use crate::colors::{BACKGROUND, FOREGROUND, Rgb, palette};
+use crate::colors::{BACKGROUND, FOREGROUND, palette};
 use crate::csi::Csi;
 use crate::modes::Modes;
 use crate::parser::End;
+use quackd_protocol::terminal::RgbColor;
 
 /// Maximum size of the answers to one call of [`super::Screen::feed`], in bytes.
 pub const MAX_ANSWER_BYTES: usize = 4096;
@@ -79,8 +80,8 @@ impl Answers {
         }
     }
 
-    fn color(&mut self, kind: &str, color: Rgb, end: End) {
-        let Rgb { r, g, b } = color;
+    fn color(&mut self, kind: &str, color: RgbColor, end: End) {
+        let RgbColor { r, g, b } = color;
         let end = match end {
             End::Bel => "\x07",
             End::St => "\x1b\\",

@@ -10,7 +10,7 @@ mod rows;
 mod scrollback;
 
 pub use answers::MAX_ANSWER_BYTES;
-pub use rows::{Color, Cursor, Row, Run, Style};
+pub use rows::{Color, Cursor, RgbColor, Row, Run, Style, write_style};
 
 use crate::csi::{self, Csi, Drawing};
 use crate::modes::{Mode, Modes, Region};
