@@ -26,6 +26,23 @@ pub struct OpenTerminal {
     /// Whether to record, in the session's run directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<Recording>,
+    /// Colors of the user's terminal, if they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub colors: Option<TerminalColors>,
+}
+
+/// Colors of a client's terminal, for the answers to a program's queries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TerminalColors {
+    /// Color of text, as `#rrggbb`.
+    #[schemars(with = "String")]
+    pub fg: RgbColor,
+    /// Color of the background.
+    #[schemars(with = "String")]
+    pub bg: RgbColor,
+    /// Color of the cursor.
+    #[schemars(with = "String")]
+    pub cursor: RgbColor,
 }
 
 /// Content of a recording of a terminal.
@@ -70,6 +87,8 @@ pub enum ToTerminal {
     },
     /// Sets the size. A redraw for all viewers follows.
     Resize(CellSize),
+    /// Sets the colors in answers to the program's queries.
+    Colors(TerminalColors),
     /// Sets the kinds of viewers that get output. Without viewers, the worker sends no output.
     Watch {
         /// Some viewer gets bytes.

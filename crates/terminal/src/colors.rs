@@ -1,12 +1,14 @@
-//! Colors in answers to queries: light gray on black, and the palette of xterm.
+//! Colors in answers to queries: light gray on black until a client reports those of its terminal, and the palette of
+//! xterm.
 
-use quackd_protocol::terminal::RgbColor;
+use quackd_protocol::terminal::{RgbColor, TerminalColors};
 
 /// Color of text and of the cursor.
-pub(crate) const FOREGROUND: RgbColor = RgbColor { r: 229, g: 229, b: 229 };
+const FOREGROUND: RgbColor = RgbColor { r: 229, g: 229, b: 229 };
 
-/// Color of the background.
-pub(crate) const BACKGROUND: RgbColor = RgbColor { r: 0, g: 0, b: 0 };
+/// Colors of a terminal that no client has reported.
+pub(crate) const DEFAULT_COLORS: TerminalColors =
+    TerminalColors { fg: FOREGROUND, bg: RgbColor { r: 0, g: 0, b: 0 }, cursor: FOREGROUND };
 
 /// The first 16 colors of xterm.
 const NAMED: [u32; 16] = [

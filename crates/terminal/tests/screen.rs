@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 use proptest::prelude::*;
+use quackd_protocol::terminal::TerminalColors;
 use quackd_terminal::{
     Color, Cursor, FEED_BYTES, Filter, FilterOptions, MAX_ANSWER_BYTES, RgbColor, Screen,
     TerminalSize,
@@ -65,6 +66,15 @@ fn every_query_has_one_answer_at_any_split() {
             assert!(screen.feed(b"text").is_empty());
         }
     }
+}
+
+#[test]
+fn answers_have_the_colors_that_were_set() {
+    let gray = |n| RgbColor { r: n, g: n, b: n };
+    let mut screen = screen(80, 24);
+    screen.set_colors(TerminalColors { fg: gray(1), bg: gray(255), cursor: gray(2) });
+    let answer = "\x1b]10;rgb:0101/0101/0101\x07\x1b]11;rgb:ffff/ffff/ffff\x07\x1b]12;rgb:0202/0202/0202\x07";
+    assert_eq!(screen.feed(b"\x1b]10;?;?;?\x07"), answer.as_bytes());
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn window(daemon: &Daemon, repo: &Repo, args: &[&str]) -> Terminal {
 #[track_caller]
 fn opened(daemon: &Daemon, repo: &Repo, args: &[&str]) -> Terminal {
     let window = window(daemon, repo, args);
-    wait_for("the client to read keys", || (!window.is_cooked()).then_some(()));
+    wait_for("the client to read keys", || window.is_raw().then_some(()));
     window
 }
 
@@ -222,6 +222,23 @@ fn variables_of_the_user_enter_only_by_name() {
     let window = Terminal::sized(command, Some((90, 25)));
     window.shows("[from the shell] [a value] [] [truecolor]");
     window.press("\r");
+    assert_eq!(end(window).1, Some(0));
+}
+
+#[test]
+fn the_program_learns_the_colors_of_the_users_terminal() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let script = "stty -echo -icanon; printf '\\033]11;?\\007'; read -r -d $'\\a' answer; \
+                  echo \"background ${answer##*:}\"; read -r line; echo \"got [$line]\"";
+    let command = command(&daemon, &repo, &["run", "--", "bash", "-c", script]);
+    let answers =
+        "\u{1b}]12;rgb:0/0/0\u{7}\u{1b}]10;rgb:10/20/30\u{7}\u{1b}]11;rgb:fefe/fdfd/fcfc\u{1b}\\";
+    let window = Terminal::with_input(command, Some((90, 25)), answers);
+    window.shows("background fefe/fdfd/fcfc");
+    // The answers are not input of the program.
+    window.press("typed\r");
+    window.see("got [typed]");
     assert_eq!(end(window).1, Some(0));
 }
 

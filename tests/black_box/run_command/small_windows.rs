@@ -15,7 +15,7 @@ const NOTE: &str = "a/web: screen is 90×25, window 60×15";
 #[track_caller]
 fn small(daemon: &Daemon, repo: &Repo, args: &[&str]) -> Terminal {
     let window = Terminal::sized(command(daemon, repo, args), Some((60, 15)));
-    wait_for("the client to read keys", || (!window.is_cooked()).then_some(()));
+    wait_for("the client to read keys", || window.is_raw().then_some(()));
     window
 }
 

@@ -1,5 +1,6 @@
 //! `quack run`: starts a program on a terminal of a session, and attaches to it.
 
+use super::attach_terminal::color_query::ColorQuery;
 use super::attach_terminal::settings::TerminalSettings;
 use super::attach_terminal::window::{require_terminal, window_size};
 use super::attach_terminal::{self, Attached, Target};
@@ -55,6 +56,7 @@ struct Place {
 /// Settings, signals and notes of the attached client.
 struct Window {
     settings: TerminalSettings,
+    query: ColorQuery,
     signals: SignalListener,
     /// Notes that were printed before.
     notes: Vec<String>,
@@ -69,7 +71,9 @@ pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<
         let otherwise = "-d starts the program without one, and `quack tool bash` runs a command without a terminal";
         require_terminal("run", otherwise, output)?;
         // From now on, a signal detaches at the earliest.
-        Some((TerminalSettings::read()?, SignalListener::open()?))
+        let (settings, signals) = (TerminalSettings::read()?, SignalListener::open()?);
+        let query = ColorQuery::ask_blocking();
+        Some(Window { settings, query, signals, notes: Vec::new() })
     };
     let mut env = variables(std::mem::take(&mut args.env), |name| std::env::var(name).ok())?;
     if let Some(agent) = args.resume.take() {
@@ -94,12 +98,13 @@ pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<
         cwd: start_directory(args.dir.as_deref(), &place.workspace),
         env,
         record: record.map(Into::into),
+        colors: shown.as_ref().and_then(|window| window.query.colors()),
     };
     let started = start(&client, params, &place).await?;
 
     match shown {
-        Some((settings, signals)) => {
-            let window = Window { settings, signals, notes };
+        Some(window) => {
+            let window = Window { notes, ..window };
             Box::pin(attach(client, place, started, window, output)).await
         }
         None => {
@@ -167,7 +172,7 @@ async fn attach(
     window: Window,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let Window { settings, signals, mut notes } = window;
+    let Window { settings, query, signals, mut notes } = window;
     if let Some(recording) = &started.recording {
         let note = format!("recorded in {recording}");
         output.note(&note);
@@ -181,10 +186,12 @@ async fn attach(
         terminal: Some(started.terminal_id.clone()),
         is_read_only: false,
         sets_size: true,
+        colors: query.colors(),
     };
     let refused = match Attached::begin(target).await {
         Ok(attached) => {
-            let shown = Box::pin(attach_terminal::show(attached, settings, signals, output)).await;
+            let shown = attach_terminal::show(attached, settings, query, signals, output);
+            let shown = Box::pin(shown).await;
             // The program's screen has replaced them.
             notes.iter().for_each(|note| output.note(note));
             let shown = shown?;

@@ -22,6 +22,7 @@ use answers::Answers;
 use grid::{EMOJI_SELECTOR, Grid};
 use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::limits::MAX_TITLE_CHARS;
+use quackd_protocol::terminal::TerminalColors;
 use unicode_width::UnicodeWidthChar as _;
 
 /// Buffer for strings, in bytes. A string of that size or more is dropped.
@@ -78,7 +79,7 @@ impl Screen {
             alternate: None,
             modes: Modes::default(),
             title: None,
-            answers: Answers::default(),
+            answers: Answers::new(),
             batch: Vec::new(),
             work: MAX_WORK,
         };
@@ -94,6 +95,11 @@ impl Screen {
         }
         self.state.flush();
         self.state.answers.take()
+    }
+
+    /// Sets the colors in answers to queries.
+    pub fn set_colors(&mut self, colors: TerminalColors) {
+        self.state.answers.colors = colors;
     }
 
     /// Changes the size. Rows that no longer fit move above the screen.

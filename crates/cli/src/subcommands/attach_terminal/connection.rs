@@ -10,7 +10,7 @@ use quackd_protocol::client::{
     TermAttachData, TermAttachParams, TermBytes, TermDetached, TermExit, TermInputParams,
     TermResizeData, TermResizeParams, TermRows, TermSize,
 };
-use quackd_protocol::terminal::{CellSize, ScreenRows, TerminalExit};
+use quackd_protocol::terminal::{CellSize, ScreenRows, TerminalColors, TerminalExit};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -36,6 +36,8 @@ pub(crate) struct Target {
     pub(crate) is_read_only: bool,
     /// Whether the terminal gets the size of the window now.
     pub(crate) sets_size: bool,
+    /// Colors of the user's terminal, if they are known.
+    pub(crate) colors: Option<TerminalColors>,
 }
 
 /// An attached client.
@@ -62,8 +64,8 @@ impl Attached {
             target.client.call(params).await?;
 
         let is_read_only = target.is_read_only || read_only;
-        let Target { client, session, label, .. } = target;
-        let view = View { client, session, label, terminal: terminal_id, is_read_only };
+        let Target { client, session, label, colors, .. } = target;
+        let view = View { client, session, label, terminal: terminal_id, is_read_only, colors };
         Ok(Self { view, events, size: CellSize { cols, rows }, title })
     }
 
@@ -84,6 +86,7 @@ fn parameters(target: &Target, as_rows: bool) -> TermAttachParams {
         read_only: target.is_read_only.then_some(true),
         as_rows: as_rows.then_some(true),
         set_size: target.sets_size.then_some(true),
+        colors: target.colors,
     }
 }
 
@@ -97,6 +100,8 @@ pub(super) struct View {
     terminal: String,
     /// Whether the daemon refuses input of this client.
     pub(super) is_read_only: bool,
+    /// Colors of the user's terminal, if they are known.
+    colors: Option<TerminalColors>,
 }
 
 /// Reply to a request about the screen.
@@ -153,6 +158,7 @@ impl View {
             terminal: Some(self.terminal.clone()),
             is_read_only: self.is_read_only,
             sets_size: false,
+            colors: self.colors,
         };
         let answer = self.client.call(parameters(&target, as_rows)).await;
         let reply = |TermAttachData { cols, rows, title, .. }: TermAttachData| ScreenReply {

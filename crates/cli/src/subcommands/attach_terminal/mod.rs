@@ -2,9 +2,10 @@
 //!
 //! [`viewer`] runs the event loop, [`connection`] speaks with the daemon, [`window`] owns the user's terminal,
 //! [`cropped`] draws a screen that is larger than the window, [`watched_keys`] finds the keys that detach,
-//! [`session_choice`] finds the session, [`settings`] reads the configuration. Also used by `quack run`, and parts by
-//! `quack play`.
+//! [`session_choice`] finds the session, [`settings`] reads the configuration, [`color_query`] asks for the colors of the
+//! user's terminal. Also used by `quack run`, and parts by `quack play`.
 
+pub(super) mod color_query;
 mod connection;
 mod cropped;
 pub(super) mod pending;
@@ -16,6 +17,7 @@ pub(super) mod window;
 
 pub(super) use self::connection::{Attached, Target};
 
+use self::color_query::ColorQuery;
 use self::session_choice::ChosenTerminal;
 use self::settings::TerminalSettings;
 use self::viewer::{Ended, Viewer};
@@ -34,6 +36,9 @@ pub(crate) async fn run(args: TermAttachArgs, output: CliOutput) -> anyhow::Resu
     let settings = TerminalSettings::read()?;
     let ChosenTerminal { client, session, terminal } =
         session_choice::chosen(args.terminal, output).await?;
+    let signals = SignalListener::open()?;
+    // A client that types nothing has no colors.
+    let query = if args.read_only { ColorQuery::default() } else { ColorQuery::ask_blocking() };
     let target = Target {
         client: Arc::new(client),
         session: session.session_id.0,
@@ -41,10 +46,10 @@ pub(crate) async fn run(args: TermAttachArgs, output: CliOutput) -> anyhow::Resu
         terminal,
         is_read_only: args.read_only,
         sets_size: args.size,
+        colors: query.colors(),
     };
-    let signals = SignalListener::open()?;
     let attached = Attached::begin(target).await?;
-    Ok(show(attached, settings, signals, output).await?.code)
+    Ok(show(attached, settings, query, signals, output).await?.code)
 }
 
 /// Result of showing a terminal.
@@ -64,6 +69,7 @@ pub(super) struct Shown {
 pub(super) async fn show(
     mut attached: Attached,
     settings: TerminalSettings,
+    query: ColorQuery,
     mut signals: SignalListener,
     output: CliOutput,
 ) -> anyhow::Result<Shown> {
@@ -75,7 +81,7 @@ pub(super) async fn show(
         let held = OpenQuestion::begin(output).await;
         let window = Window::open(clipboard, format!("{place}: "))?;
         let Attached { view, events, size, title } = &mut attached;
-        let mut viewer = Viewer::new(view, *size, title.take(), &held, window, keys);
+        let mut viewer = Viewer::new(view, *size, title.take(), &held, window, keys, query);
         let ended = viewer.run(events, &mut signals).await;
         viewer.close(&mut signals).await;
         ended?

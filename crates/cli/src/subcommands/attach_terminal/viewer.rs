@@ -7,6 +7,7 @@
 //! shown follows from the kind of the events, whose order is that of the requests: bytes of an earlier attachment come
 //! before the rows of the next one.
 
+use super::color_query::ColorQuery;
 use super::connection::{ScreenReply, TerminalUpdate, View};
 use super::cropped::CroppedScreen;
 use super::pending::{Work, done, settle, until};
@@ -69,6 +70,7 @@ pub(super) struct Viewer<'a> {
     held: &'a OpenQuestion,
     window: Window,
     keys: WatchedKeys,
+    query: ColorQuery,
     /// Pieces of what is typed.
     typed: mpsc::Receiver<io::Result<Vec<u8>>>,
     /// Typed bytes that were not passed on yet.
@@ -112,12 +114,14 @@ impl<'a> Viewer<'a> {
         held: &'a OpenQuestion,
         window: Window,
         keys: WatchedKeys,
+        query: ColorQuery,
     ) -> Self {
         Self {
             view,
             held,
             window,
             keys,
+            query,
             typed: piped_stdin::pieces(MAX_PIECE_BYTES),
             input: VecDeque::new(),
             is_stalled: false,
@@ -149,6 +153,10 @@ impl<'a> Viewer<'a> {
         signals: &mut SignalListener,
     ) -> anyhow::Result<Ended> {
         let mut windows = signal(SignalKind::window_change())?;
+        let early = std::mem::take(&mut self.query.typed_early);
+        if let Some(ended) = self.take_typed(&early) {
+            return Ok(ended);
+        }
 
         loop {
             self.begin_requests();
@@ -160,8 +168,8 @@ impl<'a> Viewer<'a> {
                 signal = signals.next() => self.take_signal(signal).await?,
                 piece = self.typed.recv(), if is_read => match piece {
                     Some(Ok(bytes)) => {
-                        let input = self.keys.typed(&bytes);
-                        self.take_input(input)
+                        let bytes = self.query.without_answers(&bytes);
+                        self.take_typed(&bytes)
                     }
                     Some(Err(_)) | None => Some(Ended::Closed),
                 },
@@ -284,6 +292,11 @@ impl<'a> Viewer<'a> {
             }
         }
         Ok(None)
+    }
+
+    fn take_typed(&mut self, bytes: &[u8]) -> Option<Ended> {
+        let input = self.keys.typed(bytes);
+        self.take_input(input)
     }
 
     fn take_input(&mut self, input: KeyInput) -> Option<Ended> {

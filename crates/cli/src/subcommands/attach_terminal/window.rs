@@ -221,7 +221,7 @@ fn restore_before_panic(modes: Termios) {
 
 /// Writes to stdout as far as it takes bytes in time, and returns the others. Uses no lock of stdout, which a blocked write
 /// may hold.
-fn write_within_blocking(bytes: &[u8], limit: Duration) -> Vec<u8> {
+pub(super) fn write_within_blocking(bytes: &[u8], limit: Duration) -> Vec<u8> {
     let (stdout, begun) = (io::stdout(), Instant::now());
     let mut rest = bytes;
 
