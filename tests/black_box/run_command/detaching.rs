@@ -80,6 +80,21 @@ fn a_title_that_was_set_before_is_shown_and_taken_back() {
 }
 
 #[test]
+fn the_note_after_detaching_is_below_the_picture_of_the_main_screen() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let script = "stty -echo; printf 'one\\ntwo\\nthree\\033[1;1Hready'; exec cat";
+    let window = run(&daemon, &repo, script);
+    window.shows("ready");
+    window.press("\u{1c}");
+    window.shows("; quack attach a/web]");
+    let picture = window.picture();
+    let lines: Vec<&str> = picture.lines().map(str::trim_end).collect();
+    assert!(lines.contains(&"two") && lines.contains(&"three"), "{picture}");
+    assert_eq!(end(window).1, Some(0));
+}
+
+#[test]
 fn a_pager_on_the_whole_screen_survives_its_window() {
     let daemon = Daemon::start();
     let repo = daemon.repo("a");

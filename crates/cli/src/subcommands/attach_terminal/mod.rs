@@ -83,7 +83,7 @@ pub(super) async fn show(
         let Attached { view, events, size, title } = &mut attached;
         let mut viewer = Viewer::new(view, *size, title.take(), &held, window, keys, query);
         let ended = viewer.run(events, &mut signals).await;
-        viewer.close(&mut signals).await;
+        viewer.close(&mut signals, matches!(ended, Ok(Ended::Detached))).await;
         ended?
     };
 

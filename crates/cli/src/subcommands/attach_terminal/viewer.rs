@@ -211,13 +211,16 @@ impl<'a> Viewer<'a> {
         }
     }
 
-    /// Restores the terminal.
-    pub(super) async fn close(&mut self, signals: &mut SignalListener) {
+    /// Restores the terminal. `goes_on`: the program has not ended.
+    pub(super) async fn close(&mut self, signals: &mut SignalListener, goes_on: bool) {
         // The shell would run the rest of a paste.
         if self.has_dropped || !self.input.is_empty() {
             self.drop_input().await;
         }
         settle(&mut self.writing).await;
+        if goes_on {
+            self.window.move_below_picture();
+        }
         self.window.close(self.held, signals).await;
     }
 
