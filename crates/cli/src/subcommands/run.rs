@@ -187,6 +187,7 @@ async fn attach(
         is_read_only: false,
         sets_size: true,
         colors: query.colors(),
+        remote: None,
     };
     let refused = match Attached::begin(target).await {
         Ok(attached) => {

@@ -38,6 +38,8 @@ pub(crate) struct Target {
     pub(crate) sets_size: bool,
     /// Colors of the user's terminal, if they are known.
     pub(crate) colors: Option<TerminalColors>,
+    /// Address of the daemon, if the terminal is one of another machine.
+    pub(crate) remote: Option<String>,
 }
 
 /// An attached client.
@@ -64,8 +66,9 @@ impl Attached {
             target.client.call(params).await?;
 
         let is_read_only = target.is_read_only || read_only;
-        let Target { client, session, label, colors, .. } = target;
-        let view = View { client, session, label, terminal: terminal_id, is_read_only, colors };
+        let Target { client, session, label, colors, remote, .. } = target;
+        let view =
+            View { client, session, label, terminal: terminal_id, is_read_only, colors, remote };
         Ok(Self { view, events, size: CellSize { cols, rows }, title })
     }
 
@@ -102,6 +105,8 @@ pub(super) struct View {
     pub(super) is_read_only: bool,
     /// Colors of the user's terminal, if they are known.
     colors: Option<TerminalColors>,
+    /// Address of the daemon, if the terminal is one of another machine.
+    pub(super) remote: Option<String>,
 }
 
 /// Reply to a request about the screen.
@@ -159,6 +164,7 @@ impl View {
             is_read_only: self.is_read_only,
             sets_size: false,
             colors: self.colors,
+            remote: None,
         };
         let answer = self.client.call(parameters(&target, as_rows)).await;
         let reply = |TermAttachData { cols, rows, title, .. }: TermAttachData| ScreenReply {

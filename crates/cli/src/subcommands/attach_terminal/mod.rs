@@ -34,8 +34,10 @@ use std::sync::Arc;
 pub(crate) async fn run(args: TermAttachArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     require_terminal("attach", "`quack tool term_read` shows a screen as text", output)?;
     let settings = TerminalSettings::read()?;
-    let ChosenTerminal { client, session, terminal } =
-        session_choice::chosen(args.terminal, output).await?;
+    let ChosenTerminal { client, session, terminal } = match &args.remote {
+        Some(address) => session_choice::remote(address, args.terminal, output).await?,
+        None => session_choice::chosen(args.terminal, output).await?,
+    };
     let signals = SignalListener::open()?;
     // A client that types nothing has no colors.
     let query = if args.read_only { ColorQuery::default() } else { ColorQuery::ask_blocking() };
@@ -47,6 +49,7 @@ pub(crate) async fn run(args: TermAttachArgs, output: CliOutput) -> anyhow::Resu
         is_read_only: args.read_only,
         sets_size: args.size,
         colors: query.colors(),
+        remote: args.remote.map(|address| address.to_string()),
     };
     let attached = Attached::begin(target).await?;
     Ok(show(attached, settings, query, signals, output).await?.code)
@@ -91,7 +94,9 @@ pub(super) async fn show(
         Ended::Exited(exit) => return Ok(Shown { code: end_of(&exit, output)?, has_ended: true }),
         Ended::Detached => {
             let label = display::name(&attached.view.label);
-            output.to_stderr(&format!("\n[detached from {label}; quack attach {label}]\n"));
+            let remote = attached.view.remote.map(|url| format!("--remote {} ", plain(&url)));
+            let remote = remote.unwrap_or_default();
+            output.to_stderr(&format!("\n[detached from {label}; quack attach {remote}{label}]\n"));
         }
         Ended::Closed => {}
     }
