@@ -53,6 +53,7 @@ impl Client {
     }
 
     /// Returns the client of a daemon at the other end of a stream, such as that of a WebSocket.
+    #[must_use]
     pub fn over(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         let (reader, writer) = tokio::io::split(stream);
         Self::served(|commands, closed| connection::run_over(reader, writer, commands, closed))
