@@ -39,7 +39,7 @@ const MAX_COLORTERM: usize = 64;
 
 /// Pause between two checks whether the worker has reported the end of the program, and their number.
 const END_PAUSE: Duration = Duration::from_millis(50);
-const MAX_END_CHECKS: usize = 40;
+const MAX_END_CHECKS: usize = 200;
 
 /// The session of the program.
 struct Place {
@@ -231,7 +231,7 @@ async fn leave(client: &Client, place: &Place, terminal: &str, output: CliOutput
 }
 
 /// Whether a session was used for nothing but the program of this terminal, which has ended. The worker reports the end of
-/// the job after the end of the terminal: waits up to 2 s for that.
+/// the job after the end of the terminal, once its other processes are gone: waits up to 10 s for that.
 async fn is_unused(client: &Client, session: &str, terminal: &str) -> anyhow::Result<bool> {
     for _ in 0..MAX_END_CHECKS {
         let data = ps::ask(client).await?;
