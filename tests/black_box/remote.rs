@@ -1,8 +1,7 @@
 //! Remote control through the whole daemon: HTTP and WebSockets with independent clients, the
 //! stored configuration, and the permission to change it. `crates/remote` tests faulty peers.
 
-use crate::harness::{Daemon, Terminal, Wire, wait_for, wait_within};
-use crate::terminals::run_script;
+use crate::harness::{Daemon, Wire, wait_for, wait_within};
 use reqwest::StatusCode;
 use reqwest::blocking::{Client, Response};
 use serde_json::{Value, json};
@@ -188,38 +187,6 @@ fn it_is_off_until_somebody_turns_it_on() {
     assert!(
         wire.request("remote_status", json!({"includeToken": true})).get("authToken").is_none()
     );
-}
-
-#[test]
-fn quack_attach_shows_a_terminal_of_another_daemon() {
-    let own = Daemon::start();
-    for is_allowed in [false, true] {
-        let daemon = Daemon::start_with(format!("[remote]\nterminals = {is_allowed}\n"));
-        let wire = daemon.wire();
-        let remote = enable(&wire);
-        let session = wire.attach(daemon.repo("far").path());
-        run_script(&session, "stty -echo; echo ready; while read -r x; do echo \"got $x\"; done");
-        let attach = |token: &str| {
-            let mut command = own.command(&["attach", "--remote", &remote.url]);
-            command.env("QUACKD_REMOTE_TOKEN", token);
-            Terminal::sized(command, Some((90, 25)))
-        };
-
-        let window = attach(TOKEN);
-        window.shows("ready");
-        window.press("typed\r");
-        if is_allowed {
-            window.shows("got typed");
-        }
-        window.press("\u{1c}");
-        window.see(&format!("; quack attach --remote {} ", remote.url));
-        assert_eq!(window.picture().contains("got typed"), is_allowed);
-        assert_eq!(window.end().1, Some(0));
-
-        let window = attach("another-token-0123456789");
-        window.see("the token is wrong");
-        assert_eq!(window.end().1, Some(1));
-    }
 }
 
 #[test]

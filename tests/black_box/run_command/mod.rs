@@ -3,6 +3,7 @@
 
 mod detaching;
 mod filtered;
+mod other_machines;
 mod small_windows;
 
 use crate::harness::{Cli, Daemon, Repo, Terminal, wait_for};

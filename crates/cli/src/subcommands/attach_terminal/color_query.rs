@@ -27,7 +27,7 @@ pub(crate) struct ColorQuery {
     found: [Option<RgbColor>; 3],
     /// Beginning of an answer.
     held: Vec<u8>,
-    /// What the user typed before the end of the wait.
+    /// Input of the user before the end of the wait.
     pub(super) typed_early: Vec<u8>,
 }
 
