@@ -179,6 +179,32 @@ fn a_copy_outlives_worker_and_daemon_and_is_not_deleted_without_a_word() {
 }
 
 #[test]
+fn changes_of_a_program_on_a_terminal_are_applied_while_it_runs_and_discarded_after_it() {
+    let daemon = Daemon::start();
+    let repo = repository(&daemon);
+    let at = repo.path().to_str().unwrap();
+    let program = ["bash", "-c", "echo made >part && mv part new.txt; exec cat"];
+    let options = ["run", "-d", "--isolated", "--name", "one", "-C", at, "--"];
+    daemon.quack(&[&options[..], &program].concat()).ok();
+    wait_for("the change", || {
+        daemon.quack(&["diff", "--session", "one"]).ok().contains("new.txt").then_some(())
+    });
+    daemon.quack(&["apply", "--session", "one"]).ok();
+    assert_eq!(repo.read("new.txt"), "made\n");
+
+    // The program would work in the replaced directory.
+    let refused = daemon.quack(&["discard", "one", "--yes"]);
+    assert_eq!(refused.code(), Some(4), "{refused:?}");
+    let text = refused.stderr();
+    assert!(text.contains("1 background job is running; wait or end that"), "{text}");
+    assert!(text.contains("quack jobs kill"), "{text}");
+    daemon.quack(&["jobs", "kill", "term-1", "--session", "one"]).ok();
+    wait_for("the end to be reported", || {
+        (daemon.quack(&["discard", "one", "--yes"]).code() == Some(0)).then_some(())
+    });
+}
+
+#[test]
 fn what_an_isolated_session_may_not_do_is_refused() {
     let daemon = Daemon::start();
     let repo = repository(&daemon);

@@ -46,6 +46,7 @@ pub(crate) const VARIABLES: &[(&str, &str)] = &[
     ("EXA_API_KEY", "Key of `web_search`, in the environment of the daemon."),
     ("HTTPS_PROXY", "Proxy of `web_search`."),
     ("SSL_CERT_FILE", "Certificates of authorities for `web_search`."),
+    ("QUACKD_REMOTE_TOKEN", "Token of `quack attach --remote`, which asks for it otherwise."),
     ("NO_COLOR", "If set, output has no colors."),
 ];
 

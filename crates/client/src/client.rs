@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
@@ -48,16 +49,25 @@ impl Client {
             ClientError::Timeout { method: "connect".to_owned(), after: limit }
         })??;
 
+        Ok(Self::served(|commands, closed| connection::run(stream, commands, closed)))
+    }
+
+    /// Returns the client of a daemon at the other end of a stream, such as that of a WebSocket.
+    #[must_use]
+    pub fn over(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
+        let (reader, writer) = tokio::io::split(stream);
+        Self::served(|commands, closed| connection::run_over(reader, writer, commands, closed))
+    }
+
+    /// Starts the task of the connection.
+    fn served<F: Future<Output = ()> + Send + 'static>(
+        serve: impl FnOnce(mpsc::Receiver<ConnectionCommand>, Arc<OnceLock<DisconnectReason>>) -> F,
+    ) -> Self {
         let (commands, commands_out) = mpsc::channel(OUTBOX_REQUESTS);
         let closed = Arc::new(OnceLock::new());
-        let task = tokio::spawn(connection::run(stream, commands_out, closed.clone()));
-
-        Ok(Self {
-            commands,
-            closed,
-            next_id: AtomicU64::new(1),
-            _connection: AbortOnDropHandle::new(task),
-        })
+        let task = tokio::spawn(serve(commands_out, Arc::clone(&closed)));
+        let connection = AbortOnDropHandle::new(task);
+        Self { commands, closed, next_id: AtomicU64::new(1), _connection: connection }
     }
 
     /// Calls a method and waits as long as its row says. Several requests may be in flight at once. The daemon may

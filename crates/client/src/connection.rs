@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::io::Cursor;
 use std::sync::{Arc, OnceLock};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
 /// Data of a reply, or the daemon's error.
@@ -69,16 +69,26 @@ pub(crate) enum DisconnectReason {
     Protocol(String),
 }
 
-/// Serves the connection until it closes. Sets `closed` before it drops the pending callers.
+/// Serves a connection to the daemon of this machine until it closes.
 pub(crate) async fn run(
     stream: Stream,
+    commands: mpsc::Receiver<ConnectionCommand>,
+    closed: Arc<OnceLock<DisconnectReason>>,
+) {
+    run_over(&stream, &stream, commands, closed).await;
+}
+
+/// Serves a connection until it closes. Sets `closed` before it drops the pending callers.
+pub(crate) async fn run_over(
+    reader: impl AsyncRead + Unpin,
+    writer: impl AsyncWrite + Unpin,
     mut commands: mpsc::Receiver<ConnectionCommand>,
     closed: Arc<OnceLock<DisconnectReason>>,
 ) {
     let mut connection = Connection { waiting: HashMap::new(), feed: None, refusal: None };
     // `commands` and `connection` are dropped after `closed` is set, so that callers that see them closed find the
     // reason.
-    let reason = connection.serve(&stream, &mut commands).await;
+    let reason = connection.serve(reader, writer, &mut commands).await;
     // Set only here, so it cannot fail.
     closed.set(reason).ok();
 }
@@ -94,11 +104,11 @@ struct Connection {
 impl Connection {
     async fn serve(
         &mut self,
-        stream: &Stream,
+        reader: impl AsyncRead + Unpin,
+        mut writer: impl AsyncWrite + Unpin,
         commands: &mut mpsc::Receiver<ConnectionCommand>,
     ) -> DisconnectReason {
-        let mut lines = LineReader::new(stream, MAX_LINE_BYTES);
-        let mut writer = stream;
+        let mut lines = LineReader::new(reader, MAX_LINE_BYTES);
         let mut outgoing = Cursor::new(Vec::new());
         let mut idle = true;
 
@@ -139,7 +149,10 @@ impl Connection {
     }
 
     /// After a failed write: reads the daemon's reason, if it sent one before it disconnected.
-    async fn hung_up(&mut self, lines: &mut LineReader<&Stream>) -> DisconnectReason {
+    async fn hung_up(
+        &mut self,
+        lines: &mut LineReader<impl AsyncRead + Unpin>,
+    ) -> DisconnectReason {
         while let Ok(Some(line)) = lines.next().await {
             if let Err(reason) = self.take(&line) {
                 return reason;

@@ -23,13 +23,7 @@ impl Endpoint {
     /// Parses an endpoint. Accepts `https` to any host, and `http` only to this machine.
     pub(crate) fn parse(text: &str) -> Result<Self, EgressError> {
         let url = Url::parse(text.trim()).map_err(EgressError::NotAUrl)?;
-        let is_local = match url.host() {
-            Some(Host::Ipv4(address)) => address.is_loopback(),
-            Some(Host::Ipv6(address)) => address.is_loopback(),
-            Some(Host::Domain(name)) => name == "localhost",
-            None => false,
-        };
-
+        let is_local = is_local(&url);
         match url.scheme() {
             "https" => Ok(Self { url, is_local }),
             "http" if is_local => Ok(Self { url, is_local }),
@@ -47,6 +41,16 @@ impl Endpoint {
 
     pub(crate) fn connection(&self) -> Connection {
         Connection { is_local: self.is_local, is_encrypted: self.url.scheme() == "https" }
+    }
+}
+
+/// Whether a URL is one of this machine.
+pub(crate) fn is_local(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
     }
 }
 

@@ -1,4 +1,5 @@
-//! The only connection to the internet: web searches and requests to model providers, to configured endpoints only.
+//! The only connection to the internet: web searches and requests to model providers, to configured endpoints only, and
+//! remote control of other daemons ([`RemoteAddress`]), for the command line.
 //!
 //! Contains the endpoints, the keys, the limits of concurrent requests, and the thread with the connections. The
 //! supervisor calls it for a worker. A worker sees no key. Workers are not trusted, so this crate checks each query and
@@ -10,6 +11,7 @@ mod endpoint;
 mod error;
 mod key;
 pub mod models;
+mod remote_control;
 mod requests;
 
 mod body;
@@ -20,6 +22,7 @@ mod thread;
 
 pub use error::EgressError;
 pub use key::Key;
+pub use remote_control::{RemoteAddress, RemoteControlError};
 pub use requests::{
     ListedModel, MODEL_IDLE_TIMEOUT, ModelEndpoints, Route, RouteError, RouteSettings,
 };

@@ -26,6 +26,23 @@ pub struct OpenTerminal {
     /// Whether to record, in the session's run directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<Recording>,
+    /// Colors of the user's terminal, if they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub colors: Option<TerminalColors>,
+}
+
+/// Colors of a client's terminal, for the answers to a program's queries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TerminalColors {
+    /// Color of text, as `#rrggbb`.
+    #[schemars(with = "String")]
+    pub fg: RgbColor,
+    /// Color of the background.
+    #[schemars(with = "String")]
+    pub bg: RgbColor,
+    /// Color of the cursor.
+    #[schemars(with = "String")]
+    pub cursor: RgbColor,
 }
 
 /// Content of a recording of a terminal.
@@ -70,6 +87,8 @@ pub enum ToTerminal {
     },
     /// Sets the size. A redraw for all viewers follows.
     Resize(CellSize),
+    /// Sets the colors in answers to the program's queries.
+    Colors(TerminalColors),
     /// Sets the kinds of viewers that get output. Without viewers, the worker sends no output.
     Watch {
         /// Some viewer gets bytes.
@@ -220,35 +239,99 @@ pub struct ScreenLine {
 pub struct ScreenRun {
     /// The text.
     pub text: String,
-    /// Color of the text. Absent: the terminal's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Style of the whole text.
+    #[serde(flatten)]
+    pub style: ScreenStyle,
+}
+
+/// Style of a text. A color that is absent is the terminal's own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ScreenStyle {
+    /// Color of the text.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fg: Option<ScreenColor>,
     /// Color behind the text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bg: Option<ScreenColor>,
     /// Bold.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub bold: bool,
     /// Faint.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dim: bool,
     /// Italic.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub italic: bool,
     /// Underlined.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub underline: bool,
     /// Foreground and background are exchanged.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub inverse: bool,
 }
 
 /// A color: a number of the terminal's palette, or `#rrggbb`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ScreenColor {
     /// Number in the palette.
     Palette(u8),
     /// `#rrggbb`.
-    Rgb(String),
+    Rgb(#[schemars(with = "String")] RgbColor),
+}
+
+/// A color with 8 bits for each part. Its JSON is `#rrggbb`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RgbColor {
+    /// Red.
+    pub r: u8,
+    /// Green.
+    pub g: u8,
+    /// Blue.
+    pub b: u8,
+}
+
+impl From<RgbColor> for String {
+    fn from(RgbColor { r, g, b }: RgbColor) -> Self {
+        format!("#{r:02x}{g:02x}{b:02x}")
+    }
+}
+
+impl TryFrom<String> for RgbColor {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        const EXPECTED: &str = "a color is #rrggbb";
+        let digits = text.strip_prefix('#').filter(|digits| {
+            digits.len() == 6 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+        });
+        let number = u32::from_str_radix(digits.ok_or(EXPECTED)?, 16);
+        let [_, r, g, b] = number.map_err(|_error| EXPECTED)?.to_be_bytes();
+        Ok(Self { r, g, b })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_text_has_its_style_next_to_the_text() {
+        let json = r##"{"text":"a","fg":1,"bg":"#0102ff","bold":true}"##;
+        let run: ScreenRun = serde_json::from_str(json).unwrap();
+        let bg = ScreenColor::Rgb(RgbColor { r: 1, g: 2, b: 255 });
+        let style = ScreenStyle {
+            fg: Some(ScreenColor::Palette(1)),
+            bg: Some(bg),
+            bold: true,
+            ..ScreenStyle::default()
+        };
+        assert_eq!(run, ScreenRun { text: "a".to_owned(), style });
+        assert_eq!(serde_json::to_string(&run).unwrap(), json);
+        for bad in ["", "#", "#12345", "#1234567", "#gggggg", "red", "#+12345", "#ä1ä1"] {
+            assert!(RgbColor::try_from(bad.to_owned()).is_err(), "{bad}");
+        }
+    }
 }

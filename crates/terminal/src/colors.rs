@@ -1,18 +1,14 @@
-//! Colors in answers to queries: light gray on black, and the palette of xterm.
+//! Colors in answers to queries: light gray on black until a client reports those of its terminal, and the palette of
+//! xterm.
 
-/// Color with 8 bits for each part.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rgb {
-    pub(crate) r: u8,
-    pub(crate) g: u8,
-    pub(crate) b: u8,
-}
+use quackd_protocol::terminal::{RgbColor, TerminalColors};
 
 /// Color of text and of the cursor.
-pub(crate) const FOREGROUND: Rgb = Rgb { r: 229, g: 229, b: 229 };
+const FOREGROUND: RgbColor = RgbColor { r: 229, g: 229, b: 229 };
 
-/// Color of the background.
-pub(crate) const BACKGROUND: Rgb = Rgb { r: 0, g: 0, b: 0 };
+/// Colors of a terminal that no client has reported.
+pub(crate) const DEFAULT_COLORS: TerminalColors =
+    TerminalColors { fg: FOREGROUND, bg: RgbColor { r: 0, g: 0, b: 0 }, cursor: FOREGROUND };
 
 /// The first 16 colors of xterm.
 const NAMED: [u32; 16] = [
@@ -21,17 +17,17 @@ const NAMED: [u32; 16] = [
 ];
 
 /// Returns the color of xterm's palette with this index: 16 named colors, a cube of 216, 24 grays.
-pub(crate) fn palette(index: u8) -> Rgb {
+pub(crate) fn palette(index: u8) -> RgbColor {
     if let Some(color) = NAMED.get(usize::from(index)) {
         let [_, r, g, b] = color.to_be_bytes();
-        return Rgb { r, g, b };
+        return RgbColor { r, g, b };
     }
     if 232 <= index {
         let gray = 8 + 10 * (index - 232);
-        return Rgb { r: gray, g: gray, b: gray };
+        return RgbColor { r: gray, g: gray, b: gray };
     }
 
     let level = |step: u8| if step == 0 { 0 } else { 55 + 40 * step };
     let at = index - 16;
-    Rgb { r: level(at / 36), g: level(at / 6 % 6), b: level(at % 6) }
+    RgbColor { r: level(at / 36), g: level(at / 6 % 6), b: level(at % 6) }
 }

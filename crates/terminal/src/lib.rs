@@ -19,5 +19,7 @@ mod size;
 
 pub use detach_key::{DetachAction, DetachKey, DetachKeyError, Typed};
 pub use filter::{ClipboardRule, Filter, FilterOptions};
-pub use screen::{Color, Cursor, FEED_BYTES, MAX_ANSWER_BYTES, Row, Run, Screen, Style};
+pub use screen::{
+    Color, Cursor, FEED_BYTES, MAX_ANSWER_BYTES, RgbColor, Row, Run, Screen, Style, write_style,
+};
 pub use size::TerminalSize;

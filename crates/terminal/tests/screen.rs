@@ -3,8 +3,10 @@
 #![cfg(test)]
 
 use proptest::prelude::*;
+use quackd_protocol::terminal::TerminalColors;
 use quackd_terminal::{
-    Color, Cursor, FEED_BYTES, Filter, FilterOptions, MAX_ANSWER_BYTES, Screen, TerminalSize,
+    Color, Cursor, FEED_BYTES, Filter, FilterOptions, MAX_ANSWER_BYTES, RgbColor, Screen,
+    TerminalSize,
 };
 
 fn screen(cols: u16, rows: u16) -> Screen {
@@ -100,6 +102,15 @@ fn an_address_to_open_is_taken_once_at_any_split() {
 }
 
 #[test]
+fn answers_have_the_colors_that_were_set() {
+    let gray = |n| RgbColor { r: n, g: n, b: n };
+    let mut screen = screen(80, 24);
+    screen.set_colors(TerminalColors { fg: gray(1), bg: gray(255), cursor: gray(2) });
+    let answer = "\x1b]10;rgb:0101/0101/0101\x07\x1b]11;rgb:ffff/ffff/ffff\x07\x1b]12;rgb:0202/0202/0202\x07";
+    assert_eq!(screen.feed(b"\x1b]10;?;?;?\x07"), answer.as_bytes());
+}
+
+#[test]
 fn answers_and_titles_have_a_bound() {
     let mut screen = screen(80, 24);
     let answers = screen.feed(&b"\x1b[c".repeat(9999));
@@ -136,9 +147,9 @@ fn text_and_rows_are_what_the_program_drew() {
     let rows = screen.rows();
     assert_eq!(rows.len(), 4);
     assert_eq!(rows[1].runs[0].text, "red");
-    assert_eq!(rows[1].runs[0].style.fg, Some(Color::Indexed(1)));
+    assert_eq!(rows[1].runs[0].style.fg, Some(Color::Palette(1)));
     assert!(rows[1].runs[0].style.bold && !rows[1].runs[1].style.bold);
-    assert_eq!(rows[2].runs[0].style.bg, Some(Color::Rgb { r: 1, g: 2, b: 3 }));
+    assert_eq!(rows[2].runs[0].style.bg, Some(Color::Rgb(RgbColor { r: 1, g: 2, b: 3 })));
     assert!(rows[3].runs.is_empty());
     assert_eq!(screen.cursor(), Cursor { row: 2, col: 4, visible: true });
 }

@@ -223,7 +223,7 @@ mod tests {
         assert!(bench.text("job_output", json!("job-1")).await.starts_with("up\ncleaned\n"));
         let again = bench.text("job_kill", json!("job-1")).await;
         assert!(again.starts_with("Background job job-1 had ended already\n[Process aborted]\n"));
-        assert!(bench.text("jobs", json!({})).await.contains("ended 0s ago: ended by job_kill"));
+        assert!(bench.text("jobs", json!({})).await.contains("ended 0s ago: ended on request"));
     }
 
     #[tokio::test]

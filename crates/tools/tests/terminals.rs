@@ -295,6 +295,7 @@ mod tests {
             env: vec![("COLORTERM".to_owned(), "truecolor".to_owned())],
             scrollback_bytes: 1000,
             record: Some(Recording::Output),
+            colors: None,
         };
         let opened = bench.call(OPEN_TERMINAL, json!(request), false).await;
         let data = opened.data.unwrap_or_else(|| panic!("{}", opened.text)).value();

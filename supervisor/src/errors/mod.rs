@@ -76,7 +76,7 @@ pub(crate) enum MethodError {
     WorkspaceNotFound(String),
     #[error("Session is busy: {}; end with force", running(*.0))]
     SessionHasWork(RunningWork),
-    #[error("Session is busy: {}; wait or end that{}", self::running(*.running), if *.can_force { ", or use --force" } else { "" })]
+    #[error("Session is busy: {}; wait or end that{}", self::running(*.running), if *.can_force { ", or use --force" } else { ": quack jobs lists the jobs, quack jobs kill ends one" })]
     FilesInUse { running: RunningWork, can_force: bool },
     #[error("Session name must be {0}")]
     BadName(#[from] NameError),

@@ -39,6 +39,7 @@ impl Serve<RunParams> for Caller {
             env: params.env.into_iter().collect(),
             scrollback_bytes: scrollback_kb.saturating_mul(1024),
             record: params.record,
+            colors: params.colors,
         };
         let spec = CallSpec {
             tool: OPEN_TERMINAL.to_owned(),

@@ -54,6 +54,7 @@ impl Serve<TermAttachParams> for Caller {
             as_rows: params.as_rows == Some(true),
             size,
             sets_size: params.set_size == Some(true),
+            colors: params.colors,
         };
         let attach = AttachTerminal { terminal: params.terminal_id, viewer };
         let attached = session.actors.worker.send(attach).await?;

@@ -39,7 +39,13 @@ impl Terminal {
     /// Like [`Terminal::start`], with a terminal of the given columns and rows. `None` leaves the
     /// size at 0, as on some terminals.
     #[track_caller]
-    pub(crate) fn sized(mut command: Command, size: Option<(u16, u16)>) -> Self {
+    pub(crate) fn sized(command: Command, size: Option<(u16, u16)>) -> Self {
+        Self::with_input(command, size, "")
+    }
+
+    /// Like [`Terminal::sized`], with keys that were pressed before the subcommand starts.
+    #[track_caller]
+    pub(crate) fn with_input(mut command: Command, size: Option<(u16, u16)>, input: &str) -> Self {
         let cells =
             size.map_or(TerminalSize::DEFAULT, |(cols, rows)| TerminalSize::new(cols, rows));
         let emulator = RefCell::new(quackd_terminal::Screen::new(cells, 0));
@@ -47,12 +53,13 @@ impl Terminal {
             size.map(|(ws_col, ws_row)| Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 });
         let pty = openpty(size.as_ref(), None).expect("a terminal");
         let slave = |slave: &std::os::fd::OwnedFd| slave.try_clone().expect("a terminal");
+        let keyboard = File::from(pty.master);
+        (&keyboard).write_all(input.as_bytes()).expect("type");
         command.stdin(slave(&pty.slave)).stdout(slave(&pty.slave)).stderr(pty.slave);
         let child = command.spawn().expect("start a verb");
         // `Command` holds the other end: without this drop the terminal would not end with the
         // subcommand.
         drop(command);
-        let keyboard = File::from(pty.master);
         let mut screen = keyboard.try_clone().expect("a terminal");
         let (sender, pieces) = channel();
         std::thread::spawn(move || {
@@ -197,6 +204,12 @@ impl Terminal {
     pub(crate) fn is_cooked(&self) -> bool {
         let flags = tcgetattr(&self.keyboard).expect("a terminal").local_flags;
         flags.contains(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG)
+    }
+
+    /// Returns true if the terminal passes on keys such as Ctrl-C: the subcommand shows a program.
+    pub(crate) fn is_raw(&self) -> bool {
+        let flags = tcgetattr(&self.keyboard).expect("a terminal").local_flags;
+        !flags.intersects(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG)
     }
 
     /// Sends the subcommand a signal.

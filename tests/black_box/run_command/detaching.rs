@@ -3,6 +3,7 @@
 use super::{end, is_detached, jobs, opened, quack, run, viewer};
 use crate::harness::{Daemon, wait_for};
 use nix::sys::signal::Signal;
+use serde_json::json;
 
 /// A full screen with every mode that an editor uses.
 const EDITOR: &str = "stty -echo; printf '\\033[?1049h\\033[2J\\033[3;5H\\033[1;35mfull screen\\033[0m'; \
@@ -52,6 +53,45 @@ fn the_key_detaches_and_another_window_shows_the_same_screen() {
     second.see("got back");
     let (rest, code) = end(second);
     assert_eq!(code, Some(6), "{rest}");
+}
+
+#[test]
+fn a_title_that_was_set_before_is_shown_and_taken_back() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let first = run(&daemon, &repo, "printf '\\033]2;of the program\\007'; echo ready; exec cat");
+    first.shows("ready");
+    let watcher = viewer(&daemon);
+    wait_for("the title", || {
+        let data = watcher.request("quack.term_attach", &json!({}));
+        (data["title"] == "of the program").then_some(())
+    });
+
+    let second = opened(&daemon, &repo, &["attach", "web", "--read-only"]);
+    let title = Some("a/web/term-1: of the program");
+    second.until("the title", |screen| screen.title() == title);
+    second.press("\u{1c}");
+    second.see("[detached from ");
+    let raw = second.raw();
+    assert!(raw.contains("\u{1b}[22;2t") && raw.contains("\u{1b}[23;2t"), "{raw:?}");
+    assert_eq!(end(second).1, Some(0));
+    first.press("\u{4}");
+    assert_eq!(end(first).1, Some(0));
+}
+
+#[test]
+fn the_note_after_detaching_is_below_the_picture_of_the_main_screen() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let script = "stty -echo; printf 'one\\ntwo\\nthree\\033[1;1Hready'; exec cat";
+    let window = run(&daemon, &repo, script);
+    window.shows("ready");
+    window.press("\u{1c}");
+    window.shows("; quack attach a/web]");
+    let picture = window.picture();
+    let lines: Vec<&str> = picture.lines().map(str::trim_end).collect();
+    assert!(lines.contains(&"two") && lines.contains(&"three"), "{picture}");
+    assert_eq!(end(window).1, Some(0));
 }
 
 #[test]

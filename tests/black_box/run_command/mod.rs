@@ -4,9 +4,11 @@
 mod detaching;
 mod filtered;
 mod opening;
+mod other_machines;
 mod small_windows;
 
 use crate::harness::{Cli, Daemon, Repo, Terminal, wait_for};
+use crate::isolated::repository;
 use crate::terminals::Viewer;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -39,7 +41,7 @@ fn window(daemon: &Daemon, repo: &Repo, args: &[&str]) -> Terminal {
 #[track_caller]
 fn opened(daemon: &Daemon, repo: &Repo, args: &[&str]) -> Terminal {
     let window = window(daemon, repo, args);
-    wait_for("the client to read keys", || (!window.is_cooked()).then_some(()));
+    wait_for("the client to read keys", || window.is_raw().then_some(()));
     window
 }
 
@@ -111,6 +113,78 @@ fn the_exit_code_of_the_program_is_that_of_the_client() {
     assert!(code.is_some_and(|code| ![0, 3].contains(&code)), "{code:?}");
 }
 
+/// Labels of all sessions.
+#[track_caller]
+fn sessions(daemon: &Daemon) -> Vec<String> {
+    let shown = daemon.wire().request("sessions", json!({"all": true}));
+    let rows = shown["sessions"].as_array().expect("sessions");
+    rows.iter().map(|row| row["label"].as_str().expect("a label").to_owned()).collect()
+}
+
+#[test]
+fn a_session_without_a_name_and_other_work_ends_with_its_program() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let script = ["--", "bash", "-c", "echo ready; read -r x; exit 3"];
+    let begin = |options: &[&str]| {
+        let window = window(&daemon, &repo, &[&["run"][..], options, &script].concat());
+        window.shows("ready");
+        window
+    };
+    let finish = |window: Terminal| {
+        window.press("\r");
+        let (rest, code) = end(window);
+        assert_eq!(code, Some(3), "{rest}");
+        rest
+    };
+
+    let first = begin(&[]);
+    assert_eq!(sessions(&daemon).len(), 1);
+    assert!(finish(first).contains("session deleted"));
+    assert_eq!(sessions(&daemon), Vec::<String>::new());
+
+    for (n, options) in [&["--keep"][..], &["--name", "web"], &["--record"]].into_iter().enumerate()
+    {
+        let rest = finish(begin(options));
+        assert!(!rest.contains("session deleted"), "{options:?}: {rest}");
+        assert_eq!(sessions(&daemon).len(), n + 1, "{options:?}");
+    }
+
+    // Another program in it, which runs or has ended, keeps it too.
+    for program in [&["cat"][..], &["echo", "said"]] {
+        let known = sessions(&daemon);
+        let window = begin(&[]);
+        let new = sessions(&daemon).into_iter().find(|label| !known.contains(label));
+        let new = new.expect("a new session");
+        quack(&daemon, &repo, &[&["run", "-d", "--in", &new, "--"][..], program].concat()).ok();
+        finish(window);
+        assert!(sessions(&daemon).contains(&new), "{program:?}");
+    }
+}
+
+#[test]
+fn an_isolated_session_stays_after_its_program() {
+    let daemon = Daemon::start();
+    let repo = repository(&daemon);
+    let first = opened(&daemon, &repo, &["run", "--isolated", "--", "cat"]);
+    first.press("\u{4}");
+    assert_eq!(end(first).1, Some(0));
+    assert_eq!(sessions(&daemon).len(), 1);
+}
+
+#[test]
+fn a_session_stays_when_its_client_detaches() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let first = opened(&daemon, &repo, &["run", "--", "cat"]);
+    first.press("\u{1c}");
+    is_detached(first);
+    let second = opened(&daemon, &repo, &["attach"]);
+    second.press("\u{4}");
+    assert_eq!(end(second).1, Some(0));
+    assert_eq!(sessions(&daemon).len(), 1);
+}
+
 #[test]
 fn the_program_has_the_size_of_the_window_and_follows_it() {
     let daemon = Daemon::start();
@@ -150,6 +224,23 @@ fn variables_of_the_user_enter_only_by_name() {
     let window = Terminal::sized(command, Some((90, 25)));
     window.shows("[from the shell] [a value] [] [truecolor]");
     window.press("\r");
+    assert_eq!(end(window).1, Some(0));
+}
+
+#[test]
+fn the_program_learns_the_colors_of_the_users_terminal() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let script = "stty -echo -icanon; printf '\\033]11;?\\007'; read -r -d $'\\a' answer; \
+                  echo \"background ${answer##*:}\"; read -r line; echo \"got [$line]\"";
+    let command = command(&daemon, &repo, &["run", "--", "bash", "-c", script]);
+    let answers =
+        "\u{1b}]12;rgb:0/0/0\u{7}\u{1b}]10;rgb:10/20/30\u{7}\u{1b}]11;rgb:fefe/fdfd/fcfc\u{1b}\\";
+    let window = Terminal::with_input(command, Some((90, 25)), answers);
+    window.shows("background fefe/fdfd/fcfc");
+    // The answers are not input of the program.
+    window.press("typed\r");
+    window.see("got [typed]");
     assert_eq!(end(window).1, Some(0));
 }
 

@@ -15,7 +15,7 @@ const NOTE: &str = "a/web: screen is 90×25, window 60×15";
 #[track_caller]
 fn small(daemon: &Daemon, repo: &Repo, args: &[&str]) -> Terminal {
     let window = Terminal::sized(command(daemon, repo, args), Some((60, 15)));
-    wait_for("the client to read keys", || (!window.is_cooked()).then_some(()));
+    wait_for("the client to read keys", || window.is_raw().then_some(()));
     window
 }
 
@@ -36,7 +36,7 @@ fn a_small_window_shows_a_part_of_the_screen_and_a_note() {
     let lines: Vec<&str> = picture.lines().map(str::trim_end).collect();
     assert_eq!((lines[0], lines[1], lines[14]), ("top left", "    ready", NOTE), "{picture}");
     assert!(lines[2..14].iter().all(|line| line.is_empty()), "{picture}");
-    let red = Some(quackd_terminal::Color::Indexed(1));
+    let red = Some(quackd_terminal::Color::Palette(1));
     assert_eq!(small.emulated(|screen| screen.rows()[0].runs[0].style.fg), red);
 
     // The row of the cursor stays visible.

@@ -58,6 +58,7 @@ fn a_terminal_that_ignores_every_request_is_killed_with_all_below_it() {
     let exit = viewer.news("term_exit");
     assert_eq!(exit.get("exitCode"), None, "{exit}");
     all_gone(&processes);
+    assert!(session.call("jobs", json!({})).contains("ended on request"));
     // An interactive shell too.
     let more = json!({"env": {"PS1": "p\\#> "}});
     let terminal = run_with(&session, &["bash", "--norc", "-i"], &more);

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 /// Run an agent, an editor or a shell on a terminal in a session
 ///
 /// Creates a session for the directory, or uses that of --in, and attaches to the program. The program runs in the
-/// session's sandbox and continues after you detach with Ctrl-\, or close the window; quack attach shows it again.
+/// session's sandbox and continues after you detach with Ctrl-\, or close the window; quack attach shows it again. The
+/// session is deleted when you see the program end, unless it has a name, is isolated or has other work.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack run\n  quack run -- claude\n  \
     quack run --resume claude              continue its last conversation here\n  \
@@ -67,6 +68,9 @@ pub(crate) struct RunArgs {
         conflicts_with_all = ["name", "dir", "isolated", "network", "hosts", "import_login"]
     )]
     pub(crate) session: Option<String>,
+    /// Keep the session after the program ends
+    #[arg(long)]
+    pub(crate) keep: bool,
     /// Do not attach
     #[arg(short, long)]
     pub(crate) detach: bool,

@@ -3,6 +3,7 @@
 use super::{REF, SessionArgs};
 use crate::exit::CliError;
 use clap::Args;
+use quackd_egress::RemoteAddress;
 use std::path::PathBuf;
 
 /// Show a terminal of a session, and type into it
@@ -13,12 +14,16 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack attach\n  quack attach web\n  quack attach web/term-2 --read-only\n  \
-    quack attach term-2 -C ~/src/app\n\n\
-    Exit codes: those of quack run. --json does not work: a window is shown."
+    quack attach term-2 -C ~/src/app\n  \
+    quack attach --remote https://desk.example.net web    asks for the token\n\n\
+    With --remote, the token is that of QUACKD_REMOTE_TOKEN, or asked for. Exit codes: those of quack run. --json does not work: a window is shown."
 )]
 pub(crate) struct TermAttachArgs {
     #[command(flatten)]
     pub(crate) terminal: TerminalArgs,
+    /// Show a terminal of another machine, at this address of its remote control
+    #[arg(long, value_name = "URL", value_parser = RemoteAddress::parse, conflicts_with = "dir")]
+    pub(crate) remote: Option<RemoteAddress>,
     /// Type nothing
     #[arg(long)]
     pub(crate) read_only: bool,
@@ -169,8 +174,11 @@ mod tests {
         for line in ["attach web --session api", "attach web/term-1 -C /src"] {
             assert!(attach(line).unwrap().terminal.take().is_err(), "{line}");
         }
-        let error = attach("attach web --size --read-only").unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ArgumentConflict);
+        for line in ["attach web --size --read-only", "attach --remote http://a:1 -C /src"] {
+            assert_eq!(attach(line).unwrap_err().kind(), ErrorKind::ArgumentConflict, "{line}");
+        }
+        let error = attach("attach --remote desk:1").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ValueValidation);
     }
 
     #[test]

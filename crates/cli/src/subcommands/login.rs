@@ -48,7 +48,9 @@ pub(crate) async fn run(args: LoginArgs, output: CliOutput) -> anyhow::Result<Ex
     };
 
     let (provider, variables) = known(&provider)?;
-    let Some(key) = ask(provider).await? else { return Ok(ExitCode::Interrupted) };
+    let Some(key) = ask(&format!("Key of {provider}")).await? else {
+        return Ok(ExitCode::Interrupted);
+    };
     home.prepare_blocking()?;
     keys.0.insert(provider.to_owned(), StoredKey { kind: "api_key".to_owned(), key });
     // Written before the daemon gets the notice, because it reads the file.
@@ -169,11 +171,11 @@ fn list(keys: &Keys, of_daemon: &[String], output: CliOutput) -> anyhow::Result<
     Ok(ExitCode::Ok)
 }
 
-/// Asks for a key at the terminal without showing it, or reads it from stdin. `None` after Ctrl-C.
-async fn ask(provider: &str) -> anyhow::Result<Option<String>> {
+/// Asks for a secret at the terminal without showing it, or reads it from stdin. `None` after Ctrl-C.
+pub(super) async fn ask(what: &str) -> anyhow::Result<Option<String>> {
     let mut interrupts = Interrupts::catch()?;
     let is_terminal = io::stdin().is_terminal();
-    let hidden = is_terminal.then(|| HiddenInput::begin(provider)).transpose()?;
+    let hidden = is_terminal.then(|| HiddenInput::begin(what)).transpose()?;
 
     let (sender, read) = oneshot::channel();
     // A read of stdin cannot be interrupted: the thread ends with the process.
@@ -212,7 +214,7 @@ fn read_key_blocking(is_line: bool) -> io::Result<String> {
 struct HiddenInput(Termios);
 
 impl HiddenInput {
-    fn begin(provider: &str) -> io::Result<Self> {
+    fn begin(what: &str) -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut hidden = before.clone();
         hidden.local_modes.remove(LocalModes::ECHO);
@@ -220,7 +222,7 @@ impl HiddenInput {
         tcsetattr(io::stdin(), OptionalActions::Flush, &hidden)?;
         // Made before the prompt is written: a failed write restores the terminal.
         let hidden = Self(before);
-        write!(io::stderr(), "Key of {provider} (not shown): ")?;
+        write!(io::stderr(), "{what} (not shown): ")?;
         Ok(hidden)
     }
 }

@@ -1,10 +1,11 @@
 //! `quack run`: starts a program on a terminal of a session, and attaches to it.
 
+use super::attach_terminal::color_query::ColorQuery;
 use super::attach_terminal::settings::TerminalSettings;
 use super::attach_terminal::window::{require_terminal, window_size};
 use super::attach_terminal::{self, Attached, Target};
 use super::sandbox::request::{WORKER_TIMEOUT, network_patch};
-use super::{config, jobs, new};
+use super::{config, jobs, new, ps};
 use crate::agents::{self, AgentRun, RunConfig};
 use crate::args::SessionArgs;
 use crate::args::run::{EnvWord, RunArgs};
@@ -32,12 +33,18 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// Variable with the colors of the user's terminal.
 const COLORTERM: &str = "COLORTERM";
 
 /// Longest value of it that is passed on, in bytes.
 const MAX_COLORTERM: usize = 64;
+
+/// Pause between two checks whether the worker has reported the end of the program, and their number.
+const END_PAUSE: Duration = Duration::from_millis(50);
+const MAX_END_CHECKS: usize = 200;
 
 /// The session of the program.
 struct Place {
@@ -47,11 +54,14 @@ struct Place {
     workspace: String,
     /// Whether this subcommand has created it.
     is_new: bool,
+    /// Whether it is deleted when the user sees the program end.
+    is_temporary: bool,
 }
 
 /// Settings, signals and notes of the attached client.
 struct Window {
     settings: TerminalSettings,
+    query: ColorQuery,
     signals: SignalListener,
     /// Notes that were printed before.
     notes: Vec<String>,
@@ -65,7 +75,10 @@ pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<
     } else {
         let otherwise = "-d starts the program without one, and `quack tool bash` runs a command without a terminal";
         require_terminal("run", otherwise, output)?;
-        Some(TerminalSettings::read()?)
+        // From now on, a signal detaches at the earliest.
+        let (settings, signals) = (TerminalSettings::read()?, SignalListener::open()?);
+        let query = ColorQuery::ask_blocking();
+        Some(Window { settings, query, signals, notes: Vec::new() })
     };
     let mut env = variables(std::mem::take(&mut args.env), |name| std::env::var(name).ok())?;
     if let Some(agent) = args.resume.take() {
@@ -103,12 +116,13 @@ pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<
         cwd: start_directory(args.dir.as_deref(), &place.workspace),
         env,
         record: record.map(Into::into),
+        colors: shown.as_ref().and_then(|window| window.query.colors()),
     };
     let started = start(&client, params, &place).await?;
 
     match shown {
-        Some((settings, signals)) => {
-            let window = Window { settings, signals, notes };
+        Some(window) => {
+            let window = Window { notes, ..window };
             Box::pin(attach(client, place, started, window, output)).await
         }
         None => {
@@ -313,8 +327,7 @@ async fn attach(
     window: Window,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let Place { session, label, .. } = place;
-    let Window { settings, signals, mut notes } = window;
+    let Window { settings, query, signals, mut notes } = window;
     if let Some(recording) = &started.recording {
         let note = format!("recorded in {recording}");
         output.note(&note);
@@ -323,32 +336,92 @@ async fn attach(
 
     let target = Target {
         client: Arc::clone(&client),
-        session: session.clone(),
-        label,
+        session: place.session.clone(),
+        label: place.label.clone(),
         terminal: Some(started.terminal_id.clone()),
         is_read_only: false,
         sets_size: true,
+        colors: query.colors(),
+        remote: None,
     };
     let refused = match Attached::begin(target).await {
         Ok(attached) => {
-            let shown = Box::pin(attach_terminal::show(attached, settings, signals, output)).await;
+            let shown = attach_terminal::show(attached, settings, query, signals, output);
+            let shown = Box::pin(shown).await;
             // The program's screen has replaced them.
             notes.iter().for_each(|note| output.note(note));
-            return shown;
+            let shown = shown?;
+            if shown.has_ended {
+                leave(&client, &place, &started.terminal_id, output).await;
+            }
+            return Ok(shown.code);
         }
         Err(error @ ClientError::Refused { .. }) => error,
         Err(error) => return Err(error.into()),
     };
 
-    match jobs::ended(&client, &session, &started.terminal_id).await? {
+    match jobs::ended(&client, &place.session, &started.terminal_id).await? {
         Some((text, code)) => {
             if !text.is_empty() {
                 output.answer(&text)?;
             }
+            leave(&client, &place, &started.terminal_id, output).await;
             Ok(code)
         }
         None => Err(refused.into()),
     }
+}
+
+/// Deletes a temporary session whose program has ended, unless something else has used it. It stays after an error.
+async fn leave(client: &Client, place: &Place, terminal: &str, output: CliOutput) {
+    if !place.is_temporary || !is_unused(client, &place.session, terminal).await.unwrap_or(false) {
+        return;
+    }
+    // Without force: the daemon keeps a session in which other work has started since.
+    let delete =
+        SessionDeleteParams { session_id: Value::from(place.session.as_str()), force: None };
+    if client.call(delete).await.is_ok() {
+        output.note("session deleted");
+    }
+}
+
+/// Whether a session was used for nothing but the program of this terminal, which has ended. The worker reports the end of
+/// the job after the end of the terminal, once its other processes are gone: waits up to 10 s for that.
+async fn is_unused(client: &Client, session: &str, terminal: &str) -> anyhow::Result<bool> {
+    for _ in 0..MAX_END_CHECKS {
+        let data = ps::ask(client).await?;
+        let worker = data.workers.iter().find(|worker| worker.session_id.0 == session);
+        let Some(worker) = worker else { return Ok(false) };
+        let is_claimed = data.clients.iter().any(|it| it.sessions.contains(&worker.label));
+        let has_other = worker.jobs.iter().any(|job| job.job_id != terminal);
+        if is_claimed || has_other || !worker.calls.is_empty() || worker.pi.is_some() {
+            return Ok(false);
+        }
+        if worker.jobs.is_empty() {
+            let home = Home::from_process_env_blocking()?;
+            return Ok(!has_kept_files_blocking(&home, session, terminal)?);
+        }
+        sleep(END_PAUSE).await;
+    }
+    Ok(false)
+}
+
+/// Whether a session has files that its deletion would take from the user: states of the workspace, contents for
+/// `quack undo`, recordings, or outputs of other commands than that of this terminal.
+fn has_kept_files_blocking(home: &Home, session: &str, terminal: &str) -> anyhow::Result<bool> {
+    if home.session_checkpoints_dir(session, false)?.try_exists()? {
+        return Ok(true);
+    }
+    let own = terminal.strip_prefix("term-").map(|number| format!("job-{number}.log"));
+    for entry in home.session_run_dir(session)?.read_dir()? {
+        let name = entry?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let is_output = name.ends_with(".log") || name.ends_with(".cast");
+        if name == "journal" || (is_output && Some(name) != own.as_deref()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Returns the connection to the daemon, and the session: that of `--in`, or a new one with this policy.
@@ -368,6 +441,7 @@ async fn place(
             session: found.session_id.0,
             workspace: found.workspace_path,
             is_new: false,
+            is_temporary: false,
         };
         return Ok((client, place));
     }
@@ -382,6 +456,8 @@ async fn place(
         None => session_ref::enclosing(&client).await?.unwrap_or(path),
     };
 
+    // A copy has changes, and what it takes to undo an apply.
+    let is_temporary = !args.keep && !args.isolated && args.name.is_none();
     let params = SessionNewParams {
         path: Some(path),
         name: args.name.take(),
@@ -394,6 +470,7 @@ async fn place(
         session: made.session.id.0,
         workspace: made.workspace.path,
         is_new: true,
+        is_temporary,
     };
 
     if policy != PolicyPatch::default() {

@@ -4,7 +4,7 @@
 //! `seq`: a client that reads too slowly gets the whole screen in place of what it has missed.
 
 use crate::SessionId;
-use crate::terminal::{Recording, ScreenRows, TerminalExit, TerminalSignal};
+use crate::terminal::{Recording, ScreenRows, TerminalColors, TerminalExit, TerminalSignal};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -34,6 +34,9 @@ pub struct RunParams {
     /// Records the terminal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<Recording>,
+    /// Colors of the client's terminal, which the program can ask for. Absent: light gray on black.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub colors: Option<TerminalColors>,
 }
 
 /// `quack.run` data.
@@ -76,6 +79,10 @@ pub struct TermAttachParams {
     /// True to set the size of the terminal now. Otherwise it gets the client's size when the client types.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_size: Option<bool>,
+    /// Colors of the client's terminal, which the program can ask for. Those of the client that attached or typed last
+    /// and may type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub colors: Option<TerminalColors>,
 }
 
 /// `quack.term_attach` data. The first event is the whole screen.

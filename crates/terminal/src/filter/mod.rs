@@ -74,6 +74,12 @@ impl Filter {
         std::mem::take(&mut self.state.out)
     }
 
+    /// Returns true if the program uses the alternate screen.
+    #[must_use]
+    pub fn is_alternate(&self) -> bool {
+        self.state.modes.is_alternate
+    }
+
     /// Returns bytes that undo everything that passed and outlasts the program: modes, screen, scroll region, styles,
     /// links, flags of the keyboard, the title. Only what is changed now is in it.
     #[must_use]

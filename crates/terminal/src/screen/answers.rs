@@ -1,10 +1,11 @@
 //! Answers to the queries of a program. The worker gives them, so that each query gets one answer, with any number of
 //! viewers.
 
-use crate::colors::{BACKGROUND, FOREGROUND, Rgb, palette};
+use crate::colors::{DEFAULT_COLORS, palette};
 use crate::csi::Csi;
 use crate::modes::Modes;
 use crate::parser::End;
+use quackd_protocol::terminal::{RgbColor, TerminalColors};
 
 /// Maximum size of the answers to one call of [`super::Screen::feed`], in bytes.
 pub const MAX_ANSWER_BYTES: usize = 4096;
@@ -14,12 +15,17 @@ const CAPABILITIES: [(&str, &str); 4] =
     [("TN", "xterm-256color"), ("Co", "256"), ("colors", "256"), ("RGB", "8")];
 
 /// Answers that the caller has not taken yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Answers {
+    pub(super) colors: TerminalColors,
     bytes: Vec<u8>,
 }
 
 impl Answers {
+    pub(super) fn new() -> Self {
+        Self { colors: DEFAULT_COLORS, bytes: Vec::new() }
+    }
+
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
@@ -72,15 +78,19 @@ impl Answers {
         // Further colors of one command are those of the following numbers.
         let Some(kind) = number(kind).filter(|kind| (10..=12).contains(kind)) else { return };
         for (kind, query) in (kind..=12).zip(queries) {
-            let color = if kind == 11 { BACKGROUND } else { FOREGROUND };
+            let color = match kind {
+                10 => self.colors.fg,
+                11 => self.colors.bg,
+                _ => self.colors.cursor,
+            };
             if *query == b"?" {
                 self.color(&kind.to_string(), color, end);
             }
         }
     }
 
-    fn color(&mut self, kind: &str, color: Rgb, end: End) {
-        let Rgb { r, g, b } = color;
+    fn color(&mut self, kind: &str, color: RgbColor, end: End) {
+        let RgbColor { r, g, b } = color;
         let end = match end {
             End::Bel => "\x07",
             End::St => "\x1b\\",

@@ -10,7 +10,7 @@ mod rows;
 mod scrollback;
 
 pub use answers::MAX_ANSWER_BYTES;
-pub use rows::{Color, Cursor, Row, Run, Style};
+pub use rows::{Color, Cursor, RgbColor, Row, Run, Style, write_style};
 
 use crate::csi::{self, Csi, Drawing};
 use crate::modes::{Mode, Modes, Region};
@@ -22,6 +22,7 @@ use answers::Answers;
 use grid::{EMOJI_SELECTOR, Grid};
 use quackd_protocol::foreign_text::{is_web_address, stripped_line};
 use quackd_protocol::limits::MAX_TITLE_CHARS;
+use quackd_protocol::terminal::TerminalColors;
 use unicode_width::UnicodeWidthChar as _;
 
 /// Buffer for strings, in bytes. A string of that size or more is dropped.
@@ -81,7 +82,7 @@ impl Screen {
             modes: Modes::default(),
             title: None,
             address: None,
-            answers: Answers::default(),
+            answers: Answers::new(),
             batch: Vec::new(),
             work: MAX_WORK,
         };
@@ -97,6 +98,11 @@ impl Screen {
         }
         self.state.flush();
         self.state.answers.take()
+    }
+
+    /// Sets the colors in answers to queries.
+    pub fn set_colors(&mut self, colors: TerminalColors) {
+        self.state.answers.colors = colors;
     }
 
     /// Changes the size. Rows that no longer fit move above the screen.

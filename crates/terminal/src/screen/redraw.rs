@@ -1,7 +1,7 @@
 //! Bytes that reproduce a screen on a terminal in any state.
 
 use super::grid::{Grid, write_region};
-use super::rows::{Glyph, Style, glyphs};
+use super::rows::{Glyph, Style, glyphs, write_style};
 use crate::modes::Modes;
 use crate::sequence::write;
 
@@ -63,7 +63,7 @@ fn write_grid(grid: &Grid, out: &mut Vec<u8>) {
                 write(out, "", &[row + 1, glyph.col + 1], "H");
             }
             if glyph.style != style {
-                glyph.style.write(out);
+                write_style(&glyph.style, out);
                 style = glyph.style;
             }
             out.extend_from_slice(glyph.text.as_bytes());
@@ -91,7 +91,7 @@ fn write_cursor(grid: &Grid, out: &mut Vec<u8>) {
     let blank = Glyph { col: cols - 1, text: " ", style: Style::default() };
     let Glyph { col, text, style } = last.unwrap_or(&blank);
     write(out, "", &[row + 1, col + 1], "H");
-    style.write(out);
+    write_style(style, out);
     out.extend_from_slice(text.as_bytes());
     out.extend_from_slice(b"\x1b[m");
 }

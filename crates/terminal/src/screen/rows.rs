@@ -1,108 +1,58 @@
 //! Cells of a grid as rows of text with styles.
 
 use super::grid::Grid;
-pub use quackd_protocol::terminal::ScreenCursor as Cursor;
+pub use quackd_protocol::terminal::{
+    RgbColor, ScreenColor as Color, ScreenCursor as Cursor, ScreenLine as Row, ScreenRun as Run,
+    ScreenStyle as Style,
+};
 
-/// A color of text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Color {
-    /// Index into the palette of 256 colors.
-    Indexed(u8),
-    /// Color by its parts.
-    Rgb {
-        /// Red.
-        r: u8,
-        /// Green.
-        g: u8,
-        /// Blue.
-        b: u8,
-    },
-}
+/// Appends the sequence that sets this style only.
+pub fn write_style(style: &Style, out: &mut Vec<u8>) {
+    let mut numbers = vec![0];
+    let flags = [
+        (1, style.bold),
+        (2, style.dim),
+        (3, style.italic),
+        (4, style.underline),
+        (7, style.inverse),
+    ];
+    numbers.extend(flags.iter().filter(|(_, is_on)| *is_on).map(|(number, _)| *number));
 
-/// Style of a text. A color that is missing is the terminal's own.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Style {
-    /// Color of the text.
-    pub fg: Option<Color>,
-    /// Color of the background.
-    pub bg: Option<Color>,
-    /// Bold.
-    pub bold: bool,
-    /// Dim.
-    pub dim: bool,
-    /// Italic.
-    pub italic: bool,
-    /// Underlined.
-    pub underline: bool,
-    /// With text and background color exchanged.
-    pub inverse: bool,
-}
-
-/// Text of one style.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
-    /// Text without control and escape characters.
-    pub text: String,
-    /// Style of the whole text.
-    pub style: Style,
-}
-
-/// One row, without trailing blanks of the default style.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Row {
-    /// Runs from left to right.
-    pub runs: Vec<Run>,
-}
-
-impl Style {
-    /// Appends the sequence that sets this style only.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        let mut numbers = vec![0];
-        let flags = [
-            (1, self.bold),
-            (2, self.dim),
-            (3, self.italic),
-            (4, self.underline),
-            (7, self.inverse),
-        ];
-        numbers.extend(flags.iter().filter(|(_, is_on)| *is_on).map(|(number, _)| *number));
-
-        for (kind, color) in [(38, self.fg), (48, self.bg)] {
-            match color {
-                Some(Color::Indexed(index)) => numbers.extend([kind, 5, u16::from(index)]),
-                Some(Color::Rgb { r, g, b }) => {
-                    numbers.extend([kind, 2, u16::from(r), u16::from(g), u16::from(b)]);
-                }
-                None => {}
+    for (kind, color) in [(38, style.fg), (48, style.bg)] {
+        match color {
+            Some(Color::Palette(index)) => numbers.extend([kind, 5, u16::from(index)]),
+            Some(Color::Rgb(RgbColor { r, g, b })) => {
+                numbers.extend([kind, 2, u16::from(r), u16::from(g), u16::from(b)]);
             }
+            None => {}
         }
-        crate::sequence::write(out, "", &numbers, "m");
+    }
+    crate::sequence::write(out, "", &numbers, "m");
+}
+
+fn style_of(cell: &vt100::Cell) -> Style {
+    let bg = color(cell.bgcolor());
+    // A terminal keeps only the background of an erased cell.
+    if !cell.has_contents() {
+        return Style { bg, ..Style::default() };
     }
 
-    fn of(cell: &vt100::Cell) -> Self {
-        let bg = color(cell.bgcolor());
-        // A terminal keeps only the background of an erased cell.
-        if !cell.has_contents() {
-            return Self { bg, ..Self::default() };
-        }
-
-        Self {
-            fg: color(cell.fgcolor()),
-            bg,
-            bold: cell.bold(),
-            dim: cell.dim(),
-            italic: cell.italic(),
-            underline: cell.underline(),
-            inverse: cell.inverse(),
-        }
+    Style {
+        fg: color(cell.fgcolor()),
+        bg,
+        bold: cell.bold(),
+        dim: cell.dim(),
+        italic: cell.italic(),
+        underline: cell.underline(),
+        inverse: cell.inverse(),
     }
 }
 
 fn color(color: vt100::Color) -> Option<Color> {
     match color {
         vt100::Color::Default => None,
-        vt100::Color::Idx(index) => Some(Color::Indexed(index)),
-        vt100::Color::Rgb(r, g, b) => Some(Color::Rgb { r, g, b }),
+        vt100::Color::Idx(index) => Some(Color::Palette(index)),
+        vt100::Color::Rgb(r, g, b) => Some(Color::Rgb(RgbColor { r, g, b })),
     }
 }
 
@@ -119,7 +69,7 @@ pub(super) fn glyphs(grid: &Grid, row: u16) -> Vec<Glyph<'_>> {
     let (mut glyphs, mut n_shown, mut col) = (Vec::new(), 0, 0);
 
     while let Some(cell) = grid.screen().cell(row, col).filter(|_| col < cols) {
-        let style = Style::of(cell);
+        let style = style_of(cell);
         let is_wide = cell.is_wide();
         // A grid of one column has two inside. A wide character there does not fit on the screen.
         let is_cut = is_wide && cols <= col + 1;
@@ -146,7 +96,7 @@ pub(super) fn rows(grid: &Grid) -> Vec<Row> {
                 None => runs.push(Run { text: glyph.text.to_owned(), style: glyph.style }),
             }
         }
-        rows.push(Row { runs });
+        rows.push(Row { row, runs });
     }
     rows
 }

@@ -178,7 +178,7 @@ fn outcome(end: &JobEnd) -> String {
     match finished.ended_by {
         EndedBy::Itself => finished.exit.to_string(),
         EndedBy::Deadline => "timed out".to_owned(),
-        EndedBy::Abort => "ended by job_kill".to_owned(),
+        EndedBy::Abort => "ended on request".to_owned(),
         EndedBy::Processes => "too many processes".to_owned(),
         EndedBy::Memory => "too much memory".to_owned(),
     }

@@ -73,9 +73,9 @@ pub(crate) async fn quack_open_terminal(
     };
 
     let finder = detector(toolbox, &root, &command_line).await;
-    let OpenTerminal { cols, rows, scrollback_bytes, record, .. } = request;
+    let OpenTerminal { cols, rows, scrollback_bytes, record, colors, .. } = request;
     let size = TerminalSize::new(cols, rows);
-    let terminal = Some(TerminalSetup { size, scrollback_bytes, record });
+    let terminal = Some(TerminalSetup { size, scrollback_bytes, record, colors });
     let job = JobRequest { command_line, finder, limit: None, terminal };
     match jobs::start(toolbox, call, job, bounds).await {
         Ok(job) => opened(&job).await,

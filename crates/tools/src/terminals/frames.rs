@@ -3,10 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quackd_protocol::limits::{MAX_REDRAW_BYTES, MAX_ROWS_BYTES, VIEWER_SCROLLBACK_BYTES};
-use quackd_protocol::terminal::{
-    CellSize, FromTerminal, ScreenColor, ScreenLine, ScreenRows, ScreenRun,
-};
-use quackd_terminal::{Color, Row, Run, Screen, TerminalSize};
+use quackd_protocol::terminal::{CellSize, FromTerminal, ScreenLine, ScreenRows, ScreenRun};
+use quackd_terminal::{Screen, TerminalSize};
 use serde_json::value::{RawValue, to_raw_value};
 
 /// Bytes of JSON that a report of rows needs in addition to its lines.
@@ -98,31 +96,7 @@ pub(super) fn screen_rows(screen: &Screen) -> ScreenRows {
         cursor: screen.cursor(),
         alternate: screen.is_alternate(),
         whole: true,
-        lines: (0..).zip(screen.rows()).map(|(row, Row { runs })| line(row, runs)).collect(),
-    }
-}
-
-fn line(row: u16, runs: Vec<Run>) -> ScreenLine {
-    ScreenLine { row, runs: runs.into_iter().map(run).collect() }
-}
-
-fn run(Run { text, style }: Run) -> ScreenRun {
-    ScreenRun {
-        text,
-        fg: style.fg.map(color),
-        bg: style.bg.map(color),
-        bold: style.bold,
-        dim: style.dim,
-        italic: style.italic,
-        underline: style.underline,
-        inverse: style.inverse,
-    }
-}
-
-fn color(color: Color) -> ScreenColor {
-    match color {
-        Color::Indexed(index) => ScreenColor::Palette(index),
-        Color::Rgb { r, g, b } => ScreenColor::Rgb(format!("#{r:02x}{g:02x}{b:02x}")),
+        lines: screen.rows(),
     }
 }
 
@@ -177,6 +151,7 @@ fn cut(rows: &mut ScreenRows) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_terminal::{Color, RgbColor, Style};
 
     fn bytes_of(message: &FromTerminal) -> Vec<u8> {
         match message {
@@ -198,8 +173,10 @@ mod tests {
         let second = screen_rows(&screen);
         let news = changed(Some(&first), &second).unwrap();
         assert_eq!((news.whole, news.lines.len(), news.cursor.row), (false, 2, 1));
-        assert_eq!(news.lines[1].runs[0].fg, Some(ScreenColor::Palette(1)));
-        assert_eq!(news.lines[1].runs[1].fg, Some(ScreenColor::Rgb("#010203".to_owned())));
+        assert_eq!(news.lines[1].row, 1);
+        assert_eq!(news.lines[1].runs[0].style.fg, Some(Color::Palette(1)));
+        let color = Color::Rgb(RgbColor { r: 1, g: 2, b: 3 });
+        assert_eq!(news.lines[1].runs[1].style.fg, Some(color));
         screen.feed(b"\x1b[H");
         let moved = changed(Some(&second), &screen_rows(&screen)).unwrap();
         assert_eq!((moved.lines.len(), moved.cursor.row), (0, 0));
@@ -219,7 +196,8 @@ mod tests {
     fn the_largest_screens_stay_within_their_bounds() {
         let long = format!("{}\n", "e\u{301}\u{301}\u{301}\u{301}".repeat(1000)).repeat(500);
         assert!(without_colors(&long).len() <= MAX_REDRAW_BYTES);
-        let run = ScreenRun { text: "\u{301}".repeat(9), bold: true, ..ScreenRun::default() };
+        let style = Style { bold: true, ..Style::default() };
+        let run = ScreenRun { text: "\u{301}".repeat(9), style };
         let lines = (0..200).map(|row| ScreenLine { row, runs: vec![run.clone(); 500] });
         let report = rows(ScreenRows { lines: lines.collect(), ..ScreenRows::default() });
         let FromTerminal::Rows { screen, .. } = report else { panic!("{report:?}") };

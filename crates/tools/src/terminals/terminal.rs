@@ -6,7 +6,9 @@ use super::recording::{NotRecorded, Recorder, RecordingFile};
 use quackd_process::TerminalMaster;
 use quackd_protocol::limits::{DEFAULT_SCROLLBACK_BYTES, MAX_SCROLLBACK_BYTES};
 use quackd_protocol::output::MAX_PIECE_BYTES;
-use quackd_protocol::terminal::{CellSize, FromTerminal, Recording, TerminalExit, ToTerminal};
+use quackd_protocol::terminal::{
+    CellSize, FromTerminal, Recording, TerminalColors, TerminalExit, ToTerminal,
+};
 use quackd_terminal::{Cursor, Screen, TerminalSize};
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
@@ -33,12 +35,14 @@ pub(crate) struct TerminalSetup {
     /// Most bytes of lines above the screen, at most [`MAX_SCROLLBACK_BYTES`].
     pub(crate) scrollback_bytes: usize,
     pub(crate) record: Option<Recording>,
+    /// Colors of the user's terminal, if they are known.
+    pub(crate) colors: Option<TerminalColors>,
 }
 
 impl Default for TerminalSetup {
     fn default() -> Self {
         let (size, scrollback_bytes) = (TerminalSize::DEFAULT, DEFAULT_SCROLLBACK_BYTES);
-        Self { size, scrollback_bytes, record: None }
+        Self { size, scrollback_bytes, record: None, colors: None }
     }
 }
 
@@ -121,10 +125,11 @@ pub(crate) struct ScreenView {
 impl Terminal {
     /// Creates the terminal of a program that is about to start. A recording is written to `recording`.
     pub(crate) fn new(master: TerminalMaster, setup: TerminalSetup, recording: PathBuf) -> Self {
-        let TerminalSetup { size, scrollback_bytes, record } = setup;
+        let TerminalSetup { size, scrollback_bytes, record, colors } = setup;
         let (recording, recorder) =
             record.map(|kind| Recorder::start(recording, size, kind)).unzip();
-        let screen = Screen::new(size, scrollback_bytes.min(MAX_SCROLLBACK_BYTES));
+        let mut screen = Screen::new(size, scrollback_bytes.min(MAX_SCROLLBACK_BYTES));
+        colors.into_iter().for_each(|colors| screen.set_colors(colors));
         let state = watch::Sender::new(State::new(master, screen, recorder.flatten()));
         Self { first_size: size, recording, state }
     }
@@ -154,6 +159,7 @@ impl Terminal {
                 let size = TerminalSize::new(cols, rows);
                 self.change(|state| state.wanted_size = Some(size));
             }
+            ToTerminal::Colors(colors) => self.change(|state| state.screen.set_colors(colors)),
             ToTerminal::Watch { raw, rows, lagging } => {
                 self.follow(|forwarding| forwarding.watch(raw, rows, lagging));
             }

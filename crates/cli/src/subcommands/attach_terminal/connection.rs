@@ -10,7 +10,7 @@ use quackd_protocol::client::{
     ForwardParams, TermAttachData, TermAttachParams, TermBytes, TermDetached, TermExit,
     TermInputParams, TermOpen, TermResizeData, TermResizeParams, TermRows, TermSize,
 };
-use quackd_protocol::terminal::{CellSize, ScreenRows, TerminalExit};
+use quackd_protocol::terminal::{CellSize, ScreenRows, TerminalColors, TerminalExit};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -36,6 +36,10 @@ pub(crate) struct Target {
     pub(crate) is_read_only: bool,
     /// Whether the terminal gets the size of the window now.
     pub(crate) sets_size: bool,
+    /// Colors of the user's terminal, if they are known.
+    pub(crate) colors: Option<TerminalColors>,
+    /// Address of the daemon, if the terminal is one of another machine.
+    pub(crate) remote: Option<String>,
 }
 
 /// An attached client.
@@ -45,6 +49,8 @@ pub(crate) struct Attached {
     pub(super) events: Events,
     /// Size of the screen.
     pub(super) size: CellSize,
+    /// Title that the program has set, not filtered.
+    pub(super) title: Option<String>,
 }
 
 impl Attached {
@@ -56,13 +62,14 @@ impl Attached {
         // Before the request, because the first events may precede its reply.
         let events = target.client.events().await?;
         let params = parameters(&target, false);
-        let TermAttachData { terminal_id, cols, rows, read_only, .. } =
+        let TermAttachData { terminal_id, cols, rows, read_only, title, .. } =
             target.client.call(params).await?;
 
         let is_read_only = target.is_read_only || read_only;
-        let Target { client, session, label, .. } = target;
-        let view = View { client, session, label, terminal: terminal_id, is_read_only };
-        Ok(Self { view, events, size: CellSize { cols, rows } })
+        let Target { client, session, label, colors, remote, .. } = target;
+        let view =
+            View { client, session, label, terminal: terminal_id, is_read_only, colors, remote };
+        Ok(Self { view, events, size: CellSize { cols, rows }, title })
     }
 
     /// Returns the terminal for texts: `web/term-1`.
@@ -82,6 +89,7 @@ fn parameters(target: &Target, as_rows: bool) -> TermAttachParams {
         read_only: target.is_read_only.then_some(true),
         as_rows: as_rows.then_some(true),
         set_size: target.sets_size.then_some(true),
+        colors: target.colors,
     }
 }
 
@@ -95,15 +103,21 @@ pub(super) struct View {
     terminal: String,
     /// Whether the daemon refuses input of this client.
     pub(super) is_read_only: bool,
+    /// Colors of the user's terminal, if they are known.
+    colors: Option<TerminalColors>,
+    /// Address of the daemon, if the terminal is one of another machine.
+    pub(super) remote: Option<String>,
 }
 
 /// Reply to a request about the screen.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct ScreenReply {
     /// Size of the screen now. Events that follow may still have an earlier one.
     pub(super) size: CellSize,
     /// Whether rows come in place of bytes from now on, the whole screen first. `None`: nothing has changed.
     pub(super) as_rows: Option<bool>,
+    /// Title that the program has set, not filtered.
+    pub(super) title: Option<String>,
 }
 
 /// An event of the terminal.
@@ -151,11 +165,14 @@ impl View {
             terminal: Some(self.terminal.clone()),
             is_read_only: self.is_read_only,
             sets_size: false,
+            colors: self.colors,
+            remote: None,
         };
         let answer = self.client.call(parameters(&target, as_rows)).await;
-        let reply = |TermAttachData { cols, rows, .. }: TermAttachData| ScreenReply {
+        let reply = |TermAttachData { cols, rows, title, .. }: TermAttachData| ScreenReply {
             size: CellSize { cols, rows },
             as_rows: Some(as_rows),
+            title,
         };
         unless_refused(answer.map(reply)).await
     }
@@ -175,6 +192,7 @@ impl View {
         let reply = |TermResizeData { cols, rows }: TermResizeData| ScreenReply {
             size: CellSize { cols, rows },
             as_rows: None,
+            title: None,
         };
         unless_refused(answer.map(reply)).await
     }

@@ -3,8 +3,10 @@
 //! [`viewer`] runs the event loop, [`connection`] speaks with the daemon, [`window`] owns the user's terminal,
 //! [`cropped`] draws a screen that is larger than the window, [`opening`] asks before an address is opened,
 //! [`watched_keys`] finds the keys that detach, [`session_choice`] finds the session, [`settings`] reads the
-//! configuration. Also used by `quack run`, and parts by `quack play`.
+//! configuration, [`color_query`] asks for the colors of the user's terminal. Also used by `quack run`, and parts by
+//! `quack play`.
 
+pub(super) mod color_query;
 mod connection;
 mod cropped;
 mod opening;
@@ -17,6 +19,7 @@ pub(super) mod window;
 
 pub(super) use self::connection::{Attached, Target};
 
+use self::color_query::ColorQuery;
 use self::session_choice::ChosenTerminal;
 use self::settings::TerminalSettings;
 use self::viewer::{Ended, Viewer};
@@ -33,8 +36,13 @@ use std::sync::Arc;
 pub(crate) async fn run(args: TermAttachArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     require_terminal("attach", "`quack tool term_read` shows a screen as text", output)?;
     let settings = TerminalSettings::read()?;
-    let ChosenTerminal { client, session, terminal } =
-        session_choice::chosen(args.terminal, output).await?;
+    let ChosenTerminal { client, session, terminal } = match &args.remote {
+        Some(address) => session_choice::remote(address, args.terminal, output).await?,
+        None => session_choice::chosen(args.terminal, output).await?,
+    };
+    let signals = SignalListener::open()?;
+    // A client that types nothing has no colors.
+    let query = if args.read_only { ColorQuery::default() } else { ColorQuery::ask_blocking() };
     let target = Target {
         client: Arc::new(client),
         session: session.session_id.0,
@@ -42,10 +50,20 @@ pub(crate) async fn run(args: TermAttachArgs, output: CliOutput) -> anyhow::Resu
         terminal,
         is_read_only: args.read_only,
         sets_size: args.size,
+        colors: query.colors(),
+        remote: args.remote.map(|address| address.to_string()),
     };
-    let signals = SignalListener::open()?;
     let attached = Attached::begin(target).await?;
-    show(attached, settings, signals, output).await
+    Ok(show(attached, settings, query, signals, output).await?.code)
+}
+
+/// Result of showing a terminal.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shown {
+    /// Exit code of the client.
+    pub(super) code: ExitCode,
+    /// Whether the program has ended.
+    pub(super) has_ended: bool,
 }
 
 /// Shows an attached terminal until its program ends or the client is detached. `signals` was opened before the terminal is
@@ -56,9 +74,10 @@ pub(crate) async fn run(args: TermAttachArgs, output: CliOutput) -> anyhow::Resu
 pub(super) async fn show(
     mut attached: Attached,
     settings: TerminalSettings,
+    query: ColorQuery,
     mut signals: SignalListener,
     output: CliOutput,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<Shown> {
     let TerminalSettings { keys, clipboard } = settings;
     let place = attached.place();
 
@@ -66,21 +85,24 @@ pub(super) async fn show(
         // Other texts wait until the screen is gone.
         let held = OpenQuestion::begin(output).await;
         let window = Window::open(clipboard, format!("{place}: "))?;
-        let mut viewer = Viewer::new(&attached.view, attached.size, &held, window, keys);
-        let ended = viewer.run(&mut attached.events, &mut signals).await;
-        viewer.close(&mut signals).await;
+        let Attached { view, events, size, title } = &mut attached;
+        let mut viewer = Viewer::new(view, *size, title.take(), &held, window, keys, query);
+        let ended = viewer.run(events, &mut signals).await;
+        viewer.close(&mut signals, matches!(ended, Ok(Ended::Detached))).await;
         ended?
     };
 
     match ended {
-        Ended::Exited(exit) => end_of(&exit, output),
+        Ended::Exited(exit) => return Ok(Shown { code: end_of(&exit, output)?, has_ended: true }),
         Ended::Detached => {
             let label = display::name(&attached.view.label);
-            output.to_stderr(&format!("\n[detached from {label}; quack attach {label}]\n"));
-            Ok(ExitCode::Ok)
+            let remote = attached.view.remote.map(|url| format!("--remote {} ", plain(&url)));
+            let remote = remote.unwrap_or_default();
+            output.to_stderr(&format!("\n[detached from {label}; quack attach {remote}{label}]\n"));
         }
-        Ended::Closed => Ok(ExitCode::Ok),
+        Ended::Closed => {}
     }
+    Ok(Shown { code: ExitCode::Ok, has_ended: false })
 }
 
 /// Returns the exit code for the end of a program, and prints the reason if it did not end by itself.

@@ -1,13 +1,18 @@
 //! Finds the session of `quack attach` and `quack detach`. Without a name, it is that of the last started terminal of the
-//! directory.
+//! directory. For a daemon of another machine, of that machine.
 
 use crate::args::terminals::TerminalArgs;
 use crate::connect::start_and_connect;
+use crate::exit::CliError;
 use crate::output::CliOutput;
 use crate::session_ref::{Missing, Wanted};
-use crate::subcommands::ps;
+use crate::subcommands::{login, ps};
 use quackd_client::Client;
-use quackd_protocol::client::{FindBy, FoundInfo, WorkerInfo};
+use quackd_egress::{Key, RemoteAddress};
+use quackd_protocol::client::{FindBy, FindParams, FoundInfo, WorkerInfo};
+
+/// Variable with the token of remote control.
+const REMOTE_TOKEN: &str = "QUACKD_REMOTE_TOKEN";
 
 /// A connection, and what the user has chosen.
 #[derive(Debug)]
@@ -39,21 +44,57 @@ pub(crate) async fn chosen(
     let own = found.as_ref().ok();
     let workspace = own.map(|own| own.workspace_path.as_str()).or_else(|| wanted.workspace());
     let workers = ps::ask(&client).await?.workers;
-    let session = match last_started(&workers, workspace) {
+    let here = workers.iter().filter(|it| Some(it.workspace_path.as_str()) == workspace);
+    let session = match last_started(here) {
         Some(worker) => info(worker),
         None => found?,
     };
     Ok(ChosenTerminal { client, session, terminal })
 }
 
-/// Returns the worker of the workspace with the running terminal that was started last.
-fn last_started<'a>(workers: &'a [WorkerInfo], workspace: Option<&str>) -> Option<&'a WorkerInfo> {
+/// Connects to remote control of another daemon and finds the session there. Without a name, it is that of the last started
+/// terminal of the other machine.
+///
+/// # Errors
+/// Those of connecting and of the requests, and a session that does not exist.
+pub(crate) async fn remote(
+    address: &RemoteAddress,
+    args: TerminalArgs,
+    output: CliOutput,
+) -> anyhow::Result<ChosenTerminal> {
+    let (choice, terminal) = args.take()?;
+    if address.is_in_the_clear() {
+        output.warning("the connection is not encrypted: others on the network can read the token");
+    }
+    let token = match std::env::var(REMOTE_TOKEN) {
+        Ok(token) => token,
+        Err(_) => login::ask("Token of remote control")
+            .await?
+            .ok_or_else(|| CliError::interrupted("no token was given"))?,
+    };
+    let unusable = || CliError::usage("a token is one word of printable characters");
+    let token = Key::parse(&token).map_err(|_error| unusable())?.ok_or_else(unusable)?;
+    let client = Client::over(address.connect(&token).await?);
+
+    let session = match choice.session {
+        // A path of this machine means nothing there.
+        session @ Some(_) => {
+            let params = FindParams { session_id: session, ..FindParams::default() };
+            client.call(params).await?.session
+        }
+        None => last_started(ps::ask(&client).await?.workers.iter()).map(info),
+    };
+    let none = || CliError::failed("no program runs on a terminal of that machine");
+    Ok(ChosenTerminal { client, session: session.ok_or_else(none)?, terminal })
+}
+
+/// Returns the worker with the running terminal that was started last.
+fn last_started<'a>(workers: impl Iterator<Item = &'a WorkerInfo>) -> Option<&'a WorkerInfo> {
     let age = |worker: &WorkerInfo| {
         let terminals = worker.jobs.iter().filter(|job| job.terminal);
         terminals.map(|job| job.elapsed_ms).min()
     };
-    let here = workers.iter().filter(|it| Some(it.workspace_path.as_str()) == workspace);
-    let with_age = here.filter_map(|worker| Some((age(worker)?, worker)));
+    let with_age = workers.filter_map(|worker| Some((age(worker)?, worker)));
     with_age.min_by_key(|(age, _)| *age).map(|(_, worker)| worker)
 }
 
@@ -89,7 +130,8 @@ mod tests {
         let mut workers =
             vec![worker("one", "/a", &[(1, false)]), worker("two", "/b", &[(2, true)])];
         let found = |workers: &[WorkerInfo], workspace| {
-            last_started(workers, workspace).map(|worker| worker.session_id.0.clone())
+            let here = workers.iter().filter(|it| Some(it.workspace_path.as_str()) == workspace);
+            last_started(here).map(|worker| worker.session_id.0.clone())
         };
         assert_eq!(found(&workers, Some("/a")), None);
         workers.push(worker("three", "/a", &[(90, true), (40, true)]));
@@ -98,5 +140,6 @@ mod tests {
         workers.push(worker("five", "/a", &[(30, true)]));
         assert_eq!(found(&workers, Some("/a")).as_deref(), Some("five"));
         assert_eq!(found(&workers, None), None);
+        assert_eq!(last_started(workers.iter()).unwrap().session_id.0, "two");
     }
 }

@@ -7,6 +7,7 @@
 //! shown follows from the kind of the events, whose order is that of the requests: bytes of an earlier attachment come
 //! before the rows of the next one.
 
+use super::color_query::ColorQuery;
 use super::connection::{ScreenReply, TerminalUpdate, View};
 use super::cropped::CroppedScreen;
 use super::opening::{Answer, Opening};
@@ -77,6 +78,7 @@ pub(super) struct Viewer<'a> {
     held: &'a OpenQuestion,
     window: Window,
     keys: WatchedKeys,
+    query: ColorQuery,
     /// Pieces of what is typed.
     typed: mpsc::Receiver<io::Result<Vec<u8>>>,
     /// Typed bytes that were not passed on yet.
@@ -100,6 +102,8 @@ pub(super) struct Viewer<'a> {
     as_rows: bool,
     /// Size of the screen, as far as it is known.
     screen: CellSize,
+    /// Title of the program for the next whole screen, not filtered. Output of the program has later ones.
+    title: Option<String>,
     /// Size of the user's terminal, if it has one.
     size: Option<CellSize>,
     shown: Shown,
@@ -113,19 +117,22 @@ pub(super) struct Viewer<'a> {
 }
 
 impl<'a> Viewer<'a> {
-    /// Creates the client for a screen of this size. `held` is the right to print.
+    /// Creates the client for a screen of this size and title. `held` is the right to print.
     pub(super) fn new(
         view: &'a View,
         screen: CellSize,
+        title: Option<String>,
         held: &'a OpenQuestion,
         window: Window,
         keys: WatchedKeys,
+        query: ColorQuery,
     ) -> Self {
         Self {
             view,
             held,
             window,
             keys,
+            query,
             typed: piped_stdin::pieces(MAX_PIECE_BYTES),
             input: VecDeque::new(),
             is_stalled: false,
@@ -139,6 +146,7 @@ impl<'a> Viewer<'a> {
             is_redraw_due: false,
             as_rows: false,
             screen,
+            title,
             size: window_size(),
             shown: Shown::Nothing,
             cropped: CroppedScreen::new(),
@@ -158,6 +166,10 @@ impl<'a> Viewer<'a> {
         signals: &mut SignalListener,
     ) -> anyhow::Result<Ended> {
         let mut windows = signal(SignalKind::window_change())?;
+        let early = std::mem::take(&mut self.query.typed_early);
+        if let Some(ended) = self.take_typed(&early) {
+            return Ok(ended);
+        }
 
         loop {
             self.begin_requests();
@@ -169,8 +181,8 @@ impl<'a> Viewer<'a> {
                 signal = signals.next() => self.take_signal(signal).await?,
                 piece = self.typed.recv(), if is_read => match piece {
                     Some(Ok(bytes)) => {
-                        let input = self.keys.typed(&bytes);
-                        self.take_input(input)
+                        let bytes = self.query.without_answers(&bytes);
+                        self.take_typed(&bytes)
                     }
                     Some(Err(_)) | None => Some(Ended::Closed),
                 },
@@ -217,13 +229,16 @@ impl<'a> Viewer<'a> {
         }
     }
 
-    /// Restores the terminal.
-    pub(super) async fn close(&mut self, signals: &mut SignalListener) {
+    /// Restores the terminal. `goes_on`: the program has not ended.
+    pub(super) async fn close(&mut self, signals: &mut SignalListener, goes_on: bool) {
         // The shell would run the rest of a paste.
         if self.has_dropped || !self.input.is_empty() {
             self.drop_input().await;
         }
         settle(&mut self.writing).await;
+        if goes_on {
+            self.window.move_below_picture();
+        }
         self.window.close(self.held, signals).await;
         for port in self.opening.ports() {
             // It fails if the session or the daemon has ended, with which the forward ends too.
@@ -306,6 +321,11 @@ impl<'a> Viewer<'a> {
         Ok(None)
     }
 
+    fn take_typed(&mut self, bytes: &[u8]) -> Option<Ended> {
+        let input = self.keys.typed(bytes);
+        self.take_input(input)
+    }
+
     fn take_input(&mut self, input: KeyInput) -> Option<Ended> {
         let answer = self.opening.typed(&input.bytes, Instant::now());
         if answer != Answer::ForProgram {
@@ -357,8 +377,11 @@ impl<'a> Viewer<'a> {
                 // Rows are requested next, or come already.
                 (self.screen, self.shown) = (size, Shown::Nothing);
             }
-            TerminalUpdate::Redraw { bytes, size } => {
+            TerminalUpdate::Redraw { mut bytes, size } => {
                 (self.screen, self.shown) = (size, Shown::Bytes);
+                if let Some(title) = self.title.take() {
+                    bytes.extend(format!("\x1b]2;{title}\x1b\\").into_bytes());
+                }
                 let shown = self.window.filtered(&bytes);
                 self.show(shown);
             }
@@ -383,14 +406,14 @@ impl<'a> Viewer<'a> {
     }
 
     fn take_reply(&mut self, reply: Option<ScreenReply>) {
-        let Some(ScreenReply { size, as_rows }) = reply else {
+        let Some(ScreenReply { size, as_rows, title }) = reply else {
             self.is_redraw_due = true;
             return;
         };
 
         self.screen = size;
         match as_rows {
-            Some(as_rows) => self.as_rows = as_rows,
+            Some(as_rows) => (self.as_rows, self.title) = (as_rows, title),
             // A screen that did not fit was left out, and may fit now.
             None => self.is_redraw_due |= self.shown == Shown::Nothing,
         }

@@ -96,6 +96,15 @@ impl Window {
         Ok(())
     }
 
+    /// Moves the cursor to the last row, if the program draws on the main screen and goes on: the next text must not be in
+    /// the middle of its picture.
+    pub(super) fn move_below_picture(&mut self) {
+        let is_in_picture = self.is_raw && !self.is_own && !self.filter.is_alternate();
+        if let Some(CellSize { rows, .. }) = window_size().filter(|_| is_in_picture) {
+            self.unwritten.extend(format!("\x1b[{rows};1H").into_bytes());
+        }
+    }
+
     /// Restores the terminal, if it is in raw mode. If the terminal takes no bytes, waits for it until a signal comes.
     pub(crate) async fn close(&mut self, held: &OpenQuestion, signals: &mut SignalListener) {
         self.leave();
@@ -221,7 +230,7 @@ fn restore_before_panic(modes: Termios) {
 
 /// Writes to stdout as far as it takes bytes in time, and returns the others. Uses no lock of stdout, which a blocked write
 /// may hold.
-fn write_within_blocking(bytes: &[u8], limit: Duration) -> Vec<u8> {
+pub(super) fn write_within_blocking(bytes: &[u8], limit: Duration) -> Vec<u8> {
     let (stdout, begun) = (io::stdout(), Instant::now());
     let mut rest = bytes;
 

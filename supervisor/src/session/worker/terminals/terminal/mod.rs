@@ -8,7 +8,7 @@ use crate::events::client_registry::ClientId;
 use crate::events::viewing::ViewerQueue;
 use bytes::Bytes;
 use quackd_protocol::limits::{MAX_TERMINAL_INPUT_PIECES, MAX_VIEWERS, TERMINAL_CREDITS};
-use quackd_protocol::terminal::{CellSize, TerminalSignal, ToTerminal};
+use quackd_protocol::terminal::{CellSize, TerminalColors, TerminalSignal, ToTerminal};
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -40,6 +40,8 @@ struct Viewer {
     as_rows: bool,
     /// Size of the client's window, if it is known.
     size: Option<CellSize>,
+    /// Colors of the client's terminal, if they are known.
+    colors: Option<TerminalColors>,
     state: ViewerState,
     /// Time of its last request for the screen.
     asked: Instant,
@@ -58,6 +60,8 @@ pub(crate) struct NewViewer {
     pub(crate) size: Option<CellSize>,
     /// Whether the terminal gets the size now.
     pub(crate) sets_size: bool,
+    /// Colors of the client's terminal, if they are known.
+    pub(crate) colors: Option<TerminalColors>,
 }
 
 /// Kinds of viewers that get output, and whether some viewer lags.
@@ -108,6 +112,8 @@ pub(super) struct Terminal {
     watched: Watched,
     /// The viewer whose size the terminal gets: the one that typed last.
     owner: Option<u32>,
+    /// Colors that the worker has: those of the client that attached or typed last.
+    colors: Option<TerminalColors>,
 }
 
 impl Terminal {
@@ -126,6 +132,7 @@ impl Terminal {
             asked: Vec::new(),
             watched: Watched::default(),
             owner: None,
+            colors: None,
         }
     }
 
@@ -161,7 +168,7 @@ impl Terminal {
         let was_owner = earlier.is_some_and(|earlier| self.owner == Some(earlier.number));
         drop(self.remove(|viewer| viewer.client == new.client));
 
-        let NewViewer { client, queue, read_only, as_rows, size, sets_size } = new;
+        let NewViewer { client, queue, read_only, as_rows, size, sets_size, colors } = new;
         let is_only_writer = self.n_writers() == 0 && size.is_some();
         if !read_only && (sets_size || was_owner || is_only_writer) {
             self.owner = Some(number);
@@ -174,6 +181,7 @@ impl Terminal {
             read_only,
             as_rows,
             size,
+            colors,
             state,
             asked: now,
             full_since,
@@ -182,6 +190,7 @@ impl Terminal {
 
         // Before the screen, which then has the new size and is not followed by older output.
         let resized = self.adopt_size(number);
+        self.adopt_colors(number);
         self.update_watched();
         self.ask(number, as_rows, !as_rows);
         Ok(resized)
@@ -236,6 +245,7 @@ impl Terminal {
         self.owner = Some(number);
         // Before the input, whose echo then has the right width.
         let resized = self.adopt_size(number);
+        self.adopt_colors(number);
         self.messages.push_back(ToTerminal::Input { bytes });
         Ok(Typed { is_taken: true, resized })
     }
@@ -287,6 +297,17 @@ impl Terminal {
         self.messages.retain(|message| !matches!(message, ToTerminal::Resize(_)));
         self.messages.push_back(ToTerminal::Resize(size));
         Some(Resized { size, by: owner })
+    }
+
+    /// Gives the terminal the colors of this viewer, if it may type.
+    fn adopt_colors(&mut self, number: u32) {
+        let viewer = self.viewers.iter().find(|it| it.number == number && !it.read_only);
+        let colors = viewer.and_then(|viewer| viewer.colors);
+        let Some(colors) = colors.filter(|colors| self.colors != Some(*colors)) else { return };
+        self.colors = Some(colors);
+        // Only the last colors count.
+        self.messages.retain(|message| !matches!(message, ToTerminal::Colors(_)));
+        self.messages.push_back(ToTerminal::Colors(colors));
     }
 
     /// Sends a new size to the other viewers. A viewer that lags gets it with the whole screen.

@@ -4,6 +4,7 @@ use super::*;
 use crate::events::client_registry::{Client, Transport};
 use crate::events::viewing::{QUEUE_PARTS, QueueReader, viewer_queue};
 use quackd_protocol::limits::TERMINAL_REDRAW_INTERVAL;
+use quackd_protocol::terminal::RgbColor;
 use std::time::Duration;
 
 const SMALL: CellSize = CellSize { cols: 80, rows: 24 };
@@ -42,7 +43,8 @@ impl World {
         let (queue, reader) = viewer_queue();
         let client = Client::new(Transport::Socket, None).unwrap().id.clone();
         let (read_only, as_rows, sets_size) = (false, false, false);
-        (NewViewer { client, queue, read_only, as_rows, size: None, sets_size }, reader)
+        let (size, colors) = (None, None);
+        (NewViewer { client, queue, read_only, as_rows, size, sets_size, colors }, reader)
     }
 
     fn attach(&mut self, change: impl FnOnce(&mut NewViewer)) -> Attached {
@@ -96,6 +98,7 @@ impl World {
         let name = |message: &ToTerminal| match message {
             ToTerminal::Input { .. } => "input".to_owned(),
             ToTerminal::Resize(size) => format!("resize {}x{}", size.cols, size.rows),
+            ToTerminal::Colors(colors) => format!("background {}", String::from(colors.bg)),
             ToTerminal::Watch { raw, rows, lagging: false } => format!("watch {raw} {rows}"),
             ToTerminal::Watch { raw, rows, lagging: true } => format!("watch {raw} {rows} lagging"),
             ToTerminal::Refresh { viewer, scrollback, as_rows } => {
@@ -324,6 +327,29 @@ fn the_size_is_that_of_the_writer_who_typed_last() {
     assert_eq!(world.terminal.size, other);
     let refused = world.terminal.type_in(&watcher.id, input());
     assert_eq!(refused, Err(TerminalRefusal::ReadOnly("term-1".to_owned())));
+}
+
+#[test]
+fn the_colors_are_those_of_the_writer_who_attached_or_typed_last() {
+    let mut world = World::new();
+    let colors = |n: u8| {
+        let gray = RgbColor { r: n, g: n, b: n };
+        Some(TerminalColors { fg: gray, bg: gray, cursor: gray })
+    };
+    let backgrounds = |world: &mut World| -> Vec<String> {
+        world.messages().into_iter().filter(|it| it.starts_with("background")).collect()
+    };
+    let dark = world.live(|new| new.colors = colors(0));
+    world.live(|new| new.colors = colors(255));
+    assert_eq!(backgrounds(&mut world), ["background #ffffff"], "the last one counts");
+    world.live(|new| (new.colors, new.read_only) = (colors(1), true));
+    let unknown = world.live(|_| {});
+    world.terminal.type_in(&unknown.id, input()).unwrap();
+    assert_eq!(backgrounds(&mut world), [""; 0]);
+    for _ in 0..2 {
+        world.terminal.type_in(&dark.id, input()).unwrap();
+    }
+    assert_eq!(backgrounds(&mut world), ["background #000000"]);
 }
 
 #[test]

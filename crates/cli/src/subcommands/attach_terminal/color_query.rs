@@ -1,0 +1,177 @@
+//! Asks the user's terminal for its colors, which programs on a terminal of a session can ask for. An answer that comes too
+//! late is removed from what the user types.
+
+use super::window::write_within_blocking;
+use quackd_protocol::terminal::{RgbColor, TerminalColors};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Queries for the colors of the cursor, the text and the background. The answers have the same order.
+const QUERIES: &[u8] = b"\x1b]12;?\x1b\\\x1b]10;?\x1b\\\x1b]11;?\x1b\\";
+
+/// Longest wait for the answers. Many terminals give none.
+const ANSWER_WAIT: Duration = Duration::from_millis(100);
+
+/// Beginnings of the answers about text, background and cursor.
+const STARTS: [&[u8]; 3] = [b"\x1b]10;", b"\x1b]11;", b"\x1b]12;"];
+
+/// Longest answer, in bytes.
+const MAX_ANSWER: usize = 64;
+
+/// Answers of the user's terminal.
+#[derive(Debug, Default)]
+pub(crate) struct ColorQuery {
+    /// Colors of text, background and cursor.
+    found: [Option<RgbColor>; 3],
+    /// Beginning of an answer.
+    held: Vec<u8>,
+    /// Input of the user before the end of the wait.
+    pub(super) typed_early: Vec<u8>,
+}
+
+impl ColorQuery {
+    /// Asks the terminal on stdin and stdout, and waits up to 100 ms. Keys such as Ctrl-C keep their meaning. Without a
+    /// terminal, nothing is asked.
+    pub(crate) fn ask_blocking() -> Self {
+        let mut query = Self::default();
+        let Ok(before) = tcgetattr(io::stdin()) else { return query };
+        let mut quiet = before.clone();
+        quiet.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        if tcsetattr(io::stdin(), OptionalActions::Now, &quiet).is_ok() {
+            query.read_answers_blocking();
+        }
+        tcsetattr(io::stdin(), OptionalActions::Now, &before).ok();
+        query
+    }
+
+    fn read_answers_blocking(&mut self) {
+        let (stdin, end) = (io::stdin(), Instant::now() + ANSWER_WAIT);
+        if !write_within_blocking(QUERIES, ANSWER_WAIT).is_empty() {
+            return;
+        }
+
+        let mut bytes = [0; 1024];
+        while self.colors().is_none() {
+            let left = end.saturating_duration_since(Instant::now());
+            let Ok(left) = Timespec::try_from(left) else { return };
+            let mut watched = [PollFd::new(&stdin, PollFlags::IN)];
+            if !matches!(poll(&mut watched, Some(&left)), Ok(1..)) {
+                return;
+            }
+            let Ok(n @ 1..) = rustix::io::read(&stdin, &mut bytes) else { return };
+            let typed = self.without_answers(bytes.get(..n).unwrap_or_default());
+            self.typed_early.extend(typed);
+        }
+    }
+
+    /// Returns the colors, if the terminal has reported text and background.
+    pub(crate) fn colors(&self) -> Option<TerminalColors> {
+        let [fg, bg, cursor] = self.found;
+        let (fg, bg) = fg.zip(bg)?;
+        Some(TerminalColors { fg, bg, cursor: cursor.unwrap_or(fg) })
+    }
+
+    /// Removes answers from typed bytes.
+    pub(super) fn without_answers(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut all = std::mem::take(&mut self.held);
+        all.extend_from_slice(bytes);
+        let (mut typed, mut rest) = (Vec::new(), all.as_slice());
+
+        while let Some((&first, after)) = rest.split_first() {
+            let color = STARTS.iter().position(|start| rest.starts_with(start));
+            let end = color.and_then(|_| end_of(rest.get(..MAX_ANSWER).unwrap_or(rest)));
+            match (color, end) {
+                (Some(color), Some(end)) => {
+                    let (answer, after) = rest.split_at(end);
+                    if let Some(found) = self.found.get_mut(color) {
+                        *found = parsed(answer).or(*found);
+                    }
+                    rest = after;
+                }
+                (Some(_), None) if rest.len() < MAX_ANSWER => {
+                    self.held = rest.to_vec();
+                    break;
+                }
+                _ => {
+                    typed.push(first);
+                    rest = after;
+                }
+            }
+        }
+        typed
+    }
+}
+
+/// Returns the length of an answer with its end, BEL or ST.
+fn end_of(answer: &[u8]) -> Option<usize> {
+    let bel = answer.iter().position(|byte| *byte == 7).map(|at| at + 1);
+    let st = answer.windows(2).position(|pair| pair == b"\x1b\\").map(|at| at + 2);
+    bel.into_iter().chain(st).min()
+}
+
+/// Returns the color of an answer such as `\x1b]10;rgb:ffff/ffff/ffff\x07`.
+fn parsed(answer: &[u8]) -> Option<RgbColor> {
+    let text = str::from_utf8(answer).ok()?.trim_end_matches(['\x07', '\x1b', '\\']);
+    let mut parts = text.split_once(";rgb:")?.1.split('/').map(part);
+    let color = RgbColor { r: parts.next()??, g: parts.next()??, b: parts.next()?? };
+    parts.next().is_none().then_some(color)
+}
+
+/// Converts one to four hexadecimal digits to 8 bits.
+fn part(digits: &str) -> Option<u8> {
+    let is_number = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let max = match digits.len() {
+        1 => 0xf,
+        2 => 0xff,
+        3 => 0xfff,
+        4 => 0xffff,
+        _ => return None,
+    };
+    let number = u32::from_str_radix(digits, 16).ok().filter(|_| is_number)?;
+    u8::try_from(number * 255 / max).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_and_removed_however_they_are_split() {
+        let all = b"a\x1b]12;rgb:1/0/f\x07b\x1b]10;rgb:ffff/8000/0000\x1b\\\x1b]11;rgb:00/10/fe\x07\x1b[Ac";
+        // The beginning of an answer is not held: it may be a key.
+        let is_in_start = |split: usize| {
+            let is_before = |start: &&[u8]| {
+                (1..start.len()).any(|n| n <= split && all[split - n..].starts_with(start))
+            };
+            STARTS.iter().any(is_before)
+        };
+        for split in (0..all.len()).filter(|split| !is_in_start(*split)) {
+            let mut query = ColorQuery::default();
+            let mut typed = query.without_answers(&all[..split]);
+            typed.extend(query.without_answers(&all[split..]));
+            assert_eq!(typed, b"ab\x1b[Ac", "{split}");
+            let fg = RgbColor { r: 255, g: 127, b: 0 };
+            let bg = RgbColor { r: 0, g: 16, b: 254 };
+            let cursor = RgbColor { r: 17, g: 0, b: 255 };
+            assert_eq!(query.colors(), Some(TerminalColors { fg, bg, cursor }), "{split}");
+        }
+    }
+
+    #[test]
+    fn other_input_passes_and_nothing_is_held_without_end() {
+        let mut query = ColorQuery::default();
+        for typed in [&b"\x1b"[..], b"\x1b]", b"\x1b]1", b"\x1b]13;rgb:0/0/0\x07", b"text\x07\xff"]
+        {
+            assert_eq!(query.without_answers(typed), typed);
+        }
+        let long = [b"\x1b]10;".as_slice(), &[b'x'; 2 * MAX_ANSWER]].concat();
+        assert_eq!(query.without_answers(&long), long);
+        for bad in ["", "rgb:", "rgb:0/0", "rgb:0/0/0/0", "rgb:+1/0/0", "rgb:00000/0/0", "red"] {
+            let answer = format!("\x1b]10;{bad}\x07");
+            assert_eq!(query.without_answers(answer.as_bytes()), b"", "{bad}");
+        }
+        assert_eq!(query.colors(), None);
+    }
+}
