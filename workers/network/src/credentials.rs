@@ -143,8 +143,8 @@ impl Credentials {
 
     /// Keeps a credential for [`CREDENTIAL_KEPT`].
     pub(crate) fn keep(&self, repository: &Repository, push: bool, value: HeaderValue) {
-        self.drop_kept(repository, push);
         let mut kept = self.kept.borrow_mut();
+        kept.retain(|one| (&one.repository, one.push) != (repository, push));
         if kept.len() == MAX_KEPT {
             kept.remove(0);
         }
@@ -152,9 +152,9 @@ impl Credentials {
         kept.push(Kept { repository, push, value, at: Instant::now() });
     }
 
-    /// Drops a credential that the server does not accept.
-    pub(crate) fn drop_kept(&self, repository: &Repository, push: bool) {
-        self.kept.borrow_mut().retain(|one| (&one.repository, one.push) != (repository, push));
+    /// Drops the credentials of a repository: the server does not accept one.
+    pub(crate) fn drop_kept(&self, repository: &Repository) {
+        self.kept.borrow_mut().retain(|one| one.repository != *repository);
     }
 
     /// Drops all credentials.
@@ -190,8 +190,9 @@ mod tests {
         assert_eq!(known("me/app", true), Known::Nothing);
         assert_eq!(known("me/other", false), Known::Nothing);
 
+        credentials.drop_kept(&app);
+        assert_eq!(known("me/app", false), Known::Nothing);
         credentials.keep(&app, true, value.clone());
-        credentials.drop_kept(&app, false);
         assert_eq!(known("me/app", false), Known::Value(value.clone()), "writing includes reading");
         assert_eq!(known("me/app", true), Known::Value(value.clone()));
         tokio::time::advance(CREDENTIAL_KEPT).await;

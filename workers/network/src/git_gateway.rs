@@ -173,7 +173,7 @@ impl Exchange<'_> {
                 "quackd: Git LFS of this repository needs a password, and sessions do not use yours for Git LFS",
             ));
         };
-        self.proxy.credentials.drop_kept(&target.repository, service.is_push());
+        self.proxy.credentials.drop_kept(&target.repository);
         // The body of another request is gone.
         if had_credential || !is_get {
             return Err(self.refused(target, service, None, CredentialRefusal::NoCredential));
@@ -184,7 +184,7 @@ impl Exchange<'_> {
             outgoing(&parts.method, target, headers, Some(credential), Content::default())?;
         let answered = self.send(target, second).await?;
         if answered.status() == StatusCode::UNAUTHORIZED {
-            self.proxy.credentials.drop_kept(&target.repository, service.is_push());
+            self.proxy.credentials.drop_kept(&target.repository);
             return Err(self.refused(target, service, None, CredentialRefusal::NoCredential));
         }
         self.pass_back(target, answered)
