@@ -45,7 +45,7 @@ pub(crate) const VARIABLES: &[(&str, &str)] = &[
     ("RUBBER_DUCK_EXA_API_KEY", "Key of `web_search`. Wins over EXA_API_KEY."),
     ("EXA_API_KEY", "Key of `web_search`, in the environment of the daemon."),
     ("HTTPS_PROXY", "Proxy of `web_search`."),
-    ("SSL_CERT_FILE", "Certificates of authorities for `web_search`."),
+    ("SSL_CERT_FILE", "Certificates of authorities for `web_search` and git over https."),
     ("QUACKD_REMOTE_TOKEN", "Token of `quack attach --remote`, which asks for it otherwise."),
     ("NO_COLOR", "If set, output has no colors."),
 ];

@@ -223,6 +223,14 @@ impl HostRules {
         })
     }
 
+    /// Returns the names of hosts that rules allow.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.allow.iter().filter_map(|origin_rule| match &origin_rule.rule.target {
+            HostTarget::Name(name) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
     /// Returns the single ports of the rules that allow, in order and without repetition.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {

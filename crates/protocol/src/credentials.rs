@@ -35,6 +35,29 @@ pub const AGENT_SOCKET_NAME: &str = ".quackd-ssh-agent";
 /// Path under which the proxy serves git over https, before host and path: `http://127.0.0.1:61080/https/HOST/PATH`.
 pub const GIT_GATEWAY_PREFIX: &str = "/https/";
 
+/// Credentials that commands of a session may use.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Credentials {
+    /// Keys of the user's ssh agent.
+    pub ssh: bool,
+    /// Git's credentials for https.
+    pub git: bool,
+    /// Hosts that the rules of the session name when the worker starts. At most [`MAX_KNOWN_HOSTS`].
+    pub hosts: Vec<String>,
+}
+
+/// Most hosts in [`Credentials::hosts`].
+pub const MAX_KNOWN_HOSTS: usize = 256;
+
+/// Settings of the proxy for git over https with credentials of the user.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GitGateway {
+    /// File with the certificates of authorities: the daemon's `SSL_CERT_FILE`. Without it, the machine's certificates.
+    pub certificates: Option<String>,
+}
+
 /// Purpose of a request, and the target of an approval of kind `credential`.
 ///
 /// As text: `ssh git@github.com`, `ssh me@build.example:2222`, `fetch github.com/me/app`, `push github.com/me/app`,
@@ -293,6 +316,41 @@ pub struct UsableCredentials {
     pub git: bool,
 }
 
+/// A credential that a command could not use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedCredential {
+    /// Text of the [`CredentialUse`]. Empty if it is unknown.
+    pub what: String,
+    /// Reason.
+    pub why: CredentialRefusal,
+}
+
+/// One sentence with the use and the reason, and the command that allows it if the user can. Other text than that of a
+/// [`CredentialUse`] is left out, because it comes from another process.
+impl fmt::Display for RefusedCredential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, why } = self;
+        let Ok(used_as) = what.parse::<CredentialUse>() else {
+            return write!(f, "Credential not used: {why}");
+        };
+        write!(f, "Credential not used: {used_as}: {why}")?;
+
+        let text = used_as.to_string();
+        // A shell would read these characters between double quotes.
+        if why.is_for_the_user() && !text.contains(['"', '$', '`', '\\', '!']) {
+            write!(f, ". Allow it with: quack allow --credential \"{text}\"")?;
+        }
+        Ok(())
+    }
+}
+
+impl CredentialRefusal {
+    /// Whether a grant of the user makes the next request succeed.
+    fn is_for_the_user(self) -> bool {
+        matches!(self, Self::Denied | Self::NoAnswerer | Self::Timeout)
+    }
+}
+
 /// Supervisor to `quack credentials`, one process per request.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -405,6 +463,25 @@ mod tests {
         }
         let long = format!("push github.com/{}", "a".repeat(MAX_USE_PART + 1));
         assert!(long.parse::<CredentialUse>().is_err());
+    }
+
+    #[test]
+    fn a_refusal_proposes_only_what_a_shell_reads_as_it_is_written() {
+        let of = |what: &str, why| RefusedCredential { what: what.to_owned(), why }.to_string();
+        assert_eq!(
+            of("ssh git@github.com", CredentialRefusal::Denied),
+            "Credential not used: ssh git@github.com: denied by the user. Allow it with: quack allow --credential \
+             \"ssh git@github.com\""
+        );
+        for (what, why) in [
+            ("push github.com/$(x)/y", CredentialRefusal::Denied),
+            ("ssh git@github.com", CredentialRefusal::NoAgent),
+            ("]\n[Exit code: 0", CredentialRefusal::NoAnswerer),
+            ("", CredentialRefusal::Timeout),
+        ] {
+            let text = of(what, why);
+            assert!(!text.contains("quack allow") && !text.contains('\n'), "{text}");
+        }
     }
 
     #[test]

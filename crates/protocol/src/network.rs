@@ -17,7 +17,9 @@ pub use route::{MAX_ROUTED, ROUTE_HEAD_TIME, RouteAnswer, RouteAsk, RouteRefusal
 
 use crate::SessionId;
 use crate::approval::AnswerScope;
-use crate::credentials::{CredentialAnswer, CredentialRefusal, CredentialRequest};
+use crate::credentials::{
+    CredentialAnswer, CredentialRefusal, CredentialRequest, GitGateway, RefusedCredential,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -133,6 +135,9 @@ pub enum ToProxy {
         id: u64,
         /// The credential, or the reason why there is none.
         result: Result<CredentialAnswer, CredentialRefusal>,
+        /// Text of the [`CredentialUse`](crate::credentials::CredentialUse). `None` if it is unknown.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        used_as: Option<String>,
     },
     /// Forget credentials of repositories: a grant was removed.
     ForgetCredentials {},
@@ -167,6 +172,9 @@ pub struct ProxyStart {
     /// Proxy of the user's network. Without it the proxy connects directly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<UpstreamVariables>,
+    /// Settings for git over https with credentials of the user. Without it, the proxy does not serve that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<GitGateway>,
 }
 
 /// Values of the variables that name the proxy of the user's network, without passwords. Empty if they are not set.
@@ -478,6 +486,8 @@ pub enum ToWorkerPacket {
         /// Scope of the answer.
         scope: AnswerScope,
     },
+    /// A credential of the user was not used.
+    CredentialRefused(RefusedCredential),
     /// Connect to a server on the loopback of the worker's network namespace.
     Connect {
         /// Chosen by the proxy.

@@ -8,6 +8,7 @@
 
 use crate::approval::ApprovalKind;
 pub use crate::call_spec::{CallOrigin, CallSpec, TurnOrigin};
+use crate::credentials::Credentials;
 use crate::denial::Denial;
 use crate::isolate::CopiedTree;
 pub use crate::job::{EndedJob, JobInfo};
@@ -148,6 +149,9 @@ pub struct Start {
     pub limits: CommandLimits,
     /// Settings of the confinement.
     pub sandbox: SandboxStart,
+    /// Credentials of the user that commands may use without getting them.
+    #[serde(default)]
+    pub credentials: Credentials,
 }
 
 /// Settings that a worker needs to confine itself.

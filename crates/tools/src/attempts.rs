@@ -1,9 +1,10 @@
 //! Attempts of commands to use a network that is off or limited to some hosts, recorded by the worker.
 //!
-//! Holds the hosts that the worker's or the session's proxy refused, and the kernel's counters of packets without a
-//! route. Written by the worker. Read by `bash` and by jobs when a command exits.
+//! Holds the hosts and the credentials that the worker's or the session's proxy refused, and the kernel's counters of
+//! packets without a route. Written by the worker. Read by `bash` and by jobs when a command exits.
 
 use quackd_protocol::approval::AnswerScope;
+use quackd_protocol::credentials::RefusedCredential;
 use quackd_protocol::denial::RefusedHost;
 use quackd_protocol::network::DenyReason;
 use std::collections::VecDeque;
@@ -15,6 +16,9 @@ use tokio::sync::watch;
 
 /// Maximum number of remembered hosts: the ones with the latest attempts.
 const MAX_HOSTS: usize = 64;
+
+/// Maximum number of remembered credentials: the latest.
+const MAX_CREDENTIALS: usize = 8;
 
 /// Maximum length of a host name in characters.
 const MAX_HOST: usize = 253;
@@ -45,6 +49,10 @@ struct State {
     count: u64,
     /// Hosts with the number of their latest attempt, sorted by that number.
     hosts: VecDeque<(u64, RefusedHost)>,
+    /// Number of credentials that were not used.
+    refused_credentials: u64,
+    /// Lines about them, each with its latest number.
+    credentials: VecDeque<(u64, String)>,
     /// Packets without a route, as last read.
     unrouted: u64,
     /// Number of running commands.
@@ -83,6 +91,8 @@ pub(crate) struct Span {
     attempts: Arc<Attempts>,
     /// Number of attempts before the command.
     before: u64,
+    /// Number of refused credentials before the command.
+    credentials_before: u64,
     /// Sequence number of the command.
     number: u64,
     was_alone: bool,
@@ -112,6 +122,19 @@ impl Attempts {
         self.state.send_modify(|state| state.record(Some(host)));
     }
 
+    /// Records a credential that a command could not use.
+    pub fn credential_refused(&self, refused: &RefusedCredential) {
+        let line = format!("[{refused}]");
+        self.state.send_modify(|state| {
+            state.refused_credentials += 1;
+            state.credentials.retain(|(_, known)| *known != line);
+            state.credentials.push_back((state.refused_credentials, line));
+            if MAX_CREDENTIALS < state.credentials.len() {
+                state.credentials.pop_front();
+            }
+        });
+    }
+
     /// Sets the function that reads the reports that have arrived. It is called before the attempts of a command are
     /// read.
     pub fn read_first(&self, read: ReadReports) {
@@ -136,14 +159,16 @@ impl Attempts {
         }
 
         let (mut before, mut number, mut was_alone) = (0, 0, false);
+        let mut credentials_before = 0;
         self.state.send_modify(|state| {
             was_alone = state.running == 0;
             state.running += 1;
             state.started += 1;
             (before, number) = (state.count, state.started);
+            credentials_before = state.refused_credentials;
         });
 
-        Span { attempts: Arc::clone(self), before, number, was_alone }
+        Span { attempts: Arc::clone(self), before, credentials_before, number, was_alone }
     }
 
     /// Counts the packets without a route since the last call as one attempt.
@@ -197,6 +222,14 @@ impl Span {
             hosts: reported.map(|host| (*host).clone()).collect(),
             is_shared: !self.was_alone || state.started != self.number,
         })
+    }
+
+    /// Returns a line for each credential that was not used so far.
+    pub(crate) fn credentials(&self) -> Vec<String> {
+        self.attempts.read_reports();
+        let state = self.attempts.state.borrow();
+        let new = |(number, _): &&(u64, String)| self.credentials_before < *number;
+        state.credentials.iter().filter(new).map(|(_, line)| line.clone()).collect()
     }
 }
 
@@ -277,6 +310,26 @@ mod tests {
         let later = attempts.begin();
         connect(0);
         assert_eq!(ports(&later), [0]);
+    }
+
+    #[test]
+    fn a_refused_credential_is_told_once_and_is_no_attempt_to_use_the_network() {
+        use quackd_protocol::credentials::CredentialRefusal;
+        let attempts = Arc::new(Attempts::default());
+        let refuse = |what: &str| {
+            let (what, why) = (what.to_owned(), CredentialRefusal::NoCredential);
+            attempts.credential_refused(&RefusedCredential { what, why });
+        };
+        refuse("fetch a.example/before");
+        let span = attempts.begin();
+        assert!(span.credentials().is_empty());
+        (0..2).for_each(|_| refuse("fetch a.example/me"));
+        let line = "[Credential not used: fetch a.example/me: the user's git has no credential for the repository]";
+        assert_eq!(span.credentials(), [line]);
+        assert_eq!(span.refused(), None);
+        (0..100).for_each(|n| refuse(&format!("fetch a.example/{n}")));
+        assert_eq!(span.credentials().len(), MAX_CREDENTIALS);
+        assert!(attempts.begin().credentials().is_empty());
     }
 
     #[test]

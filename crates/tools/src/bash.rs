@@ -126,8 +126,10 @@ pub(crate) async fn detector(
     root: &Root,
     command_line: &CommandLine,
 ) -> DenialDetector {
-    let unsigned =
-        if toolbox.signs_commits { UnsignedCommits::before(root.path()).await } else { None };
+    let unsigned = match toolbox.unsigned {
+        Some(why) => UnsignedCommits::before(root.path(), why).await,
+        None => None,
+    };
     DenialDetector::new(&toolbox.confinement, root.path())
         .watching(&toolbox.state.watched)
         .losing(&toolbox.state.lost)

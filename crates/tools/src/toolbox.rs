@@ -14,6 +14,7 @@ use quackd_protocol::tiers::Tier;
 use quackd_protocol::tools;
 use quackd_protocol::worker::{SandboxReport, ToolReport};
 use quackd_sandbox::Root;
+use quackd_sandbox::git::Unsigned;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,8 +25,8 @@ pub struct UserGit {
     /// Text of the file of names that git ignores in every repository. `None` for the file that this process finds by its
     /// home.
     pub excludes: Option<String>,
-    /// Whether the user's commits are signed, and those of the session are not: it has no key.
-    pub signs_commits: bool,
+    /// Reason why commits of the session are not signed, although the user's are.
+    pub unsigned: Option<Unsigned>,
 }
 
 impl UserGit {
@@ -76,8 +77,8 @@ pub struct Toolbox {
     pub confinement: Arc<Confinement>,
     /// The confinement in force.
     pub sandbox: SandboxReport,
-    /// Whether the user's commits are signed, and those of the session are not.
-    pub signs_commits: bool,
+    /// Reason why commits of the session are not signed, although the user's are.
+    pub unsigned: Option<Unsigned>,
     /// Attempts to use the network, which the worker fills.
     pub attempts: Arc<Attempts>,
     /// State of the tools between calls.
@@ -116,7 +117,7 @@ impl Toolbox {
             spawn_thread: None,
             confinement: Arc::default(),
             sandbox: unconfined(),
-            signs_commits: false,
+            unsigned: None,
             attempts: Arc::default(),
             state,
         }

@@ -1,7 +1,7 @@
-//! Tells of commits that a command made without the signature that the user's settings ask for: the key is not in the
-//! session. Looks at what the command added to the record of the workspace's HEAD. Called by `bash` and background jobs.
+//! Tells of commits that a command made without the signature that the user's settings ask for. Looks at what the command added to the record of the workspace's HEAD. Called by `bash` and background jobs.
 
 use crate::watched_names::ReportedChanges;
+use quackd_sandbox::git::Unsigned;
 use rustix::fs::OFlags;
 use std::fs::OpenOptions;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -23,24 +23,27 @@ const NEW_COMMITS: [&str; 6] = ["commit", "cherry-pick", "revert", "rebase (pick
 pub(crate) struct UnsignedCommits {
     record: PathBuf,
     length: u64,
+    /// Reason why they are not signed.
+    why: Unsigned,
 }
 
 impl UnsignedCommits {
     /// Looks at the record of the repository in `workspace`. `None` without a repository.
-    pub(crate) async fn before(workspace: &Path) -> Option<Self> {
+    pub(crate) async fn before(workspace: &Path, why: Unsigned) -> Option<Self> {
         let workspace = workspace.to_owned();
         let look = tokio::task::spawn_blocking(move || {
             let record = record_blocking(&workspace)?;
             let length = record.symlink_metadata().map_or(0, |metadata| metadata.len());
-            Some(Self { record, length })
+            Some(Self { record, length, why })
         });
         tokio::time::timeout(PATIENCE, look).await.ok()?.ok()?
     }
 
-    /// Whether the command made a commit.
-    pub(crate) async fn any(self) -> bool {
+    /// Returns why the commits that the command made are not signed. `None` without a commit.
+    pub(crate) async fn any(self) -> Option<Unsigned> {
+        let why = self.why;
         let look = tokio::task::spawn_blocking(move || self.any_blocking());
-        matches!(tokio::time::timeout(PATIENCE, look).await, Ok(Ok(true)))
+        matches!(tokio::time::timeout(PATIENCE, look).await, Ok(Ok(true))).then_some(why)
     }
 
     fn any_blocking(&self) -> bool {
@@ -82,8 +85,11 @@ pub(crate) fn git_directory_blocking(workspace: &Path) -> Option<PathBuf> {
 }
 
 /// Adds the line about unsigned commits to a report.
-pub(crate) fn add_to(changes: ReportedChanges) -> ReportedChanges {
-    let line = "[Sandbox: what this command has committed is not signed, although your settings have commit.gpgSign: your key \
-                is not in the session. To sign the last commit, outside of it: git commit --amend --no-edit -S]";
-    changes.and(Vec::new(), line.to_owned())
+pub(crate) fn add_to(changes: ReportedChanges, why: Option<Unsigned>) -> ReportedChanges {
+    let Some(why) = why else { return changes };
+    let line = format!(
+        "[Sandbox: what this command has committed is not signed, although your settings have commit.gpgSign: {why}. To sign the \
+         last commit, outside of the session: git commit --amend --no-edit -S]"
+    );
+    changes.and(Vec::new(), line)
 }

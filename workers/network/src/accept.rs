@@ -1,18 +1,16 @@
 //! Connections of commands: to the HTTP and SOCKS proxy, and to synthetic addresses.
 
 use crate::dial::{DialError, Route, Server, dial};
-use crate::own::told_reason;
+use crate::git_gateway;
 use crate::proxy::{Admitted, Proxy, Request, Slot};
 use crate::relay::{self, BodyReader, First, HTTP, TLS, Upstream, reset, tls_hello};
-use crate::reply::answer;
+use crate::reply::{answer, refuse};
 use quackd_network::http::{self, Head, Kind, MAX_HEAD, Read};
 use quackd_network::socks::{self, GREETING_REPLY, Message, Reply};
 use quackd_network::synthetic::SyntheticAddresses;
 use quackd_policy::hosts::Host;
-use quackd_protocol::denial::of_session;
 use quackd_protocol::network::{DenyReason, FailReason, RequestPath};
-use quackd_protocol::suggestion::may_be_suggested;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -84,6 +82,9 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
             let request = Request { host, port, path: RequestPath::Http };
             proxy.refuse(&request, DenyReason::NameMismatch, None);
             return refuse(client, &request, DenyReason::NameMismatch, &proxy.label).await;
+        }
+        Read::Malformed | Read::Incomplete if git_gateway::is_for(&bytes) => {
+            return git_gateway::serve(client, bytes, proxy, slot).await;
         }
         Read::Malformed | Read::Incomplete => {
             return answer(
@@ -286,40 +287,6 @@ async fn to_own_server(
 
     server.write_all(&rest).await.ok()?;
     tokio::io::copy_bidirectional(&mut client, &mut server).await.ok().map(drop)
-}
-
-async fn refuse(
-    client: TcpStream,
-    request: &Request,
-    reason: DenyReason,
-    label: &str,
-) -> Option<()> {
-    let of_session = of_session(label);
-    let Request { host, port, .. } = request;
-    let host = match host {
-        Host::Address(IpAddr::V6(address)) => format!("[{address}]"),
-        host => host.to_string(),
-    };
-
-    let status = match reason {
-        DenyReason::TooMany => "503 quackd: too many connections".to_owned(),
-        _ => format!("403 quackd: {host}:{port} is not allowed"),
-    };
-
-    let rule_host = request.host.to_string();
-    let rule = if matches!(*port, HTTP | TLS) { host } else { format!("{host}:{port}") };
-    let reason = told_reason(&request.host, reason);
-    let body = match reason {
-        DenyReason::NotListed | DenyReason::NoAnswerer if may_be_suggested(&rule_host) => {
-            format!(
-                "quackd: denied ({reason}). To allow it: quack sandbox allow {rule}{of_session}\n"
-            )
-        }
-        _ if !may_be_suggested(&rule_host) => format!("quackd: denied ({reason})\n"),
-        _ => format!("quackd: denied ({reason}). More: quack sandbox explain {rule}{of_session}\n"),
-    };
-
-    answer(client, &status, &format!("Quackd-Denied: {reason}\r\n"), &body).await
 }
 
 async fn by_socks(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option<()> {

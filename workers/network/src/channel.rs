@@ -1,11 +1,13 @@
 //! Frames of the supervisor, and reports to it.
 
 use crate::accept::{self, Door};
+use crate::credentials::Answer;
 use crate::forward::{Forwards, serve_routed};
 use crate::own::NearHosts;
 use crate::pair::{Pair, watch};
 use crate::proxy::Proxy;
 use crate::resolver;
+use crate::ssh_agent;
 use futures_util::{SinkExt, StreamExt};
 use quackd_ipc::frames::{self, Decoded};
 use quackd_ipc::link::adopt;
@@ -18,8 +20,9 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use tokio::net::{TcpListener, UdpSocket};
+use tokio::net::{TcpListener, UdpSocket, UnixListener};
 use tokio::sync::mpsc;
+use tokio_rustls::TlsConnector;
 use tokio_util::bytes::BytesMut;
 use tokio_util::codec::Framed;
 
@@ -32,17 +35,20 @@ pub(crate) struct Started {
     /// Sockets in the order of the settings.
     pub(crate) sockets: Vec<OwnedFd>,
     pub(crate) near: NearHosts,
+    /// For git over https.
+    pub(crate) tls: Option<TlsConnector>,
     /// Parts of the confinement that this system does not have.
     pub(crate) notes: Vec<String>,
 }
 
 /// Serves the session until the supervisor closes the channel or asks the proxy to exit.
 pub(crate) async fn serve(started: Started) -> io::Result<()> {
-    let Started { control, settings, pair, sockets, near, notes } = started;
+    let Started { control, settings, pair, sockets, near, tls, notes } = started;
     let mut channel = Framed::new(adopt(control)?, frames::codec());
 
     let mut proxy = Proxy::new(&settings.rules, Pair::new(pair)?);
     proxy.near = near;
+    proxy.tls = tls;
     proxy.label.clone_from(&settings.label);
     proxy.upstream = settings.upstream.as_ref().map(UpstreamProxy::new);
     let proxy = Rc::new(proxy);
@@ -53,6 +59,7 @@ pub(crate) async fn serve(started: Started) -> io::Result<()> {
 
     let mut forwards = Forwards::default();
     let mut questions = proxy.asks.take_unsent();
+    let mut requests = proxy.credentials.take_unsent();
     // The supervisor takes the proxy for ready from here on, so all sockets are served by now.
     send(&mut channel, &FromProxy::Hello { proto: PROXY_PROTOCOL, notes }).await?;
     loop {
@@ -68,6 +75,7 @@ pub(crate) async fn serve(started: Started) -> io::Result<()> {
                 }
             }
             Some(question) = next(&mut questions) => send(&mut channel, &question).await?,
+            Some(request) = next(&mut requests) => send(&mut channel, &request).await?,
             (entries, dropped) = proxy.log.next() => {
                 send(&mut channel, &FromProxy::Log { entries, dropped }).await?;
             }
@@ -75,8 +83,8 @@ pub(crate) async fn serve(started: Started) -> io::Result<()> {
     }
 }
 
-async fn next(questions: &mut Option<mpsc::Receiver<FromProxy>>) -> Option<FromProxy> {
-    questions.as_mut()?.recv().await
+async fn next(frames: &mut Option<mpsc::Receiver<FromProxy>>) -> Option<FromProxy> {
+    frames.as_mut()?.recv().await
 }
 
 pub(crate) type Channel = Framed<tokio::net::UnixStream, tokio_util::codec::LengthDelimitedCodec>;
@@ -107,6 +115,10 @@ fn open(kind: SocketKind, socket: OwnedFd, proxy: &Rc<Proxy>) -> io::Result<()> 
         SocketKind::Transparent(port) => {
             let listener = TcpListener::from_std(socket.into())?;
             tokio::task::spawn_local(accept::serve(listener, Door::Transparent(port), proxy));
+        }
+        SocketKind::SshAgent => {
+            let listener = UnixListener::from_std(socket.into())?;
+            tokio::task::spawn_local(ssh_agent::serve(listener, proxy));
         }
         SocketKind::Routed => {
             tokio::task::spawn_local(serve_routed(watch(socket)?, proxy));
@@ -150,11 +162,23 @@ fn handle(
             forwards.close(id);
             None
         }
+        ToProxy::CredentialDone { id, result, used_as } => {
+            proxy.credentials.answered(id, Answer { result, used_as });
+            None
+        }
+        ToProxy::ForgetCredentials {} => {
+            proxy.credentials.forget();
+            None
+        }
         ToProxy::LogTaken { n } => {
             proxy.log.taken(n);
             None
         }
-        ToProxy::Ping { seq } => Some(FromProxy::Pong { seq }),
+        ToProxy::Ping { seq } => {
+            // Often enough, without a timer of their own.
+            proxy.credentials.expire();
+            Some(FromProxy::Pong { seq })
+        }
         ToProxy::Shutdown {} => return Ok((None, ControlFlow::Break(()))),
         ToProxy::Start(_) | ToProxy::Route { .. } => {
             return Err(io::Error::other("a second start frame"));

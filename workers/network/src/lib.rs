@@ -12,6 +12,8 @@
 //! - [`relay`]: copies bytes, and checks the server name of TLS;
 //! - [`resolver`]: answers to queries for names;
 //! - [`pair`] and [`forward`]: notes to the worker, forwarded ports and routed connections;
+//! - [`credentials`], [`ssh_agent`], [`git_gateway`] and [`tls`]: uses of the user's credentials, which commands do not
+//!   get;
 //! - [`router`]: the other role of this program, without a session: it leads connections to sessions by name;
 //! - [`channel`]: frames of the supervisor.
 //!
@@ -21,8 +23,10 @@
 mod accept;
 mod asks;
 mod channel;
+mod credentials;
 mod dial;
 mod forward;
+mod git_gateway;
 mod log;
 mod lookups;
 mod own;
@@ -32,6 +36,8 @@ mod relay;
 mod reply;
 mod resolver;
 mod router;
+mod ssh_agent;
+mod tls;
 
 use channel::Started;
 use own::NearHosts;
@@ -117,16 +123,24 @@ fn enter() -> io::Result<Work> {
     let control = link::take_control_channel()?;
     // Before the confinement, after which the file cannot be opened.
     let near = NearHosts::read_blocking();
+    let tls = match &first {
+        ToProxy::Start(settings) => settings.git.as_ref().map(tls::connector_blocking),
+        _ => None,
+    };
     let notes = match &first {
         // It gets its connections from the listener, and resolves no name.
         ToProxy::Route { .. } => quackd_sandbox::confine::enter_agent(),
         _ => quackd_sandbox::confine::enter_proxy(),
     };
-    let notes = notes.map_err(io::Error::other)?;
+    let mut notes = notes.map_err(io::Error::other)?;
+    let tls = tls.and_then(|made| {
+        let note = "git does not use your credentials for https";
+        made.map_err(|error| notes.push(format!("{note}: {error}"))).ok()
+    });
 
     if let ToProxy::Start(settings) = first {
         let settings = *settings;
-        let started = Started { control, settings, pair, sockets, near, notes };
+        let started = Started { control, settings, pair, sockets, near, tls, notes };
         return Ok(Work::Proxy(Box::new(started)));
     }
 

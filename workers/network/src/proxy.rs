@@ -1,6 +1,7 @@
 //! The rules of the session, and the decision about each request.
 
 use crate::asks::Asks;
+use crate::credentials::Credentials;
 use crate::log::Log;
 use crate::lookups::Lookups;
 use crate::own::{NearHosts, is_own_address, told_reason};
@@ -8,6 +9,7 @@ use crate::pair::Pair;
 use quackd_network::synthetic::SyntheticAddresses;
 use quackd_policy::hosts::{Decision, Host, HostRules, askable, askable_address};
 use quackd_policy::upstream::UpstreamProxy;
+use quackd_protocol::credentials::{CredentialRefusal, RefusedCredential};
 use quackd_protocol::network::{
     DenyReason, FailReason, LogEntry, RequestPath, Rules, ToWorkerPacket, Verdict,
 };
@@ -17,6 +19,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
+use tokio_rustls::TlsConnector;
 
 /// Maximum number of connections at the same time.
 const MAX_CONNECTIONS: usize = 1024;
@@ -56,6 +59,9 @@ pub(crate) struct Proxy {
     pub(crate) addresses: RefCell<SyntheticAddresses>,
     pub(crate) log: Log,
     pub(crate) pair: Pair,
+    pub(crate) credentials: Credentials,
+    /// For git over https. `None` if the proxy does not serve it.
+    pub(crate) tls: Option<TlsConnector>,
     pub(crate) lookups: Rc<Lookups>,
     pub(crate) near: NearHosts,
     /// The proxy of the user's network.
@@ -112,6 +118,8 @@ impl Proxy {
             addresses: RefCell::new(SyntheticAddresses::starting_at(random())),
             log: Log::default(),
             pair,
+            credentials: Credentials::default(),
+            tls: None,
             lookups: Lookups::by_system(),
             near: NearHosts::default(),
             upstream: None,
@@ -279,6 +287,11 @@ impl Proxy {
             _ => None,
         };
         self.report(request, Verdict::Denied(why), rule, Traffic::default());
+    }
+
+    /// Tells the worker of a credential that was not used. `what` is the text of the use, or empty.
+    pub(crate) fn refuse_credential(&self, what: String, why: CredentialRefusal) {
+        self.pair.tell(&ToWorkerPacket::CredentialRefused(RefusedCredential { what, why }));
     }
 
     /// Records a request that failed.

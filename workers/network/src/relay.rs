@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 /// Time without a byte after which a connection is closed.
-const IDLE: Duration = Duration::from_secs(60 * 60);
+pub(crate) const IDLE: Duration = Duration::from_secs(60 * 60);
 
 /// The same after the command has closed its side of a request, and after it has sent a second request, which this proxy
 /// does not pass on.
@@ -44,9 +44,9 @@ const SWITCHED: &[u8] = b"HTTP/1.1 101";
 
 /// Bytes of a connection so far.
 #[derive(Debug)]
-struct Counts {
-    sent: Cell<u64>,
-    received: Cell<u64>,
+pub(crate) struct Counts {
+    pub(crate) sent: Cell<u64>,
+    pub(crate) received: Cell<u64>,
     last: Cell<Instant>,
 }
 
@@ -87,9 +87,8 @@ pub(crate) async fn run(
     // process is killed.
     reset_on_close([&client, &server], true);
 
-    let counts =
-        Counts { sent: Cell::new(0), received: Cell::new(0), last: Cell::new(Instant::now()) };
-    let ends = (route == Route::Direct).then(|| (server.local_addr(), server.peer_addr()));
+    let counts = Counts::new();
+    let ends = ends(&server, route);
 
     let (ended, is_whole) = {
         let copying = copy_both(&mut client, &mut server, first, upstream, &counts);
@@ -115,12 +114,7 @@ pub(crate) async fn run(
     }
     drop((client, server));
 
-    let traffic = Traffic {
-        sent: counts.sent.get(),
-        received: counts.received.get(),
-        took: started.elapsed(),
-    };
-    proxy.report(request, ended, admitted.rule, traffic);
+    proxy.report(request, ended, admitted.rule, counts.traffic(started));
 }
 
 /// Resets a connection, so that the program sees an error and no end of the data.
@@ -137,10 +131,19 @@ fn reset_on_close<const N: usize>(streams: [&TcpStream; N], resets: bool) {
 }
 
 /// Addresses of a connection to the host itself.
-type Ends = Option<(io::Result<SocketAddr>, io::Result<SocketAddr>)>;
+pub(crate) type Ends = Option<(io::Result<SocketAddr>, io::Result<SocketAddr>)>;
+
+pub(crate) fn ends(server: &TcpStream, route: Route) -> Ends {
+    (route == Route::Direct).then(|| (server.local_addr(), server.peer_addr()))
+}
 
 /// Ends when the rules no longer allow the connection.
-async fn until_revoked(proxy: &Proxy, request: &Request, admitted: &Admitted, ends: Ends) {
+pub(crate) async fn until_revoked(
+    proxy: &Proxy,
+    request: &Request,
+    admitted: &Admitted,
+    ends: Ends,
+) {
     let mut version = proxy.version.subscribe();
     let is_address_once = matches!(&ends, Some((_, Ok(peer)))
         if proxy.is_address_allowed_once(peer.ip(), request.port));
@@ -190,7 +193,7 @@ fn is_allowed(
         && !proxy.denies_address(address, request.port)
 }
 
-async fn until_idle(counts: &Counts, limit: Duration) {
+pub(crate) async fn until_idle(counts: &Counts, limit: Duration) {
     loop {
         let left = limit.saturating_sub(counts.last.get().elapsed());
         if left.is_zero() {
@@ -325,7 +328,17 @@ async fn watch(mut from: impl AsyncRead + Unpin, counts: &Counts) -> io::Error {
 }
 
 impl Counts {
-    fn add(&self, count: &Cell<u64>, bytes: &[u8]) {
+    pub(crate) fn new() -> Self {
+        Self { sent: Cell::new(0), received: Cell::new(0), last: Cell::new(Instant::now()) }
+    }
+
+    /// Bytes so far, and the time since `started`.
+    pub(crate) fn traffic(&self, started: Instant) -> Traffic {
+        let (sent, received) = (self.sent.get(), self.received.get());
+        Traffic { sent, received, took: started.elapsed() }
+    }
+
+    pub(crate) fn add(&self, count: &Cell<u64>, bytes: &[u8]) {
         count.set(count.get().saturating_add(length(bytes)));
         self.last.set(Instant::now());
     }

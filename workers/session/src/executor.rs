@@ -117,7 +117,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         spawn_thread: confined.spawn_thread.map(Arc::new),
         confinement: Arc::new(confinement),
         sandbox: confined.report.clone(),
-        signs_commits: confined.user_git.signs_commits,
+        unsigned: confined.user_git.unsigned,
         attempts,
         state,
     });

@@ -9,6 +9,7 @@
 //! - [`jobs`]: reports of running background jobs.
 //! - [`terminals`]: messages of their terminals.
 //! - [`network`]: the pair to the network proxy outside.
+//! - [`ssh_agent`]: the socket by which commands reach the user's ssh agent.
 //! - [`web`]: web searches that the supervisor performs for a call.
 //!
 //! The worker reads no configuration, no environment and no file of the supervisor. It has no secrets. It never links
@@ -24,6 +25,7 @@ mod platform;
 mod private_files;
 mod real_paths;
 mod seatbelt_confinement;
+mod ssh_agent;
 mod stage0;
 mod start_error;
 mod streaming;

@@ -5,11 +5,13 @@
 //! asks for connections to servers of the session, for forwarded ports.
 
 use crate::confinement_result::ConfinementResult;
+use crate::ssh_agent::{self, KnownHosts};
 use crate::start_error::WorkerStartError;
 use quackd_ipc::descriptors::send_with_descriptors;
 use quackd_process::complain;
 use quackd_protocol::network::{FromWorkerPacket, MAX_PACKET_BYTES, SocketKind, ToWorkerPacket};
-use quackd_protocol::policy::{NetworkMode, Policy};
+use quackd_protocol::policy::NetworkMode;
+use quackd_protocol::worker::Start;
 use quackd_tools::{Attempts, RefusedRequest};
 use rustix::net::{RecvFlags, recv};
 use std::io;
@@ -66,19 +68,25 @@ pub(crate) fn variables(
 pub(crate) fn hand_over(
     pair: Option<OwnedFd>,
     confined: &mut ConfinementResult,
-    policy: &Policy,
+    start: &Start,
+    known_hosts: &KnownHosts,
 ) -> Result<Option<OwnedFd>, WorkerStartError> {
-    let Some(network) = confined.private_network.as_mut() else { return Ok(pair) };
+    if confined.private_network.is_none() {
+        return Ok(pair);
+    }
     let Some(pair) = pair else {
-        if policy.network_mode() == NetworkMode::Off {
+        if start.sandbox.policy.network_mode() == NetworkMode::Off {
             return Ok(None);
         }
         let why = "a list of hosts needs a socket of the supervisor, which worker.launcher does not pass on";
         return Err(WorkerStartError::confinement(why));
     };
 
-    let sockets = std::mem::take(&mut network.sockets);
-    let (kinds, sockets): (Vec<SocketKind>, Vec<OwnedFd>) = sockets.into_iter().unzip();
+    let agent = ssh_agent::open_blocking(confined, start, known_hosts);
+    let sockets =
+        confined.private_network.as_mut().map(|network| std::mem::take(&mut network.sockets));
+    let sockets = sockets.unwrap_or_default().into_iter().chain(agent);
+    let (kinds, sockets): (Vec<SocketKind>, Vec<OwnedFd>) = sockets.unzip();
     let borrowed: Vec<BorrowedFd<'_>> = sockets.iter().map(OwnedFd::as_fd).collect();
     send(&pair, &FromWorkerPacket::Sockets(kinds), &borrowed)
         .map_err(WorkerStartError::at("cannot pass on the sockets of the network"))?;
@@ -169,6 +177,7 @@ impl ProxyLink {
                 let request = RefusedRequest { port, approved, ..RefusedRequest::default() };
                 attempts.refused(&host, request);
             }
+            Ok(ToWorkerPacket::CredentialRefused(refused)) => attempts.credential_refused(&refused),
             Ok(ToWorkerPacket::Connect { id, port }) => {
                 let connecting = self.connecting.as_ref();
                 if connecting.is_none_or(|connecting| connecting.try_send((id, port)).is_err()) {

@@ -8,6 +8,7 @@ use crate::confinement_result::ConfinementResult;
 use crate::network;
 use crate::platform;
 use crate::real_paths;
+use crate::ssh_agent::KnownHosts;
 use crate::start_error::WorkerStartError;
 use quackd_ipc::first::{read_first_with_descriptors_blocking, write_first_blocking};
 use quackd_ipc::link;
@@ -73,6 +74,8 @@ pub(crate) fn enter() -> Result<Stage0Output, WorkerStartError> {
     let limits = limits(&start.limits);
     limits.impose().map_err(WorkerStartError::at("cannot set limits"))?;
 
+    // Before the confinement, which hides the file.
+    let known_hosts = KnownHosts::read_blocking(&start);
     let mut confined = platform::enter(&start, &home_links, cgroup.as_ref(), group.as_deref())?;
     if let Err(error) = ranked {
         let note = "if memory runs out, the kernel may kill the daemon before its workers";
@@ -83,7 +86,7 @@ pub(crate) fn enter() -> Result<Stage0Output, WorkerStartError> {
     restore_after_fork().map_err(WorkerStartError::at("cannot settle"))?;
     let control =
         link::take_control_channel().map_err(WorkerStartError::at("no control channel"))?;
-    let network = network::hand_over(pair, &mut confined, &start.sandbox.policy)?;
+    let network = network::hand_over(pair, &mut confined, &start, &known_hosts)?;
     Ok(Stage0Output { control, start, confined, limits, group, network })
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn user_settings(start: &Start) -> git::CarriedSettings {
 /// Returns what the tools apply of these settings.
 pub(crate) fn of_user(settings: &git::CarriedSettings) -> UserGit {
     let excludes = Some(settings.excludes.clone().unwrap_or_default());
-    UserGit { excludes, signs_commits: settings.signs_commits }
+    UserGit { excludes, unsigned: settings.unsigned }
 }
 
 /// Writes the carried settings of git, and `more` of them as text, into a directory of the session. Returns the path of

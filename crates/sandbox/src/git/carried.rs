@@ -2,9 +2,11 @@
 //! attributes for every repository. docs/security.md has the list, and the reasons for those that are left out.
 //!
 //! Git runs inside the confinement, so no setting can do harm. Left out is what holds secrets (`http.*`, `url.*`,
-//! `credential.*`) and what names programs or files that a session does not have.
+//! `credential.*`) and what names programs or files that a session does not have. In place of some of these, git gets
+//! settings by which it uses the user's credentials ([`super::user_credentials`]).
 
 use super::openat;
+use super::user_credentials::{Unsigned, UserCredentials};
 use crate::git_config::{self as config, Entry};
 use globset::GlobBuilder;
 use std::path::{Path, PathBuf};
@@ -130,8 +132,9 @@ pub struct CarriedSettings {
     pub excludes: Option<String>,
     /// Text of the file of attributes.
     pub attributes: Option<String>,
-    /// Whether the user's commits are signed. The key is not in the session, so those of a session are not.
-    pub signs_commits: bool,
+    /// Reason why commits are not signed, although the user's are.
+    pub unsigned: Option<Unsigned>,
+    credentials: UserCredentials,
 }
 
 /// State of a read.
@@ -184,10 +187,29 @@ impl CarriedSettings {
         }
 
         let text = |path: Option<PathBuf>| path.and_then(|path| read_bounded(&path));
+        let mut credentials = reader.settings.credentials;
+        credentials.read_key_blocking();
         Self {
             excludes: text(reader.excludes),
             attributes: text(reader.attributes),
-            ..reader.settings
+            unsigned: credentials.unsigned(),
+            credentials,
+            entries: reader.settings.entries,
+        }
+    }
+
+    /// Adds the settings by which git uses the user's credentials: `ssh` to sign with the user's ssh agent, and `git` to
+    /// reach hosts with a credential helper through the session's proxy.
+    pub fn use_credentials(&mut self, ssh: bool, git: bool) {
+        if ssh {
+            let signing = self.credentials.signing();
+            if !signing.is_empty() {
+                self.unsigned = None;
+            }
+            self.entries.extend(signing);
+        }
+        if git {
+            self.entries.extend(self.credentials.gateways());
         }
     }
 
@@ -235,7 +257,11 @@ impl Reader<'_> {
             match (entry.section.as_str(), entry.subsection.as_str(), entry.key.as_str()) {
                 ("core", "", "excludesfile") => self.excludes = path(&entry.value),
                 ("core", "", "attributesfile") => self.attributes = path(&entry.value),
-                ("commit", "", "gpgsign") => self.settings.signs_commits = is_true(&entry.value),
+                ("user", "", "signingkey") => {
+                    let file = path(&entry.value);
+                    let value = entry.value.as_deref().unwrap_or_default();
+                    self.settings.credentials.take_key(value, file);
+                }
                 ("include", "", "path") => {
                     if let Some(next) = path(&entry.value) {
                         self.read(&next);
@@ -246,6 +272,7 @@ impl Reader<'_> {
                         self.read(&next);
                     }
                 }
+                _ if self.settings.credentials.take(&entry) => {}
                 _ if is_carried(&entry) && self.settings.entries.len() < MAX_ENTRIES => {
                     self.settings.entries.push(entry);
                 }
@@ -325,11 +352,6 @@ fn is_carried(entry: &Entry) -> bool {
             *known == section && (keys.is_empty() || keys.contains(&entry.key.as_str()))
         }),
     }
-}
-
-fn is_true(value: &Option<String>) -> bool {
-    let words = ["true", "yes", "on", "1"];
-    value.as_deref().is_none_or(|value| words.iter().any(|word| word.eq_ignore_ascii_case(value)))
 }
 
 /// Resolves a path as git does. `None` for another user's home and for git's own prefix.
@@ -459,10 +481,34 @@ mod tests {
     }
 
     #[test]
+    fn credentials_are_used_only_if_the_session_may() {
+        let world = World::new(
+            "[gpg]\nformat=ssh\n[commit]\ngpgSign\n[user]\nsigningKey=~/id.pub\n[credential]\nhelper=store\n",
+        );
+        world.write("id.pub", "ssh-ed25519 AAAA me\n");
+        let mut settings = world.read();
+        settings.use_credentials(false, false);
+        assert_eq!((settings.to_config("~"), settings.unsigned), (None, Some(Unsigned::NoAgent)));
+        settings.use_credentials(true, true);
+        let config = settings.to_config("~").unwrap();
+        assert!(config.contains("signingKey = \"key::ssh-ed25519 AAAA\""), "{config}");
+        assert!(config.contains("insteadOf = \"https://\""), "{config}");
+        assert_eq!(settings.unsigned, None);
+        // A settings file that a session may write does not name a key outside.
+        world.write(".gitconfig", "[include]\npath=work/app/gitconfig\n");
+        world.write(
+            "work/app/gitconfig",
+            "[gpg]\nformat=ssh\n[commit]\ngpgSign\n[user]\nsigningKey=~/id\n",
+        );
+        assert_eq!(world.read().unsigned, Some(Unsigned::NoKey));
+    }
+
+    #[test]
     fn settings_that_include_themselves_end() {
         let world = World::new("[include]\npath=.gitconfig\n[user]\nname=n\n");
         assert_eq!(world.value("user", "name").as_deref(), Some("n"));
-        assert!(World::new("[commit]\ngpgSign\n").read().signs_commits);
-        assert!(!World::new("[commit]\ngpgSign=false\n").read().signs_commits);
+        let unsigned = |text: &str| World::new(text).read().unsigned;
+        assert_eq!(unsigned("[commit]\ngpgSign\n"), Some(Unsigned::Format));
+        assert_eq!(unsigned("[commit]\ngpgSign=false\n"), None);
     }
 }

@@ -143,26 +143,21 @@ impl DenialDetector {
     /// Called when a command exits.
     pub(crate) async fn look_at_watched(&self, finished: Option<&Finished>) -> ReportedChanges {
         // At the same time: each waits for a blocking thread.
-        let unsigned = async {
-            match self.unsigned.clone() {
-                Some(commits) => commits.any().await,
-                None => false,
-            }
-        };
+        let unsigned = async { self.unsigned.clone()?.any().await };
         let watched = self.watched.look(&self.confinement);
         let output = finished.map(|it| [ends(&it.stderr), ends(&it.stdout)].join(&b'\n'));
         let left = self.temporary.left_by(&self.command, output.unwrap_or_default());
 
-        let (changes, lost, left, is_unsigned) =
+        let (changes, lost, left, unsigned) =
             tokio::join!(watched, self.lost.changed(), left, unsigned);
         let changes = lost_files::add_to(changes, &lost, &self.confinement.session);
         let changes = temporary_files::add_to(changes, &left, &self.confinement.session);
-        if is_unsigned { unsigned_commits::add_to(changes) } else { changes }
+        unsigned_commits::add_to(changes, unsigned)
     }
 
     /// Finds the operations that were denied to a command. Empty if the command is not confined. After exit
-    /// code 0, only two kinds count: network attempts recorded by the worker, and refused writes to git
-    /// settings, which git itself ignores.
+    /// code 0, only two kinds count: attempts to use the network or a credential, recorded by the worker, and refused writes
+    /// to git settings, which git itself ignores.
     pub(crate) async fn find(&self, finished: &Finished) -> Found {
         if !self.confinement.is_enforced() {
             return Found::default();
@@ -177,10 +172,9 @@ impl DenialDetector {
             None => detected,
         };
 
-        match self.hidden().await {
-            Some(line) => detected.with_line(line),
-            None => detected,
-        }
+        let hidden = self.hidden().await;
+        let credentials = self.span.iter().flat_map(|span| span.credentials());
+        credentials.chain(hidden).fold(detected, Found::with_line)
     }
 
     /// Returns the line about a hidden path that the command's text names. `None` also on a timeout.
@@ -213,12 +207,15 @@ impl DenialDetector {
         self.hidden_blocking(path)
     }
 
-    /// Explains the attempts to use the network so far, of a command that still runs.
+    /// Explains the attempts to use the network or a credential so far, of a command that still runs.
     pub(crate) fn network_so_far(&self) -> Option<String> {
         let span = self.span.as_ref().filter(|_| self.confinement.is_enforced())?;
-        let Refused { hosts, is_shared } = span.refused()?;
         let Confinement { session, .. } = &*self.confinement;
-        Some(explain_network(&hosts, is_shared, &self.confinement.policy_now(), session))
+        let network = span.refused().map(|Refused { hosts, is_shared }| {
+            explain_network(&hosts, is_shared, &self.confinement.policy_now(), session)
+        });
+        let lines: Vec<_> = network.into_iter().chain(span.credentials()).collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
     }
 
     /// Adds the recorded attempts. If an attempt has no host, the command's output may name it.

@@ -42,6 +42,7 @@ use asked_host::AskedHost;
 use credential_requests::CredentialRequests;
 use quackd_policy::hosts::SessionRules;
 use quackd_protocol::client::ForwardInfo;
+use quackd_protocol::credentials::GitGateway;
 use quackd_protocol::limits::{MAX_FORWARDS, MAX_FORWARDS_PER_SESSION};
 use quackd_protocol::network::{
     ForwardError, PROXY_PROTOCOL, ProxyStart, RouteRefusal, SocketKind, ToProxy,
@@ -168,6 +169,10 @@ impl NetworkActor {
     }
 
     fn start_frame(&mut self, sockets: Vec<SocketKind>) -> ToProxy {
+        let is_git = self.services.daemon.config.credentials.git.value;
+        // Without this socket, the proxy serves no commands.
+        let is_served = is_git && sockets.contains(&SocketKind::Proxy);
+        let gateway = || GitGateway { certificates: std::env::var("SSL_CERT_FILE").ok() };
         ToProxy::Start(Box::new(ProxyStart {
             proto: PROXY_PROTOCOL,
             session_id: self.session.id.clone(),
@@ -175,6 +180,7 @@ impl NetworkActor {
             sockets,
             rules: self.rules_now(),
             upstream: self.services.daemon.upstream.clone().ok().flatten(),
+            git: is_served.then(gateway),
         }))
     }
 

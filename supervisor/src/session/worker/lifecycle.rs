@@ -20,6 +20,7 @@ use actix::prelude::*;
 use quackd_config::{LimitSettings, LoginChoice};
 use quackd_process::{Exit as ProcessExit, SessionPaths};
 use quackd_protocol::SessionId;
+use quackd_protocol::credentials::{Credentials, MAX_KNOWN_HOSTS};
 use quackd_protocol::limits::UPDATE_CREDITS;
 use quackd_protocol::policy::Profile;
 use quackd_protocol::tiers::Probe;
@@ -152,6 +153,7 @@ impl WorkerActor {
         self.ends_jobs = false;
         self.client_left = false;
 
+        let names = self.rules.hosts().names().take(MAX_KNOWN_HOSTS);
         let start = ToWorker::Start(Box::new(Start {
             proto: FRAME_PROTOCOL,
             session_id: self.session.id.clone(),
@@ -178,6 +180,11 @@ impl WorkerActor {
                 isolated,
                 ports: self.ports.list(),
                 cgroup: cgroup_for_worker,
+            },
+            credentials: Credentials {
+                ssh: services.daemon.config.credentials.ssh.value,
+                git: services.daemon.config.credentials.git.value,
+                hosts: names.map(str::to_owned).collect(),
             },
         }));
 

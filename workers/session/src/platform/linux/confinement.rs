@@ -19,6 +19,7 @@ use crate::confinement_result::ConfinementResult;
 use crate::private_files::make_directory_blocking;
 use crate::real_paths::HomeLink;
 use crate::seatbelt_confinement::{self, NO_COPY};
+use crate::ssh_agent;
 use crate::start_error::WorkerStartError;
 use crate::trees::{
     LOOK_LIMIT, Tree, cut_notes, hold_roots, known_without_limits, named_files, repositories,
@@ -32,6 +33,7 @@ use quackd_process::{
     ForkSide, Group, KeptTerminal, Limits, OomScore, SelfExe, SessionPaths, SpawnThread,
     split_off_monitor_by, split_off_monitor_of,
 };
+use quackd_protocol::credentials::Credentials;
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::{GitProtection, Tier};
 use quackd_protocol::worker::{IsolatedStart, Start};
@@ -114,7 +116,7 @@ pub(crate) fn enter(
         return unconfined(start, cgroup, vec![refusal]);
     }
 
-    let world = ConfinementInputs::look_blocking(start, home_links)?;
+    let world = ConfinementInputs::look_blocking(start, home_links, tier)?;
     let mut confined = match tier {
         Tier::A | Tier::B => {
             let mode = if probe.held_calls { GitProtection::Top } else { GitProtection::Names };
@@ -137,7 +139,7 @@ fn unconfined(
     let notes = notes.into_iter().chain(note).collect();
 
     // Commands have the user's keys, so a missing signature needs no note.
-    let user_git = UserGit { signs_commits: false, ..of_user(&user_settings(start)) };
+    let user_git = UserGit { unsigned: None, ..of_user(&user_settings(start)) };
     let mut result = ConfinementResult::new(&start.sandbox.policy, notes, user_git);
     (result.report.tier, result.report.network) = (Some(Tier::Unconfined), true);
     (result.is_confined, result.spawn_thread) = (false, Some(spawn_thread));
@@ -164,7 +166,11 @@ struct ConfinementInputs {
 }
 
 impl ConfinementInputs {
-    fn look_blocking(start: &Start, home_links: &[HomeLink]) -> Result<Self, WorkerStartError> {
+    fn look_blocking(
+        start: &Start,
+        home_links: &[HomeLink],
+        tier: Tier,
+    ) -> Result<Self, WorkerStartError> {
         let until = Instant::now() + LOOK_LIMIT;
         let order = &start.sandbox;
         let places = SessionDirs {
@@ -185,6 +191,10 @@ impl ConfinementInputs {
         let path = path.map_or("/usr/local/bin:/usr/bin:/bin", |(_, path)| path.as_str());
         let mut facts =
             HostFacts::gather_blocking(places, path, &start.env, &order.policy.writable_roots);
+        if ssh_agent::is_served(tier, &order.policy) {
+            let Credentials { ssh, git, .. } = start.credentials;
+            facts.git_settings.use_credentials(ssh, git);
+        }
         facts.system.extend(
             home_links
                 .iter()

@@ -1,0 +1,158 @@
+//! The server and the repository that a request means.
+
+use hyper::{Method, Uri};
+use quackd_policy::hosts::Host;
+use quackd_protocol::credentials::{GIT_GATEWAY_PREFIX, Repository};
+
+/// What a request of git wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Service {
+    Fetch,
+    Push,
+}
+
+/// Target of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) host: Host,
+    pub(super) repository: Repository,
+    /// Path and query for the server.
+    pub(super) path: String,
+    /// `None` for Git LFS, which gets no credential: some servers return it in their answer.
+    pub(super) service: Option<Service>,
+}
+
+impl Target {
+    /// Reads a request. `None` for one that is neither of git nor of Git LFS.
+    pub(super) fn new(method: &Method, uri: &Uri) -> Option<Self> {
+        let (host, path) = uri.path().strip_prefix(GIT_GATEWAY_PREFIX)?.split_once('/')?;
+        let (place, service) = service(method, path, uri.query())?;
+        let repository = Repository::new(host, place)?;
+        // The server gets the path as it is, so it must be that of the repository.
+        let end = place.strip_prefix(repository.path.as_str())?;
+        if !matches!(end, "" | ".git") {
+            return None;
+        }
+        let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let (host, path) = (Host::read(&repository.host).ok()?, format!("/{path}{query}"));
+        Some(Self { host, repository, path, service })
+    }
+}
+
+/// Returns the path of the repository and what the request wants.
+fn service<'a>(
+    method: &Method,
+    path: &'a str,
+    query: Option<&str>,
+) -> Option<(&'a str, Option<Service>)> {
+    let (is_get, is_post) = (method == Method::GET, method == Method::POST);
+    if let Some(place) = path.strip_suffix("/info/refs").filter(|_| is_get) {
+        return match query? {
+            "service=git-upload-pack" => Some((place, Some(Service::Fetch))),
+            "service=git-receive-pack" => Some((place, Some(Service::Push))),
+            _ => None,
+        };
+    }
+    if let Some((place, of_lfs)) = path.split_once("/info/lfs/") {
+        let is_plain =
+            of_lfs.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-_".contains(&byte));
+        let is_locks = of_lfs == "locks" || of_lfs.starts_with("locks/");
+        let is_known = is_post && of_lfs == "objects/batch" || is_locks && (is_get || is_post);
+        return (is_plain && is_known).then_some((place, None));
+    }
+
+    let (place, last) = path.rsplit_once('/')?;
+    match last {
+        _ if !is_post || query.is_some() => None,
+        "git-upload-pack" => Some((place, Some(Service::Fetch))),
+        "git-receive-pack" => Some((place, Some(Service::Push))),
+        _ => None,
+    }
+}
+
+/// Returns the address inside of the session for the address to which `host` redirects. `None` for one that is not https at
+/// port 443.
+pub(super) fn location_inside(location: &str, host: &str) -> Option<String> {
+    let (place, path) = match location.strip_prefix("https://") {
+        Some(rest) => {
+            let (place, path) = rest.split_once('/')?;
+            (place.strip_suffix(":443").unwrap_or(place), path)
+        }
+        // Two slashes begin another host.
+        None => (host, location.strip_prefix('/').filter(|path| !path.starts_with('/'))?),
+    };
+    let is_host = !place.is_empty() && !place.contains([':', '@', '?', '#', '\\']);
+    is_host.then(|| format!("{GIT_GATEWAY_PREFIX}{place}/{path}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(method: &Method, uri: &str) -> Option<(String, String, Option<Service>)> {
+        let target = Target::new(method, &uri.parse().unwrap())?;
+        let Repository { host, path } = target.repository;
+        Some((format!("{host} {path}"), target.path, target.service))
+    }
+
+    #[test]
+    fn requests_of_git_name_a_repository() {
+        let (get, post) = (Method::GET, Method::POST);
+        for (method, uri, name, service) in [
+            (&get, "/me/app.git/info/refs?service=git-upload-pack", "me/app", Some(Service::Fetch)),
+            (&get, "/me/app/info/refs?service=git-receive-pack", "me/app", Some(Service::Push)),
+            (&post, "/a/b/c.git/git-upload-pack", "a/b/c", Some(Service::Fetch)),
+            (&post, "/me/app.git/git-receive-pack", "me/app", Some(Service::Push)),
+            (&post, "/me/app.git/info/lfs/objects/batch", "me/app", None),
+            (&get, "/me/app.git/info/lfs/locks?limit=1", "me/app", None),
+            (&post, "/me/app.git/info/lfs/locks/verify", "me/app", None),
+        ] {
+            let expected = (format!("git.example {name}"), uri.to_owned(), service);
+            assert_eq!(read(method, &format!("/https/Git.example{uri}")), Some(expected), "{uri}");
+        }
+    }
+
+    #[test]
+    fn other_requests_are_refused() {
+        let (get, post) = (Method::GET, Method::POST);
+        for (method, uri) in [
+            (&get, "/https/git.example/me/app.git/HEAD"),
+            (&get, "/https/git.example/me/app.git/info/refs"),
+            (&get, "/https/git.example/me/app.git/info/refs?service=git-upload-pack&x=1"),
+            (&post, "/https/git.example/me/app.git/info/refs?service=git-upload-pack"),
+            (&get, "/https/git.example/me/app.git/git-upload-pack"),
+            (&post, "/https/git.example/me/app.git/git-upload-pack?x"),
+            (&post, "/https/git.example//me/app.git/git-upload-pack"),
+            (&post, "/https/git.example/me/app.git//git-upload-pack"),
+            (&post, "/https/git.example/me/../you/app.git/git-upload-pack"),
+            (&post, "/https/git.example/me%2f../app.git/git-upload-pack"),
+            (&post, "/https/git.example/git-upload-pack"),
+            (&post, "/https/git.example:444/me/app.git/git-upload-pack"),
+            (&post, "/https/me@git.example/me/app.git/git-upload-pack"),
+            (&post, "/https//me/app.git/git-upload-pack"),
+            (&post, "/http/git.example/me/app.git/git-upload-pack"),
+            (&get, "/https/git.example/me/app.git/info/lfs/../../info/refs"),
+            (&get, "/https/git.example/me/app.git/info/lfs/objects/batch"),
+            (&get, "/https/git.example/user/repos"),
+        ] {
+            assert_eq!(read(method, uri), None, "{method} {uri}");
+        }
+    }
+
+    #[test]
+    fn redirects_stay_inside() {
+        for (location, inside) in [
+            ("https://b.example/x.git/info/refs?a", Some("/https/b.example/x.git/info/refs?a")),
+            ("https://b.example:443/x", Some("/https/b.example/x")),
+            ("/x/y", Some("/https/a.example/x/y")),
+            ("//b.example/x", None),
+            ("http://b.example/x", None),
+            ("https://b.example:444/x", None),
+            ("https://me@b.example/x", None),
+            ("https://b.example", None),
+            ("x", None),
+        ] {
+            assert_eq!(location_inside(location, "a.example").as_deref(), inside, "{location}");
+        }
+    }
+}
