@@ -3,8 +3,7 @@
 
 use crate::{
     CheckpointChoice, CredentialSettings, Dollars, ForwardSettings, GuestAgentSettings,
-    IsolatedSettings, Origin,
-    RunSettings, Secret, Setting,
+    IsolatedSettings, Origin, RunSettings, Secret, Setting,
 };
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{

@@ -127,7 +127,7 @@ impl Exchange<'_> {
                 next = connections.recv() => current = next,
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn answer(

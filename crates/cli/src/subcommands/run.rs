@@ -75,10 +75,7 @@ pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<
     } else {
         let otherwise = "-d starts the program without one, and `quack tool bash` runs a command without a terminal";
         require_terminal("run", otherwise, output)?;
-        // From now on, a signal detaches at the earliest.
-        let (settings, signals) = (TerminalSettings::read()?, SignalListener::open()?);
-        let query = ColorQuery::ask_blocking();
-        Some(Window { settings, query, signals, notes: Vec::new() })
+        Some(TerminalSettings::read()?)
     };
     let mut env = variables(std::mem::take(&mut args.env), |name| std::env::var(name).ok())?;
     if let Some(agent) = args.resume.take() {
@@ -90,8 +87,11 @@ pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<
     notes.iter().for_each(|note| output.note(note));
     let policy = network_patch(args.network, std::mem::take(&mut args.hosts))?;
     let shown = match settings {
-        // From now on, a signal detaches at the earliest.
-        Some(settings) => Some((settings, SignalListener::open()?)),
+        Some(settings) => {
+            // From now on, a signal detaches at the earliest.
+            let signals = SignalListener::open()?;
+            Some(Window { settings, query: ColorQuery::ask_blocking(), signals, notes: Vec::new() })
+        }
         None => None,
     };
 

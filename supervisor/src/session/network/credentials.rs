@@ -4,6 +4,7 @@
 use super::NetworkActor;
 use super::credential_requests::OpenRequest;
 use crate::approvals::{Outcome, Subject};
+use crate::obeyed::Obeyed;
 use crate::session::agent::pi::outside::clean_blocking;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
@@ -75,7 +76,8 @@ impl NetworkActor {
             Some(CredentialRefusal::Off)
         };
         if let Some(refusal) = refusal {
-            return self.tell_proxy(&ToProxy::CredentialDone { id, result: Err(refusal) }, ctx);
+            let done = ToProxy::CredentialDone { id, result: Err(refusal), used_as: None };
+            return self.tell_proxy(&done, ctx);
         }
 
         self.credentials.open.insert(id, OpenRequest::default());
@@ -116,19 +118,20 @@ impl NetworkActor {
         };
 
         let session = &self.session.id;
-        match (purpose, &result) {
+        let used_as = purpose.map(|purpose| purpose.to_string());
+        match (&used_as, &result) {
             (Some(purpose), result) => {
                 let words = result.as_ref().err().map(ToString::to_string);
                 let result = words.unwrap_or_else(|| "allowed".to_owned());
                 tracing::info!(%session, %purpose, result, "credential requested");
-                let used = CredentialUsed { purpose: purpose.to_string(), result };
+                let used = CredentialUsed { purpose: purpose.clone(), result };
                 self.services.events.publish_typed(session, CredentialUsed::NAME, || used);
             }
             (None, Err(refusal)) => tracing::info!(%session, %refusal, "credential refused"),
             // The list of public keys.
             (None, Ok(_)) => {}
         }
-        self.tell_proxy(&ToProxy::CredentialDone { id, result }, ctx);
+        self.tell_proxy(&ToProxy::CredentialDone { id, result, used_as }, ctx);
     }
 
     /// Whether the rules allow the host of a use.
@@ -296,12 +299,22 @@ async fn start(
 
     let writable = login.writable().await?;
     let untrusted = writable.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    let is_git = matches!(request, CredentialRequest::Git { .. });
     let clean = move || {
+        // They prove the host to which the proxy sends the credential.
+        if is_git && let Some(held) = Obeyed::held_certificates_blocking(writable.clone()) {
+            return Err(held);
+        }
         clean_blocking(&Writable::of_blocking(writable, &user_home), &mut env);
-        env
+        Ok(env)
     };
-    let env = services.look(CLEAN_LIMIT, clean).await.ok()?;
-    Some(CredentialStart { request, agent, candidates, env, untrusted })
+    match services.look(CLEAN_LIMIT, clean).await.ok()? {
+        Ok(env) => Some(CredentialStart { request, agent, candidates, env, untrusted }),
+        Err(held) => {
+            tracing::warn!(%held, "credentials of git are not used");
+            None
+        }
+    }
 }
 
 #[cfg(test)]

@@ -8,14 +8,16 @@ use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Queries for the colors of the cursor, the text and the background. The answers have the same order.
-const QUERIES: &[u8] = b"\x1b]12;?\x1b\\\x1b]10;?\x1b\\\x1b]11;?\x1b\\";
+/// Queries for the colors of the cursor, the text and the background, and for the kind of terminal, which every terminal
+/// answers. The answers have the same order.
+const QUERIES: &[u8] = b"\x1b]12;?\x1b\\\x1b]10;?\x1b\\\x1b]11;?\x1b\\\x1b[c";
 
-/// Longest wait for the answers. Many terminals give none.
+/// Longest wait for the answers.
 const ANSWER_WAIT: Duration = Duration::from_millis(100);
 
-/// Beginnings of the answers about text, background and cursor.
-const STARTS: [&[u8]; 3] = [b"\x1b]10;", b"\x1b]11;", b"\x1b]12;"];
+/// Beginnings of the answers about text, background and cursor, and of the last one.
+const STARTS: [&[u8]; 4] = [b"\x1b]10;", b"\x1b]11;", b"\x1b]12;", LAST_START];
+const LAST_START: &[u8] = b"\x1b[?";
 
 /// Longest answer, in bytes.
 const MAX_ANSWER: usize = 64;
@@ -25,6 +27,8 @@ const MAX_ANSWER: usize = 64;
 pub(crate) struct ColorQuery {
     /// Colors of text, background and cursor.
     found: [Option<RgbColor>; 3],
+    /// Whether the last answer has arrived: none is expected after it.
+    is_complete: bool,
     /// Beginning of an answer.
     held: Vec<u8>,
     /// Input of the user before the end of the wait.
@@ -53,7 +57,7 @@ impl ColorQuery {
         }
 
         let mut bytes = [0; 1024];
-        while self.colors().is_none() {
+        while !self.is_complete {
             let left = end.saturating_duration_since(Instant::now());
             let Ok(left) = Timespec::try_from(left) else { return };
             let mut watched = [PollFd::new(&stdin, PollFlags::IN)];
@@ -80,13 +84,16 @@ impl ColorQuery {
         let (mut typed, mut rest) = (Vec::new(), all.as_slice());
 
         while let Some((&first, after)) = rest.split_first() {
-            let color = STARTS.iter().position(|start| rest.starts_with(start));
-            let end = color.and_then(|_| end_of(rest.get(..MAX_ANSWER).unwrap_or(rest)));
-            match (color, end) {
-                (Some(color), Some(end)) => {
+            let kind = STARTS.iter().position(|start| rest.starts_with(start));
+            let end = kind.and_then(|_| end_of(rest.get(..MAX_ANSWER).unwrap_or(rest)));
+            match (kind, end) {
+                (Some(kind), Some(end)) => {
                     let (answer, after) = rest.split_at(end);
-                    if let Some(found) = self.found.get_mut(color) {
-                        *found = parsed(answer).or(*found);
+                    match self.found.get_mut(kind) {
+                        Some(found) => *found = parsed(answer).or(*found),
+                        None if answer.ends_with(b"c") => self.is_complete = true,
+                        // Not an answer to these queries.
+                        None => typed.extend(answer),
                     }
                     rest = after;
                 }
@@ -104,8 +111,12 @@ impl ColorQuery {
     }
 }
 
-/// Returns the length of an answer with its end, BEL or ST.
+/// Returns the length of an answer with its end: BEL or ST, or the final byte of the last one.
 fn end_of(answer: &[u8]) -> Option<usize> {
+    if let Some(parameters) = answer.strip_prefix(LAST_START) {
+        let is_final = |byte: &u8| !matches!(byte, b'0'..=b'9' | b';');
+        return parameters.iter().position(is_final).map(|at| LAST_START.len() + at + 1);
+    }
     let bel = answer.iter().position(|byte| *byte == 7).map(|at| at + 1);
     let st = answer.windows(2).position(|pair| pair == b"\x1b\\").map(|at| at + 2);
     bel.into_iter().chain(st).min()
@@ -139,7 +150,7 @@ mod tests {
 
     #[test]
     fn answers_are_read_and_removed_however_they_are_split() {
-        let all = b"a\x1b]12;rgb:1/0/f\x07b\x1b]10;rgb:ffff/8000/0000\x1b\\\x1b]11;rgb:00/10/fe\x07\x1b[Ac";
+        let all = b"a\x1b]12;rgb:1/0/f\x07b\x1b]10;rgb:ffff/8000/0000\x1b\\\x1b]11;rgb:00/10/fe\x07\x1b[?64;22c\x1b[Ac";
         // The beginning of an answer is not held: it may be a key.
         let is_in_start = |split: usize| {
             let is_before = |start: &&[u8]| {
@@ -156,14 +167,22 @@ mod tests {
             let bg = RgbColor { r: 0, g: 16, b: 254 };
             let cursor = RgbColor { r: 17, g: 0, b: 255 };
             assert_eq!(query.colors(), Some(TerminalColors { fg, bg, cursor }), "{split}");
+            assert!(query.is_complete, "{split}");
         }
     }
 
     #[test]
     fn other_input_passes_and_nothing_is_held_without_end() {
         let mut query = ColorQuery::default();
-        for typed in [&b"\x1b"[..], b"\x1b]", b"\x1b]1", b"\x1b]13;rgb:0/0/0\x07", b"text\x07\xff"]
-        {
+        for typed in [
+            &b"\x1b"[..],
+            b"\x1b]",
+            b"\x1b]1",
+            b"\x1b]13;rgb:0/0/0\x07",
+            b"text\x07\xff",
+            b"\x1b[?1;2R",
+            b"\x1b[?\x1b",
+        ] {
             assert_eq!(query.without_answers(typed), typed);
         }
         let long = [b"\x1b]10;".as_slice(), &[b'x'; 2 * MAX_ANSWER]].concat();
