@@ -69,6 +69,9 @@ impl Style {
 
         for (kind, color) in [(38, self.fg), (48, self.bg)] {
             match color {
+                // Many terminals show bold text of these colors brighter, but only in the short form.
+                Some(Color::Indexed(index @ 0..=7)) => numbers.push(kind - 8 + u16::from(index)),
+                Some(Color::Indexed(index @ 8..=15)) => numbers.push(kind + 44 + u16::from(index)),
                 Some(Color::Indexed(index)) => numbers.extend([kind, 5, u16::from(index)]),
                 Some(Color::Rgb { r, g, b }) => {
                     numbers.extend([kind, 2, u16::from(r), u16::from(g), u16::from(b)]);
