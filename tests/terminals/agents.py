@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """Lets Claude Code and Codex work in isolated sessions of `quack run`, again and again, against a scripted model.
 
-Usage: agents.py [--quack PATH] [--minutes N] [--modules DIR] [AGENTS…]
+Usage: agents.py [--quack PATH] [--minutes N] [AGENTS…]
 
 Each agent gets a copy of xmltodict from PyPI. In each turn the model makes it read a file, edit it and run the project's
 tests. From time to time the window is detached, attached, resized or closed. At the end the tests must pass, `quack diff`
 must have the last edit, and nothing may run after `quack stop`. The memory of worker and supervisor is printed: first after
 a tenth of the time, then at the end.
 
-Needs tmux, git, Python with pip, and the agents: `npm install --prefix tests/agents`.
+Needs tmux, git, node with npm, and Python with pip. The agents have the versions of ../agents/package.json.
 """
 
 import argparse
-import os
+import json
 import re
 import shlex
 import subprocess
@@ -30,45 +30,36 @@ from model_server import Conversation, ModelServer  # noqa: E402
 PROJECT = "xmltodict==0.13.0"
 TEST = "python3 -m unittest discover -q tests"
 EDITED = "xmltodict.py"
-DONE = re.compile(r"Turn (\d+) is done")
 # A turn runs the agent, three tools and the tests; a debug build on a busy machine is slow.
 TURN_S = 120
 
 
 class Work(Conversation):
-    """A model that makes its agent read, edit and test in each turn. Results of earlier turns may be forgotten."""
+    """A model that makes its agent read, edit and test in each turn. The request has the turn and the results in it."""
 
     def __init__(self, steps):
         super().__init__([])
         self.make = steps
-        self.turn = 0
-        self.step = 0
 
     def answer(self, tools, results, body):
-        with self.lock:
-            last = (body.get("messages") or body.get("input"))[-1]
-            is_result = last.get("type") == "function_call_output" or any(
-                part.get("type") == "tool_result" for part in last.get("content") or [] if isinstance(part, dict))
-            asked = re.search(r"Please begin turn (\d+)", str(last))
-            if asked and not is_result:
-                self.turn, self.step = int(asked[1]), 0
-            elif is_result:
-                self.step += 1
-                self.results.append(results[-1] if results else "")
-                del self.results[:-100]
-            else:
-                return {"text": "A test"}
-            steps = self.make(self.turn, tools)
-            if self.step >= len(steps):
-                return {"text": f"Turn {self.turn} is done"}
-            tool, arguments = steps[self.step]
-            return {"tool": tool, "arguments": arguments, "id": f"call_{self.turn}_{self.step}"}
+        history = json.dumps(body.get("messages") or body.get("input"))
+        before, asked, after = history.rpartition("Please begin turn ")
+        if not asked or not tools:
+            return {"text": "A test"}
+        turn = int(re.match(r"\d+", after)[0])
+        step = after.count('"tool_result"') + after.count('"function_call_output"')
+        self.results = results[-3:]
+        steps = self.make(turn, tools)
+        if step >= len(steps):
+            return {"text": f"Turn {turn} is done", "id": f"done_{turn}"}
+        tool, arguments = steps[step]
+        return {"tool": tool, "arguments": arguments, "id": f"call_{turn}_{step}"}
 
 
 class Claude:
-    name = "claude"
+    name, package = "claude", "@anthropic-ai/claude-code"
 
-    def line(self, lab, url):
+    def line(self, lab, url, _at):
         names = ["DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"]
         variables = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none"} | {name: "1" for name in names}
         lab.env.update(variables)
@@ -84,12 +75,21 @@ class Claude:
         return steps
 
 
-class Codex:
-    name = "codex"
+    def settings(self, at):
+        """The first start would ask the provider for an answer, which the model is not."""
+        return "~/.claude/.claude.json", json.dumps({
+            "hasCompletedOnboarding": True, "theme": "dark", "bypassPermissionsModeAccepted": True,
+            "customApiKeyResponses": {"approved": ["none"], "rejected": []},
+            "projects": {str(at): {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}}})
 
-    def line(self, _lab, url):
+
+class Codex:
+    name, package = "codex", "@openai/codex"
+
+    def line(self, _lab, url, at):
         provider = f'model_providers.scripted={{name="scripted",base_url="{url}/v1",wire_api="responses"}}'
-        settings = ['model="scripted"', 'model_provider="scripted"', provider, "check_for_update_on_startup=false"]
+        settings = ['model="scripted"', 'model_provider="scripted"', provider, "check_for_update_on_startup=false",
+                    f'projects={{"{at}"={{trust_level="trusted"}}}}']
         return "-- codex -a never " + " ".join(f"-c {shlex.quote(setting)}" for setting in settings)
 
     def steps(self, _at):
@@ -104,8 +104,8 @@ class Codex:
 AGENTS = {agent.name: agent for agent in (Claude(), Codex())}
 # Questions of a first start, and the keys that answer them.
 QUESTIONS = [
-    (r"Choose the text style", ["Enter"]),
     (r"Detected a custom API key", ["Up", "Enter"]),
+    (r"Trust and continue", ["Enter"]),
     (r"Press Enter to continue|press enter to continue|Security notes", ["Enter"]),
     (r"Yes, I accept", ["Down", "Enter"]),
     (r"Yes, I trust|Yes, continue|Yes, proceed|1\. Yes", ["Enter"]),
@@ -126,18 +126,24 @@ class Run:
         self.url = f"http://host.quackd.internal:{self.server.server_port}"
 
     def start(self):
-        line = self.agent.line(self.lab, self.url)
+        line = self.agent.line(self.lab, self.url, self.at)
         self.window = self.lab.window(self.at, 100, 30)
         rule = f"machine:{self.server.server_port}"
-        self.window.command(f"{self.lab.quack} run --isolated --name {self.name} --allow {rule} --env {self.lab.mark} {line}")
-        answered = []
+        self.lab.call("run", "-d", "--isolated", "--name", self.name, "--allow", rule, "--", "true", at=self.at)
+        if hasattr(self.agent, "settings"):
+            path, text = self.agent.settings(self.at)
+            command = f"mkdir -p $(dirname {path}); echo {shlex.quote(text)} >{path}"
+            self.lab.call("tool", "--session", self.name, "bash", json.dumps({"command": command}), at=self.at)
+        self.window.command(f"{self.lab.quack} run --in {self.name} --env {self.lab.mark} {line}")
+        answered = [0.0]
 
         def is_ready():
             text = self.window.text()
             for pattern, keys in QUESTIONS:
                 if re.search(pattern, text):
-                    if answered[-1:] != [text]:
-                        answered.append(text)
+                    # A key before the question is ready has no effect.
+                    if time.monotonic() > answered[0] + 2:
+                        answered[0] = time.monotonic()
                         self.window.keys(*keys)
                     return False
             return re.search(r"^\s*[>❯›] ?", text, re.M) and not re.search(r"^outer", text, re.M)
@@ -150,10 +156,8 @@ class Run:
         self.window.keys("Enter")
         model = self.server.conversation
 
-        def is_done():
-            return model.turn == n and model.step >= 3 and f"Turn {n} is done" in self.window.text()
-
-        until(lambda: f"the end of turn {n}:\n{self.window.text()}\n{model.results[-3:]}", is_done, TURN_S)
+        until(lambda: f"the end of turn {n}:\n{self.window.text()}\n{model.results}",
+              lambda: f"Turn {n} is done" in self.window.text(), TURN_S)
 
     def disturb(self, n):
         """Leaves the window and comes back, or changes its size."""
@@ -208,6 +212,16 @@ def stop(lab):
     until(lambda: f"nothing runs: {left()}", lambda: not left())
 
 
+def install(lab, names):
+    """Agents from npm, in a directory of the home that sessions can read."""
+    versions = json.loads((HERE.parent / "agents/package.json").read_text())["dependencies"]
+    prefix = lab.home / ".npm-global"
+    packages = [f"{AGENTS[name].package}@{versions[AGENTS[name].package]}" for name in names]
+    npm = ["npm", "install", "-g", "--prefix", prefix, "--silent", "--no-audit", "--no-fund", *packages]
+    subprocess.run(npm, check=True, timeout=600)
+    lab.env["PATH"] = f"{prefix}/bin:{lab.env['PATH']}"
+
+
 def project(lab):
     """Sources of the project from PyPI."""
     pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", lab.root / "pip", PROJECT]
@@ -221,17 +235,16 @@ def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--quack", type=Path, default=HERE.parents[1] / "target/release/quack")
     options.add_argument("--minutes", type=float, default=3)
-    options.add_argument("--modules", type=Path, default=HERE.parent / "agents/node_modules", help="where npm put the agents")
     options.add_argument("agents", nargs="*", metavar="AGENTS")
     chosen = options.parse_args()
     names = chosen.agents or list(AGENTS)
     if unknown := set(names) - set(AGENTS):
         options.error(f"no agent {', '.join(sorted(unknown))}: choose from {', '.join(AGENTS)}")
-    os.environ["PATH"] = f"{chosen.modules.resolve()}/.bin:{os.environ['PATH']}"
-    if absent := missing({"tmux", "git", *names}):
-        options.error(f"missing programs: {' '.join(absent)}; npm install --prefix tests/agents installs the agents")
+    if absent := missing({"tmux", "git", "npm"}):
+        options.error(f"missing programs: {' '.join(absent)}")
     report = Report()
     with Lab(chosen.quack) as lab:
+        install(lab, names)
         sources = project(lab)
         for name in names:
             report.attempt(name, Run(lab, name, sources, chosen.minutes).work)

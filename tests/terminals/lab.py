@@ -11,6 +11,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
 import termios
 import time
@@ -156,6 +157,8 @@ class Lab:
                     "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm-256color", "PS1": "outer $?$ ",
                     "SHELL": "/bin/bash", "HISTFILE": ""}
         self.windows = 0
+        # The end of this program by a signal must clean up too.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         config = self.root / "tmux.conf"
         config.write_text('set -g default-terminal xterm-256color\nset -g status off\n'
                           'set -g prefix None\nset -s escape-time 0\nset -s exit-empty off\nset -g history-limit 2000\n')
