@@ -17,7 +17,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tarfile
 import time
 from pathlib import Path
 
@@ -161,7 +160,7 @@ class Run:
 
     def disturb(self, n):
         """Leaves the window and comes back, or changes its size."""
-        kind = n % 4
+        kind = n // 3 % 4
         if kind == 0:
             self.window.keys("C-\\")
             if code := self.window.prompt(60):
@@ -182,7 +181,7 @@ class Run:
             n += 1
             self.turn(n)
             if n % 3 == 0:
-                self.disturb(n // 3 + n)
+                self.disturb(n)
                 self.window.shows(f"Turn {n} is done", 60)
             if first is None and time.monotonic() > begin + 6 * self.minutes:
                 first = (n, *self.memory())
@@ -226,8 +225,8 @@ def project(lab):
     """Sources of the project from PyPI."""
     pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", lab.root / "pip", PROJECT]
     subprocess.run(pip, check=True, timeout=300)
-    with tarfile.open(next((lab.root / "pip").iterdir())) as archive:
-        archive.extractall(lab.root / "sources", filter="data")
+    (lab.root / "sources").mkdir()
+    subprocess.run(["tar", "-xzf", next((lab.root / "pip").iterdir()), "-C", lab.root / "sources"], check=True)
     return next((lab.root / "sources").iterdir())
 
 

@@ -81,7 +81,7 @@ def ended(window, before, code, word, what):
 
 
 def told(lab, window, name):
-    """The next attach fails with the reason."""
+    """The next attach fails. Its text is printed: after the death of a daemon it has no reason, which is not kept."""
     window.command(f"{lab.quack} attach {name}")
     if not (code := window.prompt()):
         raise Failure(f"attach after the death: code {code}\n{window.text()}")
