@@ -18,7 +18,6 @@
 """
 
 import json
-import shlex
 import socket
 import time
 
@@ -52,15 +51,16 @@ class Wire:
                 raise Failure(f"{method}: the connection was closed")
 
 
-def fleet(lab, name, script, **size):
-    """Starts a script on 64 terminals of 16 sessions. Returns their ids and the directories."""
-    lab.call("ps")
+def fleet(lab, name, script, count=64, **size):
+    """Starts a script on `count` terminals of 16 sessions. Returns their ids and the directories."""
+    # Starts the daemon.
+    lab.bash(lab.directory(f"{name}/first"), "true")
     wire, terminals, places = Wire(lab), [], []
     for n in range(N_SESSIONS):
         at = lab.directory(f"{name}/{n}")
         places.append(at)
         session = wire.request("quack.session_new", path=str(at), name=f"{name}-{n}")["session"]["id"]
-        for _ in range(N_TERMINALS):
+        for _ in range(min(N_TERMINALS, count - len(terminals))):
             mark, value = lab.mark.split("=")
             started = wire.request("quack.run", sessionId=session, argv=["bash", "-c", script], env={mark: value}, **size)
             terminals.append((session, started["terminalId"]))
@@ -83,12 +83,12 @@ def stopped(lab, what):
 
 
 def load(lab, name):
-    """64 terminals print without end. Other sessions, `quack ps` and a window that reads remain usable."""
+    """63 terminals print without end, and the last one of 64 is used. Other sessions, `quack ps` and a window that reads remain usable."""
     # Each line has colors, and each block a title and a redraw.
     script = ("line=$(printf '\\e[38;5;%dmduck\\e[0m ' {1..20}); block=$(for ((n = 0; n < 500; n++)); do echo \"$line\"; done); "
               "size=${#block}; for ((n = 1; ; n++)); do printf '\\e]0;%d\\a\\e[H\\e[2J%s\\n' $n \"$block\"; "
               "echo $((n * size)) >count-$$; done")
-    wire, terminals, places = fleet(lab, name, script)
+    wire, terminals, places = fleet(lab, name, script, 63)
     deaf = Wire(lab)
     for session, terminal in terminals[:8]:
         deaf.request("quack.term_attach", sessionId=session, terminalId=terminal)
@@ -100,6 +100,7 @@ def load(lab, name):
     first, begin = until("each terminal has printed", printed, 120), time.monotonic()
     window = lab.window(lab.directory(f"{name}/quiet"))
     window.command(f"{lab.quack} run --env PS1='in$ ' -- bash --noprofile --norc -i")
+    window.shows("in$", 60)
     slowest = n = 0
     while time.monotonic() < begin + LOAD_S:
         n, asked = n + 1, time.monotonic()

@@ -21,7 +21,6 @@ import pty
 import select
 import shutil
 import statistics
-import subprocess
 import sys
 import termios
 import time
@@ -116,7 +115,6 @@ def main():
         options.error(f"missing programs: {' '.join(absent)}")
     with Lab(chosen.quack) as lab:
         quack, at, tmux = str(lab.quack), lab.directory("bench"), ["tmux", "-S", str(lab.socket)]
-        lab.call("ps")
 
         row("echo direct", echo(["bash", "-c", RAW], lab.env, at, chosen.keys), "ms")
         row("echo quack", echo([quack, "run", "--", "bash", "-c", RAW], lab.env, at, chosen.keys), "ms")

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from lab import Failure, is_running, kill, marked, until
 
-SAVED = "saved by the next attach"
-
 
 def opened(lab, name, options=""):
     """vim in a session `name`, with its window and the modes before."""
