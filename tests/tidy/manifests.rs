@@ -154,8 +154,14 @@ const NIX: &[&str] =
 /// Network crates, and the only packages that may use them: for outgoing connections, for remote control, for agents on
 /// this machine, to read the first message of TLS, and to read the variables that name a proxy.
 const INTERNET: &[&str] = &["reqwest", "hyper", "hyper-util", "rustls", "tokio-tungstenite"];
-const NETWORKED: &[&str] =
-    &["quackd-egress", "quackd-mcp", "quackd-network", "quackd-network-worker", "quackd-policy", "quackd-remote"];
+const NETWORKED: &[&str] = &[
+    "quackd-egress",
+    "quackd-mcp",
+    "quackd-network",
+    "quackd-network-worker",
+    "quackd-policy",
+    "quackd-remote",
+];
 
 /// A manifest's dependencies of the given kinds, including those for one target only.
 fn dependencies<'a>(manifest: &'a Table, kinds: &[&str]) -> Vec<(&'a str, &'a Value)> {
