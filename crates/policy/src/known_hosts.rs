@@ -63,7 +63,7 @@ pub fn split_port(name: &str) -> (&str, Option<&str>) {
     parts.map_or((name, None), |(host, port)| (host, Some(port)))
 }
 
-/// Names that are looked for in the files of one process.
+/// Set of names of hosts, and the number of hashes that may still be computed to find them.
 #[derive(Debug)]
 pub struct HostNames<'a> {
     names: BTreeSet<&'a str>,
