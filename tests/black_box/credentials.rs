@@ -298,11 +298,25 @@ attempt('a commit', proof, sign(file(b'git')))
 attempt('remove all', b'\x13')
 ";
 
+/// `git.example` and `other.example`, as OpenSSH hashes names of hosts.
+const HASHED_NAMES: [&str; 2] = [
+    "|1|MDEyMzQ1Njc4OWFiY2RlZmdoaWo=|5hyQVJ8yU3Ep3fKFNgfTL2ocIfs=",
+    "|1|YWJjZGVmZ2hpajAxMjM0NTY3ODk=|luYZ0Uko58HdTjp7YUI/bu0s2ao=",
+];
+
 #[test]
 fn a_login_is_signed_only_for_the_host_that_the_connection_proves() {
     needs!(Network);
-    let known = format!("git.example ssh-ed25519 {KNOWN_KEY}\n");
+    let [git, other] = HASHED_NAMES;
+    let known = format!("{git} ssh-ed25519 {KNOWN_KEY}\n{other} ssh-ed25519 AAAA\n");
     with_agent(Daemon::absent(), &known, "git.example:22", |daemon, session| {
+        // The session sees the lines of its hosts, also after a change of its rules.
+        let lines = format!("git.example ssh-ed25519 {KNOWN_KEY}\n");
+        let seen = || session.bash("cat ~/.ssh/known_hosts");
+        assert_eq!(seen(), format!("{lines}\n[Exit code: 0]"));
+        sandbox(daemon, &repo_of(session), &["allow", "other.example:22"]);
+        let lines = format!("{lines}other.example ssh-ed25519 AAAA\n");
+        assert_eq!(seen(), format!("{lines}\n[Exit code: 0]"));
         if !has(session, "/usr/bin/python3") {
             return;
         }

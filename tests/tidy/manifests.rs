@@ -88,7 +88,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     (
         "quackd-credentials-worker",
         3,
-        &["quackd-protocol", "quackd-ipc", "quackd-process", "quackd-sandbox"],
+        &["quackd-protocol", "quackd-ipc", "quackd-policy", "quackd-process", "quackd-sandbox"],
     ),
     (
         "quackd-environment-worker",
@@ -107,6 +107,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
         &[
             "quackd-protocol",
             "quackd-ipc",
+            "quackd-policy",
             "quackd-process",
             "quackd-sandbox",
             "quackd-tools",

@@ -19,7 +19,9 @@ pub use host::{Host, HostError, HostPort};
 pub use rule::{HostRule, HostTarget, Ports, Rule, RuleError};
 pub use session_rules::SessionRules;
 
+use crate::known_hosts::{COMMON_HOSTS, split_port};
 use quackd_protocol::network::{MACHINE_HOST, RuleText};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
@@ -223,11 +225,13 @@ impl HostRules {
         })
     }
 
-    /// Returns the names of hosts that rules allow.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.allow.iter().filter_map(|origin_rule| match &origin_rule.rule.target {
-            HostTarget::Name(name) => Some(name.as_str()),
-            _ => None,
+    /// Returns true if these rules name a host with port 22 that `old` does not name, and that is not in [`COMMON_HOSTS`].
+    #[must_use]
+    pub fn adds_ssh_host(&self, old: &Self) -> bool {
+        let known: BTreeSet<String> = old.known_hosts().collect();
+        self.known_hosts().any(|name| {
+            let is_common = COMMON_HOSTS.contains(&name.as_str());
+            split_port(&name).1.is_none() && !is_common && !known.contains(&name)
         })
     }
 
@@ -371,6 +375,26 @@ mod tests {
         ]);
         let expected = ["a.example", "[a.example]:2222", "b.example", "10.0.0.7"];
         assert_eq!(rules.known_hosts().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_host_is_new_to_ssh_by_its_port_unless_every_session_sees_its_key() {
+        let old = rules(&["a.example:22", "b.example"]);
+        for (added, is_new) in [
+            ("a.example:22", false),
+            ("b.example:22", true),
+            ("c.example:*", true),
+            ("10.0.0.7:22", true),
+            ("c.example", false),
+            ("c.example:2222", false),
+            ("*.c.example:22", false),
+            ("!c.example", false),
+            ("github.com:22", false),
+            ("machine:22", false),
+        ] {
+            assert_eq!(rules(&["a.example:22", added]).adds_ssh_host(&old), is_new, "{added}");
+        }
+        assert!(!HostRules::default().adds_ssh_host(&old));
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! Policies of sessions: resolves layers of settings into one policy, rejects invalid values, and compares policies.
+//! Policies of sessions: resolves layers of settings into one policy, rejects invalid values, and compares policies. Also
+//! the rules of hosts, and the names of hosts in ssh's files.
 //!
-//! The types are in `quackd_protocol::policy`. Pure functions without system calls. Called by the configuration and the
-//! supervisor.
+//! The types are in `quackd_protocol::policy`. Pure functions without system calls. Called by the configuration, the
+//! supervisor, the proxy, and the workers that read `known_hosts`.
 
 mod credentials;
 pub mod hosts;
+pub mod known_hosts;
 mod restrict;
 pub mod upstream;
 

@@ -43,12 +43,13 @@ pub struct Credentials {
     pub ssh: bool,
     /// Git's credentials for https.
     pub git: bool,
-    /// Hosts that the rules of the session name when the worker starts. At most [`MAX_KNOWN_HOSTS`].
+    /// Hosts that the rules of the session name when the worker starts, as `known_hosts` writes them: `github.com`,
+    /// `[build.example]:2222`. At most [`MAX_KNOWN_HOSTS`].
     pub hosts: Vec<String>,
 }
 
-/// Most hosts in [`Credentials::hosts`].
-pub const MAX_KNOWN_HOSTS: usize = 256;
+/// Most hosts in [`Credentials::hosts`] and [`CredentialStart::candidates`]: two ports for each of the most rules.
+pub const MAX_KNOWN_HOSTS: usize = 512;
 
 /// Settings of the proxy for git over https with credentials of the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -372,7 +373,7 @@ pub struct CredentialStart {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Names of hosts that the rules of the session have, as `known_hosts` writes them: `github.com`,
-    /// `[build.example]:2222`. A hashed name of `known_hosts` is found among them only.
+    /// `[build.example]:2222`. A hashed name of `known_hosts` is found among them only. At most [`MAX_KNOWN_HOSTS`].
     pub candidates: Vec<String>,
     /// Environment of the user's git.
     pub env: Vec<(String, String)>,

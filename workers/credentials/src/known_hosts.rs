@@ -2,15 +2,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use quackd_policy::known_hosts::{HostNames, KnownHostLine, MAX_KNOWN_HOSTS_FILE, split_port};
 use quackd_process::Writable;
 use quackd_protocol::credentials::{CredentialRefusal, MAX_USES};
-use ring::hmac;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
-
-/// Largest file that is read, in bytes. A login is refused if one is larger: it could revoke the key.
-const MAX_FILE: u64 = 1024 * 1024;
 
 /// Files of the user, relative to the home, and of the system.
 const FILES: [&str; 3] = [".ssh/known_hosts", ".ssh/known_hosts2", "/etc/ssh/ssh_known_hosts"];
@@ -25,13 +22,14 @@ pub(crate) type Place = (String, u16);
 /// of the files. Files that sessions could change are not read.
 ///
 /// # Errors
-/// `UnknownHost` if the key is revoked, or a file cannot be read.
+/// `UnknownHost` if the key is revoked, or a file cannot be read or is too large: it could revoke the key.
 pub(crate) fn names_blocking(
     home: &Path,
     untrusted: &Writable,
     host_key: &[u8],
     candidates: &[String],
 ) -> Result<Vec<Place>, CredentialRefusal> {
+    let mut candidates = HostNames::new(candidates.iter().map(String::as_str));
     let mut found = Vec::new();
     for file in FILES {
         let path = home.join(file);
@@ -43,7 +41,8 @@ pub(crate) fn names_blocking(
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(_) => return Err(CredentialRefusal::UnknownHost),
         };
-        found.extend(names(&text, host_key, candidates).ok_or(CredentialRefusal::UnknownHost)?);
+        found
+            .extend(names(&text, host_key, &mut candidates).ok_or(CredentialRefusal::UnknownHost)?);
     }
     found.truncate(MAX_USES);
     Ok(found)
@@ -55,30 +54,24 @@ fn read_blocking(path: &Path) -> io::Result<String> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
-    if MAX_FILE < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
+    File::open(path)?.take(MAX_KNOWN_HOSTS_FILE + 1).read_to_end(&mut bytes)?;
+    if MAX_KNOWN_HOSTS_FILE < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Returns the names in one file. `None` if the key is revoked.
-fn names(text: &str, host_key: &[u8], candidates: &[String]) -> Option<Vec<Place>> {
+fn names(text: &str, host_key: &[u8], candidates: &mut HostNames<'_>) -> Option<Vec<Place>> {
     let mut found = Vec::new();
-    for line in text.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let first = words.next().unwrap_or_default();
-        let (marker, hosts) = match first.strip_prefix('@') {
-            Some(marker) => (marker, words.next().unwrap_or_default()),
-            None => ("", first),
-        };
-        let key = words.nth(1).and_then(|key| STANDARD.decode(key).ok());
-        if key.as_deref() != Some(host_key) || first.starts_with('#') {
+    for line in text.lines().filter_map(KnownHostLine::parse) {
+        let key = line.key.split_ascii_whitespace().nth(1);
+        if key.and_then(|key| STANDARD.decode(key).ok()).as_deref() != Some(host_key) {
             continue;
         }
-        match marker {
-            "revoked" => return None,
-            "" => found.extend(places(hosts, candidates)),
+        match line.marker {
+            "@revoked" => return None,
+            "" => found.extend(places(line.names, candidates)),
             _ => {}
         }
     }
@@ -86,32 +79,19 @@ fn names(text: &str, host_key: &[u8], candidates: &[String]) -> Option<Vec<Place
 }
 
 /// Returns the names of one line. None for a line with patterns, which could mean any host.
-fn places(hosts: &str, candidates: &[String]) -> Vec<Place> {
-    if hosts.contains(['*', '?', '!']) {
+fn places(names: &str, candidates: &mut HostNames<'_>) -> Vec<Place> {
+    if names.contains(['*', '?', '!']) {
         return Vec::new();
     }
-    match hosts.strip_prefix("|1|") {
-        Some(hashed) => {
-            let named = candidates.iter().filter(|name| is_hash_of(hashed, name));
-            named.filter_map(|name| place(name)).collect()
-        }
-        None => hosts.split(',').filter_map(place).collect(),
+    if names.starts_with('|') {
+        return candidates.find_hashed(names).and_then(place).into_iter().collect();
     }
-}
-
-/// Whether `hashed`, a salt and a hash, is of this name.
-fn is_hash_of(hashed: &str, name: &str) -> bool {
-    let Some((salt, hash)) = hashed.split_once('|') else { return false };
-    let (Ok(salt), Ok(hash)) = (STANDARD.decode(salt), STANDARD.decode(hash)) else { return false };
-    let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &salt);
-    hmac::verify(&key, name.as_bytes(), &hash).is_ok()
+    names.split(',').filter_map(place).collect()
 }
 
 /// Reads `name` or `[name]:port`.
 fn place(name: &str) -> Option<Place> {
-    let Some((host, port)) = name.strip_prefix('[').and_then(|rest| rest.split_once("]:")) else {
-        return Some((name.to_owned(), SSH_PORT));
-    };
+    let (host, Some(port)) = split_port(name) else { return Some((name.to_owned(), SSH_PORT)) };
     // An address of IPv6 keeps its brackets before a port.
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     Some((host, port.parse().ok()?))
@@ -132,8 +112,8 @@ mod tests {
 
     fn found(text: &str, candidates: &[&str]) -> Option<Vec<String>> {
         let key = STANDARD.decode(KEY).unwrap();
-        let candidates: Vec<_> = candidates.iter().map(|name| (*name).to_owned()).collect();
-        let found = names(text, &key, &candidates)?;
+        let mut candidates = HostNames::new(candidates.iter().copied());
+        let found = names(text, &key, &mut candidates)?;
         Some(found.into_iter().map(|(host, port)| format!("{host} {port}")).collect())
     }
 

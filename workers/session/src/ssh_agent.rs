@@ -3,6 +3,9 @@
 
 use crate::confinement_result::ConfinementResult;
 use crate::private_files;
+use quackd_policy::known_hosts::{
+    COMMON_HOSTS, HostNames, KnownHostLine, MAX_KNOWN_HOSTS_FILE, split_port,
+};
 use quackd_protocol::credentials::AGENT_SOCKET_NAME;
 use quackd_protocol::network::SocketKind;
 use quackd_protocol::policy::Policy;
@@ -18,20 +21,6 @@ use std::path::Path;
 /// Variable that names the socket of an ssh agent.
 const AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
 
-/// Maximum size of the user's `known_hosts`, in bytes.
-const MAX_KNOWN_HOSTS_FILE: u64 = 1024 * 1024;
-
-/// Hosts of repositories for everyone, so that their names tell a session nothing.
-const FORGES: [&str; 7] = [
-    "github.com",
-    "ssh.github.com",
-    "gitlab.com",
-    "altssh.gitlab.com",
-    "bitbucket.org",
-    "codeberg.org",
-    "git.sr.ht",
-];
-
 /// Whether the proxy serves credentials to commands of this tier and policy.
 pub(crate) fn is_served(tier: Tier, policy: &Policy) -> bool {
     tier.has_namespaces() && !policy.network
@@ -42,7 +31,7 @@ pub(crate) fn is_served(tier: Tier, policy: &Policy) -> bool {
 pub(crate) struct KnownHosts(String);
 
 impl KnownHosts {
-    /// Reads the lines about forges and about hosts that the session's rules name. Lines with hashed names are left out.
+    /// Reads the lines about common hosts and about hosts that the session's rules name.
     pub(crate) fn read_blocking(start: &Start) -> Self {
         if !start.credentials.ssh || start.sandbox.policy.network {
             return Self::default();
@@ -63,27 +52,24 @@ impl KnownHosts {
     }
 }
 
-/// The lines about forges and these hosts, without other names of the same lines.
+/// Returns the lines about common hosts and these, without other names of the same lines. Hashed names become plain.
 fn lines_about(text: &str, hosts: &[String]) -> String {
-    let is_meant = |name: &&str| {
-        let host = name.strip_prefix('[').and_then(|rest| rest.split_once("]:"));
-        let host = host.map_or(*name, |(host, _port)| host);
-        let mut all = FORGES.into_iter().chain(hosts.iter().map(String::as_str));
-        all.any(|known| known.eq_ignore_ascii_case(host))
-    };
+    let named = COMMON_HOSTS.into_iter().chain(hosts.iter().map(String::as_str));
+    // Without a line for a host and its port, ssh takes one for the host.
+    let mut meant = HostNames::new(named.flat_map(|name| [name, split_port(name).0]));
 
     let mut lines = String::new();
-    for line in text.lines() {
-        // A mark tells that a key is revoked, or signs keys of hosts.
-        let (mark, rest) = match line.split_once(' ') {
-            Some((mark, rest)) if mark.starts_with('@') => (format!("{mark} "), rest),
-            _ => (String::new(), line),
+    for KnownHostLine { marker, names, key } in text.lines().filter_map(KnownHostLine::parse) {
+        let names = match meant.find_hashed(names) {
+            Some(name) => name.to_owned(),
+            None => {
+                let is_meant = |name: &&str| meant.contains(split_port(name).0);
+                names.split(',').filter(is_meant).collect::<Vec<_>>().join(",")
+            }
         };
-        let Some((names, key)) = rest.split_once([' ', '\t']) else { continue };
-
-        let names: Vec<&str> = names.split(',').filter(is_meant).collect();
         if !names.is_empty() {
-            lines.push_str(&format!("{mark}{} {key}\n", names.join(",")));
+            lines.push_str([marker, &names, key].join(" ").trim_start());
+            lines.push('\n');
         }
     }
     lines
@@ -150,12 +136,24 @@ mod tests {
         let text = "# comment\n\ngithub.com,140.82.121.3 ssh-ed25519 AAAA\n[Build.example]:2222 ssh-rsa BBBB comment\n\
                     secret.example ssh-rsa CCCC\n|1|salt=|hash= ssh-rsa DDDD\n\
                     @revoked build.example\tssh-rsa EEEE\n*.example ssh-rsa FFFF\nbuild.example\n";
-        let hosts = ["build.example".to_owned()];
+        let hosts = ["[build.example]:2222".to_owned()];
         assert_eq!(
             lines_about(text, &hosts),
             "github.com ssh-ed25519 AAAA\n[Build.example]:2222 ssh-rsa BBBB comment\n@revoked build.example ssh-rsa EEEE\n"
         );
         assert_eq!(lines_about(text, &[]), "github.com ssh-ed25519 AAAA\n");
+    }
+
+    #[test]
+    fn hashed_names_of_these_hosts_become_plain() {
+        // `github.com` and `[build.example]:2222`.
+        let text = "|1|4VA1dUvd7DEpSjG7vljTBs+YRcE=|AC4wUjYeu4Gyfanu7H//53uPILc= ssh-ed25519 AAAA\n\
+                    @revoked |1|yNA3BhKKgf1wiYL9kJEVIiIg04I=|E/CJuwTVxmIp4GsXNwWhXPcK7Y0= ssh-rsa BBBB\n";
+        let github = "github.com ssh-ed25519 AAAA\n";
+        let hosts = ["[build.example]:2222".to_owned()];
+        let both = format!("{github}@revoked [build.example]:2222 ssh-rsa BBBB\n");
+        assert_eq!(lines_about(text, &hosts), both);
+        assert_eq!(lines_about(text, &["build.example".to_owned()]), github);
     }
 
     #[test]

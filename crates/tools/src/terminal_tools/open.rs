@@ -92,6 +92,8 @@ fn variable<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unusable {
     Missing,
+    /// It is a link whose target does not exist for the session.
+    Dangling,
     Directory,
     NotExecutable,
     NoInterpreter,
@@ -107,6 +109,10 @@ impl Unusable {
                 format!("{name} not found in PATH; quack agents lists the searched directories")
             }
             Self::Missing => format!("{name} not found in PATH"),
+            Self::Dangling => format!(
+                "{name} is a link to a file that is missing or not visible in this session; install the program where \
+                 sessions see it, such as ~/.local, or put the directory of the file into PATH"
+            ),
             Self::Directory => format!("{name} is a directory"),
             Self::NotExecutable => format!("{name} is not executable"),
             Self::NoInterpreter => format!("the interpreter of {name} is missing"),
@@ -135,7 +141,10 @@ fn find_blocking(name: &str, path: &str, cwd: &Path) -> Result<PathBuf, Unusable
 }
 
 fn usable_blocking(program: PathBuf, cwd: &Path) -> Result<PathBuf, Unusable> {
-    let file = program.metadata().map_err(|_error| Unusable::Missing)?;
+    let file = program.metadata().map_err(|_error| match program.symlink_metadata() {
+        Ok(_) => Unusable::Dangling,
+        Err(_) => Unusable::Missing,
+    })?;
     if file.is_dir() {
         return Err(Unusable::Directory);
     }
@@ -186,7 +195,7 @@ async fn opened(job: &BackgroundJob) -> Output {
 mod tests {
     use super::*;
     use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     #[test]
     fn a_program_is_found_by_its_name_or_its_path() {
@@ -202,6 +211,7 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
         }
+        symlink("../lib/node_modules/a.js", dir.path().join("linked")).unwrap();
         let path = format!("{}:/usr/bin:/bin", dir.path().display());
         let found = |name: &str| find_blocking(name, &path, cwd);
 
@@ -213,6 +223,11 @@ mod tests {
             ("no-such-program", "no-such-program not found in PATH"),
             ("claude", "claude not found in PATH; quack agents lists the searched directories"),
             ("/nowhere/sh", "/nowhere/sh not found"),
+            (
+                "linked",
+                "linked is a link to a file that is missing or not visible in this session; install the program where \
+                 sessions see it, such as ~/.local, or put the directory of the file into PATH",
+            ),
             ("/bin", "/bin is a directory"),
             ("text", "text is not executable"),
             ("old", "the interpreter of old is missing"),

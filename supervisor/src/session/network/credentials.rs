@@ -14,14 +14,11 @@ use quackd_process::Writable;
 use quackd_protocol::approval::{AnswerScope, ApprovalKind, Decision};
 use quackd_protocol::credentials::{
     CredentialAnswer, CredentialRefusal, CredentialRequest, CredentialStart, CredentialUse,
-    CredentialUsed,
+    CredentialUsed, MAX_KNOWN_HOSTS,
 };
 use quackd_protocol::network::{MAX_CONNECTION_WAIT, ToProxy};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-
-/// Most names of hosts that a process gets.
-const MAX_CANDIDATES: usize = 1024;
 
 /// Longest use that the user is asked about, in bytes. The question must show all of it.
 const MAX_ASKED: usize = 160;
@@ -81,7 +78,7 @@ impl NetworkActor {
         }
 
         self.credentials.open.insert(id, OpenRequest::default());
-        let candidates = self.rules.hosts().known_hosts().take(MAX_CANDIDATES).collect();
+        let candidates = self.rules.hosts().known_hosts().take(MAX_KNOWN_HOSTS).collect();
         let (actor, generation) = (ctx.address(), self.child.generation);
         let decide = move |uses| async move {
             let decided = actor.send(DecideCredential { id, generation, uses }).await;

@@ -84,6 +84,8 @@ pub(crate) struct WorkerActor {
     pub(super) workspace_replaced: bool,
     /// Whether files of the host that the worker shows were replaced. It keeps its calls and jobs.
     pub(super) files_replaced: bool,
+    /// Whether the rules name a host for ssh whose key the worker did not look for when it started.
+    pub(super) ssh_host_added: bool,
     /// Whether no proxy will serve the worker's sockets any more.
     pub(super) network_failed: bool,
     /// Whether the user requested a replacement even if background jobs run.
@@ -131,6 +133,7 @@ impl WorkerActor {
             place: Place::of(None),
             workspace_replaced: false,
             files_replaced: false,
+            ssh_host_added: false,
             network_failed: false,
             ends_jobs: false,
             client_left: false,

@@ -149,11 +149,11 @@ impl WorkerActor {
 
         self.workspace_replaced = false;
         self.files_replaced = false;
+        self.ssh_host_added = false;
         self.network_failed = false;
         self.ends_jobs = false;
         self.client_left = false;
 
-        let names = self.rules.hosts().names().take(MAX_KNOWN_HOSTS);
         let start = ToWorker::Start(Box::new(Start {
             proto: FRAME_PROTOCOL,
             session_id: self.session.id.clone(),
@@ -184,7 +184,7 @@ impl WorkerActor {
             credentials: Credentials {
                 ssh: services.daemon.config.credentials.ssh.value,
                 git: services.daemon.config.credentials.git.value,
-                hosts: names.map(str::to_owned).collect(),
+                hosts: self.rules.hosts().known_hosts().take(MAX_KNOWN_HOSTS).collect(),
             },
         }));
 

@@ -3,6 +3,7 @@
 
 use super::actor::WorkerActor;
 use crate::children::{ChildActor, LifecycleDriver};
+use crate::platform::HAS_NAMESPACES;
 use actix::prelude::*;
 use quackd_policy::hosts::SessionRules;
 use quackd_policy::{allows_all_of, confines_like, reads_all_of};
@@ -34,6 +35,9 @@ impl Handler<SetPolicy> for WorkerActor {
 
     fn handle(&mut self, msg: SetPolicy, ctx: &mut Self::Context) {
         let SetPolicy { policy, rules, is_safe } = msg;
+        let has_agent =
+            HAS_NAMESPACES && !policy.network && self.services.daemon.config.credentials.ssh.value;
+        self.ssh_host_added |= has_agent && rules.hosts().adds_ssh_host(self.rules.hosts());
         (self.rules, self.is_safe) = (rules, is_safe);
         self.set_policy(policy, ctx);
         self.tell_rules();
@@ -299,6 +303,8 @@ impl WorkerActor {
             "its network proxy failed"
         } else if self.files_replaced {
             "files of the system were replaced"
+        } else if self.ssh_host_added {
+            "its rules name another host for ssh"
         } else if self.login_version != self.services.children.login.version() {
             "the login environment changed"
         } else {

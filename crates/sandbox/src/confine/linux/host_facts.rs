@@ -9,6 +9,7 @@ use super::toolchains::{
 };
 use crate::git;
 use crate::names::follow_trusted_links;
+use crate::path_directories::npm_packages;
 use quackd_protocol::places::refusal;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::fs;
@@ -246,7 +247,12 @@ fn shown(places: &SessionDirs, path: &str) -> Vec<ReadOnlyBind> {
                     push(&mut shown, places, &places.home.join(part));
                 }
             }
-            None => push(&mut shown, places, directory),
+            None => {
+                push(&mut shown, places, directory);
+                if let Some(packages) = npm_packages(directory) {
+                    push(&mut shown, places, &packages);
+                }
+            }
         }
     }
     shown
@@ -406,6 +412,38 @@ mod tests {
             assert_eq!(path(hostile), [""; 0].map(PathBuf::from), "{hostile}");
         }
         assert!(is_trusted_link(&places, &home.join(".nvm/current")));
+    }
+
+    #[test]
+    fn packages_of_npm_are_shown_with_the_links_to_their_programs() {
+        let root = TestDir::with(&[
+            "npm/bin",
+            "npm/lib/node_modules/codex",
+            "other/bin",
+            "linked/bin",
+            ".ssh/node_modules",
+            "ws/bin",
+            "ws/lib/node_modules",
+        ]);
+        symlink("../.ssh", root.join("linked/lib")).unwrap();
+        let places = |workspace: &str| SessionDirs {
+            workspace: root.join(workspace),
+            run_dir: root.join("state/run"),
+            state_dir: root.join("state"),
+            home: root.path().to_owned(),
+        };
+        for (path, workspace, expected) in [
+            ("npm/bin", "ws", &["npm/bin", "npm/lib/node_modules"][..]),
+            ("npm/bin", "npm/lib/node_modules/codex", &["npm/bin"][..]),
+            ("other/bin", "ws", &["other/bin"][..]),
+            ("linked/bin", "ws", &["linked/bin"][..]),
+            ("ws/bin", "ws", &[][..]),
+        ] {
+            let path = root.join(path).display().to_string();
+            let shown = shown(&places(workspace), &path).into_iter().map(|one| one.at);
+            let expected: Vec<_> = expected.iter().map(|at| root.join(at)).collect();
+            assert_eq!(shown.collect::<Vec<_>>(), expected, "{path} in {workspace}");
+        }
     }
 
     #[test]
