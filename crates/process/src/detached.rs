@@ -1,5 +1,5 @@
-//! Starts the daemon, programs of the desktop and the guard of the terminal in the background. Called by the command line. Also contains the
-//! daemon's side of the separation: a new session and a closed stderr.
+//! Starts the daemon, programs of the desktop and the guard of the terminal in the background. Called by the command line.
+//! Also contains the daemon's side of the separation: a new session and a closed stderr.
 
 use crate::harden::keep_descriptors_to_ourselves;
 use crate::spawn::{discard, program, program_at};
