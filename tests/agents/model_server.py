@@ -74,9 +74,14 @@ def read_anthropic(body):
     return tools, results
 
 
+def message_id(step):
+    """Claude Code takes messages with the same id for one."""
+    return "msg_" + step.get("id", "1")
+
+
 def write_anthropic(step, body):
     usage = {"input_tokens": 10, "output_tokens": 10}
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": body.get("model"), "content": []}
+    message = {"id": message_id(step), "type": "message", "role": "assistant", "model": body.get("model"), "content": []}
     message |= {"stop_reason": None, "stop_sequence": None, "usage": usage}
     yield "message_start", {"message": message}
     if "tool" in step:
@@ -98,7 +103,7 @@ def whole_anthropic(step, body):
         content = {"type": "tool_use", "id": "toolu_" + step["id"], "name": step["tool"], "input": step["arguments"]}
     else:
         content = {"type": "text", "text": step["text"]}
-    reply = {"id": "msg_1", "type": "message", "role": "assistant", "model": body.get("model"), "content": [content]}
+    reply = {"id": message_id(step), "type": "message", "role": "assistant", "model": body.get("model"), "content": [content]}
     reason = "tool_use" if "tool" in step else "end_turn"
     return reply | {"stop_reason": reason, "usage": {"input_tokens": 10, "output_tokens": 10}}
 

@@ -154,8 +154,14 @@ const NIX: &[&str] =
 /// Network crates, and the only packages that may use them: for outgoing connections, for remote control, for agents on
 /// this machine, to read the first message of TLS, and to read the variables that name a proxy.
 const INTERNET: &[&str] = &["reqwest", "hyper", "hyper-util", "rustls", "tokio-tungstenite"];
-const NETWORKED: &[&str] =
-    &["quackd-egress", "quackd-mcp", "quackd-network", "quackd-policy", "quackd-remote"];
+const NETWORKED: &[&str] = &[
+    "quackd-egress",
+    "quackd-mcp",
+    "quackd-network",
+    "quackd-network-worker",
+    "quackd-policy",
+    "quackd-remote",
+];
 
 /// A manifest's dependencies of the given kinds, including those for one target only.
 fn dependencies<'a>(manifest: &'a Table, kinds: &[&str]) -> Vec<(&'a str, &'a Value)> {
@@ -260,7 +266,7 @@ mod tests {
         let expected = [
             "quackd-store may not use quackd-tools",
             "quackd-home may not use actix-rt: it has no actors",
-            "quackd-ipc may not use reqwest: only [\"quackd-egress\", \"quackd-mcp\", \"quackd-network\", \"quackd-policy\", \"quackd-remote\"] may",
+            "quackd-ipc may not use reqwest: only [\"quackd-egress\", \"quackd-mcp\", \"quackd-network\", \"quackd-network-worker\", \"quackd-policy\", \"quackd-remote\"] may",
             "quackd-utils is not in the table of layers",
             "quackd-egress may not use nix: rustix has the call",
             "quackd-supervisor must never link quackd-tools",

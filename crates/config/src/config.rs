@@ -3,7 +3,7 @@
 
 use crate::{
     CheckpointChoice, CredentialSettings, Dollars, ForwardSettings, GuestAgentSettings,
-    IsolatedSettings, Origin, RunSettings, Secret, Setting,
+    IsolatedSettings, Origin, RemoteSettings, RunSettings, Secret, Setting,
 };
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
@@ -357,38 +357,6 @@ pub struct MetricsSettings {
     pub listen: Setting<String>,
 }
 
-/// Rights of remote clients.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RemoteSettings {
-    /// Answers about permissions that remote clients may give.
-    pub approvals: Setting<RemoteApprovals>,
-    /// Whether remote clients may use terminals, and not only look at them.
-    pub terminals: Setting<bool>,
-}
-
-/// Answers about permissions that remote clients may give.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RemoteApprovals {
-    /// Remote clients answer no questions.
-    Off,
-    /// Denials, and permission for the waiting operation.
-    Once,
-    /// Also permission for the session.
-    Session,
-}
-
-impl RemoteApprovals {
-    pub(crate) const ALL: [Self; 3] = [Self::Off, Self::Once, Self::Session];
-
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Once => "once",
-            Self::Session => "session",
-        }
-    }
-}
-
 /// Web searches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebSearchSettings {
@@ -482,10 +450,7 @@ impl Default for Config {
             log: LogSettings { level: Setting::default_of("info".to_owned()) },
             forward: ForwardSettings { listen: Setting::default_of("127.0.0.1:43112".to_owned()) },
             metrics: MetricsSettings { listen: Setting::default_of(String::new()) },
-            remote: RemoteSettings {
-                approvals: Setting::default_of(RemoteApprovals::Off),
-                terminals: Setting::default_of(false),
-            },
+            remote: RemoteSettings::default(),
             run: RunSettings::default(),
             web_search: WebSearchSettings {
                 endpoint: Setting::default_of("https://api.exa.ai/search".to_owned()),

@@ -24,6 +24,7 @@ mod isolated;
 mod key;
 mod load;
 mod mcp_servers;
+mod remote;
 mod run;
 mod secret;
 mod setting;
@@ -34,9 +35,8 @@ mod value_kind;
 
 pub use config::{
     AgentSettings, Config, EngineChoice, EnvironmentSettings, KeepSettings, LimitSettings,
-    LogSettings, MetricsSettings, ModelSettings, PiSettings, PiStart, RemoteApprovals,
-    RemoteSettings, SandboxSettings, ToolSettings, UpstreamChoice, WebSearchSettings,
-    WorkerSettings,
+    LogSettings, MetricsSettings, ModelSettings, PiSettings, PiStart, SandboxSettings,
+    ToolSettings, UpstreamChoice, WebSearchSettings, WorkerSettings,
 };
 pub use credentials::{CredentialSettings, SSH_AGENT_AUTO};
 pub use definition::Key;
@@ -46,6 +46,7 @@ pub use file::locate;
 pub use isolated::{CheckpointChoice, IsolatedSettings};
 pub use key::keys;
 pub use load::{load_blocking, load_untrusted_blocking};
+pub use remote::{RemoteApprovals, RemoteSettings};
 pub use run::{ClipboardChoice, GuestAgentSettings, LoginChoice, RunNetwork, RunSettings};
 pub use secret::Secret;
 pub use setting::{Dollars, ForwardSettings, Origin, Setting};

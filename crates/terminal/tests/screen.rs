@@ -155,6 +155,15 @@ fn text_and_rows_are_what_the_program_drew() {
 }
 
 #[test]
+fn a_redraw_has_the_short_form_of_the_first_16_colors() {
+    for style in ["31", "97", "40", "107", "1;36;44", "38;5;16", "48;5;255"] {
+        let redraw = fed(20, 4, &format!("\x1b[{style}mx\x1b[my")).redraw(0);
+        let redraw = String::from_utf8_lossy(&redraw);
+        assert!(redraw.contains(&format!("\x1b[0;{style}mx")), "{style}: {redraw:?}");
+    }
+}
+
+#[test]
 fn what_vt100_lacks_works() {
     for (bytes, text) in [
         ("abcdefghij\x08X", "abcdefghXj"),

@@ -52,7 +52,7 @@ const NEVER: &[&str] = &[
 ];
 
 /// The client's own queries.
-const QUERIES: &str = "\u{1b}]12;?\u{1b}\\\u{1b}]10;?\u{1b}\\\u{1b}]11;?\u{1b}\\";
+const QUERIES: &str = "\u{1b}]12;?\u{1b}\\\u{1b}]10;?\u{1b}\\\u{1b}]11;?\u{1b}\\\u{1b}[c";
 
 #[track_caller]
 fn is_clean(window: &Terminal) {

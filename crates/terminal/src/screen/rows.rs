@@ -20,6 +20,9 @@ pub fn write_style(style: &Style, out: &mut Vec<u8>) {
 
     for (kind, color) in [(38, style.fg), (48, style.bg)] {
         match color {
+            // Many terminals show bold text of these colors brighter, but only in the short form.
+            Some(Color::Palette(index @ 0..=7)) => numbers.push(kind - 8 + u16::from(index)),
+            Some(Color::Palette(index @ 8..=15)) => numbers.push(kind + 44 + u16::from(index)),
             Some(Color::Palette(index)) => numbers.extend([kind, 5, u16::from(index)]),
             Some(Color::Rgb(RgbColor { r, g, b })) => {
                 numbers.extend([kind, 2, u16::from(r), u16::from(g), u16::from(b)]);

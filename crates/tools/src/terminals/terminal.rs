@@ -310,7 +310,6 @@ impl Terminal {
                 }
                 state.changed + quiet
             };
-
             if at <= Instant::now() {
                 return;
             }

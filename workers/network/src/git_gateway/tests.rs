@@ -1,3 +1,5 @@
+//! The gateway against a server of TLS on the loopback.
+
 use super::*;
 use crate::pair::Pair;
 use crate::tls;

@@ -10,7 +10,7 @@ use crate::screen_signals::SignalListener;
 use crate::terminal_guard::{RESTORE_WAIT, TerminalGuard, write_within_blocking};
 use quackd_config::ClipboardChoice;
 use quackd_protocol::terminal::CellSize;
-use quackd_terminal::{ClipboardRule, Filter, FilterOptions};
+use quackd_terminal::{ClipboardRule, Filter, FilterOptions, Screen, TerminalSize};
 use rustix::process::Signal;
 use rustix::termios::{
     OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
@@ -36,6 +36,8 @@ pub(crate) struct Window {
     clipboard: ClipboardChoice,
     title_prefix: String,
     filter: Filter,
+    /// The screen of the program as the terminal shows it.
+    picture: Screen,
     is_raw: bool,
     /// Whether it shows the client's own screen. The filter is unused then.
     is_own: bool,
@@ -59,6 +61,7 @@ impl Window {
             clipboard,
             title_prefix,
             filter,
+            picture: Screen::new(size_of_window(), 0),
             is_raw: false,
             is_own: false,
             unwritten: Vec::new(),
@@ -74,6 +77,7 @@ impl Window {
     pub(crate) fn enter(&mut self) -> io::Result<()> {
         self.leave();
         self.filter = filter(self.clipboard, &self.title_prefix);
+        self.picture = Screen::new(size_of_window(), 0);
 
         // Set before the call, so that a partial failure is undone too.
         self.is_raw = true;
@@ -92,13 +96,16 @@ impl Window {
         Ok(())
     }
 
-    /// Moves the cursor to the last row, if the program draws on the main screen and goes on: the next text must not be in
-    /// the middle of its picture.
+    /// Moves the cursor to the last row that is not empty, if the program draws on the main screen and goes on: the next text
+    /// must not be in the middle of its picture.
     pub(super) fn move_below_picture(&mut self) {
-        let is_in_picture = self.is_raw && !self.is_own && !self.filter.is_alternate();
-        if let Some(CellSize { rows, .. }) = window_size().filter(|_| is_in_picture) {
-            self.unwritten.extend(format!("\x1b[{rows};1H").into_bytes());
+        if !self.is_raw || self.is_own || self.filter.is_alternate() {
+            return;
         }
+        let rows = self.picture.rows();
+        let last = rows.iter().rposition(|row| !row.runs.is_empty()).unwrap_or_default();
+        let last = last.max(self.picture.cursor().row.into()) + 1;
+        self.unwritten.extend(format!("\x1b[{last};1H").into_bytes());
     }
 
     /// Restores the terminal, if it is in raw mode. If the terminal takes no bytes, waits for it until a signal comes.
@@ -159,7 +166,11 @@ impl Window {
         }
 
         let mut shown = self.end_own();
-        shown.extend(self.filter.feed(bytes));
+        let output = self.filter.feed(bytes);
+        self.picture.resize(size_of_window());
+        // The worker answers queries.
+        self.picture.feed(&output);
+        shown.extend(output);
         self.tell_guard();
         shown
     }
@@ -192,6 +203,10 @@ impl Drop for Window {
     fn drop(&mut self) {
         self.leave();
     }
+}
+
+fn size_of_window() -> TerminalSize {
+    window_size().map_or(TerminalSize::DEFAULT, |size| TerminalSize::new(size.cols, size.rows))
 }
 
 /// Checks that stdin and stdout are terminals and that no JSON is requested.
