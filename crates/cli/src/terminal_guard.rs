@@ -70,8 +70,8 @@ impl TerminalGuard {
     }
 }
 
-/// Runs the guard. Called by [`ROLE`] before any other code. stdin is the pipe, stdout the terminal for output, and stderr
-/// the one for input.
+/// Runs the guard, until the client has ended. stdin is the pipe, stdout the terminal for output, and stderr the one for
+/// input.
 pub(crate) fn main() -> ExitCode {
     become_session_leader();
     let modes = std::env::args_os().nth(2).and_then(|text| LineModes::parse(text.to_str()?));
