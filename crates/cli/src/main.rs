@@ -29,6 +29,7 @@ mod shell_keys;
 mod subcommands;
 mod suggest;
 mod terminal;
+mod terminal_guard;
 mod time_format;
 mod tool_output;
 mod user_file;
@@ -51,6 +52,7 @@ fn main() -> std::process::ExitCode {
         Some("isolate" | "record-states") => return quackd_isolate_worker::main(),
         Some("credentials") => return quackd_credentials_worker::main(),
         Some("tool-registries") => return quackd_environment_worker::main("quack-tools"),
+        Some(terminal_guard::ROLE) => return terminal_guard::main(),
         Some(other) => {
             let of_environment = || quackd_environment_worker::run_role(other);
             if let Some(exit) = quackd_session_worker::run_role(other).or_else(of_environment) {

@@ -1,5 +1,5 @@
-//! Starts the daemon and programs of the desktop in the background. Called by the command line. Also contains the
-//! daemon's side of the separation: a new session and a closed stderr.
+//! Starts the daemon, programs of the desktop and the guard of the terminal in the background. Called by the command line.
+//! Also contains the daemon's side of the separation: a new session and a closed stderr.
 
 use crate::harden::keep_descriptors_to_ourselves;
 use crate::spawn::{discard, program, program_at};
@@ -8,10 +8,10 @@ use quackd_protocol::limits::WORKER_STDERR_BYTES;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 /// A started daemon that may outlive this process.
 #[derive(Debug)]
@@ -96,8 +96,31 @@ pub fn spawn_on_desktop_blocking(program: &str, args: &[&str]) -> io::Result<()>
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // SAFETY: the function makes one system call, allocates nothing and takes no lock.
     unsafe { command.pre_exec(leave_session) };
+    reap_in_background(command.spawn()?)
+}
+
+/// Starts `exe args…` as the guard of the terminal on stdin and stdout. Returns the non-blocking write end of a pipe, which is
+/// the guard's stdin and ends with this process. The guard's stdout is that of this process, and its stderr is the stdin of
+/// this process. The guard calls [`become_session_leader`]. A thread reaps it.
+///
+/// # Errors
+/// See [`SpawnError`].
+pub fn spawn_terminal_guard_blocking(exe: &SelfExe, args: &[&str]) -> Result<OwnedFd, SpawnError> {
+    keep_descriptors_to_ourselves()?;
+    let terminal = io::stdin().as_fd().try_clone_to_owned()?;
+    let mut command = program(exe, args)?;
+    command.stdin(Stdio::piped()).stdout(Stdio::inherit()).stderr(terminal);
     let mut child = command.spawn()?;
-    // Without the thread, the ended child stays a zombie until this process exits.
+    let pipe = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe).map_err(io::Error::from)?;
+    reap_in_background(child)?;
+
+    let pipe = OwnedFd::from(pipe);
+    rustix::io::ioctl_fionbio(&pipe, true).map_err(io::Error::from)?;
+    Ok(pipe)
+}
+
+/// Without the thread, the ended child stays a zombie until this process exits.
+fn reap_in_background(mut child: Child) -> io::Result<()> {
     std::thread::Builder::new().name("reap".to_owned()).spawn(move || child.wait()).map(drop)
 }
 
@@ -110,7 +133,7 @@ fn leave_session() -> io::Result<()> {
 fn watched(mut command: std::process::Command) -> Result<DetachedChild, SpawnError> {
     let mut child = command.spawn()?;
 
-    let watch = |child: &mut std::process::Child| -> io::Result<DetachedChild> {
+    let watch = |child: &mut Child| -> io::Result<DetachedChild> {
         let stderr = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let stderr = OwnedFd::from(stderr);
         // `stderr_so_far` must not wait.

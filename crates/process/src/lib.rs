@@ -6,7 +6,8 @@
 //! - the worker splits off its monitor ([`split_off_monitor`]), prepares itself ([`harden`],
 //!   [`Limits::impose`]) and runs commands ([`run`]) in its session's control group ([`Group`]);
 //! - a session's Pi worker starts Pi and exchanges lines with it ([`launch_piped`]);
-//! - the command line starts the daemon ([`spawn_detached_blocking`]).
+//! - the command line starts the daemon ([`spawn_detached_blocking`]) and the guard of the terminal
+//!   ([`spawn_terminal_guard_blocking`]).
 //!
 //! Only commands on a terminal and programs of the desktop use `pre_exec`. For all others the standard library keeps its
 //! vfork-like spawn path, so that the cost of a spawn does not depend on the size of the calling process.
@@ -65,7 +66,7 @@ pub use command::{
 pub use complain::{abort_on_panic, complain};
 pub use detached::{
     DetachedChild, become_session_leader, redirect_stderr_to_null, spawn_detached_blocking,
-    spawn_on_desktop_blocking, spawn_other_blocking,
+    spawn_on_desktop_blocking, spawn_other_blocking, spawn_terminal_guard_blocking,
 };
 pub use exit::Exit;
 pub use flow::{Flow, FlowPiece, StreamName};

@@ -126,6 +126,19 @@ impl WorkspaceState {
     }
 }
 
+/// A program on a terminal of a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TerminalProgram {
+    /// Id of the terminal, such as `term-1`.
+    pub terminal_id: String,
+    /// Command for display, on one line of at most [`MAX_PROGRAM_CHARS`] characters. Its keys are masked.
+    pub command: String,
+}
+
+/// Maximum length of [`TerminalProgram::command`], in characters.
+pub const MAX_PROGRAM_CHARS: usize = 80;
+
 /// quackd's data about one session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -160,6 +173,11 @@ pub struct SessionState {
     /// Exempts the session's processes from eviction.
     #[serde(skip_serializing_if = "is_false")]
     pub pinned: bool,
+    /// Programs on terminals, the last started one at the end. At most [`crate::limits::MAX_TERMINALS_PER_SESSION`]. After a
+    /// start of the daemon those that ended with the daemon before. No request waits until a change is saved: a daemon that
+    /// is killed right after a start or an end leaves the list from before it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<TerminalProgram>,
     /// Keys of a newer program.
     #[serde(flatten)]
     pub other: Map<String, Value>,

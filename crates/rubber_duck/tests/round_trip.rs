@@ -6,7 +6,7 @@ mod tests {
     use quackd_protocol::metadata::{Metadata, Session, Workspace};
     use quackd_protocol::policy::{NetworkMode, PolicyPatch};
     use quackd_protocol::state::{
-        DaemonState, FoundHost, FoundPreset, SessionState, WorkspaceState,
+        DaemonState, FoundHost, FoundPreset, SessionState, TerminalProgram, WorkspaceState,
     };
     use quackd_rubber_duck::{Paths, open_blocking};
     use quackd_store::{Origin, Snapshot, StateFile, load_blocking};
@@ -100,6 +100,7 @@ mod tests {
             SessionState {
                 isolated: Some(quackd_protocol::isolate::CopiedTree { files: 3, ..Default::default() }),
                 safe_mode, policy, grants, engine, model, client: None, restarts, label, pinned, other,
+                programs: vec![TerminalProgram { terminal_id: "term-1".to_owned(), command: "vi".to_owned() }],
             }
         }
     }

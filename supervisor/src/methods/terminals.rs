@@ -58,6 +58,7 @@ impl Serve<TermAttachParams> for Caller {
         };
         let attach = AttachTerminal { terminal: params.terminal_id, viewer };
         let attached = session.actors.worker.send(attach).await?;
+        let attached = attached.map_err(|refusal| refusal.or_interrupted(&session.programs));
         let attached = self.unless_refused(attached, &session.session_id).await?;
 
         // The connection reads the queue after the reply.

@@ -1,9 +1,9 @@
-//! Reports to the registry: crashes, the agent's own state that the metadata keeps, hosts of the user's tools
-//! ([`super::presets`] keeps them), and a configuration file that commands could change.
+//! Reports to the registry: crashes, programs on terminals, the agent's own state that the metadata keeps, hosts of the
+//! user's tools ([`super::presets`] keeps them), and a configuration file that commands could change.
 
 use super::Registry;
 use super::catalog;
-use crate::session::owner::{AgentReport, Crashed, ListWritable};
+use crate::session::owner::{AgentReport, Crashed, ListWritable, ProgramsChanged};
 use actix::prelude::*;
 use quackd_protocol::state::{FoundPreset, HeldConfig, MAX_HELD, SessionState};
 use std::collections::BTreeMap;
@@ -33,6 +33,21 @@ impl Handler<Crashed> for Registry {
         let count = |state: &mut SessionState| state.restarts = state.restarts.saturating_add(1);
         if is_known && self.change_state(&session, count) && !self.draining {
             // The log reports a failed save, which loses the count.
+            drop(self.save(ctx));
+        }
+    }
+}
+
+impl Handler<ProgramsChanged> for Registry {
+    type Result = ();
+
+    /// Records the programs for the next daemon. While this one stops, the record stays.
+    fn handle(&mut self, msg: ProgramsChanged, ctx: &mut Self::Context) {
+        let ProgramsChanged { session, programs } = msg;
+        let is_known = catalog::by_id(&self.metadata, &session).is_some();
+        let record = |state: &mut SessionState| state.programs = programs;
+        if is_known && !self.draining && self.change_state(&session, record) {
+            // The log reports a failed save, which loses the record.
             drop(self.save(ctx));
         }
     }

@@ -121,6 +121,7 @@ impl Registry {
             pi_session_file: session.pi_session_file.clone(),
             agent: AgentChoice::from(&state),
             isolated: state.isolated,
+            programs: state.programs,
             session_id: session.id.clone(),
             session_name: session.name.clone(),
             workspace_path: workspace,

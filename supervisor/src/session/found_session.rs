@@ -4,6 +4,7 @@ use super::actors::SessionActors;
 use super::agent::AgentChoice;
 use quackd_protocol::SessionId;
 use quackd_protocol::isolate::CopiedTree;
+use quackd_protocol::state::TerminalProgram;
 
 /// A session and its actors.
 #[derive(Debug, Clone)]
@@ -24,4 +25,6 @@ pub(crate) struct FoundSession {
     pub(crate) agent: AgentChoice,
     /// The private copy of an isolated session.
     pub(crate) isolated: Option<CopiedTree>,
+    /// Recorded programs on terminals: of this daemon, or without one those that ended with the daemon before.
+    pub(crate) programs: Vec<TerminalProgram>,
 }

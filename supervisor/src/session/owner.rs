@@ -3,6 +3,7 @@
 use actix::WeakRecipient;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
+use quackd_protocol::state::TerminalProgram;
 use std::path::PathBuf;
 
 /// The session's worker or agent crashed.
@@ -22,6 +23,14 @@ pub(crate) struct AgentReport {
     pub(crate) session_name: Option<String>,
 }
 
+/// The programs on the session's terminals, which the next daemon names if they end with this one.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct ProgramsChanged {
+    pub(crate) session: SessionId,
+    pub(crate) programs: Vec<TerminalProgram>,
+}
+
 /// Lists every directory that a command of any session may write.
 #[derive(Debug, Message)]
 #[rtype(result = "Vec<PathBuf>")]
@@ -32,6 +41,7 @@ pub(crate) struct ListWritable;
 pub(crate) struct Owner {
     crashed: WeakRecipient<Crashed>,
     report: WeakRecipient<AgentReport>,
+    programs: WeakRecipient<ProgramsChanged>,
     writable: WeakRecipient<ListWritable>,
 }
 
@@ -47,11 +57,13 @@ impl Owner {
         A: Actor<Context = Context<A>>
             + Handler<Crashed>
             + Handler<AgentReport>
+            + Handler<ProgramsChanged>
             + Handler<ListWritable>,
     {
         Self {
             crashed: owner.clone().recipient().downgrade(),
             report: owner.clone().recipient().downgrade(),
+            programs: owner.clone().recipient().downgrade(),
             writable: owner.clone().recipient().downgrade(),
         }
     }
@@ -60,6 +72,13 @@ impl Owner {
     pub(crate) fn crashed(&self, session: &SessionId) {
         if let Some(owner) = self.crashed.upgrade() {
             owner.try_send(Crashed(session.clone())).ok();
+        }
+    }
+
+    /// Records the programs on the session's terminals. A full mailbox loses the record.
+    pub(crate) fn programs_changed(&self, session: &SessionId, programs: Vec<TerminalProgram>) {
+        if let Some(owner) = self.programs.upgrade() {
+            owner.try_send(ProgramsChanged { session: session.clone(), programs }).ok();
         }
     }
 

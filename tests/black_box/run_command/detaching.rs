@@ -179,7 +179,7 @@ fn a_client_that_is_killed_or_hung_up_leaves_the_program_running() {
     let first = run(&daemon, &repo, "echo ready; exec cat");
     first.shows("ready");
     first.signal(Signal::SIGKILL);
-    assert_eq!(first.end().1, None);
+    assert_eq!(end(first).1, None);
     wait_for("the viewer to be gone", || (viewer(&daemon).data["viewers"] == 1).then_some(()));
 
     let ends = [Signal::SIGHUP, Signal::SIGTERM, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2];
@@ -193,6 +193,30 @@ fn a_client_that_is_killed_or_hung_up_leaves_the_program_running() {
     let viewer = viewer(&daemon);
     viewer.shows("ready");
     viewer.echoes("it goes on");
+}
+
+#[test]
+fn a_killed_client_leaves_no_mode_in_its_window() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let window = run(&daemon, &repo, EDITOR);
+    window.shows("ready");
+    assert!(window.emulated(|screen| screen.is_alternate() && screen.application_cursor()));
+    window.signal(Signal::SIGKILL);
+    window.until("the main screen", |screen| {
+        !screen.is_alternate()
+            && !screen.wants_bracketed_paste()
+            && !screen.application_cursor()
+            && screen.cursor().visible
+    });
+    let (all, code) = end(window);
+    assert_eq!(code, None, "{all}");
+    let (_, raw) = all.rsplit_once("ready").unwrap();
+    for mode in ["1049", "1000", "1006", "1004", "2004", "1"] {
+        assert!(is_off(raw, mode), "mode {mode} stays on: {all:?}");
+    }
+    assert!(raw.contains("\u{1b}[<1u") && raw.contains("\u{1b}>"), "keys stay changed: {all:?}");
+    assert_eq!(jobs(&daemon).len(), 1, "the program continues");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Ends of terminals: the last event says why, and no process stays.
 
-use super::{Viewer, all_gone, below, run_script, run_with, with_sleeps};
+use super::{Viewer, all_gone, below, run, run_script, run_with, with_sleeps};
 use crate::harness::{Daemon, Session, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -160,6 +160,45 @@ fn nothing_of_a_terminal_outlives_the_daemon_or_its_session() {
     wire.request("quack.session_delete", json!({"sessionId": session.id, "force": true}));
     viewer.news("term_exit");
     all_gone(&processes);
+}
+
+#[test]
+fn the_next_daemon_names_the_program_that_ended_with_the_one_before() {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let mut daemon = Daemon::start();
+        let repo = daemon.repo("a");
+        let file = daemon.app().join("quackd-state.json");
+        let has_recorded = |part: &str| std::fs::read_to_string(&file).unwrap().contains(part);
+        let wire = daemon.wire();
+        let session = wire.attach(repo.path());
+        let id = session.id.clone();
+        let ended = run_script(&session, "exit 0");
+        wait_for("the first to end", || session.worker().get("jobs").is_none().then_some(()));
+        let left = run(&session, &["cat"]);
+        wait_for("the record", || has_recorded(&format!("\"{left}\"")).then_some(()));
+        assert!(!has_recorded(&format!("\"{ended}\"")), "it ended before");
+        daemon.signal(signal);
+        daemon.wait();
+
+        daemon.boot();
+        let wire = daemon.wire();
+        let attach = |terminal: Option<&str>| {
+            let params = json!({"sessionId": id, "terminalId": terminal});
+            wire.refused("quack.term_attach", params)
+        };
+        let expected = format!(
+            "terminal {left} of a (cat) ended when the daemon ended; start it again with quack run --in a -- cat"
+        );
+        assert_eq!(attach(None), expected);
+        assert_eq!(attach(Some(&left)), expected);
+        assert_eq!(attach(Some(&ended)), format!("session a has no terminal {ended}"));
+
+        let session = wire.attach(repo.path());
+        run_script(&session, "exit 0");
+        wait_for("the next to end", || session.worker().get("jobs").is_none().then_some(()));
+        assert!(attach(None).contains(" of a exited with code 0"), "{}", attach(None));
+        wait_for("no record", || (!has_recorded("\"programs\"")).then_some(()));
+    }
 }
 
 #[test]

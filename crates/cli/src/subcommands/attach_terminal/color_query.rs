@@ -1,7 +1,7 @@
 //! Asks the user's terminal for its colors, which programs on a terminal of a session can ask for. An answer that comes too
 //! late is removed from what the user types.
 
-use super::window::write_within_blocking;
+use crate::terminal_guard::write_within_blocking;
 use quackd_protocol::terminal::{RgbColor, TerminalColors};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};

@@ -1,28 +1,21 @@
 //! The user's terminal in raw mode, with the filter for everything that is written to it.
 //!
-//! It is restored on drop, before a panic message, and while this program is suspended. A program's output reaches it only
-//! through [`Window::filtered`], or as rows that the client draws on a separate screen, through [`Window::own`].
+//! It is restored on drop, before a panic message, while this program is suspended, and by [`TerminalGuard`] if this program
+//! is killed. A program's output reaches it only through [`Window::filtered`], or as rows that the client draws on a
+//! separate screen, through [`Window::own`].
 
 use crate::exit::CliError;
 use crate::output::{CliOutput, OpenQuestion};
 use crate::screen_signals::SignalListener;
+use crate::terminal_guard::{RESTORE_WAIT, TerminalGuard, write_within_blocking};
 use quackd_config::ClipboardChoice;
 use quackd_protocol::terminal::CellSize;
 use quackd_terminal::{ClipboardRule, Filter, FilterOptions, Screen, TerminalSize};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::process::Signal;
 use rustix::termios::{
     OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
 };
 use std::io::{self, IsTerminal};
-use std::time::{Duration, Instant};
-
-/// Longest wait until the terminal takes the bytes that restore it.
-const RESTORE_WAIT: Duration = Duration::from_secs(1);
-
-/// Bytes of one write while restoring. A terminal that can be written takes them without waiting.
-const MAX_AT_ONCE: usize = 256;
 
 /// Restores what a panic message needs: main screen, cursor, no style, no mouse, no pasting mode.
 const BEFORE_PANIC: &[u8] =
@@ -39,6 +32,7 @@ const END_OWN: &[u8] = b"\x1b[m\x1b[?7h\x1b[?25h\x1b[?1049l";
 #[derive(Debug)]
 pub(crate) struct Window {
     before: Termios,
+    guard: TerminalGuard,
     clipboard: ClipboardChoice,
     title_prefix: String,
     filter: Filter,
@@ -62,6 +56,7 @@ impl Window {
 
         let filter = filter(clipboard, &title_prefix);
         let mut window = Self {
+            guard: TerminalGuard::start_blocking(&before),
             before,
             clipboard,
             title_prefix,
@@ -86,6 +81,7 @@ impl Window {
 
         // Set before the call, so that a partial failure is undone too.
         self.is_raw = true;
+        self.tell_guard();
         let mut raw = self.before.clone();
         raw.make_raw();
         tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
@@ -140,6 +136,16 @@ impl Window {
         // The shell must not read pending reports of the mouse and of keys. The calls fail if the terminal was closed.
         tcflush(io::stdin(), QueueSelector::IFlush).ok();
         tcsetattr(io::stdin(), OptionalActions::Now, &self.before).ok();
+        self.tell_guard();
+    }
+
+    /// Reports to the guard what [`Window::leave`] would write. Call it before a change of that is shown.
+    fn tell_guard(&mut self) {
+        if !self.is_raw {
+            return self.guard.tell(None);
+        }
+        let own = if self.is_own { END_OWN } else { &[] };
+        self.guard.tell(Some(&[own, &self.filter.restore()].concat()));
     }
 
     /// Restores the terminal and suspends this program until it is continued.
@@ -165,6 +171,7 @@ impl Window {
         // The worker answers queries.
         self.picture.feed(&output);
         shown.extend(output);
+        self.tell_guard();
         shown
     }
 
@@ -180,6 +187,7 @@ impl Window {
 
         let mut shown = self.filter.restore();
         self.filter = filter(self.clipboard, &self.title_prefix);
+        self.tell_guard();
         shown.extend_from_slice(BEGIN_OWN);
         shown.extend(drawing);
         shown
@@ -241,32 +249,4 @@ fn restore_before_panic(modes: Termios) {
         tcsetattr(io::stdin(), OptionalActions::Now, &modes).ok();
         before(info);
     }));
-}
-
-/// Writes to stdout as far as it takes bytes in time, and returns the others. Uses no lock of stdout, which a blocked write
-/// may hold.
-pub(super) fn write_within_blocking(bytes: &[u8], limit: Duration) -> Vec<u8> {
-    let (stdout, begun) = (io::stdout(), Instant::now());
-    let mut rest = bytes;
-
-    while !rest.is_empty() {
-        let left = limit.saturating_sub(begun.elapsed());
-        let Ok(left) = Timespec::try_from(left) else { break };
-        let mut watched = [PollFd::new(&stdout, PollFlags::OUT)];
-        match poll(&mut watched, Some(&left)) {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(Errno::INTR) => continue,
-            Err(_) => break,
-        }
-
-        let piece = rest.get(..MAX_AT_ONCE).unwrap_or(rest);
-        match rustix::io::write(&stdout, piece) {
-            Ok(written) => rest = rest.get(written..).unwrap_or_default(),
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            // The terminal was closed.
-            Err(_) => break,
-        }
-    }
-    rest.to_vec()
 }

@@ -135,6 +135,10 @@ impl WorkerActor {
 
     fn count_terminals(&self) {
         self.services.pool.terminals.set(&self.session.id, self.terminals.count());
+        // The next daemon names those that end with this one.
+        if !self.ends_with_daemon() {
+            self.owner.programs_changed(&self.session.id, self.terminals.programs());
+        }
     }
 
     fn publish_terminal(&self, name: &str, event: TerminalEvent) {

@@ -2,7 +2,10 @@
 
 use super::terminal::Terminal;
 use crate::errors::TerminalRefusal;
+use quackd_protocol::foreign_text::one_line_cut;
 use quackd_protocol::limits::MAX_TERMINALS_PER_SESSION;
+use quackd_protocol::mask::masked;
+use quackd_protocol::state::{MAX_PROGRAM_CHARS, TerminalProgram};
 use quackd_protocol::terminal::TerminalExit;
 use quackd_protocol::worker::JobInfo;
 use std::collections::VecDeque;
@@ -98,6 +101,16 @@ impl Terminals {
     /// Returns the ids of the running terminals, oldest first.
     pub(super) fn ids(&self) -> Vec<String> {
         self.running.iter().map(|terminal| terminal.id.clone()).collect()
+    }
+
+    /// Returns the programs of the running terminals, oldest first, as they are recorded.
+    pub(super) fn programs(&self) -> Vec<TerminalProgram> {
+        let running = self.running.iter().take(MAX_TERMINALS_PER_SESSION);
+        let program = |terminal: &Terminal| TerminalProgram {
+            terminal_id: terminal.id.clone(),
+            command: one_line_cut(&masked(&terminal.command), MAX_PROGRAM_CHARS),
+        };
+        running.map(program).collect()
     }
 
     /// Returns credits and requests screens that are due. Call it while [`Terminals::needs_tick`].
