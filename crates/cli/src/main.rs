@@ -50,6 +50,7 @@ fn main() -> std::process::ExitCode {
         Some("login-environment") => return quackd_environment_worker::main("quack-login-env"),
         Some("isolate" | "record-states") => return quackd_isolate_worker::main(),
         Some("credentials") => return quackd_credentials_worker::main(),
+        Some("credential-git") => return quackd_credentials_worker::become_git(),
         Some("tool-registries") => return quackd_environment_worker::main("quack-tools"),
         Some(other) => {
             let of_environment = || quackd_environment_worker::run_role(other);
