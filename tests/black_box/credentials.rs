@@ -363,6 +363,21 @@ fn commits_are_signed_by_the_agent_of_the_user() {
 }
 
 #[test]
+fn git_and_its_helpers_see_directories_of_sessions_empty_and_can_write_elsewhere() {
+    needs!(Namespaces);
+    let daemon = Daemon::absent();
+    let home = std::fs::canonicalize(daemon.home()).unwrap();
+    let [hidden, shown] = ["ws", "other"].map(|name| home.join(name).display().to_string());
+    for at in [&hidden, &shown] {
+        write_file(Path::new(at).join("helper"), "");
+    }
+    let script = r#"ls -A "$0" && : > "$1/new" && ls -A "$1""#;
+    let words = ["credential-git", "--hide", &hidden, "--", "/bin/sh", "-c", script];
+    let words = [&words[..], &[hidden.as_str(), shown.as_str()]].concat();
+    assert_eq!(Cli::run(daemon.command(&words)).ok(), "helper\nnew\n");
+}
+
+#[test]
 fn credentials_are_shown_and_explained_and_the_whole_network_has_none() {
     needs!(Network);
     with_agent(Daemon::absent(), "", "git.example", |daemon, session| {

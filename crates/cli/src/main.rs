@@ -51,6 +51,7 @@ fn main() -> std::process::ExitCode {
         Some("login-environment") => return quackd_environment_worker::main("quack-login-env"),
         Some("isolate" | "record-states") => return quackd_isolate_worker::main(),
         Some("credentials") => return quackd_credentials_worker::main(),
+        Some("credential-git") => return quackd_credentials_worker::become_git(),
         Some("tool-registries") => return quackd_environment_worker::main("quack-tools"),
         Some(terminal_guard::ROLE) => return terminal_guard::main(),
         Some(other) => {

@@ -149,7 +149,11 @@ impl CredentialUse {
     /// Returns a login by ssh. `None` if a part is empty, too long, or has characters that make the text ambiguous.
     #[must_use]
     pub fn ssh(user: &str, host: &str, port: u16) -> Option<Self> {
-        let is_ok = is_part(user) && is_part(host) && !host.contains(['@', '/']) && port != 0;
+        let is_ok = is_part(user)
+            && !user.contains('@')
+            && is_part(host)
+            && !host.contains(['@', '/'])
+            && port != 0;
         let host = host.to_ascii_lowercase();
         is_ok.then(|| Self::Ssh { user: user.to_owned(), host, port })
     }
@@ -175,7 +179,8 @@ impl CredentialUse {
 }
 
 impl Repository {
-    /// Returns the repository of a path of an URL. `None` if a part is empty, too long, not plain, or leads upwards.
+    /// Returns the repository of a path of an URL. `None` if a part is empty, too long, not plain, or leads upwards, if the
+    /// host ends with a dot, or if the path ends with `.git` twice. So the result does not change if it is read again.
     #[must_use]
     pub fn new(host: &str, path: &str) -> Option<Self> {
         let path = path.trim_matches('/');
@@ -183,7 +188,9 @@ impl Repository {
         let is_step = |step: &str| !matches!(step, "" | "." | "..");
         let is_ok = is_part(host)
             && !host.contains(['@', '/', ':'])
+            && !host.ends_with('.')
             && is_part(path)
+            && !path.ends_with(".git")
             && !path.contains(['?', '#', '%', '\\'])
             && path.split('/').all(is_step);
         is_ok.then(|| Self { host: host.to_ascii_lowercase(), path: path.to_owned() })
@@ -437,6 +444,18 @@ mod tests {
     }
 
     #[test]
+    fn a_repository_that_is_read_again_is_the_same() {
+        for path in
+            ["me/app", "me/app.git", "/me/app.git/", "me/.git.x", "me/app.git.git", "me/.git"]
+        {
+            let Some(read) = Repository::new("Git.example", path) else { continue };
+            assert_eq!(Repository::new(&read.host, &read.path), Some(read), "{path}");
+        }
+        assert!(Repository::new("git.example", "me/app.git").is_some());
+        assert_eq!(Repository::new("git.example", "me/app.git.git"), None);
+    }
+
+    #[test]
     fn ambiguous_and_unusable_texts_are_refused() {
         for text in [
             "",
@@ -456,12 +475,15 @@ mod tests {
             "push github.com:444/a",
             "push github.com/a?b",
             "push github.com/a%2e",
+            "push github.com./a",
+            "push github.com/a.git.git",
             "pull github.com/a",
             "sign",
             "fetch github.com/a\u{202e}b",
         ] {
             assert_eq!(text.parse::<CredentialUse>(), Err(NoCredentialUse), "{text}");
         }
+        assert_eq!(CredentialUse::ssh("a@b", "c", 22), None);
         let long = format!("push github.com/{}", "a".repeat(MAX_USE_PART + 1));
         assert!(long.parse::<CredentialUse>().is_err());
     }

@@ -2,17 +2,26 @@
 //!
 //! Git and its helpers run unconfined, so nothing that a session may write chooses what runs: the working directory is
 //! `/`, the supervisor removes variables and entries of PATH that lead into such a directory, and git is not asked if its
-//! settings or a program that they name do.
+//! settings or a program that they name do. Where the system allows namespaces, git sees these directories empty, for
+//! programs that the settings do not name.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use quackd_process::{Command, CommandInput, EndedBy, Exit, Limits, Wanted, Writable, run};
+use quackd_process::{
+    Command, CommandInput, EndedBy, Exit, Limits, SelfExe, Wanted, Writable, become_program,
+    complain, run,
+};
 use quackd_protocol::credentials::{CredentialRefusal, Repository};
 use quackd_sandbox::git::UserSettings;
+use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+
+/// Subcommand that starts git without the directories of sessions.
+const VERB: &str = "credential-git";
 
 /// Time for git and its helpers.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -39,10 +48,26 @@ pub(crate) async fn authorization(
     untrusted: &Writable,
 ) -> Result<String, CredentialRefusal> {
     let git = git_blocking(&env, home, untrusted).ok_or(CredentialRefusal::NoCredential)?;
+    let exe = SelfExe::open().map_err(|_unknown| CredentialRefusal::Failed)?;
     let Repository { host, path } = repository;
-    let text = format!("protocol=https\nhost={host}\npath={path}\n\n");
+    // With `credential.useHttpPath`, a helper may have the path as the user writes it.
+    for end in ["", ".git"] {
+        let input = CommandInput::default();
+        let command = command(&exe, &git, untrusted, env.clone(), input.clone());
+        let text = format!("protocol=https\nhost={host}\npath={path}{end}\n\n");
+        if let Some(value) = fill(command, input, text).await? {
+            return Ok(value);
+        }
+    }
+    Err(CredentialRefusal::NoCredential)
+}
 
-    let input = CommandInput::default();
+/// Asks git once. `None` if it has no credential.
+async fn fill(
+    command: Command,
+    input: CommandInput,
+    text: String,
+) -> Result<Option<String>, CredentialRefusal> {
     let giving = async {
         if let Wanted::Piece(_) = input.wanted(0).await {
             input.give(text.into_bytes(), true);
@@ -50,16 +75,16 @@ pub(crate) async fn authorization(
         std::future::pending().await
     };
     let finished = tokio::select! {
-        finished = run(command(git, env, input.clone())) => finished,
+        finished = run(command) => finished,
         never = giving => never,
     };
     let finished = finished.map_err(|_not_started| CredentialRefusal::Failed)?;
-    let is_success = finished.ended_by == EndedBy::Itself && finished.exit == Exit::Code(0);
     let output = finished.stdout;
-    if !is_success || MAX_OUTPUT < output.total || !output.is_whole() {
+    if finished.ended_by != EndedBy::Itself || MAX_OUTPUT < output.total || !output.is_whole() {
         return Err(CredentialRefusal::NoCredential);
     }
-    basic(&[output.head, output.tail].concat()).ok_or(CredentialRefusal::NoCredential)
+    let is_success = finished.exit == Exit::Code(0);
+    Ok(basic(&[output.head, output.tail].concat()).filter(|_| is_success))
 }
 
 /// Returns the program of git. `None` if it is absent, or if sessions could change what it runs.
@@ -70,19 +95,49 @@ fn git_blocking(env: &[(String, String)], home: &Path, untrusted: &Writable) -> 
     };
     let git = path.split(':').map(|at| Path::new(at).join("git")).find(is_program)?;
 
-    let files = UserSettings::read_blocking(home, env).credential_files()?;
-    let is_held = untrusted.way_blocking(&git).is_some()
-        || files.iter().any(|file| untrusted.held_blocking(file).is_some());
+    let named = UserSettings::read_blocking(home, env).credential_files(path)?;
+    let is_way = |program: &PathBuf| untrusted.way_blocking(program).is_some();
+    let is_held = is_way(&git)
+        || named.programs.iter().any(is_way)
+        || named.files.iter().any(|file| untrusted.held_blocking(file).is_some());
     (!is_held).then_some(git)
 }
 
-fn command(git: PathBuf, mut env: Vec<(String, String)>, input: CommandInput) -> Command {
+/// Becomes git without the directories of sessions, if the system allows namespaces. Returns only on failure. Called by
+/// `quack credential-git [--hide DIRECTORY]... -- GIT [ARGUMENT]...` before any other code in the process.
+#[must_use]
+pub fn become_git() -> ExitCode {
+    let mut words = std::env::args_os().skip(2);
+    let mut hidden = Vec::new();
+    while words.next().is_some_and(|word| word == "--hide") {
+        hidden.extend(words.next().map(PathBuf::from));
+    }
+    let git = words.next().unwrap_or_default();
+    // Without namespaces, the checks of the settings decide alone.
+    if let Err(error) = quackd_sandbox::confine::hide_directories(&hidden) {
+        complain(&format!("cannot hide the directories of sessions: {error}"));
+        return ExitCode::FAILURE;
+    }
+    let error = become_program(&git, words.collect(), []);
+    complain(&format!("cannot start git: {error}"));
+    ExitCode::FAILURE
+}
+
+fn command(
+    exe: &SelfExe,
+    git: &Path,
+    untrusted: &Writable,
+    mut env: Vec<(String, String)>,
+    input: CommandInput,
+) -> Command {
+    let hidden = untrusted.iter().flat_map(|at| [OsString::from("--hide"), at.into()]);
+    let question: [OsString; 4] = ["--".into(), git.into(), "credential".into(), "fill".into()];
     env.retain(|(name, _)| !name.starts_with("GIT_") || KEPT.contains(&name.as_str()));
     env.retain(|(name, _)| !UNASKED.iter().any(|(fixed, _)| fixed == name));
     env.extend(UNASKED.map(|(name, value)| (name.to_owned(), value.to_owned())));
     Command {
-        program: git.into(),
-        args: vec!["credential".into(), "fill".into()],
+        program: exe.path().into(),
+        args: [OsString::from(VERB)].into_iter().chain(hidden).chain(question).collect(),
         cwd: "/".into(),
         env,
         deadline: DEADLINE,
@@ -118,6 +173,7 @@ mod tests {
     use super::*;
     use quackd_testkit::{TestDir, write_file};
     use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::symlink;
 
     /// A home with settings that name `helper`, and the environment of git.
     fn asked(dir: &TestDir, helper: &str) -> Vec<(String, String)> {
@@ -146,15 +202,29 @@ mod tests {
         let untrusted = Writable::of_blocking([dir.join("ws")], &home);
         let is_asked =
             |helper: &str| git_blocking(&asked(&dir, helper), &home, &untrusted).is_some();
-        assert!(is_asked("store") && is_asked("!/opt/helper --x"));
+        assert!(is_asked("store") && is_asked("!/opt/helper --x") && is_asked("!bar get"));
+
+        // A link in a directory of PATH, and a way that only the links of the disk show.
+        symlink(dir.join("ws/h"), dir.join("bin/git-credential-foo")).unwrap();
+        symlink(dir.join("ws/h"), dir.join("bin/bar")).unwrap();
+        symlink(dir.join("ws"), home.join("proj")).unwrap();
+        write_file(dir.join("ws2/helper"), "");
+        let up = home.join("proj/../ws2/helper").display().to_string();
+        for helper in ["foo", "!bar get", "!$HOME/proj/h", "!cd $HOME/proj && ./h", "!/a/w?/h", &up]
+        {
+            assert!(!is_asked(helper), "{helper}");
+        }
         let in_workspace = dir.join("ws/helper").display().to_string();
         for helper in [in_workspace.clone(), format!("!sh {in_workspace}"), "~/../ws/x".to_owned()]
         {
             assert!(!is_asked(&helper), "{helper}");
         }
 
-        let included = format!("store\n[include]\npath = {}", dir.join("ws/config").display());
-        assert!(!is_asked(&included));
+        for file in [&*dir.join("ws/config").display().to_string(), "~root/x", "%(prefix)/x"] {
+            assert!(!is_asked(&format!("store\n[include]\npath = {file}")), "{file}");
+        }
+        let padding = "#\n".repeat(128 * 1024);
+        assert!(!is_asked(&format!("store\n{padding}[include]\npath = ~/x")));
         let untrusted = Writable::of_blocking([dir.join("bin")], &home);
         assert_eq!(git_blocking(&asked(&dir, "store"), &home, &untrusted), None);
     }
@@ -164,7 +234,12 @@ mod tests {
         let env = ["GIT_DIR=/ws/.git", "GIT_ASKPASS=/x", "GIT_CONFIG_GLOBAL=/g", "HOME=/h"];
         let env = env.iter().filter_map(|one| one.split_once('='));
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let command = command("/bin/git".into(), env, CommandInput::default());
+        let untrusted = Writable::of_blocking(["/ws".into()], Path::new("/h"));
+        let exe = SelfExe::open().unwrap();
+        let git = Path::new("/bin/git");
+        let command = command(&exe, git, &untrusted, env, CommandInput::default());
+        let words = [VERB, "--hide", "/ws", "--", "/bin/git", "credential", "fill"];
+        assert_eq!(command.args, words);
         let env: Vec<_> = command.env.iter().map(|(n, v)| format!("{n}={v}")).collect();
         assert_eq!(
             env,

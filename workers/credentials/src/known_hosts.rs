@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use quackd_policy::known_hosts::{HostNames, KnownHostLine, MAX_KNOWN_HOSTS_FILE, split_port};
 use quackd_process::Writable;
 use quackd_protocol::credentials::{CredentialRefusal, MAX_USES};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -29,7 +30,7 @@ pub(crate) fn names_blocking(
     host_key: &[u8],
     candidates: &[String],
 ) -> Result<Vec<Place>, CredentialRefusal> {
-    let mut candidates = HostNames::new(candidates.iter().map(String::as_str));
+    let mut hashed = HostNames::new(candidates.iter().map(String::as_str));
     let mut found = Vec::new();
     for file in FILES {
         let path = home.join(file);
@@ -41,9 +42,11 @@ pub(crate) fn names_blocking(
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(_) => return Err(CredentialRefusal::UnknownHost),
         };
-        found
-            .extend(names(&text, host_key, &mut candidates).ok_or(CredentialRefusal::UnknownHost)?);
+        found.extend(names(&text, host_key, &mut hashed).ok_or(CredentialRefusal::UnknownHost)?);
     }
+    // The rules of the session are most likely about these names, so the limit cuts others.
+    let named: HashSet<Place> = candidates.iter().filter_map(|name| place(name)).collect();
+    found.sort_by_cached_key(|(host, port)| !named.contains(&(host.to_ascii_lowercase(), *port)));
     found.truncate(MAX_USES);
     Ok(found)
 }
@@ -158,6 +161,17 @@ mod tests {
         }
         let text = [line("github.com"), line("@revoked *")].concat();
         assert_eq!(found(&text, &[]), None);
+    }
+
+    #[test]
+    fn names_of_rules_come_before_the_limit() {
+        let home = TestDir::with(&[".ssh"]);
+        let hosts: Vec<_> = (0..=MAX_USES).map(|n| format!("h{n}.example")).collect();
+        let last = hosts.last().unwrap();
+        write_file(home.join(".ssh/known_hosts"), line(&hosts.join(",")));
+        let (key, untrusted) = (STANDARD.decode(KEY).unwrap(), Writable::default());
+        let found = names_blocking(&home, &untrusted, &key, std::slice::from_ref(last)).unwrap();
+        assert_eq!((found.len(), &found.first().unwrap().0), (MAX_USES, last));
     }
 
     #[test]

@@ -16,6 +16,8 @@ mod known_hosts;
 mod purpose;
 mod ssh_reader;
 
+pub use git::become_git;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::{SinkExt, StreamExt};

@@ -45,6 +45,8 @@ pub(crate) struct Credentials {
     frames: mpsc::Sender<FromProxy>,
     unsent: RefCell<Option<mpsc::Receiver<FromProxy>>>,
     kept: RefCell<Vec<Kept>>,
+    /// Number of times that all were dropped.
+    generation: Cell<u64>,
 }
 
 struct Kept {
@@ -75,6 +77,7 @@ impl Default for Credentials {
             frames,
             unsent: RefCell::new(Some(unsent)),
             kept: RefCell::default(),
+            generation: Cell::default(),
         }
     }
 }
@@ -141,8 +144,22 @@ impl Credentials {
         }
     }
 
-    /// Keeps a credential for [`CREDENTIAL_KEPT`].
-    pub(crate) fn keep(&self, repository: &Repository, push: bool, value: HeaderValue) {
+    /// Returns the number for [`Self::keep`]. Read it before the request for the credential.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.get()
+    }
+
+    /// Keeps a credential for [`CREDENTIAL_KEPT`]. Not if all were dropped since it was requested: its grant may be gone.
+    pub(crate) fn keep(
+        &self,
+        repository: &Repository,
+        push: bool,
+        value: HeaderValue,
+        generation: u64,
+    ) {
+        if generation != self.generation.get() {
+            return;
+        }
         let mut kept = self.kept.borrow_mut();
         kept.retain(|one| (&one.repository, one.push) != (repository, push));
         if kept.len() == MAX_KEPT {
@@ -159,6 +176,7 @@ impl Credentials {
 
     /// Drops all credentials.
     pub(crate) fn forget(&self) {
+        self.generation.update(|generation| generation + 1);
         self.kept.borrow_mut().clear();
     }
 
@@ -185,14 +203,14 @@ mod tests {
         let credentials = Credentials::default();
         let (app, value) = (repository("me/app"), HeaderValue::from_static("Basic x"));
         let known = |path: &str, push| credentials.known(&repository(path), push);
-        credentials.keep(&app, false, value.clone());
+        credentials.keep(&app, false, value.clone(), 0);
         assert_eq!(known("me/app", false), Known::Value(value.clone()));
         assert_eq!(known("me/app", true), Known::Nothing);
         assert_eq!(known("me/other", false), Known::Nothing);
 
         credentials.drop_kept(&app);
         assert_eq!(known("me/app", false), Known::Nothing);
-        credentials.keep(&app, true, value.clone());
+        credentials.keep(&app, true, value.clone(), 0);
         assert_eq!(known("me/app", false), Known::Value(value.clone()), "writing includes reading");
         assert_eq!(known("me/app", true), Known::Value(value.clone()));
         tokio::time::advance(CREDENTIAL_KEPT).await;
@@ -200,8 +218,13 @@ mod tests {
         credentials.forget();
         assert_eq!(known("me/app", true), Known::Nothing);
 
+        // It was requested before all were dropped.
+        credentials.keep(&app, true, value.clone(), 0);
+        assert_eq!(known("me/app", true), Known::Nothing);
+
+        let generation = credentials.generation();
         for n in 0..1000 {
-            credentials.keep(&repository(&format!("me/{n}")), false, value.clone());
+            credentials.keep(&repository(&format!("me/{n}")), false, value.clone(), generation);
         }
         assert_eq!(credentials.kept.borrow().len(), MAX_KEPT);
     }

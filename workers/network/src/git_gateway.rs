@@ -8,7 +8,7 @@ mod target;
 use crate::credentials::{Answer, Known};
 use crate::dial::{DialError, dial};
 use crate::proxy::{Admitted, Proxy, Request, Slot};
-use crate::relay::{Counts, Ends, IDLE, TLS, ends, until_idle, until_revoked};
+use crate::relay::{Counts, Ends, IDLE, ends, until_idle, until_revoked};
 use crate::reply::Refusal;
 use content::Content;
 use hyper::body::Incoming;
@@ -170,7 +170,7 @@ impl Exchange<'_> {
         let Some(service) = target.service else {
             return Err(text(
                 StatusCode::FORBIDDEN,
-                "quackd: Git LFS of this repository needs a password, and sessions do not use yours for Git LFS",
+                "quackd: the server needs a password, and sessions use yours only for git at port 443, not for Git LFS",
             ));
         };
         self.proxy.credentials.drop_kept(&target.repository);
@@ -193,7 +193,7 @@ impl Exchange<'_> {
     /// Decides about the host as for other connections.
     async fn admit(&self, target: &Target) -> Result<(), OwnAnswer> {
         let host = target.host.clone();
-        let request = Request { host, port: TLS, path: RequestPath::Connect };
+        let request = Request { host, port: target.port, path: RequestPath::Connect };
         let refused = |reason| {
             let refusal = Refusal::new(&request, reason, &self.proxy.label);
             text(StatusCode::FORBIDDEN, refusal.body.trim_end())
@@ -224,6 +224,7 @@ impl Exchange<'_> {
     async fn ask(&self, target: &Target, service: Service) -> Result<HeaderValue, OwnAnswer> {
         let (repository, push) = (target.repository.clone(), service.is_push());
         let request = CredentialRequest::Git { repository, push };
+        let generation = self.proxy.credentials.generation();
         let Answer { result, used_as } = self.proxy.credentials.ask(request).await;
         let value = match result {
             Ok(CredentialAnswer::Authorization(value)) => {
@@ -234,7 +235,7 @@ impl Exchange<'_> {
         };
         let mut value = value.map_err(|why| self.refused(target, service, used_as, why))?;
         value.set_sensitive(true);
-        self.proxy.credentials.keep(&target.repository, push, value.clone());
+        self.proxy.credentials.keep(&target.repository, push, value.clone(), generation);
         Ok(value)
     }
 
@@ -301,8 +302,7 @@ impl Exchange<'_> {
         if let Some((request, admitted)) = self.admitted.take() {
             self.proxy.fail(&request, why, admitted.rule);
         }
-        let Repository { host, .. } = &target.repository;
-        text(StatusCode::BAD_GATEWAY, &format!("quackd: {host} {error}"))
+        text(StatusCode::BAD_GATEWAY, &format!("quackd: {} {error}", target.place()))
     }
 
     /// Makes the answer for git of that of the server.
@@ -316,10 +316,11 @@ impl Exchange<'_> {
         if parts.status.is_redirection() {
             let location = parts.headers.get(header::LOCATION);
             let location = location.and_then(|location| location.to_str().ok());
-            let inside = location.and_then(|to| location_inside(to, &target.repository.host));
+            let inside = location.and_then(|to| location_inside(to, &target.place()));
             let inside = inside.and_then(|inside| HeaderValue::try_from(inside).ok());
             let Some(inside) = inside else {
-                let error = "redirects to an address that is not one of https at port 443";
+                let error =
+                    "redirects to an address that is not one of https at the same port or port 443";
                 return Err(self.failed(target, FailReason::Broken, &error));
             };
             headers.insert(header::LOCATION, inside);
@@ -354,7 +355,7 @@ fn outgoing(
     let request = hyper::Request::builder()
         .method(method)
         .uri(&target.path)
-        .header(header::HOST, &target.repository.host)
+        .header(header::HOST, target.place())
         .body(content);
     let mut request = request
         .map_err(|error| text(StatusCode::BAD_REQUEST, &format!("quackd: bad request: {error}")))?;

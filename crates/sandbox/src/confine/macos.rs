@@ -32,6 +32,14 @@ pub fn can_confine_login_shell() -> bool {
     false
 }
 
+/// Returns false: no directory is hidden here.
+///
+/// # Errors
+/// Never, unlike on Linux.
+pub fn hide_directories(_hidden: &[PathBuf]) -> io::Result<bool> {
+    Ok(false)
+}
+
 /// Returns `Some(false)`: a session makes no mounts here.
 ///
 /// # Errors

@@ -31,5 +31,5 @@ pub(crate) use openat::open_directory;
 pub use openat::{Node, hold_directory_blocking, node_at};
 pub use protection_gap::ProtectionGap;
 pub use user_credentials::Unsigned;
-pub use user_settings::UserSettings;
+pub use user_settings::{CredentialFiles, UserSettings};
 pub use walk::{FoundRepositories, MAX_REPOSITORIES, NodeKind, Walk};

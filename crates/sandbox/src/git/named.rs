@@ -79,7 +79,7 @@ pub fn named_blocking(
     let mut search = Search { trees, until, checked: 0, pins: BTreeMap::new(), rest };
 
     for file in user.files() {
-        search.path(file, "the user's settings", Strength::Missing);
+        search.path(&file, "the user's settings", Strength::Missing);
     }
 
     let mut repositories = Vec::new();

@@ -3,9 +3,9 @@
 //! them before the confinement hides them.
 
 use super::config_paths::{Setting, setting};
-use super::named_path::resolve;
+use super::named_path::locate;
 use super::openat;
-use super::words::words;
+use super::words::{is_clear, with_home, words};
 use crate::git_config;
 use quackd_protocol::environment::GIT_SETTINGS_VARIABLES;
 use std::collections::VecDeque;
@@ -20,6 +20,18 @@ const MAX_FILE: u64 = 256 * 1024;
 
 /// Maximum number of settings that name files.
 const MAX_SETTINGS: usize = 1024;
+
+/// Maximum number of programs in [`CredentialFiles`].
+const MAX_PROGRAMS: usize = 16 * 1024;
+
+/// Files and programs that git uses for a credential.
+#[derive(Debug, Default)]
+pub struct CredentialFiles {
+    /// The settings, and the paths in the command lines of helpers.
+    pub files: Vec<PathBuf>,
+    /// The programs in `PATH` that the other words of these command lines can mean. Most do not exist.
+    pub programs: Vec<PathBuf>,
+}
 
 /// Settings of the user and of the system.
 #[derive(Debug, Default)]
@@ -70,7 +82,10 @@ impl UserSettings {
 
     fn read(&mut self, file: &Path, pending: &mut VecDeque<PathBuf>) {
         self.files.push(file.to_owned());
-        let text = match openat::read_own(file, MAX_FILE) {
+        let text = match openat::read_own(file, MAX_FILE + 1) {
+            Ok(bytes) if MAX_FILE < u64::try_from(bytes.len()).unwrap_or(u64::MAX) => {
+                return self.is_cut = true;
+            }
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             // Git cannot read them either.
             Err(error)
@@ -86,31 +101,57 @@ impl UserSettings {
             Err(_) => return self.is_cut = true,
         };
 
-        for entry in git_config::parse(&text) {
+        let entries = git_config::parse(&text);
+        self.is_cut |= entries.len() == git_config::MAX_ENTRIES;
+        for entry in entries {
             let Some(one) = setting(&entry, file.parent()) else { continue };
             if self.settings.len() == MAX_SETTINGS {
                 return self.is_cut = true;
             }
-            if one.is_include
-                && let Some(next) =
-                    resolve(&one.value, file.parent().unwrap_or(&self.home), Some(&self.home))
-            {
-                pending.push_back(next);
+            if one.is_include && !one.value.is_empty() {
+                // Git replaces the first, and the second was another byte.
+                let is_exact = !one.value.starts_with("%(prefix)")
+                    && !one.value.contains(char::REPLACEMENT_CHARACTER);
+                let from = file.parent().unwrap_or(&self.home);
+                match locate(&one.value, from, Some(&self.home)).filter(|_| is_exact) {
+                    Some(next) => pending.push_back(next),
+                    None => self.is_cut = true,
+                }
             }
             self.settings.push(one);
         }
     }
 
-    /// Returns the files that choose the credential helpers: the settings, and the paths in the command lines of helpers.
-    /// `None` if there are more settings than can be read.
+    /// Returns the files that choose the credential helpers, and the programs in the directories of `path` that can be
+    /// helpers. `None` if not all settings can be read, or if it is not clear which files a helper's command line names.
     #[must_use]
-    pub fn credential_files(&self) -> Option<Vec<PathBuf>> {
-        let helpers = self.settings.iter().filter(|one| one.name.starts_with("credential."));
-        let words = helpers.flat_map(|one| words(&one.value));
-        // Git is asked in the root directory.
-        let root = Path::new("/");
-        let named = words.filter_map(|word| resolve(&word.text, root, Some(&self.home)));
-        (!self.is_cut).then(|| self.files.iter().cloned().chain(named).collect())
+    pub fn credential_files(&self, path: &str) -> Option<CredentialFiles> {
+        if self.is_cut {
+            return None;
+        }
+        let mut found = CredentialFiles { files: self.files.clone(), programs: Vec::new() };
+        for helper in self.settings.iter().filter(|one| one.name.starts_with("credential.")) {
+            let line = with_home(&helper.value, &self.home);
+            if !is_clear(&line) {
+                return None;
+            }
+            for word in words(&line) {
+                if word.text.contains('/') {
+                    // Git is asked in the root directory.
+                    found.files.extend(locate(&word.text, Path::new("/"), Some(&self.home)));
+                    continue;
+                }
+                let names = [format!("git-credential-{}", word.text), word.text];
+                let directories = path.split(':').map(Path::new);
+                let programs =
+                    directories.flat_map(|at| names.each_ref().map(|name| at.join(name)));
+                found.programs.extend(programs);
+                if MAX_PROGRAMS < found.programs.len() {
+                    return None;
+                }
+            }
+        }
+        Some(found)
     }
 
     pub(super) fn home(&self) -> &Path {
@@ -121,8 +162,8 @@ impl UserSettings {
         &self.settings
     }
 
-    pub(super) fn files(&self) -> &[PathBuf] {
-        &self.files
+    pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        self.files.iter().filter_map(|file| openat::normalise(file))
     }
 
     pub(super) fn is_complete(&self) -> bool {

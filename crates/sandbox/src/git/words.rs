@@ -2,6 +2,8 @@
 //!
 //! This is no shell: it splits more than a shell does, because a word too many is only a path that does not exist.
 
+use std::path::Path;
+
 /// Maximum number of words of one value.
 const MAX_WORDS: usize = 64;
 
@@ -35,6 +37,43 @@ pub(super) fn words(line: &str) -> Vec<Word> {
     }
     all.truncate(MAX_WORDS);
     all
+}
+
+/// Replaces `$HOME` and `${HOME}` in a command line by the home, unless a shell could split or expand the home.
+pub(super) fn with_home(line: &str, home: &Path) -> String {
+    let is_plain = |home: &&str| {
+        home.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-@+".contains(&byte))
+    };
+    let Some(home) = home.to_str().filter(is_plain) else { return line.to_owned() };
+
+    let line = line.replace("${HOME}", home);
+    let mut pieces = line.split("$HOME");
+    let mut whole = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let is_longer = piece.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        whole.push_str(if is_longer { "$HOME" } else { home });
+        whole.push_str(piece);
+    }
+    whole
+}
+
+/// Whether [`words`] returns every path in a command line that a shell runs in the root directory. False if a variable,
+/// another command, a pattern or the name of a user makes a part of a path, and if the command changes its directory.
+pub(super) fn is_clear(line: &str) -> bool {
+    let all = words(line);
+    let is_unclear = |word: &Word| {
+        let text = word.text.as_str();
+        let is_made =
+            word.follows_value || text.contains(['*', '?', '[', char::REPLACEMENT_CHARACTER]);
+        let is_of_user = text.starts_with('~') && !text.starts_with("~/");
+        text.contains('/') && is_made || is_of_user || matches!(text, "cd" | "pushd")
+    };
+
+    // A value may also make the end of a path.
+    let unquoted = line.replace(['"', '\'', '\\'], "");
+    let mut pieces = unquoted.split(|c: char| c.is_whitespace() || ";|&()<>{}=,".contains(c));
+    let ends_in_value = |piece: &str| piece.contains('/') && piece.contains(['$', '`']);
+    all.len() < MAX_WORDS && !all.iter().any(is_unclear) && !pieces.any(ends_in_value)
 }
 
 fn split(line: &str, all: &mut Vec<Word>) {
@@ -110,6 +149,42 @@ mod tests {
         ] {
             assert!(texts(line).iter().any(|word| word == expected), "{line}: {:?}", texts(line));
         }
+    }
+
+    #[test]
+    fn a_command_line_is_clear_if_its_paths_are_in_it() {
+        let is_clear_at = |line: &str, home: &str| is_clear(&with_home(line, Path::new(home)));
+        for line in [
+            "store --file ~/.tokens",
+            "!/usr/bin/gh auth git-credential",
+            "!$HOME/bin/helper",
+            "!\"${HOME}/bin/helper\" get",
+            "!f() { echo \"username=$USER\"; echo password=$(cat /run/token); }; f",
+            "!f() { test -x /bin/a && [ -n \"$X\" ] && /bin/a $@; }; f",
+        ] {
+            assert!(is_clear_at(line, "/home/me"), "{line}");
+        }
+        for line in [
+            "!$X/helper",
+            "!/ws$X",
+            "!'/ws'$X",
+            "!/ws/`x`",
+            "!$(x)/helper",
+            "!`x`/helper",
+            "!\"$X\"/helper",
+            "!sh -c '/bin/$X'",
+            "!/tmp/w?/helper",
+            "!/tmp/w*/helper",
+            "!/tmp/[w]s/helper",
+            "!~me/helper",
+            "!cd /tmp && ./helper",
+            "!$HOMES/helper",
+        ] {
+            assert!(!is_clear_at(line, "/home/me"), "{line}");
+        }
+        assert!(!is_clear_at("!$HOME/helper", "/home/my own"));
+        assert!(!is_clear(&"a ".repeat(MAX_WORDS)));
+        assert_eq!(with_home("$HOME/a:${HOME}b$HOMES", Path::new("/h")), "/h/a:/hb$HOMES");
     }
 
     #[test]

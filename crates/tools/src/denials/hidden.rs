@@ -6,6 +6,7 @@
 //! and names without a dot and a slash unless a well-known program reads them.
 
 use crate::Confinement;
+use crate::command_line::CommandLine;
 use crate::sandbox_tools::normalise;
 use quackd_protocol::denial::{KEY_NAMES, of_session, one_line, quoted};
 use std::path::{Path, PathBuf};
@@ -38,6 +39,14 @@ const KEY_ENDS: [&str; 7] = [".pem", ".key", ".p12", ".pfx", ".gpg", ".kdbx", ".
 pub(super) struct CommandDirs {
     pub(super) cwd: PathBuf,
     pub(super) home: Option<PathBuf>,
+}
+
+impl CommandDirs {
+    pub(super) fn of(command: &CommandLine) -> Self {
+        let home = command.env.iter().find(|(name, _)| name == "HOME");
+        let home = home.map(|(_, home)| PathBuf::from(home));
+        Self { cwd: command.cwd.clone(), home }
+    }
 }
 
 /// Returns the hidden path that the command's text names first.

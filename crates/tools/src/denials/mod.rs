@@ -58,6 +58,7 @@ pub(crate) struct DenialDetector {
     /// Text of the command.
     command: String,
     dirs: CommandDirs,
+    has_agent: bool,
     unsigned: Option<UnsignedCommits>,
     upstreams: Option<Upstreams>,
     /// Span of the command.
@@ -98,6 +99,7 @@ impl DenialDetector {
             temporary: TemporaryFiles::default(),
             command: String::new(),
             dirs: CommandDirs::default(),
+            has_agent: false,
             unsigned: None,
             upstreams: None,
             span: None,
@@ -123,10 +125,10 @@ impl DenialDetector {
     /// Also reports results that this command leaves in private directories for temporary files, and hidden paths that its
     /// text names.
     pub(crate) fn leaving(self, temporary: &TemporaryFiles, command: &CommandLine) -> Self {
-        let home = command.env.iter().find(|(name, _)| name == "HOME");
-        let home = home.map(|(_, home)| PathBuf::from(home));
-        let dirs = CommandDirs { cwd: command.cwd.clone(), home };
-        Self { temporary: temporary.clone(), command: command.line.clone(), dirs, ..self }
+        let dirs = CommandDirs::of(command);
+        let has_agent = command.env.iter().any(|(name, _)| name == unseen::AGENT_VARIABLE);
+        let (temporary, command) = (temporary.clone(), command.line.clone());
+        Self { temporary, command, dirs, has_agent, ..self }
     }
 
     /// Also reports commits without a signature, if there is a record of commits.
@@ -185,13 +187,10 @@ impl DenialDetector {
         let finder = self.clone();
         let look = tokio::task::spawn_blocking(move || {
             let hidden = &finder.confinement.policy.hidden;
-            finder.hidden_blocking(hidden::named(&finder.command, &finder.dirs, hidden)?)
+            let path = hidden::named(&finder.command, &finder.dirs, hidden)?;
+            hidden::line_blocking(path, &finder.workspace, &finder.confinement)
         });
         tokio::time::timeout(PATIENCE, look).await.ok()?.ok()?
-    }
-
-    fn hidden_blocking(&self, path: &Path) -> Option<String> {
-        hidden::line_blocking(path, &self.workspace, &self.confinement)
     }
 
     /// Returns the line about the first hidden path that a failure names.
@@ -204,7 +203,7 @@ impl DenialDetector {
         let mut names = hits.iter().flat_map(names::candidates);
         let path = names
             .find_map(|name| hidden::beneath(&normalise(&self.dirs.cwd.join(name)), hidden))?;
-        self.hidden_blocking(path)
+        hidden::line_blocking(path, &self.workspace, &self.confinement)
     }
 
     /// Explains the attempts to use the network or a credential so far, of a command that still runs.
@@ -304,8 +303,11 @@ impl DenialDetector {
     }
 
     fn unseen_blocking(&self, text: &str) -> Option<String> {
-        let Confinement { policy, session, .. } = &*self.confinement;
-        unseen::line_blocking(text, &self.workspace, policy.network, session)
+        // The line about a refused credential names the reason.
+        let is_told = self.span.as_ref().is_some_and(|span| !span.credentials().is_empty());
+        let (Confinement { policy, session, .. }, agent) = (&*self.confinement, self.has_agent);
+        unseen::line_blocking(text, &self.workspace, policy.network, agent, session)
+            .filter(|_| !is_told)
     }
 
     /// Returns a denial with an absolute path, so that the command in its text works in every directory.

@@ -340,6 +340,22 @@ async fn a_recorded_attempt_is_certain_whatever_the_command_printed_and_exited_w
     assert_eq!(told.unwrap(), line("", "set --network on"));
 }
 
+#[tokio::test]
+async fn a_refused_credential_is_the_reason_of_a_failed_login() {
+    use quackd_protocol::credentials::{CredentialRefusal, RefusedCredential};
+
+    let attempts = Arc::new(crate::Attempts::default());
+    let finder = finder(Profile::WorkspaceWrite, false).during(attempts.begin());
+    let failed = finished(Exit::Code(128), "git@github.com: Permission denied (publickey).\n");
+    let told = finder.find(&failed).await.line.unwrap();
+    assert!(told.contains("your ssh keys"), "{told}");
+    let (what, why) = ("ssh git@github.com".to_owned(), CredentialRefusal::Denied);
+    attempts.credential_refused(&RefusedCredential { what, why });
+    let told = finder.find(&failed).await.line.unwrap();
+    let begin = "[Credential not used: ssh git@github.com: denied by the user";
+    assert!(told.starts_with(begin) && !told.contains("your ssh keys"), "{told}");
+}
+
 #[test]
 fn both_ends_of_a_long_output_are_looked_at() {
     let stream = |head: Vec<u8>, tail: Vec<u8>, total| ends(&Captured { head, tail, total });

@@ -24,15 +24,20 @@ const REFUSED: [&str; 3] = ["connection refused", "econnrefused", "couldn't conn
 /// Names of the loopback with the text before a port.
 const LOOPBACK: [&str; 4] = ["localhost port ", "127.0.0.1 port ", "localhost:", "127.0.0.1:"];
 
-/// Returns the line about the first thing that the session does not see. `workspace` is that of the session.
+/// Variable with the socket of an ssh agent.
+pub(super) const AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
+
+/// Returns the line about the first thing that the session does not see. `workspace` is that of the session. With an ssh
+/// agent in it, another reason than missing keys is more likely.
 pub(super) fn line_blocking(
     text: &str,
     workspace: &Path,
     has_network: bool,
+    has_agent: bool,
     session: &str,
 ) -> Option<String> {
-    ssh(text, session)
-        .or_else(|| signing(text, session))
+    let ssh = if has_agent { None } else { ssh(text, session) };
+    ssh.or_else(|| signing(text, session))
         .or_else(|| directory_blocking(text, workspace, session))
         .or_else(|| if has_network { None } else { this_machine(text, session) })
 }
@@ -44,8 +49,9 @@ fn ssh(text: &str, session: &str) -> Option<String> {
     };
     text.lines().any(is_about_keys).then(|| {
         format!(
-            "[Sandbox: your ssh keys and your ssh agent are not in the session, and no setting shows them. Run this command \
-             yourself in a terminal; `quack sandbox show{}` lists what the session may do]",
+            "[Sandbox: your ssh keys and your ssh agent are not in the session. With credentials.ssh = true, in tiers A and B and \
+             unless the network is on, ssh and git can use your agent. Else run this command yourself in a terminal; `quack \
+             sandbox show{}` lists what the session may do]",
             of_session(session)
         )
     })
@@ -122,14 +128,16 @@ mod tests {
     use super::*;
 
     fn line(text: &str) -> Option<String> {
-        line_blocking(text, Path::new("/w/app"), false, "app")
+        line_blocking(text, Path::new("/w/app"), false, false, "app")
     }
 
     #[test]
     fn what_the_session_does_not_see_is_named_with_a_command() {
         let keys = line("cat: /home/me/.ssh/id_rsa: No such file or directory").unwrap();
         assert!(keys.contains("your ssh keys") && !keys.contains("--writable"), "{keys}");
-        assert!(line("git@a.example: Permission denied (publickey).").is_some());
+        let refused = "git@a.example: Permission denied (publickey).";
+        assert!(line(refused).is_some());
+        assert_eq!(line_blocking(refused, Path::new("/w/app"), false, true, "app"), None);
         let unsigned =
             "error: gpg failed to sign the data:\n\nfatal: failed to write commit object";
         assert!(line(unsigned).unwrap().contains("git commit --no-gpg-sign"));

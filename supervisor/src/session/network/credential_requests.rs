@@ -1,17 +1,23 @@
 //! The requests of a proxy for credentials, and the uses that the user allowed once. Does no I/O; time is an argument.
 
 use crate::approvals::Subject;
-use quackd_protocol::credentials::{CredentialUse, MAX_CREDENTIAL_REQUESTS};
+use quackd_protocol::approval::Decision;
+use quackd_protocol::credentials::{CredentialRefusal, CredentialUse, MAX_CREDENTIAL_REQUESTS};
 use quackd_protocol::network::ALLOWED_ONCE;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 
 /// Most requests of one session in a minute. Each starts a process.
 const MAX_PER_MINUTE: usize = 120;
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// Most processes of one session at the same time. Other requests wait.
+const MAX_PROCESSES: usize = 4;
+
 /// State of a session's requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct CredentialRequests {
     /// Requests without an answer, by their ids.
     pub(super) open: HashMap<u64, OpenRequest>,
@@ -19,17 +25,62 @@ pub(super) struct CredentialRequests {
     once: Vec<(CredentialUse, Instant)>,
     /// Start of the current minute, and its number of requests.
     minute: Option<(Instant, usize)>,
+    /// Permits to start a process.
+    pub(super) processes: Rc<Semaphore>,
+}
+
+impl Default for CredentialRequests {
+    fn default() -> Self {
+        let processes = Rc::new(Semaphore::new(MAX_PROCESSES));
+        Self { open: HashMap::new(), once: Vec::new(), minute: None, processes }
+    }
 }
 
 /// A request without an answer.
 #[derive(Debug, Default)]
 pub(super) struct OpenRequest {
-    /// Its purpose, as soon as it is known.
+    /// The possible uses: several if the key of the host has several names.
+    pub(super) uses: Vec<CredentialUse>,
+    /// The use of these that was chosen.
     pub(super) purpose: Option<CredentialUse>,
     /// The question to the user about it.
     pub(super) asked: Option<Subject>,
     /// Whether the question was asked while calls ran: a command of these calls waits.
     pub(super) is_of_calls: bool,
+}
+
+/// What the supervisor does with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// Carry it out.
+    Allow,
+    /// Ask the user.
+    Ask,
+    /// Refuse it.
+    Refuse(CredentialRefusal),
+}
+
+/// Returns the use that decides, and the decision. `uses` are names for the same key, so a denial of one of them wins, and
+/// a grant for one that the session may reach counts for all. `None` without a use.
+pub(super) fn choose(
+    uses: &[CredentialUse],
+    may_reach: impl Fn(&CredentialUse) -> bool,
+    decision: impl Fn(&CredentialUse) -> Option<Decision>,
+) -> Option<(&CredentialUse, Choice)> {
+    let is_denied = |purpose: &&CredentialUse| decision(purpose) == Some(Decision::Deny);
+    if let Some(denied) = uses.iter().find(is_denied) {
+        return Some((denied, Choice::Refuse(CredentialRefusal::Denied)));
+    }
+
+    let is_allowed = |purpose: &&CredentialUse| decision(purpose) == Some(Decision::Allow);
+    let mut reachable = uses.iter().filter(|purpose| may_reach(purpose));
+    if let Some(allowed) = reachable.clone().find(is_allowed) {
+        return Some((allowed, Choice::Allow));
+    }
+    match reachable.next() {
+        Some(first) => Some((first, Choice::Ask)),
+        None => Some((uses.first()?, Choice::Refuse(CredentialRefusal::HostNotAllowed))),
+    }
 }
 
 impl CredentialRequests {
@@ -67,6 +118,41 @@ impl CredentialRequests {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_one_key_are_decided_together() {
+        let uses = ["a", "b", "c"].map(|host| CredentialUse::ssh("git", host, 22).unwrap());
+        let chosen = |reached: &str, allowed: &str, denied: &str| {
+            let is_in = |purpose: &CredentialUse, hosts: &str| {
+                purpose.host().is_some_and(|(host, _)| hosts.contains(host))
+            };
+            let decision = |purpose: &CredentialUse| {
+                let allowed = is_in(purpose, allowed).then_some(Decision::Allow);
+                if is_in(purpose, denied) { Some(Decision::Deny) } else { allowed }
+            };
+            let (purpose, choice) =
+                choose(&uses, |purpose| is_in(purpose, reached), decision).unwrap();
+            (purpose.to_string(), choice)
+        };
+        let denied = Choice::Refuse(CredentialRefusal::Denied);
+        for (reached, allowed, denials, host, expected) in [
+            ("abc", "", "", "a", Choice::Ask),
+            ("bc", "", "", "b", Choice::Ask),
+            ("abc", "b", "", "b", Choice::Allow),
+            ("abc", "ab", "c", "c", denied),
+            ("a", "a", "c", "c", denied),
+            ("a", "b", "", "a", Choice::Ask),
+            ("", "a", "", "a", Choice::Refuse(CredentialRefusal::HostNotAllowed)),
+        ] {
+            let expected = (format!("ssh git@{host}"), expected);
+            assert_eq!(
+                chosen(reached, allowed, denials),
+                expected,
+                "{reached} {allowed} {denials}"
+            );
+        }
+        assert_eq!(choose(&[], |_| true, |_| None), None);
+    }
 
     #[test]
     fn a_use_that_was_allowed_once_is_allowed_for_a_minute() {

@@ -2,7 +2,7 @@
 //! out (`workers/credentials`). Here the rules of hosts and the user's grants decide, or the user.
 
 use super::NetworkActor;
-use super::credential_requests::OpenRequest;
+use super::credential_requests::{Choice, OpenRequest, choose};
 use crate::approvals::{Outcome, Subject};
 use crate::obeyed::Obeyed;
 use crate::session::agent::pi::outside::clean_blocking;
@@ -22,6 +22,10 @@ use std::time::{Duration, Instant};
 
 /// Longest use that the user is asked about, in bytes. The question must show all of it.
 const MAX_ASKED: usize = 160;
+
+/// Most other names of a host in a question, and the longest of them, in bytes.
+const MAX_OTHER_NAMES: usize = 3;
+const MAX_OTHER_NAME: usize = 64;
 
 /// Maximum wait for the login environment, and for reading the links of paths in it.
 const ENVIRONMENT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -85,7 +89,9 @@ impl NetworkActor {
             decided.unwrap_or(Err(CredentialRefusal::Failed))
         };
         let services = Rc::clone(&self.services);
+        let processes = Rc::clone(&self.credentials.processes);
         let carrying_out = async move {
+            let _permit = processes.acquire().await.map_err(|_closed| CredentialRefusal::Failed)?;
             let start = start(&services, request, candidates).await;
             let start = start.ok_or(CredentialRefusal::Failed)?;
             Rc::clone(&services.children.credentials).carry_out(start, decide).await
@@ -104,15 +110,14 @@ impl NetworkActor {
         result: Result<CredentialAnswer, CredentialRefusal>,
         ctx: &mut Context<Self>,
     ) {
-        let purpose = self.credentials.open.remove(&id).and_then(|open| open.purpose);
+        let OpenRequest { uses, purpose, .. } =
+            self.credentials.open.remove(&id).unwrap_or_default();
         // A grant may have been removed while git or the agent was asked.
-        let is_revoked = purpose
-            .as_ref()
-            .is_some_and(|purpose| self.decision_about(purpose) != Some(Decision::Allow));
-        let result = match result {
-            Ok(_) if is_revoked => Err(CredentialRefusal::Denied),
-            result => result,
-        };
+        let result = result.and_then(|answer| match self.choose(&uses) {
+            None | Some((_, Choice::Allow)) => Ok(answer),
+            Some((_, Choice::Refuse(refusal))) => Err(refusal),
+            Some((_, Choice::Ask)) => Err(CredentialRefusal::Denied),
+        });
 
         let session = &self.session.id;
         let used_as = purpose.map(|purpose| purpose.to_string());
@@ -148,10 +153,15 @@ impl NetworkActor {
         self.rules.credentials().decide(purpose).or(of_once)
     }
 
-    /// Handles the outcome of a question.
+    fn choose<'a>(&self, uses: &'a [CredentialUse]) -> Option<(&'a CredentialUse, Choice)> {
+        choose(uses, |purpose| self.may_reach(purpose), |purpose| self.decision_about(purpose))
+    }
+
+    /// Handles the outcome of a question about the first of `uses` that the session may reach.
     fn credential_answered(
         &mut self,
         purpose: CredentialUse,
+        uses: &[CredentialUse],
         outcome: Outcome,
     ) -> Result<(), CredentialRefusal> {
         match outcome {
@@ -165,10 +175,10 @@ impl NetworkActor {
             Outcome::TimedOut => Err(CredentialRefusal::Timeout),
             Outcome::TooMany => Err(CredentialRefusal::TooMany),
             Outcome::NoAnswerer | Outcome::Ended => Err(CredentialRefusal::NoAnswerer),
-            Outcome::RulesChanged => match self.decision_about(&purpose) {
-                Some(Decision::Allow) => Ok(()),
-                Some(Decision::Deny) => Err(CredentialRefusal::Denied),
-                None => Err(CredentialRefusal::NoAnswerer),
+            Outcome::RulesChanged => match self.choose(uses) {
+                Some((_, Choice::Allow)) => Ok(()),
+                Some((_, Choice::Refuse(refusal))) => Err(refusal),
+                Some((_, Choice::Ask)) | None => Err(CredentialRefusal::NoAnswerer),
             },
         }
     }
@@ -182,9 +192,9 @@ impl NetworkActor {
                 self.tell_proxy(&ToProxy::ForgetCredentials {}, ctx);
             }
         }
-        for OpenRequest { purpose, asked, .. } in self.credentials.open.values() {
-            if let (Some(purpose), Some(subject)) = (purpose, asked)
-                && self.decision_about(purpose).is_some()
+        for OpenRequest { uses, asked, .. } in self.credentials.open.values() {
+            if let Some(subject) = asked
+                && !matches!(self.choose(uses), Some((_, Choice::Ask)))
             {
                 self.services.approvals.withdraw(subject);
             }
@@ -213,30 +223,28 @@ impl Handler<DecideCredential> for NetworkActor {
             return ready(Err(CredentialRefusal::Failed));
         }
 
-        let chosen = uses.iter().find(|purpose| self.may_reach(purpose));
-        let Some(purpose) = chosen.or_else(|| uses.first()).cloned() else {
+        let Some((purpose, choice)) = self.choose(&uses) else {
             return ready(Err(CredentialRefusal::Failed));
         };
-        let refusal = match (chosen, self.decision_about(&purpose)) {
-            (None, _) => Some(CredentialRefusal::HostNotAllowed),
-            (Some(_), Some(Decision::Deny)) => Some(CredentialRefusal::Denied),
-            (Some(_), Some(Decision::Allow)) => None,
-            (Some(_), None) => return self.ask_about_credential(id, purpose),
-        };
-        self.credentials.open.entry(id).or_default().purpose = Some(purpose);
-        ready(refusal.map_or(Ok(()), Err))
+        let purpose = purpose.clone();
+        let open = self.credentials.open.entry(id).or_default();
+        (open.uses, open.purpose) = (uses.clone(), Some(purpose.clone()));
+        match choice {
+            Choice::Allow => ready(Ok(())),
+            Choice::Ask => self.ask_about_credential(id, purpose, uses),
+            Choice::Refuse(refusal) => ready(Err(refusal)),
+        }
     }
 }
 
 impl NetworkActor {
-    /// Asks the user about a use.
+    /// Asks the user about a use, which is one of `uses`.
     fn ask_about_credential(
         &mut self,
         id: u64,
         purpose: CredentialUse,
+        uses: Vec<CredentialUse>,
     ) -> ResponseActFuture<Self, Result<(), CredentialRefusal>> {
-        let open = self.credentials.open.entry(id).or_default();
-        open.purpose = Some(purpose.clone());
         let target = purpose.to_string();
         let is_asked = self.services.daemon.config.sandbox.asks_about(ApprovalKind::Credential);
         if !is_asked || MAX_ASKED < target.len() {
@@ -245,13 +253,15 @@ impl NetworkActor {
 
         let (session, kind) = (self.session.id.clone(), ApprovalKind::Credential);
         let subject = Subject { session, kind, given: target.clone(), target };
-        open.asked = Some(subject.clone());
-        let asked = self.question(subject, "Allow the use of a credential?", &in_words(&purpose));
-        self.credentials.open.entry(id).or_default().is_of_calls = asked.is_of_calls;
+        let others = uses.iter().filter(|other| **other != purpose && self.may_reach(other));
+        let facts = format!("{}{}", in_words(&purpose), or_also(others));
+        let asked = self.question(subject.clone(), "Allow the use of a credential?", &facts);
+        let open = self.credentials.open.entry(id).or_default();
+        (open.asked, open.is_of_calls) = (Some(subject), asked.is_of_calls);
         let outcome =
             self.services.approvals.ask(asked.question, asked.wait.min(MAX_CONNECTION_WAIT));
         let answered = move |outcome, actor: &mut Self, _: &mut Context<Self>| {
-            actor.credential_answered(purpose, outcome)
+            actor.credential_answered(purpose, &uses, outcome)
         };
         Box::pin(outcome.into_actor(self).map(answered))
     }
@@ -267,6 +277,24 @@ fn in_words(purpose: &CredentialUse) -> String {
         CredentialUse::Push(_) => format!("pushes to {object} with your git credential"),
         CredentialUse::Sign => "signs commits with your ssh key".to_owned(),
     }
+}
+
+/// Returns the end of the first line of a question: other names of the host, which has the same key under each.
+fn or_also<'a>(others: impl Iterator<Item = &'a CredentialUse>) -> String {
+    let (mut shown, mut n_more) = (Vec::new(), 0);
+    for (host, port) in others.filter_map(CredentialUse::host) {
+        let name = if port == 22 { host.to_owned() } else { format!("{host}:{port}") };
+        if shown.len() < MAX_OTHER_NAMES && name.len() <= MAX_OTHER_NAME {
+            shown.push(name);
+        } else {
+            n_more += 1;
+        }
+    }
+    if n_more != 0 {
+        shown.push(format!("{n_more} more"));
+    }
+    let begin = if shown.is_empty() { "" } else { " or also " };
+    format!("{begin}{}", shown.join(", "))
 }
 
 /// Returns the first frame for the process of the user's. `None` if the environment cannot be read in time.
@@ -317,6 +345,18 @@ async fn start(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_lists_some_other_names_of_the_host() {
+        let uses = |hosts: &[&str]| -> Vec<CredentialUse> {
+            hosts.iter().map(|host| format!("ssh me@{host}").parse().unwrap()).collect()
+        };
+        let long = "x".repeat(MAX_OTHER_NAME + 1);
+        assert_eq!(or_also(uses(&[]).iter()), "");
+        assert_eq!(or_also(uses(&["a", "b:2222"]).iter()), " or also a, b:2222");
+        let many = uses(&["a", &long, "b", "c", "d"]);
+        assert_eq!(or_also(many.iter()), " or also a, b, c, 2 more");
+    }
 
     #[test]
     fn a_question_names_the_use() {

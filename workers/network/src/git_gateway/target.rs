@@ -1,5 +1,6 @@
 //! The server and the repository that a request means.
 
+use crate::relay::TLS;
 use hyper::{Method, Uri};
 use quackd_policy::hosts::Host;
 use quackd_protocol::credentials::{GIT_GATEWAY_PREFIX, Repository};
@@ -15,18 +16,30 @@ pub(super) enum Service {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) host: Host,
+    pub(super) port: u16,
     pub(super) repository: Repository,
     /// Path and query for the server.
     pub(super) path: String,
-    /// `None` for Git LFS, which gets no credential: some servers return it in their answer.
+    /// `None` if it gets no credential: for another port than 443, and for Git LFS, because some servers return the
+    /// credential in their answer.
     pub(super) service: Option<Service>,
 }
 
 impl Target {
-    /// Reads a request. `None` for one that is neither of git nor of Git LFS.
+    /// Reads a request. Leaves out the name of a user. `None` for one that is neither of git nor of Git LFS, and for an
+    /// address with a password.
     pub(super) fn new(method: &Method, uri: &Uri) -> Option<Self> {
-        let (host, path) = uri.path().strip_prefix(GIT_GATEWAY_PREFIX)?.split_once('/')?;
+        let (address, path) = uri.path().strip_prefix(GIT_GATEWAY_PREFIX)?.split_once('/')?;
         let (place, service) = service(method, path, uri.query())?;
+        let address = match address.split_once('@') {
+            Some((user, _)) if user.contains(':') => return None,
+            Some((_, address)) => address,
+            None => address,
+        };
+        let (host, port) = match address.split_once(':') {
+            Some((host, port)) => (host, port.parse::<u16>().ok().filter(|port| *port != 0)?),
+            None => (address, TLS),
+        };
         let repository = Repository::new(host, place)?;
         // The server gets the path as it is, so it must be that of the repository.
         let end = place.strip_prefix(repository.path.as_str())?;
@@ -35,7 +48,14 @@ impl Target {
         }
         let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         let (host, path) = (Host::read(&repository.host).ok()?, format!("/{path}{query}"));
-        Some(Self { host, repository, path, service })
+        let service = service.filter(|_| port == TLS);
+        Some(Self { host, port, repository, path, service })
+    }
+
+    /// The host, with the port if it is not 443.
+    pub(super) fn place(&self) -> String {
+        let host = &self.repository.host;
+        if self.port == TLS { host.clone() } else { format!("{host}:{}", self.port) }
     }
 }
 
@@ -70,19 +90,19 @@ fn service<'a>(
     }
 }
 
-/// Returns the address inside of the session for the address to which `host` redirects. `None` for one that is not https at
-/// port 443.
-pub(super) fn location_inside(location: &str, host: &str) -> Option<String> {
+/// Returns the address inside of the session for the address to which `server`, a host with its port, redirects. `None` for
+/// one that is not https, or at another port than 443 and that of the server.
+pub(super) fn location_inside(location: &str, server: &str) -> Option<String> {
     let (place, path) = match location.strip_prefix("https://") {
         Some(rest) => {
             let (place, path) = rest.split_once('/')?;
             (place.strip_suffix(":443").unwrap_or(place), path)
         }
         // Two slashes begin another host.
-        None => (host, location.strip_prefix('/').filter(|path| !path.starts_with('/'))?),
+        None => (server, location.strip_prefix('/').filter(|path| !path.starts_with('/'))?),
     };
     let is_host = !place.is_empty() && !place.contains([':', '@', '?', '#', '\\']);
-    is_host.then(|| format!("{GIT_GATEWAY_PREFIX}{place}/{path}"))
+    (is_host || place == server).then(|| format!("{GIT_GATEWAY_PREFIX}{place}/{path}"))
 }
 
 #[cfg(test)]
@@ -127,8 +147,12 @@ mod tests {
             (&post, "/https/git.example/me/../you/app.git/git-upload-pack"),
             (&post, "/https/git.example/me%2f../app.git/git-upload-pack"),
             (&post, "/https/git.example/git-upload-pack"),
-            (&post, "/https/git.example:444/me/app.git/git-upload-pack"),
-            (&post, "/https/me@git.example/me/app.git/git-upload-pack"),
+            (&post, "/https/git.example:0/me/app.git/git-upload-pack"),
+            (&post, "/https/git.example:x/me/app.git/git-upload-pack"),
+            (&post, "/https/git.example:443:443/me/app.git/git-upload-pack"),
+            (&post, "/https/me:secret@git.example/me/app.git/git-upload-pack"),
+            (&post, "/https/a@b@git.example/me/app.git/git-upload-pack"),
+            (&post, "/https/me@/me/app.git/git-upload-pack"),
             (&post, "/https//me/app.git/git-upload-pack"),
             (&post, "/http/git.example/me/app.git/git-upload-pack"),
             (&get, "/https/git.example/me/app.git/info/lfs/../../info/refs"),
@@ -136,6 +160,29 @@ mod tests {
             (&get, "/https/git.example/user/repos"),
         ] {
             assert_eq!(read(method, uri), None, "{method} {uri}");
+        }
+    }
+
+    #[test]
+    fn the_user_is_left_out_and_another_port_gets_no_credential() {
+        for (place, port, service) in [
+            ("git.example:443", 443, Some(Service::Push)),
+            ("me@git.example", 443, Some(Service::Push)),
+            ("me@git.example:8443", 8443, None),
+        ] {
+            let uri = format!("/https/{place}/me/app.git/git-receive-pack").parse().unwrap();
+            let target = Target::new(&Method::POST, &uri).unwrap();
+            assert_eq!((target.port, target.service), (port, service), "{place}");
+            assert_eq!(target.repository, Repository::new("git.example", "me/app").unwrap());
+            let shown = if port == 443 { "git.example" } else { "git.example:8443" };
+            assert_eq!((&*target.place(), &*target.path), (shown, "/me/app.git/git-receive-pack"));
+        }
+        for (to, inside) in [
+            ("/x", Some("/https/a.example:8443/x")),
+            ("https://a.example:8443/x", Some("/https/a.example:8443/x")),
+            ("https://b.example:8443/x", None),
+        ] {
+            assert_eq!(location_inside(to, "a.example:8443").as_deref(), inside, "{to}");
         }
     }
 

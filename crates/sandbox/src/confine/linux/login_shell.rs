@@ -1,6 +1,6 @@
 //! Confinement of the user's login shell while its environment is captured: its start files can read what the user can
 //! read, except directories that sessions may write, and can change nothing. Called by the process that becomes the
-//! shell.
+//! shell. The process that becomes the user's git only hides the directories of sessions.
 //!
 //! In namespaces all mounts are read-only, directories of sessions are empty, and `/tmp` is private. Landlock and the
 //! filter of system calls hold as well, and alone where the system allows no namespaces: then directories of sessions
@@ -54,7 +54,7 @@ pub fn become_login_shell(
     used: &[&Path],
     hidden: &[PathBuf],
 ) -> Result<(), ConfineError> {
-    let has_namespaces = enter_namespaces()?;
+    let has_namespaces = enter_namespaces(read_only_mounts)?;
 
     let mut files = Vec::new();
     files.extend(FileRule::open(Path::new("/"), FileRights::Read)?);
@@ -88,12 +88,25 @@ pub fn become_login_shell(
     seccomp::apply(&seccomp::build_for_login_shell(forbids_signals)?)
 }
 
-/// Enters new namespaces with read-only mounts. Returns false if the system does not allow them.
-fn enter_namespaces() -> Result<bool, ConfineError> {
+/// Makes `hidden` empty for this process, which must have one thread, and for the programs that it starts. Other files,
+/// sockets and the network stay usable. The paths are canonical. Returns false if the system allows no namespaces.
+///
+/// # Errors
+/// A step failed. No program of the user must be started.
+pub fn hide_directories(hidden: &[PathBuf]) -> Result<bool, ConfineError> {
+    let has_namespaces = enter_namespaces(private_mounts)?;
+    if has_namespaces {
+        hide(hidden)?;
+    }
+    Ok(has_namespaces)
+}
+
+/// Enters new namespaces by `enter`. Returns false if the system does not allow them.
+fn enter_namespaces(enter: fn() -> Result<(), ConfineError>) -> Result<bool, ConfineError> {
     // Some systems allow a new user namespace, but nothing in it, and a process cannot leave it. So another one tries.
     match sys::fork_once().step("try namespaces")? {
         ForkResult::Child => {
-            let code = if split_mounts().is_ok() { libc::EXIT_SUCCESS } else { libc::EXIT_FAILURE };
+            let code = if enter().is_ok() { libc::EXIT_SUCCESS } else { libc::EXIT_FAILURE };
             sys::end_process(code)
         }
         ForkResult::Parent { .. } => {
@@ -104,18 +117,34 @@ fn enter_namespaces() -> Result<bool, ConfineError> {
         }
     }
 
-    split_mounts().map(|()| true)
+    enter().map(|()| true)
 }
 
-fn split_mounts() -> Result<(), ConfineError> {
-    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
-    let flags = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;
-    unshare(flags).step("make namespaces")?;
-    map_identity(uid, gid)?;
+/// Enters a mount namespace.
+fn private_mounts() -> Result<(), ConfineError> {
+    // User 0 needs no user namespace, in which it could not use files of other users.
+    if unshare(CloneFlags::CLONE_NEWNS).is_err() {
+        split_user(CloneFlags::CLONE_NEWNS)?;
+    }
+    detach_mounts()
+}
 
-    // No later mount of the host may appear here.
+/// Enters a user namespace, and others.
+fn split_user(others: CloneFlags) -> Result<(), ConfineError> {
+    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
+    unshare(CloneFlags::CLONE_NEWUSER | others).step("make namespaces")?;
+    map_identity(uid, gid)
+}
+
+/// Keeps later mounts of the host away, and mounts of this process from the host.
+fn detach_mounts() -> Result<(), ConfineError> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    mount_change("/", private).step("make mounts private")?;
+    mount_change("/", private).step("make mounts private")
+}
+
+fn read_only_mounts() -> Result<(), ConfineError> {
+    split_user(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC)?;
+    detach_mounts()?;
     let root = open(Path::new("/")).step("open the root")?;
     sys::set_attributes(&root, MountAttributes::UNCHANGED, true).step("make mounts read-only")
 }

@@ -46,7 +46,7 @@ pub use host_facts::{HostFacts, SessionDirs, SystemDirectory};
 pub use isolate::enter_isolate;
 pub use landlock::{FileRights, FileRule};
 pub use landlock_only::rules_alone_blocking;
-pub use login_shell::{become_login_shell, can_confine_login_shell};
+pub use login_shell::{become_login_shell, can_confine_login_shell, hide_directories};
 pub use mount::{Mount, ReadOnlyBind};
 pub use mount_sources::MountSources;
 pub use overlay::{CacheDirectory, CacheDirectoryError};
