@@ -136,10 +136,13 @@ impl Exchange<'_> {
     ) -> Result<Response<Content>, Infallible> {
         let answered = match Target::new(request.method(), request.uri()) {
             Some(target) => self.pass_on(&target, request).await,
-            None => Err(text(
-                StatusCode::NOT_FOUND,
-                "quackd: only requests of git and Git LFS go through this address",
-            )),
+            None => match target::own_address(request.method(), request.uri()) {
+                Some(address) => Ok(redirection(address)),
+                None => Err(text(
+                    StatusCode::NOT_FOUND,
+                    "quackd: only requests of git and Git LFS go through this address",
+                )),
+            },
         };
         Ok(answered.unwrap_or_else(OwnAnswer::into_response))
     }
@@ -331,6 +334,14 @@ impl Exchange<'_> {
         *response.headers_mut() = headers;
         Ok(response)
     }
+}
+
+/// Leads git to another address.
+fn redirection(address: HeaderValue) -> Response<Content> {
+    let mut response = Response::new(Content::default());
+    *response.status_mut() = StatusCode::FOUND;
+    response.headers_mut().insert(header::LOCATION, address);
+    response
 }
 
 /// Copies these fields.

@@ -1,6 +1,7 @@
 //! The server and the repository that a request means.
 
 use crate::relay::TLS;
+use hyper::header::HeaderValue;
 use hyper::{Method, Uri};
 use quackd_policy::hosts::Host;
 use quackd_protocol::credentials::{GIT_GATEWAY_PREFIX, Repository};
@@ -57,6 +58,17 @@ impl Target {
         let host = &self.repository.host;
         if self.port == TLS { host.clone() } else { format!("{host}:{}", self.port) }
     }
+}
+
+/// Returns the address for a request of git with a password in it, which needs no credential of the user. Git connects to it
+/// by the other rules of the proxy.
+pub(super) fn own_address(method: &Method, uri: &Uri) -> Option<HeaderValue> {
+    let whole = uri.path().strip_prefix(GIT_GATEWAY_PREFIX)?;
+    let (address, path) = whole.split_once('/')?;
+    let (user, _) = address.split_once('@')?;
+    service(method, path, uri.query())?;
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    HeaderValue::try_from(format!("https://{whole}{query}")).ok().filter(|_| user.contains(':'))
 }
 
 /// Returns the path of the repository and what the request wants.
@@ -183,6 +195,23 @@ mod tests {
             ("https://b.example:8443/x", None),
         ] {
             assert_eq!(location_inside(to, "a.example:8443").as_deref(), inside, "{to}");
+        }
+    }
+
+    #[test]
+    fn an_address_with_a_password_leads_past_the_gateway() {
+        let own = |uri: &str| {
+            let address = own_address(&Method::GET, &uri.parse().unwrap())?;
+            Some(address.to_str().unwrap().to_owned())
+        };
+        let refs = "a.example/me/app.git/info/refs?service=git-upload-pack";
+        for (address, expected) in [
+            (format!("/https/me:token@{refs}"), Some(format!("https://me:token@{refs}"))),
+            (format!("/https/me@{refs}"), None),
+            (format!("/https/{refs}"), None),
+            ("/https/me:token@a.example/user/repos".to_owned(), None),
+        ] {
+            assert_eq!(own(&address), expected, "{address}");
         }
     }
 
