@@ -6,8 +6,13 @@ use quackd_protocol::network::ALLOWED_ONCE;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Most requests of one session in a minute. Each starts a process.
-const MAX_PER_MINUTE: usize = 120;
+/// Most requests of one session in a minute, without those for public keys. Each starts a process. A rebase may sign
+/// hundreds of commits.
+const MAX_PER_MINUTE: usize = 600;
+
+/// Time in which a use that the user has not answered is not asked about again: ssh tries all keys.
+const UNANSWERED_TIME: Duration = Duration::from_secs(10);
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// State of a session's requests.
@@ -17,6 +22,8 @@ pub(super) struct CredentialRequests {
     pub(super) open: HashMap<u64, OpenRequest>,
     /// Uses that the user allowed once, and when.
     once: Vec<(CredentialUse, Instant)>,
+    /// Uses about which the user did not answer, and when the questions closed.
+    unanswered: Vec<(CredentialUse, Instant)>,
     /// Start of the current minute, and its number of requests.
     minute: Option<(Instant, usize)>,
 }
@@ -58,6 +65,18 @@ impl CredentialRequests {
         self.once.iter().any(|(allowed, at)| is_recent(at) && allowed.includes(purpose))
     }
 
+    /// Records that the user did not answer about a use.
+    pub(super) fn not_answered(&mut self, purpose: CredentialUse, now: Instant) {
+        self.unanswered.retain(|(_, at)| now.duration_since(*at) < UNANSWERED_TIME);
+        self.unanswered.push((purpose, now));
+    }
+
+    /// Whether the user has not answered about a use within [`UNANSWERED_TIME`].
+    pub(super) fn was_unanswered(&self, purpose: &CredentialUse, now: Instant) -> bool {
+        let is_recent = |at: &Instant| now.duration_since(*at) < UNANSWERED_TIME;
+        self.unanswered.iter().any(|(asked, at)| is_recent(at) && asked == purpose)
+    }
+
     /// Forgets the uses that were allowed once.
     pub(super) fn forget_once(&mut self) {
         self.once.clear();
@@ -78,6 +97,16 @@ mod tests {
         assert!(!requests.is_allowed_once(&CredentialUse::Sign, now));
         requests.forget_once();
         assert!(!requests.is_allowed_once(&fetch, now));
+    }
+
+    #[test]
+    fn a_use_without_an_answer_is_not_asked_about_again_for_a_while() {
+        let (now, mut requests) = (Instant::now(), CredentialRequests::default());
+        requests.not_answered(CredentialUse::Sign, now);
+        assert!(requests.was_unanswered(&CredentialUse::Sign, now + UNANSWERED_TIME / 2));
+        assert!(!requests.was_unanswered(&CredentialUse::Sign, now + UNANSWERED_TIME));
+        let other = "fetch a.example/x".parse().unwrap();
+        assert!(!requests.was_unanswered(&other, now));
     }
 
     #[test]
