@@ -168,7 +168,8 @@ fn allow(daemon: &Daemon, session: &Session<'_>, used: &str) -> Cli {
 #[track_caller]
 fn check_refused(text: &str, used: &str) {
     assert!(!text.ends_with("[Exit code: 0]"), "{text}");
-    for part in [&*format!("Credential not used: {used}"), "quack allow --credential"] {
+    let allow = format!("quack sandbox allow --credential \"{used}\" --session ");
+    for part in [&*format!("Credential not used: {used}"), &allow] {
         assert!(text.contains(part), "no {part:?} in: {text}");
     }
 }
@@ -332,16 +333,21 @@ fn a_login_is_signed_only_for_the_host_that_the_connection_proves() {
     });
 }
 
-#[test]
-fn commits_are_signed_by_the_agent_of_the_user() {
-    needs!(Network);
-    let daemon = Daemon::absent();
+/// Makes the user's git sign commits with the key.
+fn sign_commits(daemon: &Daemon) {
     let key = daemon.home().join(format!("{KEY}.pub"));
     let settings = format!(
         "[user]\n\tname = a\n\temail = a@b\n\tsigningkey = {}\n[gpg]\n\tformat = ssh\n[commit]\n\tgpgsign = true\n",
         key.display()
     );
     write_file(daemon.home().join(".gitconfig"), settings);
+}
+
+#[test]
+fn commits_are_signed_by_the_agent_of_the_user() {
+    needs!(Network);
+    let daemon = Daemon::absent();
+    sign_commits(&daemon);
     with_agent(daemon, "", "git.example:22", |daemon, session| {
         let repo = repo_of(session);
         let commit = "git add -A && git commit -q -m first 2>&1";
@@ -351,6 +357,8 @@ fn commits_are_signed_by_the_agent_of_the_user() {
             "",
             "there is no commit without a signature"
         );
+        let denied = sandbox(daemon, &repo, &["denials"]);
+        check_refused(&denied, "sign commits");
 
         allow(daemon, session, "sign commits").ok();
         let text = session.bash(commit);
@@ -359,6 +367,16 @@ fn commits_are_signed_by_the_agent_of_the_user() {
         write_file(&signers, format!("a@b namespaces=\"git\" {}\n", public_key(daemon)));
         let signers = format!("gpg.ssh.allowedSignersFile={}", signers.display());
         daemon.git(&repo, &["-c", &signers, "verify-commit", "HEAD"]);
+
+        // A command that runs when safe mode begins.
+        let second = "mkfifo go && read line < go; git commit -q --allow-empty -m second 2>&1";
+        let call = session.begin("bash", json!({ "command": second }));
+        wait_for("the command to wait", || repo.join("go").exists().then_some(()));
+        session.wire.request("attach", json!({"path": session.path, "safeMode": true}));
+        std::fs::write(repo.join("go"), "\n").unwrap();
+        let text = call.text();
+        let refused = "Credential not used: sign commits: the session is in safe mode]";
+        assert!(text.contains(refused), "{text}");
     });
 }
 
@@ -378,6 +396,30 @@ fn git_and_its_helpers_see_directories_of_sessions_empty_and_can_write_elsewhere
 }
 
 #[test]
+fn commits_are_not_signed_without_an_agent() {
+    needs!(Network);
+    let mut daemon = Daemon::absent();
+    make_key(&daemon.home().join(KEY));
+    sign_commits(&daemon);
+    daemon.configure("[credentials]\nssh_agent = \"\"\n");
+    let repo = daemon.repo("a");
+    std::fs::remove_dir(repo.path().join(".git")).unwrap();
+    daemon.git(repo.path(), &["init", "-q", "-b", "main"]);
+    daemon.boot();
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !session.shows_namespaces() {
+        return;
+    }
+    let text = session.bash("git commit -q --allow-empty -m first 2>&1");
+    for part in ["has committed is not signed", "run ssh-add, then quack restart"] {
+        assert!(text.contains(part), "no {part:?} in: {text}");
+    }
+    let shown = sandbox(&daemon, repo.path(), &["show"]);
+    assert!(shown.contains("\ncredentials    git over https\n"), "{shown}");
+}
+
+#[test]
 fn credentials_are_shown_and_explained_and_the_whole_network_has_none() {
     needs!(Network);
     with_agent(Daemon::absent(), "", "git.example", |daemon, session| {
@@ -385,9 +427,11 @@ fn credentials_are_shown_and_explained_and_the_whole_network_has_none() {
         let shown = sandbox(daemon, &repo, &["show"]);
         assert!(shown.contains("\ncredentials    ssh, git over https\n"), "{shown}");
         let explain = |used: &str| sandbox(daemon, &repo, &["explain", used]);
-        let text = explain("fetch git.example/me/app");
+        let text = explain("fetch https://git.example/me/app.git");
         assert!(
-            text.starts_with("fetch git.example/me/app: quackd asks at the first use\n"),
+            text.starts_with(
+                "fetch git.example/me/app: not allowed yet. quackd asks at the first use"
+            ),
             "{text}"
         );
         assert!(
@@ -395,7 +439,7 @@ fn credentials_are_shown_and_explained_and_the_whole_network_has_none() {
             "{text}"
         );
 
-        allow(daemon, session, "push git.example/me/app.git").ok();
+        allow(daemon, session, "push https://git.example/me/app.git").ok();
         for used in ["fetch git.example/me/app", "push git.example/me/app"] {
             let text = explain(used);
             assert!(

@@ -252,7 +252,7 @@ def credentials(report, quack, servers, root):
         return (at / to / "duck.txt").exists(), text
 
     def refused(text, use):
-        return f"Credential not used: {use}" in text and "quack allow --credential" in text
+        return f"Credential not used: {use}" in text and "quack sandbox allow --credential" in text
 
     def heads():
         return [lab.run("git", "-C", place, "rev-parse", "main").stdout for place in (at / "a", servers / "repos/private.git")]

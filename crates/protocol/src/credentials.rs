@@ -8,6 +8,7 @@
 //! credential helpers. A private key leaves neither; a password or token goes to the proxy, outside of the sandbox, which
 //! adds it to the request.
 
+use crate::suggestion::of_session;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -135,7 +136,8 @@ impl FromStr for CredentialUse {
             return Self::ssh(user, host, port).ok_or(NoCredentialUse);
         }
 
-        let (host, path) = rest.split_once('/').ok_or(NoCredentialUse)?;
+        let place = rest.strip_prefix("https://").unwrap_or(rest);
+        let (host, path) = place.split_once('/').ok_or(NoCredentialUse)?;
         let repository = Repository::new(host, path).ok_or(NoCredentialUse)?;
         match verb {
             "fetch" => Ok(Self::Fetch(repository)),
@@ -165,6 +167,12 @@ impl CredentialUse {
             (Self::Push(ours), Self::Fetch(theirs)) => ours == theirs,
             _ => self == other,
         }
+    }
+
+    /// Whether it may change anything outside of the session. A login may.
+    #[must_use]
+    pub fn may_write(&self) -> bool {
+        !matches!(self, Self::Fetch(_))
     }
 
     /// The host and port that the session must be allowed to reach. `None` for signatures.
@@ -304,8 +312,14 @@ pub enum CredentialRefusal {
     /// The user's git has no credential for the repository.
     #[error("the user's git has no credential for the repository")]
     NoCredential,
-    /// Too many requests at the same time.
-    #[error("too many requests at the same time")]
+    /// The server does not accept the user's credential.
+    #[error("the server does not accept the credential that the user's git has for it")]
+    NotAccepted,
+    /// A session in safe mode only reads.
+    #[error("the session is in safe mode")]
+    SafeMode,
+    /// Too many requests at the same time or in a minute.
+    #[error("too many requests in a short time")]
     TooMany,
     /// The request is malformed.
     #[error("malformed request")]
@@ -331,13 +345,15 @@ pub struct RefusedCredential {
     pub what: String,
     /// Reason.
     pub why: CredentialRefusal,
+    /// Label of the session, for the command that allows the use.
+    pub label: String,
 }
 
-/// One sentence with the use and the reason, and the command that allows it if the user can. Other text than that of a
+/// One line with the use and the reason, and the command that allows it if the user can. Other text than that of a
 /// [`CredentialUse`] is left out, because it comes from another process.
 impl fmt::Display for RefusedCredential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, why } = self;
+        let Self { what, why, label } = self;
         let Ok(used_as) = what.parse::<CredentialUse>() else {
             return write!(f, "Credential not used: {why}");
         };
@@ -345,8 +361,10 @@ impl fmt::Display for RefusedCredential {
 
         let text = used_as.to_string();
         // A shell would read these characters between double quotes.
-        if why.is_for_the_user() && !text.contains(['"', '$', '`', '\\', '!']) {
-            write!(f, ". Allow it with: quack allow --credential \"{text}\"")?;
+        let is_plain = !text.contains(['"', '$', '`', '\\', '!']);
+        if why.is_for_the_user() && is_plain && !label.contains(char::is_control) {
+            let of_session = of_session(label);
+            write!(f, ". Allow it with: quack sandbox allow --credential \"{text}\"{of_session}")?;
         }
         Ok(())
     }
@@ -439,8 +457,10 @@ mod tests {
         ] {
             assert_eq!(text.parse::<CredentialUse>().unwrap().to_string(), text);
         }
-        let same = "push GitHub.com/me/app.git".parse::<CredentialUse>().unwrap();
-        assert_eq!(same.to_string(), "push github.com/me/app");
+        for same in ["push GitHub.com/me/app.git", "push https://github.com/me/app.git"] {
+            let used: CredentialUse = same.parse().unwrap();
+            assert_eq!(used.to_string(), "push github.com/me/app");
+        }
     }
 
     #[test]
@@ -473,6 +493,10 @@ mod tests {
             "push github.com/a//b",
             "push me@github.com/a",
             "push github.com:444/a",
+            "push https://me@github.com/a",
+            "push https://github.com:443/a",
+            "push http://github.com/a",
+            "ssh https://git@github.com",
             "push github.com/a?b",
             "push github.com/a%2e",
             "push github.com./a",
@@ -490,11 +514,14 @@ mod tests {
 
     #[test]
     fn a_refusal_proposes_only_what_a_shell_reads_as_it_is_written() {
-        let of = |what: &str, why| RefusedCredential { what: what.to_owned(), why }.to_string();
+        let of = |what: &str, why| {
+            let (what, label) = (what.to_owned(), "api/my review".to_owned());
+            RefusedCredential { what, why, label }.to_string()
+        };
         assert_eq!(
             of("ssh git@github.com", CredentialRefusal::Denied),
-            "Credential not used: ssh git@github.com: denied by the user. Allow it with: quack allow --credential \
-             \"ssh git@github.com\""
+            "Credential not used: ssh git@github.com: denied by the user. Allow it with: quack sandbox allow \
+             --credential \"ssh git@github.com\" --session 'api/my review'"
         );
         for (what, why) in [
             ("push github.com/$(x)/y", CredentialRefusal::Denied),
@@ -503,8 +530,11 @@ mod tests {
             ("", CredentialRefusal::Timeout),
         ] {
             let text = of(what, why);
-            assert!(!text.contains("quack allow") && !text.contains('\n'), "{text}");
+            assert!(!text.contains("quack") && !text.contains('\n'), "{text}");
         }
+        let (what, label) = ("sign commits".to_owned(), "a\nb".to_owned());
+        let forged = RefusedCredential { what, why: CredentialRefusal::Denied, label }.to_string();
+        assert_eq!(forged, "Credential not used: sign commits: denied by the user");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::foreign_text;
 use crate::network::DenyReason;
 use crate::policy::{Policy, Profile};
 use crate::suggestion::may_be_suggested;
+pub use crate::suggestion::{of_session, quoted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -40,6 +41,8 @@ pub enum DenialKind {
     SystemCall,
     /// Running commands or writing at all, on a system without confinement.
     Unconfined,
+    /// Using a credential of the user.
+    Credential,
 }
 
 /// A denied operation.
@@ -108,6 +111,9 @@ impl Denial {
                 return format!(
                     "To allow it, without any confinement: quack sandbox set full-access{of_session}"
                 );
+            }
+            DenialKind::Credential => {
+                return format!("`quack sandbox denials{of_session}` shows the reason");
             }
             DenialKind::Read | DenialKind::Protected => {
                 return "Later programs of yours would run what stands there; a person can write it by hand"
@@ -357,6 +363,7 @@ impl fmt::Display for Denial {
             DenialKind::Network => "the network",
             DenialKind::SystemCall => "a system call",
             DenialKind::Unconfined => "running unconfined",
+            DenialKind::Credential => "using a credential:",
         };
 
         match (&self.target, self.kind) {
@@ -364,23 +371,6 @@ impl fmt::Display for Denial {
             (Some(target), _) => write!(f, "{what} {target}"),
             (None, _) => f.write_str(what),
         }
-    }
-}
-
-/// Returns the option that names a session, after a space. Empty without a label.
-#[must_use]
-pub fn of_session(label: &str) -> String {
-    if label.is_empty() { String::new() } else { format!(" --session {}", quoted(label)) }
-}
-
-/// Returns a word as a shell reads it.
-#[must_use]
-pub fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "-._/:@+".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 

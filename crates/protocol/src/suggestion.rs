@@ -1,4 +1,5 @@
-//! Hosts that a text may name in a command that allows them. An agent may pass such a text on to its user.
+//! Commands that a text proposes: their words, and the hosts that they may name. An agent may pass such a text on to
+//! its user.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -24,6 +25,23 @@ const KEPT_V6: [(Ipv6Addr, u32); 6] = [
 /// listed: the name states its meaning, and other names do not lead to it.
 const KEPT_NAMES: [&str; 5] =
     ["localhost", "ip6-localhost", "ip6-loopback", "metadata", "instance-data"];
+
+/// Returns the option that names a session, after a space. Empty without a label.
+#[must_use]
+pub fn of_session(label: &str) -> String {
+    if label.is_empty() { String::new() } else { format!(" --session {}", quoted(label)) }
+}
+
+/// Returns a word as a shell reads it.
+#[must_use]
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-._/:@+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
 
 /// Whether a text may propose to allow the host. False for this machine, link-local addresses and metadata services, in
 /// every spelling.

@@ -318,7 +318,8 @@ mod tests {
         let attempts = Arc::new(Attempts::default());
         let refuse = |what: &str| {
             let (what, why) = (what.to_owned(), CredentialRefusal::NoCredential);
-            attempts.credential_refused(&RefusedCredential { what, why });
+            let label = String::new();
+            attempts.credential_refused(&RefusedCredential { what, why, label });
         };
         refuse("fetch a.example/before");
         let span = attempts.begin();

@@ -104,12 +104,17 @@ impl Serve<SandboxDenials> for Caller {
 
         let session = self.services.sessions.table.snapshot(&found.session_id);
         let denials = &session.worker.denials;
+        let network = self.services.sessions.pool.networks.get(&found.session_id);
+        let refused = network.map(|network| network.refused_credentials.borrow().clone());
+        let (n_refused, refused) = refused.unwrap_or_default();
+        let mut last: Vec<_> = denials.last.iter().cloned().chain(refused).collect();
+        last.sort_by_cached_key(|denial| denial.at.clone());
         Ok(DenialsData {
             session_id: found.session_id,
             session_name: found.session_name,
             label,
-            total: denials.total,
-            denials: denials.last.iter().cloned().collect(),
+            total: denials.total.saturating_add(n_refused),
+            denials: last,
         })
     }
 }
@@ -249,7 +254,8 @@ async fn in_force(
     let serves = |tier: Tier| matches!(tier, Tier::A | Tier::B) && worker.has_sockets();
     let credentials = hello.map(|hello| {
         let is_served = hello.sandbox.tier.is_some_and(serves);
-        UsableCredentials { ssh: is_served && config.ssh.value, git: is_served && config.git.value }
+        let ssh = is_served && caller.services.sessions.serves_ssh_agent();
+        UsableCredentials { ssh, git: is_served && config.git.value }
     });
     Ok(SandboxData {
         label,

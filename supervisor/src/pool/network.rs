@@ -4,10 +4,13 @@
 use crate::clock::now_text;
 use quackd_policy::hosts::SessionRules;
 use quackd_protocol::SessionId;
-use quackd_protocol::client::{ForwardInfo, HostTotals, NetworkRequest};
+use quackd_protocol::client::{ForwardInfo, HostTotals, NetworkRequest, TimedDenial};
+use quackd_protocol::credentials::RefusedCredential;
+use quackd_protocol::denial::{Denial, DenialKind};
 use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::limits::MAX_NETWORK_LOG;
 use quackd_protocol::network::{LogEntry, MAX_TRANSPARENT_PORTS, USUAL_PORTS, Verdict};
+use quackd_protocol::tools::BASH;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
@@ -26,6 +29,9 @@ const SAME_DENIAL: Duration = Duration::from_secs(5);
 /// denials.
 const MAX_EVENTS: usize = 20;
 const EVENTS_TIME: Duration = Duration::from_secs(1);
+
+/// Maximum number of different refused credentials per session: the latest.
+const MAX_REFUSED_CREDENTIALS: usize = 16;
 
 /// Longest host from a proxy, in bytes.
 const MAX_HOST_BYTES: usize = 256;
@@ -73,6 +79,8 @@ pub(crate) struct SessionNetwork {
     pub(crate) forwards: RefCell<Vec<ForwardInfo>>,
     /// Ports on which quackd listens in the network namespace of the running worker. Empty without such a namespace.
     pub(crate) own_ports: RefCell<Vec<u16>>,
+    /// Credentials that commands could not use: the number of refusals, and the last different ones.
+    pub(crate) refused_credentials: RefCell<(u64, Vec<TimedDenial>)>,
 }
 
 #[derive(Debug, Default)]
@@ -115,6 +123,26 @@ impl SessionNetworks {
 }
 
 impl SessionNetwork {
+    /// Adds a credential that a command could not use. Only the last one of equal refusals is kept.
+    pub(crate) fn refuse_credential(&self, refused: &RefusedCredential) {
+        let what = (!refused.what.is_empty()).then_some(refused.what.as_str());
+        let denial = TimedDenial {
+            at: now_text(),
+            tool: BASH.name.to_owned(),
+            denial: Denial::new(DenialKind::Credential, what, false),
+            hint: Some(refused.to_string()),
+        };
+
+        let mut known = self.refused_credentials.borrow_mut();
+        let (total, last) = &mut *known;
+        *total = total.saturating_add(1);
+        last.retain(|earlier| earlier.hint != denial.hint);
+        if MAX_REFUSED_CREDENTIALS <= last.len() {
+            last.remove(0);
+        }
+        last.push(denial);
+    }
+
     /// Adds the report of a proxy, which is hostile: cuts texts. Returns the denials that clients have not heard of in the
     /// last seconds.
     pub(crate) fn add(&self, entries: Vec<LogEntry>, dropped: u64) -> Vec<LogEntry> {

@@ -13,6 +13,7 @@ use crate::log::journal::Journal;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::pool::sessions::SessionTable;
+use quackd_config::SSH_AGENT_AUTO;
 use quackd_egress::Egress;
 use quackd_protocol::SessionId;
 use quackd_protocol::agent::Engine;
@@ -64,6 +65,20 @@ impl SessionServices {
         if agent.engine == Engine::Native && agent.process.is_alive() {
             self.models.catalog().await;
         }
+    }
+
+    /// Returns the socket of the user's ssh agent. `None` also if it is not known yet.
+    pub(crate) fn ssh_agent(&self) -> Option<String> {
+        match self.daemon.config.credentials.ssh_agent.value.as_str() {
+            "" => None,
+            SSH_AGENT_AUTO => self.children.login.agent_socket(),
+            path => Some(path.to_owned()),
+        }
+    }
+
+    /// Whether commands may use keys of an ssh agent, and one is known.
+    pub(crate) fn serves_ssh_agent(&self) -> bool {
+        self.daemon.config.credentials.ssh.value && self.ssh_agent().is_some()
     }
 
     /// Runs file system access of users' directories on the blocking pool. An access that hangs, for example on a dead

@@ -17,8 +17,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode, client, server};
 use hyper_util::rt::TokioIo;
 use quackd_protocol::credentials::{
-    CredentialAnswer, CredentialRefusal, CredentialRequest, CredentialUse, RefusedCredential,
-    Repository,
+    CredentialAnswer, CredentialRefusal, CredentialRequest, CredentialUse, Repository,
 };
 use quackd_protocol::network::{DenyReason, FailReason, RequestPath, Verdict};
 use std::cell::RefCell;
@@ -32,6 +31,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 /// Time for the first messages of TLS.
@@ -54,6 +54,10 @@ const TO_SERVER: &[&str] = &[
 
 /// Fields of an answer that git gets. Not the question for a password: git would ask its user inside.
 const TO_CLIENT: &[&str] = &["cache-control", "content-encoding", "content-type"];
+
+/// End of the error of a server whose certificate is refused.
+const ABOUT_CERTIFICATES: &str =
+    "; quackd trusts the certificates of the machine, or those of SSL_CERT_FILE of the daemon";
 
 /// Whether the first bytes of a connection are a request to this part of the proxy.
 pub(crate) fn is_for(bytes: &[u8]) -> bool {
@@ -177,8 +181,11 @@ impl Exchange<'_> {
             ));
         };
         self.proxy.credentials.drop_kept(&target.repository);
+        if had_credential {
+            return Err(self.refused(target, service, None, CredentialRefusal::NotAccepted));
+        }
         // The body of another request is gone.
-        if had_credential || !is_get {
+        if !is_get {
             return Err(self.refused(target, service, None, CredentialRefusal::NoCredential));
         }
 
@@ -188,7 +195,7 @@ impl Exchange<'_> {
         let answered = self.send(target, second).await?;
         if answered.status() == StatusCode::UNAUTHORIZED {
             self.proxy.credentials.drop_kept(&target.repository);
-            return Err(self.refused(target, service, None, CredentialRefusal::NoCredential));
+            return Err(self.refused(target, service, None, CredentialRefusal::NotAccepted));
         }
         self.pass_back(target, answered)
     }
@@ -251,10 +258,8 @@ impl Exchange<'_> {
         why: CredentialRefusal,
     ) -> OwnAnswer {
         let what = used_as.unwrap_or_else(|| service.use_of(&target.repository).to_string());
-        let refused = RefusedCredential { what, why };
-        let answer = text(StatusCode::FORBIDDEN, &format!("quackd: {refused}"));
-        self.proxy.refuse_credential(refused.what, why);
-        answer
+        let words = self.proxy.refuse_credential(what, why);
+        text(StatusCode::FORBIDDEN, &format!("quackd: {words}"))
     }
 
     /// Connects to the server and sends a request.
@@ -292,7 +297,10 @@ impl Exchange<'_> {
         let broken = |error: &dyn std::fmt::Display| {
             self.failed(target, FailReason::Broken, &format!("does not answer: {error}"))
         };
-        let (mut sender, connection) = connected.map_err(|error| broken(&error))?;
+        let (mut sender, connection) = connected.map_err(|error| {
+            let help = if is_about_certificate(&error) { ABOUT_CERTIFICATES } else { "" };
+            broken(&format_args!("{error}{help}"))
+        })?;
         self.connections.borrow_mut().spawn_local(async move {
             // The request gets the error.
             connection.await.ok();
@@ -342,6 +350,12 @@ fn redirection(address: HeaderValue) -> Response<Content> {
     *response.status_mut() = StatusCode::FOUND;
     response.headers_mut().insert(header::LOCATION, address);
     response
+}
+
+/// Whether TLS refused the certificate of the server.
+fn is_about_certificate(error: &io::Error) -> bool {
+    let refused = error.get_ref().and_then(|source| source.downcast_ref::<rustls::Error>());
+    matches!(refused, Some(rustls::Error::InvalidCertificate(_)))
 }
 
 /// Copies these fields.

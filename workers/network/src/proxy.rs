@@ -289,9 +289,13 @@ impl Proxy {
         self.report(request, Verdict::Denied(why), rule, Traffic::default());
     }
 
-    /// Tells the worker of a credential that was not used. `what` is the text of the use, or empty.
-    pub(crate) fn refuse_credential(&self, what: String, why: CredentialRefusal) {
-        self.pair.tell(&ToWorkerPacket::CredentialRefused(RefusedCredential { what, why }));
+    /// Tells the worker of a credential that was not used, and returns the line about it. `what` is the text of the use,
+    /// or empty.
+    pub(crate) fn refuse_credential(&self, what: String, why: CredentialRefusal) -> String {
+        let refused = RefusedCredential { what, why, label: self.label.clone() };
+        let words = refused.to_string();
+        self.pair.tell(&ToWorkerPacket::CredentialRefused(refused));
+        words
     }
 
     /// Records a request that failed.

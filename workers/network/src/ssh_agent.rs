@@ -162,7 +162,7 @@ async fn answer(message: &[u8], bind: &mut Option<SessionBind>, proxy: &Proxy) -
         Err(why) => Err(why),
     };
     answer.unwrap_or_else(|why| {
-        proxy.refuse_credential(used_as.unwrap_or_default(), why);
+        drop(proxy.refuse_credential(used_as.unwrap_or_default(), why));
         vec![FAILURE]
     })
 }

@@ -104,9 +104,9 @@ async fn denials(choice: &SessionArgs, output: CliOutput) -> anyhow::Result<Exit
     if data.denials.is_empty() {
         output.note("no denials since the daemon started");
     }
-    let line = |TimedDenial { at, tool, denial }: &TimedDenial| {
+    let line = |TimedDenial { at, tool, denial, hint }: &TimedDenial| {
         let likely = if denial.likely { "  (probably)" } else { "" };
-        let description = plain(&denial.to_string());
+        let description = plain(&hint.clone().unwrap_or_else(|| denial.to_string()));
         format!("{DIM}{}{DIM:#}  {}  {description}{likely}\n", plain(at), plain(tool))
     };
     output.show(&data, || data.denials.iter().map(line).collect())?;

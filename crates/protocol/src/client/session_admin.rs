@@ -383,13 +383,16 @@ pub struct DenialsData {
 /// One line of [`DenialsData`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimedDenial {
-    /// When the call ended, ISO 8601 UTC.
+    /// When the call ended or the credential was refused, ISO 8601 UTC.
     pub at: String,
     /// The tool that was called.
     pub tool: String,
     /// The denied operation.
     #[serde(flatten)]
     pub denial: Denial,
+    /// For a credential: the reason, and the command that allows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 /// Scope of a policy.

@@ -21,7 +21,7 @@ pub enum Unsigned {
     Format,
     /// `user.signingKey` names no public key of ssh.
     NoKey,
-    /// The session has no ssh agent.
+    /// No ssh agent is known, or the session may not use it.
     NoAgent,
 }
 
@@ -35,8 +35,9 @@ impl fmt::Display for Unsigned {
                 "your key is not in the session, and user.signingKey names no public key of ssh"
             }
             Self::NoAgent => {
-                "your key is not in the session. Your ssh agent can sign with credentials.ssh = true, in tiers A and B, unless \
-                 the network is on"
+                "quackd knows no ssh agent that may sign. Outside of the session, run ssh-add, then quack restart from a \
+                 shell that has SSH_AUTH_SOCK, or set credentials.ssh_agent. Sessions sign with credentials.ssh = true, in \
+                 tiers A and B, unless the network is on"
             }
         })
     }

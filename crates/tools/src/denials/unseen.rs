@@ -18,6 +18,9 @@ const NOT_SIGNED: [&str; 4] = [
     "error: unable to sign the tag",
 ];
 
+/// Text of the program that signs for git if the user's ssh agent does not have the key.
+const NOT_IN_AGENT: &str = "Couldn't find key in agent";
+
 /// Texts of a refused connection.
 const REFUSED: [&str; 3] = ["connection refused", "econnrefused", "couldn't connect to server"];
 
@@ -59,6 +62,11 @@ fn ssh(text: &str, session: &str) -> Option<String> {
 
 /// A key with which git signs.
 fn signing(text: &str, session: &str) -> Option<String> {
+    if text.contains(NOT_IN_AGENT) {
+        let line = "[Sandbox: your ssh agent does not have the key with which your git signs. Add it in a terminal of \
+                    yours: ssh-add FILE]";
+        return Some(line.to_owned());
+    }
     text.lines().any(|line| NOT_SIGNED.iter().any(|words| line.contains(words))).then(|| {
         format!(
             "[Sandbox: the key with which your git signs is not in the session, and no setting shows it. Run this command \
@@ -141,6 +149,9 @@ mod tests {
         let unsigned =
             "error: gpg failed to sign the data:\n\nfatal: failed to write commit object";
         assert!(line(unsigned).unwrap().contains("git commit --no-gpg-sign"));
+        let not_added =
+            "error: Couldn't find key in agent?\n\nfatal: failed to write commit object";
+        assert!(line(not_added).unwrap().contains("ssh-add FILE"));
         let other =
             line("ls: cannot access '/no/such/place/x': No such file or directory").unwrap();
         assert!(

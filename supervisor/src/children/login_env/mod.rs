@@ -405,7 +405,11 @@ impl LoginEnv {
                 // Replace workers that started with nearly nothing, or whose user requested a capture. Other workers
                 // keep their environment, which is only slightly older.
                 let was_missing = self.first_worker_deadline.is_some() && known.captured.is_none();
-                if known.merged != merged && (was_missing || self.is_requested.take()) {
+                let is_other = known.merged != merged && (was_missing || self.is_requested.take());
+                // Workers that started without the socket of an agent serve none.
+                let is_agent_new =
+                    self.own_agent.is_none() && known.agent.is_none() && agent.is_some();
+                if is_other || is_agent_new {
                     known.version += 1;
                 }
 

@@ -212,8 +212,10 @@ fn the_socket_of_the_agent_is_that_of_the_daemon_or_else_of_the_login_shell_and_
             ..bare()
         });
         assert_eq!(login.agent_socket().as_deref(), own);
+        let before = login.version();
         let kept = login.settle(Ok(shell.clone())).unwrap();
         assert_eq!(login.agent_socket().as_deref(), Some(expected));
+        assert_eq!(login.version() != before, own.is_none(), "workers without it are replaced");
         let known = login.known.borrow();
         for variables in [&kept.environment.variables, &known.merged, &known.for_pi] {
             assert_eq!(command_env::of(variables, SSH_AGENT_VARIABLE), "");

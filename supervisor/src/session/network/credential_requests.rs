@@ -9,8 +9,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// Most requests of one session in a minute. Each starts a process.
-const MAX_PER_MINUTE: usize = 120;
+/// Most requests of one session in a minute, without those for public keys. Each starts a process. A rebase may sign
+/// hundreds of commits.
+const MAX_PER_MINUTE: usize = 600;
+
+/// Time in which a use that the user has not answered is not asked about again: ssh tries all keys.
+const UNANSWERED_TIME: Duration = Duration::from_secs(10);
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Most processes of one session at the same time. Other requests wait.
@@ -23,6 +28,8 @@ pub(super) struct CredentialRequests {
     pub(super) open: HashMap<u64, OpenRequest>,
     /// Uses that the user allowed once, and when.
     once: Vec<(CredentialUse, Instant)>,
+    /// Uses about which the user did not answer, and when the questions closed.
+    unanswered: Vec<(CredentialUse, Instant)>,
     /// Start of the current minute, and its number of requests.
     minute: Option<(Instant, usize)>,
     /// Permits to start a process.
@@ -109,6 +116,18 @@ impl CredentialRequests {
         self.once.iter().any(|(allowed, at)| is_recent(at) && allowed.includes(purpose))
     }
 
+    /// Records that the user did not answer about a use.
+    pub(super) fn not_answered(&mut self, purpose: CredentialUse, now: Instant) {
+        self.unanswered.retain(|(_, at)| now.duration_since(*at) < UNANSWERED_TIME);
+        self.unanswered.push((purpose, now));
+    }
+
+    /// Whether the user has not answered about a use within [`UNANSWERED_TIME`].
+    pub(super) fn was_unanswered(&self, purpose: &CredentialUse, now: Instant) -> bool {
+        let is_recent = |at: &Instant| now.duration_since(*at) < UNANSWERED_TIME;
+        self.unanswered.iter().any(|(asked, at)| is_recent(at) && asked == purpose)
+    }
+
     /// Forgets the uses that were allowed once.
     pub(super) fn forget_once(&mut self) {
         self.once.clear();
@@ -164,6 +183,16 @@ mod tests {
         assert!(!requests.is_allowed_once(&CredentialUse::Sign, now));
         requests.forget_once();
         assert!(!requests.is_allowed_once(&fetch, now));
+    }
+
+    #[test]
+    fn a_use_without_an_answer_is_not_asked_about_again_for_a_while() {
+        let (now, mut requests) = (Instant::now(), CredentialRequests::default());
+        requests.not_answered(CredentialUse::Sign, now);
+        assert!(requests.was_unanswered(&CredentialUse::Sign, now + UNANSWERED_TIME / 2));
+        assert!(!requests.was_unanswered(&CredentialUse::Sign, now + UNANSWERED_TIME));
+        let other = "fetch a.example/x".parse().unwrap();
+        assert!(!requests.was_unanswered(&other, now));
     }
 
     #[test]

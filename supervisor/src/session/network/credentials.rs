@@ -14,7 +14,7 @@ use quackd_process::Writable;
 use quackd_protocol::approval::{AnswerScope, ApprovalKind, Decision};
 use quackd_protocol::credentials::{
     CredentialAnswer, CredentialRefusal, CredentialRequest, CredentialStart, CredentialUse,
-    CredentialUsed, MAX_KNOWN_HOSTS,
+    CredentialUsed, MAX_KNOWN_HOSTS, RefusedCredential,
 };
 use quackd_protocol::network::{MAX_CONNECTION_WAIT, ToProxy};
 use std::rc::Rc;
@@ -71,12 +71,15 @@ impl NetworkActor {
             CredentialRequest::Keys {} | CredentialRequest::Sign(_) => settings.ssh.value,
         };
         let refusal = if is_on {
-            let is_within = self.credentials.count(Instant::now());
-            (!is_within).then_some(CredentialRefusal::TooMany)
+            // Each login and signature has asked for the keys before.
+            let is_counted = !matches!(request, CredentialRequest::Keys {});
+            let is_beyond = is_counted && !self.credentials.count(Instant::now());
+            is_beyond.then_some(CredentialRefusal::TooMany)
         } else {
             Some(CredentialRefusal::Off)
         };
         if let Some(refusal) = refusal {
+            self.note_refused(None, refusal);
             let done = ToProxy::CredentialDone { id, result: Err(refusal), used_as: None };
             return self.tell_proxy(&done, ctx);
         }
@@ -118,6 +121,8 @@ impl NetworkActor {
             Some((_, Choice::Refuse(refusal))) => Err(refusal),
             Some((_, Choice::Ask)) => Err(CredentialRefusal::Denied),
         });
+        let is_unsafe = self.is_safe && purpose.as_ref().is_some_and(CredentialUse::may_write);
+        let result = if is_unsafe { result.and(Err(CredentialRefusal::SafeMode)) } else { result };
 
         let session = &self.session.id;
         let used_as = purpose.map(|purpose| purpose.to_string());
@@ -133,7 +138,16 @@ impl NetworkActor {
             // The list of public keys.
             (None, Ok(_)) => {}
         }
+        if let Err(refusal) = &result {
+            self.note_refused(used_as.as_deref(), *refusal);
+        }
         self.tell_proxy(&ToProxy::CredentialDone { id, result, used_as }, ctx);
+    }
+
+    /// Records a refusal for `quack sandbox denials`: a program on a terminal has no answer of a call that names it.
+    fn note_refused(&self, used_as: Option<&str>, why: CredentialRefusal) {
+        let (what, label) = (used_as.unwrap_or_default().to_owned(), self.session.label.clone());
+        self.network.refuse_credential(&RefusedCredential { what, why, label });
     }
 
     /// Whether the rules allow the host of a use.
@@ -172,7 +186,10 @@ impl NetworkActor {
             // The grant is in the rules.
             Outcome::Allowed(_) => Ok(()),
             Outcome::Denied => Err(CredentialRefusal::Denied),
-            Outcome::TimedOut => Err(CredentialRefusal::Timeout),
+            Outcome::TimedOut => {
+                self.credentials.not_answered(purpose, Instant::now());
+                Err(CredentialRefusal::Timeout)
+            }
             Outcome::TooMany => Err(CredentialRefusal::TooMany),
             Outcome::NoAnswerer | Outcome::Ended => Err(CredentialRefusal::NoAnswerer),
             Outcome::RulesChanged => match self.choose(uses) {
@@ -183,14 +200,18 @@ impl NetworkActor {
         }
     }
 
-    /// Closes open questions about which grants decide now. Forgets what the user allowed once, and what the proxy knows,
-    /// if a grant was removed.
+    /// Forgets the uses that the user allowed once, and the credentials that the proxy keeps.
+    pub(super) fn forget_credentials(&mut self, ctx: &mut Context<Self>) {
+        self.credentials.forget_once();
+        if self.child.process.is_some() {
+            self.tell_proxy(&ToProxy::ForgetCredentials {}, ctx);
+        }
+    }
+
+    /// Closes open questions about which grants decide now. Forgets permissions if a grant was removed.
     pub(super) fn credential_grants_changed(&mut self, is_narrower: bool, ctx: &mut Context<Self>) {
         if is_narrower {
-            self.credentials.forget_once();
-            if self.child.process.is_some() {
-                self.tell_proxy(&ToProxy::ForgetCredentials {}, ctx);
-            }
+            self.forget_credentials(ctx);
         }
         for OpenRequest { uses, asked, .. } in self.credentials.open.values() {
             if let Some(subject) = asked
@@ -222,6 +243,10 @@ impl Handler<DecideCredential> for NetworkActor {
         if self.child.current(generation).is_none() {
             return ready(Err(CredentialRefusal::Failed));
         }
+        if self.is_safe && uses.iter().any(CredentialUse::may_write) {
+            self.credentials.open.entry(id).or_default().purpose = uses.into_iter().next();
+            return ready(Err(CredentialRefusal::SafeMode));
+        }
 
         let Some((purpose, choice)) = self.choose(&uses) else {
             return ready(Err(CredentialRefusal::Failed));
@@ -245,6 +270,9 @@ impl NetworkActor {
         purpose: CredentialUse,
         uses: Vec<CredentialUse>,
     ) -> ResponseActFuture<Self, Result<(), CredentialRefusal>> {
+        if self.credentials.was_unanswered(&purpose, Instant::now()) {
+            return Box::pin(actix::fut::ready(Err(CredentialRefusal::Timeout)));
+        }
         let target = purpose.to_string();
         let is_asked = self.services.daemon.config.sandbox.asks_about(ApprovalKind::Credential);
         if !is_asked || MAX_ASKED < target.len() {
@@ -304,16 +332,11 @@ async fn start(
     candidates: Vec<String>,
 ) -> Option<CredentialStart> {
     let (daemon, login) = (&services.daemon, &services.children.login);
-    let agent = match daemon.config.credentials.ssh_agent.value.as_str() {
-        "" => None,
-        SSH_AGENT_AUTO => {
-            if login.agent_socket().is_none() {
-                login.captured(ENVIRONMENT_TIMEOUT).await;
-            }
-            login.agent_socket()
-        }
-        path => Some(path.to_owned()),
-    };
+    let is_auto = daemon.config.credentials.ssh_agent.value == SSH_AGENT_AUTO;
+    if is_auto && services.ssh_agent().is_none() {
+        login.captured(ENVIRONMENT_TIMEOUT).await;
+    }
+    let agent = services.ssh_agent();
 
     let user_home = daemon.user_home.clone();
     let mut env = login.env_for_worker(ENVIRONMENT_TIMEOUT).await;

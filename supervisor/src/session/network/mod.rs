@@ -69,6 +69,8 @@ pub(crate) struct NetworkActor {
     /// The worker's sockets. `None` once the worker has exited or the proxy has failed for good.
     link: Option<NetworkLink>,
     rules: Arc<SessionRules>,
+    /// Whether the session is in safe mode.
+    is_safe: bool,
     network: Rc<SessionNetwork>,
     /// Forwards that the proxy opens now.
     opening: HashMap<u64, Opening>,
@@ -90,6 +92,7 @@ pub(super) struct NetworkStart {
     pub(super) services: Rc<SessionServices>,
     pub(super) link: NetworkLink,
     pub(super) rules: Arc<SessionRules>,
+    pub(super) is_safe: bool,
     pub(super) worker: WeakRecipient<NetworkFailed>,
     pub(super) worker_generation: u64,
 }
@@ -106,7 +109,8 @@ struct Opening {
 impl NetworkActor {
     /// Starts the actor. Opens the session's forwards again.
     pub(super) fn start_for(start: NetworkStart) -> Addr<Self> {
-        let NetworkStart { session, services, link, rules, worker, worker_generation } = start;
+        let NetworkStart { session, services, link, rules, is_safe, worker, worker_generation } =
+            start;
         let network = services.pool.networks.of(&session.id);
         network.own_ports.replace(link.own_ports());
 
@@ -118,6 +122,7 @@ impl NetworkActor {
             worker_generation,
             link: Some(link),
             rules,
+            is_safe,
             network,
             opening: HashMap::new(),
             open: HashMap::new(),
@@ -322,7 +327,11 @@ impl Actor for NetworkActor {
 impl Handler<SetRules> for NetworkActor {
     type Result = ();
 
-    fn handle(&mut self, SetRules(rules): SetRules, ctx: &mut Self::Context) {
+    fn handle(&mut self, SetRules { rules, is_safe }: SetRules, ctx: &mut Self::Context) {
+        if is_safe && !self.is_safe {
+            self.forget_credentials(ctx);
+        }
+        self.is_safe = is_safe;
         self.set_rules(rules, ctx);
     }
 }

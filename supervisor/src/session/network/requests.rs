@@ -8,10 +8,13 @@ use quackd_policy::hosts::{HostPort, SessionRules};
 use quackd_protocol::network::RouteRefusal;
 use std::sync::Arc;
 
-/// The rules have changed.
+/// The rules or safe mode may have changed.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(crate) struct SetRules(pub(crate) Arc<SessionRules>);
+pub(crate) struct SetRules {
+    pub(crate) rules: Arc<SessionRules>,
+    pub(crate) is_safe: bool,
+}
 
 /// Forward a port of this machine to a port of the session. The reply is the port of this machine.
 #[derive(Debug, Message)]

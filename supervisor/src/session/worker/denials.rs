@@ -37,6 +37,7 @@ impl Denials {
                 tool: tool.chars().take(MAX_TOOL_CHARS).collect(),
                 // Create a new value, because the worker's texts may be too long.
                 denial: Denial::new(denial.kind, denial.target.as_deref(), denial.likely),
+                hint: None,
             });
         }
     }

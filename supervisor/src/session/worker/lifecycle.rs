@@ -182,7 +182,8 @@ impl WorkerActor {
                 cgroup: cgroup_for_worker,
             },
             credentials: Credentials {
-                ssh: services.daemon.config.credentials.ssh.value,
+                // Without an agent, git would fail to sign instead of not signing.
+                ssh: services.serves_ssh_agent(),
                 git: services.daemon.config.credentials.git.value,
                 hosts: self.rules.hosts().known_hosts().take(MAX_KNOWN_HOSTS).collect(),
             },

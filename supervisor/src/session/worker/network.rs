@@ -46,6 +46,7 @@ impl WorkerActor {
             services: Rc::clone(&self.services),
             link,
             rules: Arc::clone(&self.rules),
+            is_safe: self.is_safe,
             worker: ctx.address().recipient().downgrade(),
             worker_generation: self.child.generation,
         });
@@ -66,7 +67,7 @@ impl WorkerActor {
             false => Arc::clone(rules),
         };
         self.told_rules = Arc::clone(&rules);
-        self.tell_network(SetRules(rules));
+        self.tell_network(SetRules { rules, is_safe: self.is_safe });
     }
 
     /// Ends the proxy of a worker that has exited.

@@ -35,8 +35,7 @@ impl Handler<SetPolicy> for WorkerActor {
 
     fn handle(&mut self, msg: SetPolicy, ctx: &mut Self::Context) {
         let SetPolicy { policy, rules, is_safe } = msg;
-        let has_agent =
-            HAS_NAMESPACES && !policy.network && self.services.daemon.config.credentials.ssh.value;
+        let has_agent = HAS_NAMESPACES && !policy.network && self.services.serves_ssh_agent();
         self.ssh_host_added |= has_agent && rules.hosts().adds_ssh_host(self.rules.hosts());
         (self.rules, self.is_safe) = (rules, is_safe);
         self.set_policy(policy, ctx);

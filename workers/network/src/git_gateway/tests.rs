@@ -6,6 +6,7 @@ use crate::tls;
 use quackd_ipc::descriptors::receive_with_descriptors;
 use quackd_ipc::sockets::packet_pair;
 use quackd_policy::upstream::UpstreamProxy;
+use quackd_protocol::credentials::RefusedCredential;
 use quackd_protocol::network::{
     FromProxy, MAX_PACKET_BYTES, RuleText, Rules, ToWorkerPacket, UpstreamVariables,
 };
@@ -58,6 +59,7 @@ impl World {
         let https = format!("http://{}", listener.local_addr().unwrap());
         let upstream = UpstreamVariables { https, ..UpstreamVariables::default() };
         proxy.upstream = Some(UpstreamProxy::new(&upstream));
+        proxy.label = "app".to_owned();
         let acceptor = TlsAcceptor::from(Arc::new(config));
         Self { proxy: Rc::new(proxy), worker, listener, acceptor }
     }
@@ -162,14 +164,17 @@ async fn a_credential_goes_to_its_server_and_not_to_the_command() {
         assert!(!head.contains("authorization"), "{head}");
         assert!(answer.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{answer}");
         assert!(
-            answer.contains("quack allow --credential \"push git.example/me/app\""),
+            answer.contains(
+                "quack sandbox allow --credential \"push git.example/me/app\" --session app"
+            ),
             "{answer}"
         );
         let mut packet = [0; MAX_PACKET_BYTES];
         let n = receive_with_descriptors(&world.worker, &mut packet, 0, &mut Vec::new()).unwrap();
         let told: ToWorkerPacket = serde_json::from_slice(&packet[..n]).unwrap();
         let (what, why) = ("push git.example/me/app".to_owned(), CredentialRefusal::Denied);
-        assert_eq!(told, ToWorkerPacket::CredentialRefused(RefusedCredential { what, why }));
+        let label = "app".to_owned();
+        assert_eq!(told, ToWorkerPacket::CredentialRefused(RefusedCredential { what, why, label }));
     };
     LocalSet::new().run_until(test).await;
 }
@@ -184,6 +189,41 @@ async fn a_credential_of_the_command_is_passed_on_and_no_other_is_asked_for() {
         assert!(head.contains("authorization: Basic b3du\r\n"), "{head}");
         assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
         assert!(requests.try_recv().is_err());
+    };
+    LocalSet::new().run_until(test).await;
+}
+
+#[tokio::test]
+async fn a_refused_password_and_an_unknown_certificate_are_named() {
+    let test = async {
+        let world = World::new().await;
+        let mut requests = world.proxy.credentials.take_unsent().unwrap();
+        let serving = async {
+            world.serve_one(WANTS_PASSWORD).await;
+            world.serve_one(WANTS_PASSWORD).await
+        };
+        let fetch = format!("{FETCH}\r\n");
+        let (answer, head, ()) = tokio::join!(
+            world.request(&fetch),
+            serving,
+            world.supervise(&mut requests, false, Ok(secret())),
+        );
+        assert!(head.contains("authorization: Basic c2VjcmV0\r\n"), "{head}");
+        assert!(answer.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{answer}");
+        assert!(answer.contains("the server does not accept the credential"), "{answer}");
+
+        let mut world = World::new().await;
+        let proxy = Rc::get_mut(&mut world.proxy).unwrap();
+        proxy.tls = Some(tls::connector(RootCertStore::empty()).unwrap());
+        let refusing = async {
+            let (mut stream, _) = world.listener.accept().await.unwrap();
+            read_head(&mut stream).await;
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+            assert!(world.acceptor.accept(stream).await.is_err());
+        };
+        let (answer, ()) = tokio::join!(world.request(&fetch), refusing);
+        assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+        assert!(answer.contains("SSL_CERT_FILE of the daemon"), "{answer}");
     };
     LocalSet::new().run_until(test).await;
 }

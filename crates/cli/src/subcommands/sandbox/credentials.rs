@@ -94,7 +94,8 @@ fn text(explained: &Explained<'_>, used: &CredentialUse, data: &SandboxData) -> 
             )
         }
         None => format!(
-            "{used_as}: quackd asks at the first use\n  to allow it: quack sandbox allow --credential {}{of}\n",
+            "{used_as}: not allowed yet. quackd asks at the first use if sandbox.ask has credential and a client can \
+             answer\n  to allow it: quack sandbox allow --credential {}{of}\n",
             quoted(&used_as)
         ),
     };
