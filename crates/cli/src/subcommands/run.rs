@@ -6,8 +6,9 @@ use super::attach_terminal::color_query::ColorQuery;
 use super::attach_terminal::settings::TerminalSettings;
 use super::attach_terminal::window::{require_terminal, window_size};
 use super::attach_terminal::{self, Attached, Target};
+use super::jobs::{self, EndedJob};
 use super::sandbox::request::{WORKER_TIMEOUT, network_patch};
-use super::{jobs, new, ps};
+use super::{new, ps};
 use crate::agents;
 use crate::args::SessionArgs;
 use crate::args::run::{EnvWord, RunArgs};
@@ -22,7 +23,8 @@ use agent::{Prepared, import_blocking, note_on_size_blocking, prepare};
 use quackd_client::{Client, ClientError, directory_in};
 use quackd_home::Home;
 use quackd_protocol::client::{
-    RunData, RunParams, SandboxSession, SandboxSet, SessionDeleteParams, SessionNewParams,
+    ForwardParams, RunData, RunParams, SandboxSession, SandboxSet, SessionDeleteParams,
+    SessionNewParams,
 };
 use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_TERMINAL_VARIABLES};
 use quackd_protocol::policy::PolicyPatch;
@@ -185,7 +187,9 @@ async fn attach(
             notes.iter().for_each(|note| output.note(note));
             let shown = shown?;
             if shown.has_ended {
-                leave(&client, &place, &started.terminal_id, output).await;
+                let job = end_of_job(&client, &place.session, &started.terminal_id).await;
+                let audit = job.ok().flatten().map(|job| job.audit);
+                leave(&client, &place, &started.terminal_id, audit, output).await;
             }
             return Ok(shown.code);
         }
@@ -194,20 +198,51 @@ async fn attach(
     };
 
     match jobs::ended(&client, &place.session, &started.terminal_id).await? {
-        Some((text, code)) => {
-            if !text.is_empty() {
-                output.answer(&text)?;
+        Some(job) => {
+            if !job.text.is_empty() {
+                output.answer(&job.text)?;
             }
-            leave(&client, &place, &started.terminal_id, output).await;
-            Ok(code)
+            leave(&client, &place, &started.terminal_id, Some(job.audit), output).await;
+            Ok(job.code)
         }
         None => Err(refused.into()),
     }
 }
 
-/// Deletes a temporary session whose program has ended, unless something else has used it. It stays after an error.
-async fn leave(client: &Client, place: &Place, terminal: &str, output: CliOutput) {
-    if !place.is_temporary || !is_unused(client, &place.session, terminal).await.unwrap_or(false) {
+/// Returns the end of the program's job. The worker reports it after the end of the terminal, once the other processes of
+/// the job are gone: waits up to 10 s for that.
+async fn end_of_job(
+    client: &Client,
+    session: &str,
+    terminal: &str,
+) -> anyhow::Result<Option<EndedJob>> {
+    for _ in 0..MAX_END_CHECKS {
+        let workers = ps::ask(client).await?.workers;
+        let worker = workers.iter().find(|worker| worker.session_id.0 == session);
+        let Some(worker) = worker else { return Ok(None) };
+        if worker.jobs.iter().all(|job| job.job_id != terminal) {
+            return jobs::ended(client, session, terminal).await;
+        }
+        sleep(END_PAUSE).await;
+    }
+    Ok(None)
+}
+
+/// Prints the report about the files that the program has changed and other programs obey. Then deletes a temporary session,
+/// unless the report names files or something else has used the session. It stays after an error, and without a report.
+async fn leave(
+    client: &Client,
+    place: &Place,
+    terminal: &str,
+    audit: Option<Vec<String>>,
+    output: CliOutput,
+) {
+    audit.iter().flatten().for_each(|remark| output.warning(&plain(remark)));
+    let is_clean = audit.is_some_and(|audit| audit.is_empty());
+    if !is_clean
+        || !place.is_temporary
+        || !is_unused(client, &place.session, terminal).await.unwrap_or(false)
+    {
         return;
     }
     // Without force: the daemon keeps a session in which other work has started since.
@@ -218,25 +253,23 @@ async fn leave(client: &Client, place: &Place, terminal: &str, output: CliOutput
     }
 }
 
-/// Whether a session was used for nothing but the program of this terminal, which has ended. The worker reports the end of
-/// the job after the end of the terminal, once its other processes are gone: waits up to 10 s for that.
+/// Whether a session was used for nothing but the program of this terminal, whose job has ended.
 async fn is_unused(client: &Client, session: &str, terminal: &str) -> anyhow::Result<bool> {
-    for _ in 0..MAX_END_CHECKS {
-        let data = ps::ask(client).await?;
-        let worker = data.workers.iter().find(|worker| worker.session_id.0 == session);
-        let Some(worker) = worker else { return Ok(false) };
-        let is_claimed = data.clients.iter().any(|it| it.sessions.contains(&worker.label));
-        let has_other = worker.jobs.iter().any(|job| job.job_id != terminal);
-        if is_claimed || has_other || !worker.calls.is_empty() || worker.pi.is_some() {
-            return Ok(false);
-        }
-        if worker.jobs.is_empty() {
-            let home = Home::from_process_env_blocking()?;
-            return Ok(!has_kept_files_blocking(&home, session, terminal)?);
-        }
-        sleep(END_PAUSE).await;
+    let data = ps::ask(client).await?;
+    let worker = data.workers.iter().find(|worker| worker.session_id.0 == session);
+    let Some(worker) = worker else { return Ok(false) };
+    let is_claimed = data.clients.iter().any(|it| it.sessions.contains(&worker.label));
+    let has_work = !worker.jobs.is_empty() || !worker.calls.is_empty() || worker.pi.is_some();
+    if is_claimed || has_work || worker.status.pinned {
+        return Ok(false);
     }
-    Ok(false)
+    let (session_id, list) = (Some(session.to_owned()), Some(true));
+    let forwards = ForwardParams { session_id, list, ..ForwardParams::default() };
+    if !client.call(forwards).await?.forwards.is_empty() {
+        return Ok(false);
+    }
+    let home = Home::from_process_env_blocking()?;
+    Ok(!has_kept_files_blocking(&home, session, terminal)?)
 }
 
 /// Whether a session has files that its deletion would take from the user: states of the workspace, contents for
