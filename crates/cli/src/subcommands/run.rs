@@ -202,6 +202,8 @@ async fn attach(
             if !job.text.is_empty() {
                 output.answer(&job.text)?;
             }
+            // The daemon may not have the end yet.
+            end_of_job(&client, &place.session, &started.terminal_id).await.ok();
             leave(&client, &place, &started.terminal_id, Some(job.audit), output).await;
             Ok(job.code)
         }
