@@ -341,12 +341,14 @@ fn a_login_of_the_user_is_imported_once() {
     let users = daemon.home().join(".claude/.credentials.json");
     fs::create_dir_all(users.parent().unwrap()).unwrap();
     fs::write(&users, "mine\n").unwrap();
-    run(&["--", "claude"]).ok();
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
     if !session.shows_namespaces() {
+        let refused = run(&["--", "claude"]);
+        assert!(refused.stderr().contains("no state is kept in tier D"), "{refused:?}");
         return;
     }
+    run(&["--", "claude"]).ok();
     assert_eq!(session.bash(READ), "mine\n\n[Exit code: 0]");
     log_in(&session, &daemon);
     run(&["--", "claude"]).ok();

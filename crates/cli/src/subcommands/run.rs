@@ -19,7 +19,7 @@ use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::screen_signals::SignalListener;
 use crate::session_ref::{self, Missing, Wanted};
-use agent::{Prepared, import_blocking, note_on_size_blocking, prepare};
+use agent::{Prepared, import, note_on_size_blocking, prepare};
 use quackd_client::{Client, ClientError, directory_in};
 use quackd_home::Home;
 use quackd_protocol::client::{
@@ -95,10 +95,13 @@ pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<
     };
 
     let (client, place) = place(&mut args, policy, output).await?;
-    if let Some(imported) = imported
-        && let Err(error) = import_blocking(imported, &home, &place.workspace, output)
+    if let Some(known) = imported
+        && let Err(error) =
+            import(known, &home, &client, &place.session, &place.workspace, output).await
     {
-        delete(&client, &place.session).await;
+        if place.is_new {
+            delete(&client, &place.session).await;
+        }
         return Err(error);
     }
     if agent.is_some() && place.is_new && !args.isolated {
