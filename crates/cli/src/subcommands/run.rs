@@ -23,7 +23,7 @@ use agent::{Prepared, import, note_on_size_blocking, prepare};
 use quackd_client::{Client, ClientError, directory_in};
 use quackd_home::Home;
 use quackd_protocol::client::{
-    ForwardParams, RunData, RunParams, SandboxSession, SandboxSet, SessionDeleteParams,
+    ForwardParams, FoundInfo, RunData, RunParams, SandboxSession, SandboxSet, SessionDeleteParams,
     SessionNewParams,
 };
 use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_TERMINAL_VARIABLES};
@@ -44,6 +44,24 @@ const MAX_COLORTERM: usize = 64;
 /// Pause between two checks whether the worker has reported the end of the program, and their number.
 const END_PAUSE: Duration = Duration::from_millis(50);
 const MAX_END_CHECKS: usize = 200;
+
+/// Where the program runs.
+enum Chosen {
+    /// In an existing session.
+    Session(FoundInfo),
+    /// In a new session of this workspace.
+    Workspace(String),
+}
+
+impl Chosen {
+    /// Returns the workspace of a new session.
+    fn workspace(&self) -> Option<&str> {
+        match self {
+            Self::Session(_) => None,
+            Self::Workspace(path) => Some(path),
+        }
+    }
+}
 
 /// The session of the program.
 struct Place {
@@ -81,8 +99,10 @@ pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<
         args.command = agents::resume_command(&agent)?;
     }
     let home = Home::from_process_env_blocking()?;
+    // Before the agent, which may change the configuration: the daemon need not have that change.
+    let (client, chosen) = choose(&args, output).await?;
     let Prepared { agent, imported, mut notes } =
-        prepare(&home, &mut args, &mut env, output).await?;
+        prepare(&home, chosen.workspace(), &mut args, &mut env, output).await?;
     notes.iter().for_each(|note| output.note(note));
     let policy = network_patch(args.network, std::mem::take(&mut args.hosts))?;
     let shown = match settings {
@@ -94,7 +114,7 @@ pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<
         None => None,
     };
 
-    let (client, place) = place(&mut args, policy, output).await?;
+    let place = place(&client, chosen, &mut args, policy, output).await?;
     if let Some(known) = imported
         && let Err(error) =
             import(known, &home, &client, &place.session, &place.workspace, output).await
@@ -295,26 +315,15 @@ fn has_kept_files_blocking(home: &Home, session: &str, terminal: &str) -> anyhow
     Ok(false)
 }
 
-/// Returns the connection to the daemon, and the session: that of `--in`, or a new one with this policy.
-async fn place(
-    args: &mut RunArgs,
-    policy: PolicyPatch,
-    output: CliOutput,
-) -> anyhow::Result<(Client, Place)> {
-    if let Some(session) = args.session.take() {
+/// Connects to the daemon, and finds the session of `--in` or the workspace of a new one.
+async fn choose(args: &RunArgs, output: CliOutput) -> anyhow::Result<(Client, Chosen)> {
+    if let Some(session) = args.session.clone() {
         let choice = SessionArgs { session: Some(session), dir: None };
         // Before the connection, so that wrong arguments start no daemon.
         let choice = Wanted::of(&choice)?;
         let client = start_and_connect(output).await?.client;
         let found = choice.one(&client, Missing::Refuse).await?;
-        let place = Place {
-            label: display::label(&found.label, &found.session_name).to_owned(),
-            session: found.session_id.0,
-            workspace: found.workspace_path,
-            is_new: false,
-            is_temporary: false,
-        };
-        return Ok((client, place));
+        return Ok((client, Chosen::Session(found)));
     }
 
     let here = || args.dir.clone().or_else(|| std::env::current_dir().ok());
@@ -326,6 +335,29 @@ async fn place(
         Some(_) => path,
         None => session_ref::enclosing(&client).await?.unwrap_or(path),
     };
+    Ok((client, Chosen::Workspace(path)))
+}
+
+/// Returns the chosen session, or creates one with this policy.
+async fn place(
+    client: &Client,
+    chosen: Chosen,
+    args: &mut RunArgs,
+    policy: PolicyPatch,
+    output: CliOutput,
+) -> anyhow::Result<Place> {
+    let path = match chosen {
+        Chosen::Session(found) => {
+            return Ok(Place {
+                label: display::label(&found.label, &found.session_name).to_owned(),
+                session: found.session_id.0,
+                workspace: found.workspace_path,
+                is_new: false,
+                is_temporary: false,
+            });
+        }
+        Chosen::Workspace(path) => path,
+    };
 
     // A copy has changes, and what it takes to undo an apply.
     let is_temporary = !args.keep && !args.isolated && args.name.is_none();
@@ -335,7 +367,7 @@ async fn place(
         isolated: args.isolated.then_some(true),
         ..SessionNewParams::default()
     };
-    let made = new::create(&client, params, output).await?;
+    let made = new::create(client, params, output).await?;
     let place = Place {
         label: display::label(&made.label, &made.session.name).to_owned(),
         session: made.session.id.0,
@@ -351,12 +383,12 @@ async fn place(
         match client.call_within(params, WORKER_TIMEOUT).await {
             Ok(data) => data.notes.iter().for_each(|note| output.warning(&plain(note))),
             Err(error) => {
-                delete(&client, &place.session).await;
+                delete(client, &place.session).await;
                 return Err(error.into());
             }
         }
     }
-    Ok((client, place))
+    Ok(place)
 }
 
 /// Returns the directory in which the program starts, relative to the workspace. `None` for the workspace itself.

@@ -2,7 +2,6 @@
 
 use crate::agents::{self, AgentRun, RunConfig};
 use crate::args::run::RunArgs;
-use crate::directory;
 use crate::display::plain;
 use crate::exit::CliError;
 use crate::output::CliOutput;
@@ -32,9 +31,10 @@ pub(super) struct Prepared {
     pub(super) notes: Vec<String>,
 }
 
-/// Finds the agent that the command starts, adds what it needs, and asks the user.
+/// Finds the agent that the command starts, adds what it needs, and asks the user. `workspace` is that of a new session.
 pub(super) async fn prepare(
     home: &Home,
+    workspace: Option<&str>,
     args: &mut RunArgs,
     env: &mut BTreeMap<String, String>,
     output: CliOutput,
@@ -43,7 +43,7 @@ pub(super) async fn prepare(
     let agent = agents::for_program(&args.command, &config.agents);
     let mut notes = Vec::new();
     if let Some(agent) = &agent {
-        notes = prepare_agent(agent, home, args, env, output).await?;
+        notes = prepare_agent(agent, home, workspace, args, env, output).await?;
         if config.network == RunNetwork::Agent {
             allow_hosts(agent, args);
         }
@@ -58,6 +58,7 @@ pub(super) async fn prepare(
 async fn prepare_agent(
     agent: &AgentRun,
     home: &Home,
+    workspace: Option<&str>,
     args: &mut RunArgs,
     env: &mut BTreeMap<String, String>,
     output: CliOutput,
@@ -69,11 +70,8 @@ async fn prepare_agent(
     }
 
     let may_ask = !args.detach && CliOutput::can_ask() && agent.settings.env.is_none();
-    let is_first = || {
-        let workspace = directory::workspace(args.dir.as_deref(), false);
-        workspace.is_ok_and(|workspace| !agent.has_state_blocking(home, &workspace))
-    };
-    let asks = may_ask && args.session.is_none() && is_first();
+    let is_first = |workspace| !agent.has_state_blocking(home, workspace);
+    let asks = may_ask && workspace.is_some_and(is_first);
     if asks {
         ask_about_keys(agent, env, output).await?;
     }
