@@ -344,8 +344,6 @@ fn a_login_of_the_user_is_imported_once() {
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
     if !session.shows_namespaces() {
-        let refused = run(&["--", "claude"]);
-        assert!(refused.stderr().contains("no state is kept in tier D"), "{refused:?}");
         return;
     }
     run(&["--", "claude"]).ok();
