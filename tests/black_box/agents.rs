@@ -341,12 +341,12 @@ fn a_login_of_the_user_is_imported_once() {
     let users = daemon.home().join(".claude/.credentials.json");
     fs::create_dir_all(users.parent().unwrap()).unwrap();
     fs::write(&users, "mine\n").unwrap();
-    run(&["--", "claude"]).ok();
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
     if !session.shows_namespaces() {
         return;
     }
+    run(&["--", "claude"]).ok();
     assert_eq!(session.bash(READ), "mine\n\n[Exit code: 0]");
     log_in(&session, &daemon);
     run(&["--", "claude"]).ok();
@@ -370,7 +370,8 @@ fn the_first_run_asks_about_a_key_and_always_puts_it_into_the_configuration() {
         let window = window();
         window.see("Pass ANTHROPIC_API_KEY into the sandbox? [y/N/always]");
         window.type_line(answer);
-        window.see(shown);
+        let seen = window.see(shown);
+        assert!(!seen.contains("was changed after the daemon"), "{seen}");
         assert_eq!(window.end().1, Some(0), "{answer}");
     }
     let shown = daemon.quack(&["config", "show"]).ok();

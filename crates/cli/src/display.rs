@@ -45,8 +45,9 @@ pub(crate) fn cut(text: &str, max_width: usize) -> String {
     if max_width == 0 { String::new() } else { format!("{kept}…") }
 }
 
-/// Like [`cut`], but keeps the end of `text`, which identifies a path better than its beginning.
-fn cut_begin(text: &str, max_width: usize) -> String {
+/// Like [`cut`], but keeps the end of `text`, which identifies a path or a host better than its beginning. `text` must be
+/// plain.
+pub(crate) fn cut_begin(text: &str, max_width: usize) -> String {
     if fits(text, max_width) {
         return text.to_owned();
     }

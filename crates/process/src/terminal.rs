@@ -7,8 +7,8 @@ use quackd_protocol::terminal::TerminalSignal;
 use rustix::io::Errno;
 use rustix::process::{Pid, getsid, ioctl_tiocsctty, setsid};
 use rustix::termios::{
-    OptionalActions, QueueSelector, Termios, Winsize, tcflush, tcgetattr, tcgetpgrp, tcsetattr,
-    tcsetwinsize,
+    Action, OptionalActions, QueueSelector, Termios, Winsize, tcflow, tcflush, tcgetattr,
+    tcgetpgrp, tcsetattr, tcsetwinsize,
 };
 use std::io;
 use std::os::fd::OwnedFd;
@@ -49,6 +49,10 @@ pub fn open_terminal(cols: u16, rows: u16) -> io::Result<(TerminalMaster, Termin
     pair(master, slave, cols, rows)
 }
 
+/// Error of [`KeptTerminal::reopen`] after `TIOCEXCL`, which only a process with the slave could take back.
+const RESERVED: &str =
+    "a program of this session keeps its terminal for itself; restart the session's worker";
+
 /// A pseudo terminal that was opened before the confinement of this process forbade that. It serves one command after the
 /// other.
 #[derive(Debug)]
@@ -77,10 +81,16 @@ impl KeptTerminal {
     /// # Errors
     /// The system has no descriptor left, the confinement forbids the slave, or a command has reserved it (`TIOCEXCL`).
     pub fn reopen(&self, cols: u16, rows: u16) -> io::Result<(TerminalMaster, TerminalSlave)> {
-        let slave = open_slave(&self.master)?;
-        // The kernel keeps both for the next process that opens the slave.
+        let slave = open_slave(&self.master).map_err(|error| match error.kind() {
+            kind @ io::ErrorKind::ResourceBusy => io::Error::new(kind, RESERVED),
+            _ => error,
+        })?;
+        // The kernel keeps all of this for the next process that opens the slave.
         tcsetattr(&slave, OptionalActions::Now, &self.settings)?;
         tcflush(&self.master, QueueSelector::IOFlush)?;
+        // Output stopped by a program or by Ctrl-S. The kernel starts it only after it was stopped in this way.
+        tcflow(&slave, Action::OOff)?;
+        tcflow(&slave, Action::OOn)?;
         pair(self.master.try_clone()?, slave, cols, rows)
     }
 }

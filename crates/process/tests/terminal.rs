@@ -15,6 +15,7 @@ use quackd_process::{
 };
 use quackd_protocol::terminal::TerminalSignal;
 use quackd_testkit::Turn;
+use rustix::termios::{Action, tcflow};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,6 +83,30 @@ async fn a_kept_terminal_serves_one_command_after_the_other_with_its_first_setti
         names.extend(text.lines().filter(|line| line.starts_with("on /dev/")).map(str::to_owned));
     }
     assert_eq!(names, vec![names[0].clone(); 3]);
+}
+
+#[tokio::test]
+async fn a_kept_terminal_prints_again_after_its_output_was_stopped() {
+    let _turn = alone().await;
+    let (kept, slave) = KeptTerminal::open().unwrap();
+    // As a program does it, and then as Ctrl-S does it.
+    tcflow(&slave, Action::OOff).unwrap();
+    drop(slave);
+    for n in 0..2 {
+        let (master, slave) = kept.reopen(100, 40).unwrap();
+        let tag = format!("stopped{n}.{}", std::process::id());
+        let terminal = Some(Arc::new(slave));
+        let script = "echo printed; stty -icanon -echo; echo ready; read -r -n 1";
+        let (command, live) = (commands::bash(&tag, script), Live::default());
+        let running = run(Command { terminal, live: Some(live.clone()), ..command });
+        let typing = async {
+            printed(&live, "ready").await;
+            // Ctrl-S stops the output, and the other key ends the command.
+            assert_eq!(master.write(b"\x13x").await.unwrap(), 2);
+        };
+        let (finished, ()) = tokio::join!(running, typing);
+        assert_eq!(finished.unwrap().exit, Exit::Code(0), "{n}");
+    }
 }
 
 #[tokio::test]

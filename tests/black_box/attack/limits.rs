@@ -218,6 +218,7 @@ fn without_namespaces_a_session_has_one_terminal_after_the_other_and_opens_no_ot
             let second = json!({"sessionId": session.id, "argv": ["true"]});
             let refused = wire.refused("quack.run", second);
             assert!(refused.contains("Tier D allows one terminal per session"), "{refused}");
+            assert!(refused.contains("quack jobs kill term-"), "{refused}");
             viewer.types("\r");
             viewer.news("term_exit");
             let is_over = || session.worker()["jobs"].as_array().is_none_or(Vec::is_empty);

@@ -160,6 +160,30 @@ fn a_session_without_a_name_and_other_work_ends_with_its_program() {
         finish(window);
         assert!(sessions(&daemon).contains(&new), "{program:?}");
     }
+
+    let known = sessions(&daemon);
+    let window = begin(&[]);
+    let new = sessions(&daemon).into_iter().find(|label| !known.contains(label));
+    let new = new.expect("a new session");
+    quack(&daemon, &repo, &["pin", &new]).ok();
+    finish(window);
+    assert!(sessions(&daemon).contains(&new), "it is pinned");
+}
+
+#[test]
+fn a_session_stays_with_a_warning_if_its_program_has_made_a_file_that_others_obey() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    // Without namespaces, a worker cannot create names next to a repository.
+    std::fs::remove_dir(repo.path().join(".git")).unwrap();
+    let script = "echo ready; read -r x; echo x > .envrc";
+    let window = window(&daemon, &repo, &["run", "--", "bash", "-c", script]);
+    window.shows("ready");
+    window.press("\r");
+    let (rest, code) = end(window);
+    assert_eq!(code, Some(0), "{rest}");
+    assert!(rest.contains(".envrc was made") && !rest.contains("session deleted"), "{rest}");
+    assert_eq!(sessions(&daemon).len(), 1);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The question before an address is opened in the user's browser.
 
-use super::{command, is_detached, quack};
+use super::{command, end, is_detached, quack};
 use crate::harness::tier::needs;
 use crate::harness::{Daemon, Repo, Terminal, wait_for, write_program};
 use serde_json::json;
@@ -51,7 +51,7 @@ fn an_address_is_opened_after_a_key_and_not_after_another() {
     let script = "xdg-open 'https://a.example/?x=1;y=%2f'; echo asked; read -r x; \
                   xdg-open http://b.example; read -r -n 1 x; echo \"got $x\"; echo >done; exec cat";
     let (window, opened) = run(&daemon, &repo, script);
-    window.shows("a/web: open a page of a.example in your browser?");
+    window.shows("a/web: open a page of this host in your browser?\na.example\n");
     window.shows("https://a.example/?x=1;y=%2f");
     assert!(!opened.exists());
     press_until_exists(&window, "o", &opened);
@@ -60,13 +60,29 @@ fn an_address_is_opened_after_a_key_and_not_after_another() {
 
     fs::remove_file(&opened).unwrap();
     window.press("\r");
-    window.shows("a/web: open a page of b.example in your browser?");
+    window.shows("a/web: open a page of this host in your browser?\nb.example\n");
     // The first key ends the question, and the next one is for the program.
     press_until_exists(&window, "n", &repo.path().join("done"));
     window.shows("got n");
     assert!(!opened.exists());
     window.press("\u{1c}");
     is_detached(window);
+}
+
+#[test]
+fn a_program_that_ends_before_the_answer_loses_no_output() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let script = "xdg-open https://a.example; until [ -e end ]; do sleep 0.05; done; \
+                  echo last words; exit 7";
+    let (window, opened) = run(&daemon, &repo, script);
+    window.shows("open a page of this host in your browser?");
+    repo.write("end", "");
+    let (rest, code) = end(window);
+    assert_eq!(code, Some(7), "{rest}");
+    let output = rest.find("last words").expect("the output");
+    let note = rest.find("https://a.example/ was not opened").expect("the address");
+    assert!(output < note && !opened.exists(), "{rest}");
 }
 
 #[test]

@@ -35,6 +35,18 @@ fn a_terminal_of_another_daemon_is_to_read_only_unless_it_allows_more() {
         assert_eq!(window.picture().contains("got typed"), is_allowed);
         assert_eq!(window.end().1, Some(0));
 
+        let mut command = own.command(&["attach", "--remote", url, "nosuch"]);
+        command.env("QUACKD_REMOTE_TOKEN", TOKEN);
+        let window = Terminal::sized(command, Some((90, 25)));
+        window.see("that machine has no session nosuch");
+        let (rest, code) = window.end();
+        assert!(code == Some(1) && !rest.contains("quack sessions"), "{rest}");
+
+        let window = attach("");
+        window.see("Token of remote control");
+        window.press("\u{3}");
+        assert_ne!(window.end().1, Some(0));
+
         let window = attach("another-token-0123456789");
         window.see("the token is wrong");
         assert_eq!(window.end().1, Some(1));

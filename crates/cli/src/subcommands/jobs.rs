@@ -79,7 +79,16 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
     }
 }
 
-/// Returns the last output of an ended job and its exit code. `None` if the job runs, or its session has no such job.
+/// A job that has ended.
+pub(super) struct EndedJob {
+    /// Its last output.
+    pub(super) text: String,
+    pub(super) code: ExitCode,
+    /// Changed files that other programs run or obey, a line for each. Only the first answer after the end has them.
+    pub(super) audit: Vec<String>,
+}
+
+/// Returns the end of a job. `None` if the job runs, or its session has no such job.
 ///
 /// # Errors
 /// Those of the request.
@@ -87,7 +96,7 @@ pub(super) async fn ended(
     client: &Client,
     session: &str,
     job: &str,
-) -> anyhow::Result<Option<(String, ExitCode)>> {
+) -> anyhow::Result<Option<EndedJob>> {
     let params: ToolParams = JobOutputArguments::builder().job(job).into();
     let params = ToolParams { session_id: Some(session.to_owned()), ..params };
     let result = client.call_within(params, patience(MAX_TOOL_DEADLINE)).await?;
@@ -98,7 +107,8 @@ pub(super) async fn ended(
 
     let code = data.get("exitCode").and_then(Value::as_i64).unwrap_or_default();
     let text = result.text.strip_suffix(&format!("\n[Exit code: {code}]"));
-    Ok(Some((text.unwrap_or(&result.text).to_owned(), exit_of(data))))
+    let (text, code) = (text.unwrap_or(&result.text).to_owned(), exit_of(data));
+    Ok(Some(EndedJob { text, code, audit: result.info.audit }))
 }
 
 /// Prints a result. With `--json` only its data.

@@ -6,8 +6,9 @@ use super::attach_terminal::color_query::ColorQuery;
 use super::attach_terminal::settings::TerminalSettings;
 use super::attach_terminal::window::{require_terminal, window_size};
 use super::attach_terminal::{self, Attached, Target};
+use super::jobs::{self, EndedJob};
 use super::sandbox::request::{WORKER_TIMEOUT, network_patch};
-use super::{jobs, new, ps};
+use super::{new, ps};
 use crate::agents;
 use crate::args::SessionArgs;
 use crate::args::run::{EnvWord, RunArgs};
@@ -18,11 +19,12 @@ use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::screen_signals::SignalListener;
 use crate::session_ref::{self, Missing, Wanted};
-use agent::{Prepared, import_blocking, note_on_size_blocking, prepare};
+use agent::{Prepared, import, note_on_size_blocking, prepare};
 use quackd_client::{Client, ClientError, directory_in};
 use quackd_home::Home;
 use quackd_protocol::client::{
-    RunData, RunParams, SandboxSession, SandboxSet, SessionDeleteParams, SessionNewParams,
+    ForwardParams, FoundInfo, RunData, RunParams, SandboxSession, SandboxSet, SessionDeleteParams,
+    SessionNewParams,
 };
 use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_TERMINAL_VARIABLES};
 use quackd_protocol::policy::PolicyPatch;
@@ -42,6 +44,24 @@ const MAX_COLORTERM: usize = 64;
 /// Pause between two checks whether the worker has reported the end of the program, and their number.
 const END_PAUSE: Duration = Duration::from_millis(50);
 const MAX_END_CHECKS: usize = 200;
+
+/// Where the program runs.
+enum Chosen {
+    /// In an existing session.
+    Session(FoundInfo),
+    /// In a new session of this workspace.
+    Workspace(String),
+}
+
+impl Chosen {
+    /// Returns the workspace of a new session.
+    fn workspace(&self) -> Option<&str> {
+        match self {
+            Self::Session(_) => None,
+            Self::Workspace(path) => Some(path),
+        }
+    }
+}
 
 /// The session of the program.
 struct Place {
@@ -79,8 +99,10 @@ pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<
         args.command = agents::resume_command(&agent)?;
     }
     let home = Home::from_process_env_blocking()?;
+    // Before the agent, which may change the configuration: the daemon need not have that change.
+    let (client, chosen) = choose(&args, output).await?;
     let Prepared { agent, imported, mut notes } =
-        prepare(&home, &mut args, &mut env, output).await?;
+        prepare(&home, chosen.workspace(), &mut args, &mut env, output).await?;
     notes.iter().for_each(|note| output.note(note));
     let policy = network_patch(args.network, std::mem::take(&mut args.hosts))?;
     let shown = match settings {
@@ -92,11 +114,14 @@ pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<
         None => None,
     };
 
-    let (client, place) = place(&mut args, policy, output).await?;
-    if let Some(imported) = imported
-        && let Err(error) = import_blocking(imported, &home, &place.workspace, output)
+    let place = place(&client, chosen, &mut args, policy, output).await?;
+    if let Some(known) = imported
+        && let Err(error) =
+            import(known, &home, &client, &place.session, &place.workspace, output).await
     {
-        delete(&client, &place.session).await;
+        if place.is_new {
+            delete(&client, &place.session).await;
+        }
         return Err(error);
     }
     if agent.is_some() && place.is_new && !args.isolated {
@@ -185,7 +210,9 @@ async fn attach(
             notes.iter().for_each(|note| output.note(note));
             let shown = shown?;
             if shown.has_ended {
-                leave(&client, &place, &started.terminal_id, output).await;
+                let job = end_of_job(&client, &place.session, &started.terminal_id).await;
+                let audit = job.ok().flatten().map(|job| job.audit);
+                leave(&client, &place, &started.terminal_id, audit, output).await;
             }
             return Ok(shown.code);
         }
@@ -194,20 +221,53 @@ async fn attach(
     };
 
     match jobs::ended(&client, &place.session, &started.terminal_id).await? {
-        Some((text, code)) => {
-            if !text.is_empty() {
-                output.answer(&text)?;
+        Some(job) => {
+            if !job.text.is_empty() {
+                output.answer(&job.text)?;
             }
-            leave(&client, &place, &started.terminal_id, output).await;
-            Ok(code)
+            // The daemon may not have the end yet.
+            end_of_job(&client, &place.session, &started.terminal_id).await.ok();
+            leave(&client, &place, &started.terminal_id, Some(job.audit), output).await;
+            Ok(job.code)
         }
         None => Err(refused.into()),
     }
 }
 
-/// Deletes a temporary session whose program has ended, unless something else has used it. It stays after an error.
-async fn leave(client: &Client, place: &Place, terminal: &str, output: CliOutput) {
-    if !place.is_temporary || !is_unused(client, &place.session, terminal).await.unwrap_or(false) {
+/// Returns the end of the program's job. The worker reports it after the end of the terminal, once the other processes of
+/// the job are gone: waits up to 10 s for that.
+async fn end_of_job(
+    client: &Client,
+    session: &str,
+    terminal: &str,
+) -> anyhow::Result<Option<EndedJob>> {
+    for _ in 0..MAX_END_CHECKS {
+        let workers = ps::ask(client).await?.workers;
+        let worker = workers.iter().find(|worker| worker.session_id.0 == session);
+        let Some(worker) = worker else { return Ok(None) };
+        if worker.jobs.iter().all(|job| job.job_id != terminal) {
+            return jobs::ended(client, session, terminal).await;
+        }
+        sleep(END_PAUSE).await;
+    }
+    Ok(None)
+}
+
+/// Prints the report about the files that the program has changed and other programs obey. Then deletes a temporary session,
+/// unless the report names files or something else has used the session. It stays after an error, and without a report.
+async fn leave(
+    client: &Client,
+    place: &Place,
+    terminal: &str,
+    audit: Option<Vec<String>>,
+    output: CliOutput,
+) {
+    audit.iter().flatten().for_each(|remark| output.warning(&plain(remark)));
+    let is_clean = audit.is_some_and(|audit| audit.is_empty());
+    if !is_clean
+        || !place.is_temporary
+        || !is_unused(client, &place.session, terminal).await.unwrap_or(false)
+    {
         return;
     }
     // Without force: the daemon keeps a session in which other work has started since.
@@ -218,25 +278,23 @@ async fn leave(client: &Client, place: &Place, terminal: &str, output: CliOutput
     }
 }
 
-/// Whether a session was used for nothing but the program of this terminal, which has ended. The worker reports the end of
-/// the job after the end of the terminal, once its other processes are gone: waits up to 10 s for that.
+/// Whether a session was used for nothing but the program of this terminal, whose job has ended.
 async fn is_unused(client: &Client, session: &str, terminal: &str) -> anyhow::Result<bool> {
-    for _ in 0..MAX_END_CHECKS {
-        let data = ps::ask(client).await?;
-        let worker = data.workers.iter().find(|worker| worker.session_id.0 == session);
-        let Some(worker) = worker else { return Ok(false) };
-        let is_claimed = data.clients.iter().any(|it| it.sessions.contains(&worker.label));
-        let has_other = worker.jobs.iter().any(|job| job.job_id != terminal);
-        if is_claimed || has_other || !worker.calls.is_empty() || worker.pi.is_some() {
-            return Ok(false);
-        }
-        if worker.jobs.is_empty() {
-            let home = Home::from_process_env_blocking()?;
-            return Ok(!has_kept_files_blocking(&home, session, terminal)?);
-        }
-        sleep(END_PAUSE).await;
+    let data = ps::ask(client).await?;
+    let worker = data.workers.iter().find(|worker| worker.session_id.0 == session);
+    let Some(worker) = worker else { return Ok(false) };
+    let is_claimed = data.clients.iter().any(|it| it.sessions.contains(&worker.label));
+    let has_work = !worker.jobs.is_empty() || !worker.calls.is_empty() || worker.pi.is_some();
+    if is_claimed || has_work || worker.status.pinned {
+        return Ok(false);
     }
-    Ok(false)
+    let (session_id, list) = (Some(session.to_owned()), Some(true));
+    let forwards = ForwardParams { session_id, list, ..ForwardParams::default() };
+    if !client.call(forwards).await?.forwards.is_empty() {
+        return Ok(false);
+    }
+    let home = Home::from_process_env_blocking()?;
+    Ok(!has_kept_files_blocking(&home, session, terminal)?)
 }
 
 /// Whether a session has files that its deletion would take from the user: states of the workspace, contents for
@@ -257,26 +315,15 @@ fn has_kept_files_blocking(home: &Home, session: &str, terminal: &str) -> anyhow
     Ok(false)
 }
 
-/// Returns the connection to the daemon, and the session: that of `--in`, or a new one with this policy.
-async fn place(
-    args: &mut RunArgs,
-    policy: PolicyPatch,
-    output: CliOutput,
-) -> anyhow::Result<(Client, Place)> {
-    if let Some(session) = args.session.take() {
+/// Connects to the daemon, and finds the session of `--in` or the workspace of a new one.
+async fn choose(args: &RunArgs, output: CliOutput) -> anyhow::Result<(Client, Chosen)> {
+    if let Some(session) = args.session.clone() {
         let choice = SessionArgs { session: Some(session), dir: None };
         // Before the connection, so that wrong arguments start no daemon.
         let choice = Wanted::of(&choice)?;
         let client = start_and_connect(output).await?.client;
         let found = choice.one(&client, Missing::Refuse).await?;
-        let place = Place {
-            label: display::label(&found.label, &found.session_name).to_owned(),
-            session: found.session_id.0,
-            workspace: found.workspace_path,
-            is_new: false,
-            is_temporary: false,
-        };
-        return Ok((client, place));
+        return Ok((client, Chosen::Session(found)));
     }
 
     let here = || args.dir.clone().or_else(|| std::env::current_dir().ok());
@@ -288,6 +335,29 @@ async fn place(
         Some(_) => path,
         None => session_ref::enclosing(&client).await?.unwrap_or(path),
     };
+    Ok((client, Chosen::Workspace(path)))
+}
+
+/// Returns the chosen session, or creates one with this policy.
+async fn place(
+    client: &Client,
+    chosen: Chosen,
+    args: &mut RunArgs,
+    policy: PolicyPatch,
+    output: CliOutput,
+) -> anyhow::Result<Place> {
+    let path = match chosen {
+        Chosen::Session(found) => {
+            return Ok(Place {
+                label: display::label(&found.label, &found.session_name).to_owned(),
+                session: found.session_id.0,
+                workspace: found.workspace_path,
+                is_new: false,
+                is_temporary: false,
+            });
+        }
+        Chosen::Workspace(path) => path,
+    };
 
     // A copy has changes, and what it takes to undo an apply.
     let is_temporary = !args.keep && !args.isolated && args.name.is_none();
@@ -297,7 +367,7 @@ async fn place(
         isolated: args.isolated.then_some(true),
         ..SessionNewParams::default()
     };
-    let made = new::create(&client, params, output).await?;
+    let made = new::create(client, params, output).await?;
     let place = Place {
         label: display::label(&made.label, &made.session.name).to_owned(),
         session: made.session.id.0,
@@ -313,12 +383,12 @@ async fn place(
         match client.call_within(params, WORKER_TIMEOUT).await {
             Ok(data) => data.notes.iter().for_each(|note| output.warning(&plain(note))),
             Err(error) => {
-                delete(&client, &place.session).await;
+                delete(client, &place.session).await;
                 return Err(error.into());
             }
         }
     }
-    Ok((client, place))
+    Ok(place)
 }
 
 /// Returns the directory in which the program starts, relative to the workspace. `None` for the workspace itself.

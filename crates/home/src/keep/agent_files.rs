@@ -10,12 +10,13 @@ use crate::{Home, HomeError};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Maximum size of a copied file, in bytes. Larger and empty files count as missing.
 const MAX_COPIED_FILE_BYTES: u64 = 1024 * 1024;
@@ -173,11 +174,23 @@ fn read(root: &Path, path: &str) -> io::Result<Option<Content>> {
     if !found.is_file() {
         return Ok(None);
     }
-    let (mut bytes, modified) = (Vec::new(), found.modified()?);
+    let (mut bytes, modified) = (Vec::new(), modified(&found)?);
     file.take(MAX_COPIED_FILE_BYTES + 1).read_to_end(&mut bytes)?;
     let is_usual = !bytes.is_empty()
         && u64::try_from(bytes.len()).is_ok_and(|length| length <= MAX_COPIED_FILE_BYTES);
     Ok(is_usual.then_some(Content { bytes, modified }))
+}
+
+/// Returns the time of the last write. A command can choose one in the future, which would be the newer one at each start:
+/// then the time of the last change, which no program can choose.
+fn modified(found: &Metadata) -> io::Result<SystemTime> {
+    let modified = found.modified()?;
+    if modified <= SystemTime::now() {
+        return Ok(modified);
+    }
+    let seconds = u64::try_from(found.ctime()).unwrap_or_default();
+    let nanoseconds = u32::try_from(found.ctime_nsec()).unwrap_or_default();
+    Ok(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds))
 }
 
 /// Replaces or creates a file, also in place of a link.
@@ -199,7 +212,7 @@ fn write(root: &Path, path: &str, content: &Content, mode: Mode) -> io::Result<(
 
 fn fill(mut file: File, content: &Content) -> io::Result<()> {
     file.write_all(&content.bytes)?;
-    // The same time shows that the files are the same. A command can choose one in the future, which would win for long.
+    // The same time shows that the files are the same. The clock may have been set back since the time was read.
     file.set_modified(content.modified.min(SystemTime::now()))
 }
 
@@ -209,7 +222,6 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::path::PathBuf;
-    use std::time::Duration;
 
     const LOGIN: &str = ".claude/auth.json";
 
@@ -307,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_in_the_future_is_not_given_to_other_workspaces() {
+    fn a_time_in_the_future_is_not_given_to_other_workspaces_and_does_not_win() {
         let world = World::new();
         let path = world.log_in("/a", "login", 0);
         let future = SystemTime::now() + Duration::from_secs(1000);
@@ -315,6 +327,12 @@ mod tests {
         world.share("/a", true);
         let shared = world.home.shared_logins_dir().join("claude").join(LOGIN);
         assert!(fs::metadata(shared).unwrap().modified().unwrap() <= SystemTime::now());
+
+        world.log_in("/b", "newer", 0);
+        for workspace in ["/a", "/b", "/a"] {
+            world.share(workspace, true);
+        }
+        assert_eq!(fs::read_to_string(path).unwrap(), "newer");
     }
 
     #[test]

@@ -98,6 +98,12 @@ impl Jobs {
         self.kept.is_some()
     }
 
+    /// Returns the id of the terminal that was started last.
+    pub(crate) fn last_terminal(&self) -> Option<String> {
+        let table = self.table.borrow();
+        table.jobs.values().rfind(|job| job.terminal.is_some()).map(|job| job.id.clone())
+    }
+
     /// Waits for a terminal that was started, and returns each once.
     pub async fn next_terminal(&self) -> NewTerminal {
         let mut changes = self.table.subscribe();

@@ -11,6 +11,7 @@ use crate::denials::DenialDetector;
 use crate::terminals::TerminalSetup;
 use crate::{Call, Output, Toolbox, strip_ansi};
 use quackd_process::{Command, LaunchError};
+use quackd_protocol::denial::of_session;
 use quackd_protocol::limits::{
     MAX_JOB_TIME, MAX_JOBS_PER_SESSION, MAX_OUTPUT_BYTES, MAX_TERMINALS_PER_SESSION,
     MIN_TOOL_DEADLINE,
@@ -60,9 +61,11 @@ pub(crate) async fn start(
     }
     if terminal.is_some() && jobs.has_all_terminals() {
         if jobs.has_one_terminal() {
-            return Err(Output::error(
-                "Tier D allows one terminal per session; end it with job_kill first",
-            ));
+            return Err(Output::error(format_args!(
+                "Tier D allows one terminal per session; end it first with job_kill, or with quack jobs kill {}{}",
+                jobs.last_terminal().unwrap_or_default(),
+                of_session(&toolbox.confinement.session)
+            )));
         }
         return Err(Output::error(format_args!(
             "{MAX_TERMINALS_PER_SESSION} terminals are running, and a session may have no more; \

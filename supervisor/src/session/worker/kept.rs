@@ -2,6 +2,7 @@
 //! and state of agents.
 
 use crate::children::command_env::Variables;
+use crate::errors::chain;
 use quackd_config::{GuestAgentSettings, LoginChoice};
 use quackd_home::keep::{
     AgentFile, agents_bytes_blocking, copy_user_file_blocking, share_login_blocking,
@@ -128,7 +129,7 @@ pub(super) fn share_logins_blocking(
         else {
             continue;
         };
-        tracing::warn!(agent = %agent.name, %error, "login not shared");
+        tracing::warn!(agent = %agent.name, error = %chain(&error), "login not shared");
     }
 }
 
@@ -159,7 +160,7 @@ fn made<T>(made: Option<Result<T, HomeError>>, workspace: &str, consequence: &st
     match made? {
         Ok(made) => Some(made),
         Err(error) => {
-            tracing::warn!(workspace, %error, "{consequence}");
+            tracing::warn!(workspace, error = %chain(&error), "{consequence}");
             None
         }
     }

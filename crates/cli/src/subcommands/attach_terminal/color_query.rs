@@ -19,6 +19,9 @@ const ANSWER_WAIT: Duration = Duration::from_millis(100);
 const STARTS: [&[u8]; 4] = [b"\x1b]10;", b"\x1b]11;", b"\x1b]12;", LAST_START];
 const LAST_START: &[u8] = b"\x1b[?";
 
+/// Longest incomplete one of them, in bytes.
+const MAX_BEGUN: usize = 4;
+
 /// Longest answer, in bytes.
 const MAX_ANSWER: usize = 64;
 
@@ -51,23 +54,35 @@ impl ColorQuery {
     }
 
     fn read_answers_blocking(&mut self) {
-        let (stdin, end) = (io::stdin(), Instant::now() + ANSWER_WAIT);
+        let end = Instant::now() + ANSWER_WAIT;
         if !write_within_blocking(QUERIES, ANSWER_WAIT).is_empty() {
             return;
         }
 
-        let mut bytes = [0; 1024];
-        while !self.is_complete {
-            let left = end.saturating_duration_since(Instant::now());
-            let Ok(left) = Timespec::try_from(left) else { return };
-            let mut watched = [PollFd::new(&stdin, PollFlags::IN)];
-            if !matches!(poll(&mut watched, Some(&left)), Ok(1..)) {
-                return;
-            }
-            let Ok(n @ 1..) = rustix::io::read(&stdin, &mut bytes) else { return };
-            let typed = self.without_answers(bytes.get(..n).unwrap_or_default());
-            self.typed_early.extend(typed);
+        let mut begun = Vec::new();
+        while !self.is_complete
+            && let Some(bytes) = read_until_blocking(end)
+        {
+            self.take_early(&mut begun, &bytes);
         }
+        // Keys, unless they continue an answer.
+        let typed = self.without_answers(&begun);
+        self.typed_early.extend(typed);
+    }
+
+    /// Takes bytes that arrive before the end of the wait. `begun` is the end of the bytes so far, if that may be the
+    /// beginning of an answer.
+    fn take_early(&mut self, begun: &mut Vec<u8>, bytes: &[u8]) {
+        begun.extend_from_slice(bytes);
+        let is_begun = |n: &usize| {
+            let end = begun.len().checked_sub(*n).and_then(|at| begun.get(at..));
+            end.is_some_and(|end| STARTS.iter().any(|start| start.starts_with(end)))
+        };
+        let n = (1..=MAX_BEGUN).rev().find(is_begun).unwrap_or_default();
+        let rest = begun.split_off(begun.len() - n);
+        let typed = self.without_answers(begun);
+        self.typed_early.extend(typed);
+        *begun = rest;
     }
 
     /// Returns the colors, if the terminal has reported text and background.
@@ -111,6 +126,19 @@ impl ColorQuery {
     }
 }
 
+/// Reads bytes from stdin. `None` at the time `end`, and after an error.
+fn read_until_blocking(end: Instant) -> Option<Vec<u8>> {
+    let stdin = io::stdin();
+    let left = Timespec::try_from(end.saturating_duration_since(Instant::now())).ok()?;
+    let mut watched = [PollFd::new(&stdin, PollFlags::IN)];
+    if !matches!(poll(&mut watched, Some(&left)), Ok(1..)) {
+        return None;
+    }
+    let mut bytes = [0; 1024];
+    let n = rustix::io::read(&stdin, &mut bytes).ok()?;
+    bytes.get(..n).filter(|read| !read.is_empty()).map(<[u8]>::to_vec)
+}
+
 /// Returns the length of an answer with its end: BEL or ST, or the final byte of the last one.
 fn end_of(answer: &[u8]) -> Option<usize> {
     if let Some(parameters) = answer.strip_prefix(LAST_START) {
@@ -148,20 +176,40 @@ fn part(digits: &str) -> Option<u8> {
 mod tests {
     use super::*;
 
+    const ALL: &[u8] = b"a\x1b]12;rgb:1/0/f\x07b\x1b]10;rgb:ffff/8000/0000\x1b\\\x1b]11;rgb:00/10/fe\x07\x1b[?64;22c\x1b[Ac";
+
+    #[test]
+    fn an_answer_before_the_end_of_the_wait_may_be_split_anywhere() {
+        for split in 0..=ALL.len() {
+            let (mut query, mut begun) = (ColorQuery::default(), Vec::new());
+            query.take_early(&mut begun, &ALL[..split]);
+            query.take_early(&mut begun, &ALL[split..]);
+            assert_eq!(
+                (query.typed_early.as_slice(), begun.len()),
+                (&b"ab\x1b[Ac"[..], 0),
+                "{split}"
+            );
+            assert!(query.is_complete && query.colors().is_some(), "{split}");
+        }
+        let (mut query, mut begun) = (ColorQuery::default(), Vec::new());
+        query.take_early(&mut begun, b"x\x1b");
+        assert_eq!((query.typed_early.as_slice(), begun.as_slice()), (&b"x"[..], &b"\x1b"[..]));
+        assert_eq!(query.without_answers(&begun), b"\x1b", "a key");
+    }
+
     #[test]
     fn answers_are_read_and_removed_however_they_are_split() {
-        let all = b"a\x1b]12;rgb:1/0/f\x07b\x1b]10;rgb:ffff/8000/0000\x1b\\\x1b]11;rgb:00/10/fe\x07\x1b[?64;22c\x1b[Ac";
-        // The beginning of an answer is not held: it may be a key.
+        // After the wait, the beginning of an answer is not held: it may be a key.
         let is_in_start = |split: usize| {
             let is_before = |start: &&[u8]| {
-                (1..start.len()).any(|n| n <= split && all[split - n..].starts_with(start))
+                (1..start.len()).any(|n| n <= split && ALL[split - n..].starts_with(start))
             };
             STARTS.iter().any(is_before)
         };
-        for split in (0..all.len()).filter(|split| !is_in_start(*split)) {
+        for split in (0..ALL.len()).filter(|split| !is_in_start(*split)) {
             let mut query = ColorQuery::default();
-            let mut typed = query.without_answers(&all[..split]);
-            typed.extend(query.without_answers(&all[split..]));
+            let mut typed = query.without_answers(&ALL[..split]);
+            typed.extend(query.without_answers(&ALL[split..]));
             assert_eq!(typed, b"ab\x1b[Ac", "{split}");
             let fg = RgbColor { r: 255, g: 127, b: 0 };
             let bg = RgbColor { r: 0, g: 16, b: 254 };

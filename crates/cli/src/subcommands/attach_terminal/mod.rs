@@ -81,7 +81,7 @@ pub(super) async fn show(
     let TerminalSettings { keys, clipboard } = settings;
     let place = attached.place();
 
-    let ended = {
+    let (ended, unanswered) = {
         // Other texts wait until the screen is gone.
         let held = OpenQuestion::begin(output).await;
         let window = Window::open(clipboard, format!("{place}: "))?;
@@ -89,10 +89,13 @@ pub(super) async fn show(
         let mut viewer = Viewer::new(view, *size, title.take(), &held, window, keys, query);
         let ended = viewer.run(events, &mut signals).await;
         viewer.close(&mut signals, matches!(ended, Ok(Ended::Detached))).await;
-        ended?
+        (ended, viewer.unanswered())
     };
+    if let Some(address) = unanswered {
+        output.note(&format!("{} was not opened", plain(&address)));
+    }
 
-    match ended {
+    match ended? {
         Ended::Exited(exit) => return Ok(Shown { code: end_of(&exit, output)?, has_ended: true }),
         Ended::Detached => {
             let label = display::name(&attached.view.label);

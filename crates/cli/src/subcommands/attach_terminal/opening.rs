@@ -2,7 +2,7 @@
 //! minute. Nothing is opened without the user's key. Without I/O.
 
 use super::cropped::begin_line;
-use crate::display::{cut, name};
+use crate::display::{cut, cut_begin, name};
 use quackd_protocol::foreign_text::is_web_address;
 use quackd_protocol::terminal::CellSize;
 use std::collections::VecDeque;
@@ -21,6 +21,9 @@ const MAX_QUESTIONS: usize = 10;
 
 /// A minute.
 const PERIOD: Duration = Duration::from_secs(60);
+
+/// Rows with the question, the host and the keys. In a smaller window nothing is opened.
+const HEAD_ROWS: u16 = 3;
 
 /// Parameters with the address at which a program waits for the end of a login.
 const CALLBACKS: [&str; 3] = ["redirect_uri", "redirect_url", "callback"];
@@ -78,8 +81,10 @@ fn local_port(address: &str) -> Option<u16> {
 #[derive(Debug)]
 struct Question {
     address: WebAddress,
-    /// Reason why the address was not opened.
+    /// Reason why the address was not opened, or why the page may not work.
     problem: Option<String>,
+    /// Whether the window shows the end of the host, and all of the keys.
+    is_readable: bool,
     /// Whether the port is being forwarded.
     is_waiting: bool,
     /// Keys from this time on are answers.
@@ -91,6 +96,8 @@ struct Question {
 pub(super) struct Opening {
     /// Program that opens an address. `None`: there is none here.
     program: Option<&'static str>,
+    /// Whether the session is on another machine, whose ports the browser does not reach.
+    is_remote: bool,
     question: Option<Question>,
     /// Times of the last questions.
     asked: VecDeque<Instant>,
@@ -99,8 +106,13 @@ pub(super) struct Opening {
 
 impl Opening {
     /// Creates it without a question.
-    pub(super) fn new(program: Option<&'static str>) -> Self {
-        Self { program, question: None, asked: VecDeque::new(), ports: Vec::new() }
+    pub(super) fn new(program: Option<&'static str>, is_remote: bool) -> Self {
+        Self { program, is_remote, question: None, asked: VecDeque::new(), ports: Vec::new() }
+    }
+
+    /// Returns the address of the open question.
+    pub(super) fn unanswered(&self) -> Option<&str> {
+        self.question.as_ref().map(|question| question.address.url.as_str())
     }
 
     /// Returns the ports that were forwarded, or are being forwarded.
@@ -118,11 +130,14 @@ impl Opening {
         if self.question.is_some() || MAX_QUESTIONS <= self.asked.len() {
             return false;
         }
-        let Some(address) = WebAddress::parse(address) else { return false };
+        let Some(mut address) = WebAddress::parse(address) else { return false };
 
         self.asked.push_back(now);
-        let (problem, is_waiting, armed) = (None, false, now + QUIET);
-        self.question = Some(Question { address, problem, is_waiting, armed });
+        let there = if self.is_remote { address.port.take() } else { None };
+        let problem =
+            there.map(|port| format!("the page leads back to port {port} of the other machine"));
+        let (is_readable, is_waiting, armed) = (false, false, now + QUIET);
+        self.question = Some(Question { address, problem, is_readable, is_waiting, armed });
         true
     }
 
@@ -143,6 +158,7 @@ impl Opening {
 
         match bytes {
             _ if question.is_waiting => Answer::Ignored,
+            b"o" | b"O" if !question.is_readable => Answer::Ignored,
             b"o" | b"O" => match question.address.port {
                 Some(port) if self.program.is_some() && !self.ports.contains(&port) => {
                     question.is_waiting = true;
@@ -164,8 +180,9 @@ impl Opening {
         if refusal.is_some() {
             self.ports.retain(|known| *known != port);
         }
-        // The question may have been dismissed since.
-        let Some(question) = &mut self.question else { return Answer::Ignored };
+        // The question may have been dismissed since, and another one may be open.
+        let waits = |it: &&mut Question| it.is_waiting && it.address.port == Some(port);
+        let Some(question) = self.question.as_mut().filter(waits) else { return Answer::Ignored };
         question.is_waiting = false;
         if refusal.is_none() {
             return self.open();
@@ -195,15 +212,12 @@ impl Opening {
         }
     }
 
-    /// Returns the sequences that draw the question on a window with any content. The address is below the lines of the
-    /// client, which it cannot move out of the window.
-    pub(super) fn drawing(&self, window: CellSize, label: &str) -> Vec<u8> {
-        let columns = usize::from(window.cols).max(1);
-        let lines = self.question.as_ref().map(|question| self.lines(question, label));
-        let address = self.question.as_ref().map(|question| question.address.url.as_str());
-        let address = address.unwrap_or_default().as_bytes().chunks(columns);
-        let lines = lines.into_iter().flatten().map(|line| cut(&line, columns));
-        let mut lines = lines.chain(address.map(|part| String::from_utf8_lossy(part).into_owned()));
+    /// Returns the sequences that draw the question on a window with any content. Keys that open the address count only
+    /// after a drawing that shows its host.
+    pub(super) fn drawing(&mut self, window: CellSize, label: &str) -> Vec<u8> {
+        let can_open = self.program.is_some();
+        let lines = self.question.as_mut().map(|question| question.lines(can_open, window, label));
+        let mut lines = lines.into_iter().flatten();
 
         let mut out = b"\x1b[?25l".to_vec();
         for line in 0..window.rows {
@@ -212,18 +226,33 @@ impl Opening {
         }
         out
     }
+}
 
-    fn lines(&self, question: &Question, label: &str) -> [String; 4] {
-        let WebAddress { url, port } = &question.address;
+impl Question {
+    /// Returns the lines for a window. The address is below the lines of the client, which it cannot move out of the window.
+    fn lines(&mut self, can_open: bool, window: CellSize, label: &str) -> Vec<String> {
+        let columns = usize::from(window.cols).max(1);
+        let WebAddress { url, port } = &self.address;
         let port = port.map_or_else(String::new, |port| format!(" and forwards port {port}"));
-        let keys = match self.program {
-            Some(_) => format!("o opens it{port}, n does not"),
-            None => "cannot open a browser here, n returns".to_owned(),
+        let keys = if can_open {
+            format!("o opens it{port}, n does not")
+        } else {
+            "cannot open a browser here, n returns".to_owned()
         };
-        let host = url.host_str().unwrap_or_default();
-        let asked = format!("{}: open a page of {host} in your browser?", name(label));
-        let problem = question.problem.clone().unwrap_or_default();
-        [asked, keys, problem, String::new()]
+
+        self.is_readable = keys.len() <= columns && HEAD_ROWS <= window.rows;
+        if can_open && !self.is_readable {
+            return vec![cut("make the window larger", columns), cut("n returns", columns)];
+        }
+        let asked = format!("{}: open a page of this host in your browser?", name(label));
+        // The end of a host decides to whom it belongs.
+        let host = cut_begin(url.host_str().unwrap_or_default(), columns);
+        let problem = self.problem.as_deref().unwrap_or_default();
+        let [asked, keys, problem] =
+            [asked.as_str(), &keys, problem].map(|line| cut(line, columns));
+        let address = url.as_str().as_bytes().chunks(columns);
+        let address = address.map(|part| String::from_utf8_lossy(part).into_owned());
+        [asked, host, keys, problem, String::new()].into_iter().chain(address).collect()
     }
 }
 
@@ -232,9 +261,12 @@ mod tests {
     use super::*;
     use quackd_terminal::{Screen, TerminalSize};
 
+    const WINDOW: CellSize = CellSize { cols: 80, rows: 24 };
+
     fn asked(opening: &mut Opening, address: &str) -> Instant {
         let now = Instant::now();
         assert!(opening.ask(address, now), "{address}");
+        opening.drawing(WINDOW, "app/web");
         now + QUIET
     }
 
@@ -292,10 +324,11 @@ mod tests {
 
     #[test]
     fn keys_answer_only_after_a_pause_and_nothing_opens_by_itself() {
-        let mut opening = Opening::new(Some("opener"));
+        let mut opening = Opening::new(Some("opener"), false);
         let mut now = Instant::now();
         assert_eq!(opening.typed(b"o", now), Answer::ForProgram);
         assert!(opening.ask("https://a.example", now));
+        opening.drawing(WINDOW, "app/web");
         for _ in 0..3 {
             now += QUIET / 2;
             assert_eq!(opening.typed(b"o", now), Answer::ForProgram);
@@ -316,7 +349,7 @@ mod tests {
             let now = asked(&mut opening, "https://a.example");
             assert_eq!(opening.typed(key, now), Answer::Over);
         }
-        let mut opening = Opening::new(None);
+        let mut opening = Opening::new(None, false);
         let now = asked(&mut opening, "https://a.example/?callback=http://localhost:9");
         assert_eq!(opening.typed(b"o", now), Answer::Ignored);
     }
@@ -324,7 +357,7 @@ mod tests {
     #[test]
     fn the_port_is_forwarded_first_and_once() {
         const ADDRESS: &str = "https://a.example/?callback=http://localhost:9";
-        let mut opening = Opening::new(Some("opener"));
+        let mut opening = Opening::new(Some("opener"), false);
         let now = asked(&mut opening, ADDRESS);
         assert_eq!(opening.typed(b"o", now), Answer::Forward(9));
         assert_eq!(opening.typed(b"o", now), Answer::Ignored);
@@ -339,11 +372,22 @@ mod tests {
         assert_eq!((opening.started(Ok(())), opening.ports()), (Answer::Over, &[9][..]));
         let now = asked(&mut opening, ADDRESS);
         assert!(matches!(opening.typed(b"o", now), Answer::Open { .. }));
+
+        // The result of an earlier question opens nothing.
+        for next in ["https://b.example", ADDRESS, "https://b.example/?callback=http://localhost:8"]
+        {
+            let mut opening = Opening::new(Some("opener"), false);
+            let now = asked(&mut opening, ADDRESS);
+            assert_eq!(opening.typed(b"o", now), Answer::Forward(9));
+            opening.dismiss();
+            asked(&mut opening, next);
+            assert_eq!(opening.forwarded(9, None), Answer::Ignored, "{next}");
+        }
     }
 
     #[test]
     fn there_is_one_question_at_a_time_and_ten_in_a_minute() {
-        let mut opening = Opening::new(Some("opener"));
+        let mut opening = Opening::new(Some("opener"), false);
         let mut now = Instant::now();
         let mut n_asked = 0;
         for _ in 0..1000 {
@@ -360,28 +404,59 @@ mod tests {
         assert_eq!(opening.asked.len(), 1);
     }
 
+    /// Lines of a window that shows the question.
+    fn shown(opening: &mut Opening, cols: u16, rows: u16) -> Vec<String> {
+        let mut window = Screen::new(TerminalSize::new(cols, rows), 0);
+        window.feed("#".repeat(usize::from(cols) * usize::from(rows)).as_bytes());
+        window.feed(&opening.drawing(CellSize { cols, rows }, "app/web"));
+        window.text().lines().map(str::to_owned).collect()
+    }
+
     #[test]
     fn the_question_has_the_host_the_keys_and_the_whole_address() {
-        let mut opening = Opening::new(Some("opener"));
+        let mut opening = Opening::new(Some("opener"), false);
         let address = "https://a.example/?callback=http://localhost:9";
-        asked(&mut opening, address);
-        let shown = |opening: &Opening, cols, rows| {
-            let mut window = Screen::new(TerminalSize::new(cols, rows), 0);
-            window.feed("#".repeat(usize::from(cols) * usize::from(rows)).as_bytes());
-            window.feed(&opening.drawing(CellSize { cols, rows }, "app/web"));
-            window.text().lines().map(str::to_owned).collect::<Vec<_>>()
-        };
-        let question = "app/web: open a page of a.example in your browser?";
+        let now = asked(&mut opening, address);
+        let question = "app/web: open a page of this host in your browser?";
         let keys = "o opens it and forwards port 9, n does not";
-        assert_eq!(shown(&opening, 80, 24), [question, keys, "", "", address]);
-        let narrow = shown(&opening, 20, 6);
-        assert_eq!(narrow[4..], ["https://a.example/?c", "allback=http://local"]);
+        let lines = shown(&mut opening, 80, 24);
+        assert_eq!(lines, [question, "a.example", keys, "", "", address]);
+        let narrow = shown(&mut opening, 42, 9);
+        assert_eq!(narrow[5..], [&address[..42], &address[42..]]);
 
+        assert_eq!(opening.typed(b"o", now), Answer::Forward(9));
         opening.forwarded(9, Some("Port 9 is in use\x1b[2J".to_owned()));
-        let lines = shown(&opening, 80, 24);
-        assert_eq!(lines[1], "o opens it, n does not");
-        assert!(lines[2].starts_with("Port 9 is in use") && !lines[2].contains('\x1b'));
+        let lines = shown(&mut opening, 80, 24);
+        assert_eq!(lines[2], "o opens it, n does not");
+        assert!(lines[3].starts_with("Port 9 is in use") && !lines[3].contains('\x1b'));
         opening.program = None;
-        assert_eq!(shown(&opening, 80, 24)[1], "cannot open a browser here, n returns");
+        assert_eq!(shown(&mut opening, 80, 24)[2], "cannot open a browser here, n returns");
+    }
+
+    #[test]
+    fn nothing_is_opened_while_the_window_does_not_show_the_end_of_the_host() {
+        let mut opening = Opening::new(Some("opener"), false);
+        let host = format!("login.good.example.{}evil.example", "x.".repeat(40));
+        let now = asked(&mut opening, &format!("https://{host}/"));
+        for (cols, rows) in [(21, 24), (5, 24), (80, 2)] {
+            let lines = shown(&mut opening, cols, rows);
+            assert!("make the window larger".starts_with(lines[0].trim_end_matches('…')));
+            assert_eq!(opening.typed(b"o", now), Answer::Ignored, "{cols}×{rows}");
+        }
+        let lines = shown(&mut opening, 22, 3);
+        assert_eq!(lines[1], format!("…{}", &host[host.len() - 21..]));
+        assert!(matches!(opening.typed(b"o", now), Answer::Open { .. }));
+        shown(&mut opening, 80, 2);
+        assert_eq!(opening.typed(b"n", now), Answer::Over);
+    }
+
+    #[test]
+    fn a_port_of_another_machine_is_named_and_not_forwarded() {
+        let mut opening = Opening::new(Some("opener"), true);
+        let now = asked(&mut opening, "https://a.example/?callback=http://localhost:9");
+        let lines = shown(&mut opening, 80, 24);
+        assert_eq!(lines[2], "o opens it, n does not");
+        assert_eq!(lines[3], "the page leads back to port 9 of the other machine");
+        assert!(matches!(opening.typed(b"o", now), Answer::Open { .. }));
     }
 }

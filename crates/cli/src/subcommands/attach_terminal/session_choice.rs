@@ -3,13 +3,14 @@
 
 use crate::args::terminals::TerminalArgs;
 use crate::connect::start_and_connect;
+use crate::display::plain;
 use crate::exit::CliError;
 use crate::output::CliOutput;
 use crate::session_ref::{Missing, Wanted};
 use crate::subcommands::{login, ps};
-use quackd_client::Client;
+use quackd_client::{Client, ClientError};
 use quackd_egress::{Key, RemoteAddress};
-use quackd_protocol::client::{FindBy, FindParams, FoundInfo, WorkerInfo};
+use quackd_protocol::client::{ErrorCode, FindBy, FindParams, FoundInfo, WorkerInfo};
 
 /// Variable with the token of remote control.
 const REMOTE_TOKEN: &str = "QUACKD_REMOTE_TOKEN";
@@ -67,8 +68,8 @@ pub(crate) async fn remote(
         output.warning("the connection is not encrypted: others on the network can read the token");
     }
     let token = match std::env::var(REMOTE_TOKEN) {
-        Ok(token) => token,
-        Err(_) => login::ask("Token of remote control")
+        Ok(token) if !token.is_empty() => token,
+        _ => login::ask("Token of remote control")
             .await?
             .ok_or_else(|| CliError::interrupted("no token was given"))?,
     };
@@ -76,15 +77,22 @@ pub(crate) async fn remote(
     let token = Key::parse(&token).map_err(|_error| unusable())?.ok_or_else(unusable)?;
     let client = Client::over(address.connect(&token).await?);
 
-    let session = match choice.session {
+    let session = match &choice.session {
         // A path of this machine means nothing there.
-        session @ Some(_) => {
-            let params = FindParams { session_id: session, ..FindParams::default() };
-            client.call(params).await?.session
+        Some(_) => {
+            let params = FindParams { session_id: choice.session.clone(), ..FindParams::default() };
+            match client.call(params).await {
+                // The usual advice lists the sessions of this machine.
+                Err(ClientError::Refused { code: Some(ErrorCode::SessionNotFound), .. }) => None,
+                found => found?.session,
+            }
         }
         None => last_started(ps::ask(&client).await?.workers.iter()).map(info),
     };
-    let none = || CliError::failed("no program runs on a terminal of that machine");
+    let none = || match &choice.session {
+        Some(name) => CliError::failed(format!("that machine has no session {}", plain(name))),
+        None => CliError::failed("no program runs on a terminal of that machine"),
+    };
     Ok(ChosenTerminal { client, session: session.ok_or_else(none)?, terminal })
 }
 

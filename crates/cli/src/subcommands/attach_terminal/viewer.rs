@@ -36,6 +36,9 @@ const RESIZE_INTERVAL: Duration = Duration::from_millis(50);
 /// for the keys that detach.
 const MAX_WAITING: usize = 1024 * 1024;
 
+/// Most output that is kept while a question is shown, in bytes.
+const MAX_UNSHOWN: usize = 256 * 1024;
+
 /// Rings the bell.
 const BELL: u8 = 7;
 
@@ -94,6 +97,8 @@ pub(super) struct Viewer<'a> {
     asking: Work<'a, Result<Option<ScreenReply>, ClientError>>,
     writing: Work<'a, io::Result<StdoutState>>,
     opening: Opening,
+    /// Output since the question was shown, for a program that ends before the whole screen comes. The oldest is dropped.
+    unshown: Vec<u8>,
     /// The request for a forwarded port, with its number and the refusal.
     forwarding: Work<'a, (u16, Result<Option<String>, ClientError>)>,
     /// Whether the screen must be requested.
@@ -141,7 +146,8 @@ impl<'a> Viewer<'a> {
             typing: None,
             asking: None,
             writing: None,
-            opening: Opening::new(opener()),
+            opening: Opening::new(opener(), view.remote.is_some()),
+            unshown: Vec::new(),
             forwarding: None,
             is_redraw_due: false,
             as_rows: false,
@@ -227,6 +233,11 @@ impl<'a> Viewer<'a> {
                 return Ok(ended);
             }
         }
+    }
+
+    /// Returns the address that the program asked to open, if the user has not answered.
+    pub(super) fn unanswered(&self) -> Option<String> {
+        self.opening.unanswered().map(str::to_owned)
     }
 
     /// Restores the terminal. `goes_on`: the program has not ended.
@@ -366,19 +377,27 @@ impl<'a> Viewer<'a> {
     fn take_update(&mut self, update: Option<TerminalUpdate>) -> Option<Ended> {
         let is_asking = self.shown == Shown::Question;
         match update? {
-            TerminalUpdate::Output(bytes) => {
-                if self.shown == Shown::Bytes {
+            TerminalUpdate::Output(bytes) => match self.shown {
+                Shown::Bytes => {
                     let shown = self.window.filtered(&bytes);
                     self.show(shown);
                 }
+                Shown::Nothing | Shown::Question => self.keep(&bytes),
+                Shown::Rows => {}
+            },
+            TerminalUpdate::Redraw { bytes, size } if is_asking => {
+                self.screen = size;
+                self.unshown.clear();
+                self.keep(&bytes);
             }
-            TerminalUpdate::Redraw { size, .. } if is_asking => self.screen = size,
             TerminalUpdate::Redraw { size, .. } if self.is_larger(size) => {
                 // Rows are requested next, or come already.
                 (self.screen, self.shown) = (size, Shown::Nothing);
+                self.unshown.clear();
             }
             TerminalUpdate::Redraw { mut bytes, size } => {
                 (self.screen, self.shown) = (size, Shown::Bytes);
+                self.unshown.clear();
                 if let Some(title) = self.title.take() {
                     bytes.extend(format!("\x1b]2;{title}\x1b\\").into_bytes());
                 }
@@ -399,10 +418,31 @@ impl<'a> Viewer<'a> {
                     (self.is_drawing_due, self.is_bell_due) = (true, true);
                 }
             }
-            TerminalUpdate::Exited(exit) => return Some(Ended::Exited(exit)),
+            TerminalUpdate::Exited(exit) => {
+                let unshown = std::mem::take(&mut self.unshown);
+                if !unshown.is_empty() {
+                    let shown = self.window.filtered(&unshown);
+                    self.show(shown);
+                }
+                return Some(Ended::Exited(exit));
+            }
             TerminalUpdate::Detached => return Some(Ended::Detached),
         }
         None
+    }
+
+    /// Keeps output that is not shown now, unless the screen does not fit into the window.
+    fn keep(&mut self, output: &[u8]) {
+        if self.is_larger(self.screen) {
+            return;
+        }
+        self.unshown.extend_from_slice(output);
+        let excess = self.unshown.len().saturating_sub(MAX_UNSHOWN);
+        if excess != 0 {
+            // The rest of a line may be the end of a control sequence.
+            let rest = self.unshown.iter().skip(excess).position(|byte| *byte == b'\n');
+            drop(self.unshown.drain(..rest.map_or(excess, |rest| excess + rest + 1)));
+        }
     }
 
     fn take_reply(&mut self, reply: Option<ScreenReply>) {

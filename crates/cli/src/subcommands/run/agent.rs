@@ -2,18 +2,22 @@
 
 use crate::agents::{self, AgentRun, RunConfig};
 use crate::args::run::RunArgs;
-use crate::directory;
+use crate::display::plain;
 use crate::exit::CliError;
 use crate::output::CliOutput;
 use crate::subcommands::config;
+use crate::subcommands::sandbox::request::WORKER_TIMEOUT;
 use anyhow::Context as _;
+use quackd_client::Client;
 use quackd_config::RunNetwork;
 use quackd_home::Home;
 use quackd_home::keep::{
     Imported, agents_bytes_blocking, has_user_file_blocking, import_login_blocking,
 };
+use quackd_protocol::client::{SandboxExplain, SandboxSession};
 use quackd_protocol::guest_agents::{GuestAgent, MAX_STATE_BYTES, STATE_IS_FULL};
 use quackd_protocol::policy::NetworkMode;
+use quackd_protocol::tiers::Tier;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -27,9 +31,10 @@ pub(super) struct Prepared {
     pub(super) notes: Vec<String>,
 }
 
-/// Finds the agent that the command starts, adds what it needs, and asks the user.
+/// Finds the agent that the command starts, adds what it needs, and asks the user. `workspace` is that of a new session.
 pub(super) async fn prepare(
     home: &Home,
+    workspace: Option<&str>,
     args: &mut RunArgs,
     env: &mut BTreeMap<String, String>,
     output: CliOutput,
@@ -38,7 +43,7 @@ pub(super) async fn prepare(
     let agent = agents::for_program(&args.command, &config.agents);
     let mut notes = Vec::new();
     if let Some(agent) = &agent {
-        notes = prepare_agent(agent, home, args, env, output).await?;
+        notes = prepare_agent(agent, home, workspace, args, env, output).await?;
         if config.network == RunNetwork::Agent {
             allow_hosts(agent, args);
         }
@@ -53,6 +58,7 @@ pub(super) async fn prepare(
 async fn prepare_agent(
     agent: &AgentRun,
     home: &Home,
+    workspace: Option<&str>,
     args: &mut RunArgs,
     env: &mut BTreeMap<String, String>,
     output: CliOutput,
@@ -64,11 +70,8 @@ async fn prepare_agent(
     }
 
     let may_ask = !args.detach && CliOutput::can_ask() && agent.settings.env.is_none();
-    let is_first = || {
-        let workspace = directory::workspace(args.dir.as_deref(), false);
-        workspace.is_ok_and(|workspace| !agent.has_state_blocking(home, &workspace))
-    };
-    let asks = may_ask && args.session.is_none() && is_first();
+    let is_first = |workspace| !agent.has_state_blocking(home, workspace);
+    let asks = may_ask && workspace.is_some_and(is_first);
     if asks {
         ask_about_keys(agent, env, output).await?;
     }
@@ -150,13 +153,25 @@ async fn importable(
     Ok(known)
 }
 
-/// Copies the user's login into the state of a workspace.
-pub(super) fn import_blocking(
+/// Copies the user's login into the state of a workspace. Starts the worker of the session first, and fails if that keeps no
+/// state.
+pub(super) async fn import(
     agent: &'static GuestAgent,
     home: &Home,
+    client: &Client,
+    session: &str,
     workspace: &str,
     output: CliOutput,
 ) -> anyhow::Result<()> {
+    let session = SandboxSession::of(session.to_owned());
+    let explain = SandboxExplain { session, target: None };
+    let said = client.call_within(explain, WORKER_TIMEOUT).await?;
+    let Some(report) = said.report else { return Err(CliError::failed(plain(&said.text)).into()) };
+    if !report.tier.is_some_and(Tier::has_namespaces) {
+        let text = "--import-login: no state is kept in tier D, tier M and full-access; the login was not copied";
+        return Err(CliError::failed(text).into());
+    }
+
     let user_home = user_home()?;
     let names: Vec<_> = agent.state.iter().map(|state| agent.kept_path(state)).collect();
     let own = home.prepare_agents_blocking(workspace, None, &names)?;

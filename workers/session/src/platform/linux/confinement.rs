@@ -417,7 +417,8 @@ fn beyond_the_plan(
 /// Error of a policy with hosts in a tier that cannot enforce them.
 fn no_hosts(tier: Tier) -> WorkerStartError {
     WorkerStartError::Confinement(format!(
-        "a list of hosts needs namespaces, and tier {} has none; set the network to off or on",
+        "a list of hosts needs namespaces, and tier {} has none; set the network to off or on, for an agent with \
+         quack run --network on",
         tier.name()
     ))
 }
