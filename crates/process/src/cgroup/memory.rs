@@ -17,8 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Maximum size of a file of the kernel with numbers, in bytes. They have at most 5 KiB.
 const MAX_TEXT: usize = 16 * 1024;
 
-/// A group with less left than this, in bytes, is full. The counts of the kernel lag by up to 128 KiB per processor.
-const FULL_BYTES: u64 = 1024 * 1024;
+/// A group with less left than this, in bytes, is full: a shell and a small program need it. When the kernel has killed
+/// them, their memory is free again.
+const FULL_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Control group that limits the memory of a session.
 #[derive(Debug)]
