@@ -71,6 +71,15 @@ fn with_a_daemon_its_checks_come_in_the_one_order() {
 }
 
 #[test]
+fn sessions_without_a_memory_limit_are_reported() {
+    let daemon = Daemon::start_with("[limits]\nsession_memory_mb = 0\n");
+    let document = daemon.quack(&["doctor", "--json"]).json();
+    let told = check(&document, "processes")["message"].as_str().unwrap();
+    let is_told = told.ends_with("the memory of sessions has no limit");
+    assert!(is_told || told.contains("no control groups"), "{told}");
+}
+
+#[test]
 fn a_failed_check_is_exit_code_1_and_names_the_place() {
     let daemon = Daemon::start();
     let file = daemon.app().join("quackd.toml");

@@ -72,8 +72,8 @@ pub(crate) enum ValueKind {
     Minutes { field: FieldAccessor<Duration>, max: u64 },
     /// A whole number within bounds.
     Count { field: FieldAccessor<usize>, min: u64, max: u64 },
-    /// A whole number up to a bound, or [`AUTO`].
-    AutoCount { field: FieldAccessor<Option<usize>>, max: u64 },
+    /// A whole number within bounds, 0 or [`AUTO`].
+    AutoCount { field: FieldAccessor<Option<usize>>, min: u64, max: u64 },
     /// An amount of US dollars. May have a fraction.
     Dollars { field: FieldAccessor<Dollars>, max: u64 },
     /// True or false.
@@ -124,7 +124,9 @@ impl ValueKind {
                 let n = whole(value, *min, *max)?;
                 field.set(config, usize::try_from(n).unwrap_or(usize::MAX), origin);
             }
-            Self::AutoCount { field, max } => field.set(config, auto_count(value, *max)?, origin),
+            Self::AutoCount { field, min, max } => {
+                field.set(config, auto_count(value, *min, *max)?, origin);
+            }
             Self::Dollars { field, max } => field.set(config, dollars(value, *max)?, origin),
             Self::Switch { field } => match value.get_ref().as_bool() {
                 Some(is_on) => field.set(config, is_on, origin),
@@ -188,7 +190,7 @@ impl ValueKind {
     pub(crate) fn values(&self) -> String {
         match self {
             Self::Time { min, max, .. } | Self::Count { min, max, .. } => format!("{min} to {max}"),
-            Self::AutoCount { max, .. } => format!("{AUTO}, or 0 to {max}"),
+            Self::AutoCount { min, max, .. } => format!("{AUTO}, 0, or {min} to {max}"),
             Self::Minutes { max, .. } => format!("{MIN_MINUTES} to {max}"),
             Self::Dollars { max, .. } => format!("0 to {max}"),
             Self::Switch { .. } => "true or false".to_owned(),
@@ -266,14 +268,18 @@ fn whole(value: &Spanned<DeValue<'_>>, min: u64, max: u64) -> Result<u64, ValueE
 }
 
 /// Reads a whole number, or `None` for [`AUTO`].
-fn auto_count(value: &Spanned<DeValue<'_>>, max: u64) -> Result<Option<usize>, ValueError> {
+fn auto_count(
+    value: &Spanned<DeValue<'_>>,
+    min: u64,
+    max: u64,
+) -> Result<Option<usize>, ValueError> {
     if value.get_ref().as_str() == Some(AUTO) {
         return Ok(None);
     }
-    match whole(value, 0, max) {
+    match whole(value, 0, 0).or_else(|_| whole(value, min, max)) {
         Ok(n) => Ok(Some(usize::try_from(n).unwrap_or(usize::MAX))),
         Err(error) => {
-            let message = error.message.replacen("must be", &format!("must be `{AUTO}` or"), 1);
+            let message = error.message.replacen("must be", &format!("must be `{AUTO}`, 0 or"), 1);
             Err(ValueError { message, ..error })
         }
     }

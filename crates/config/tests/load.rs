@@ -351,9 +351,11 @@ mod tests {
         ] {
             assert_eq!(shown(content), (value, entry));
         }
-        let wrong = error(format!("{key} = \"half\"\n"));
-        let expected = "must be `auto` or a whole number from 0 to 1048576, not a string";
-        assert!(wrong.ends_with(expected), "{wrong}");
+        for (value, what) in [("\"half\"", "a string"), ("31", "31")] {
+            let wrong = error(format!("{key} = {value}\n"));
+            let expected = "must be `auto`, 0 or a whole number from 32 to 1048576, not ";
+            assert!(wrong.ends_with(&format!("{expected}{what}")), "{wrong}");
+        }
     }
 
     #[test]

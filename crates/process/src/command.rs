@@ -1,5 +1,6 @@
 //! Input and output of [`crate::run`]: the command, its limits, its result and its errors.
 
+use crate::cgroup::MemoryGroup;
 use crate::{
     Captured, CommandInput, Exit, Flow, Group, Limits, Live, SpawnThread, SpillTarget, Spilled,
     TerminalSlave, Usage,
@@ -14,6 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 /// The variable that marks a command and all its descendants with the command's tag.
 pub const CALL_VARIABLE: &str = "QUACKD_CALL";
+
+/// Longest argument or variable that the kernel takes, and the total that it takes with every limit of the stack, in
+/// bytes (execve(2)).
+const MAX_ARGUMENT_BYTES: usize = 128 * 1024;
 
 /// A command to run. The `shell` in what follows is the process of `program` itself.
 #[derive(Debug, Clone)]
@@ -62,6 +67,20 @@ pub struct Command {
     pub spawn_thread: Option<Arc<SpawnThread>>,
 }
 
+impl Command {
+    /// Returns the group that limits the memory of the session. `None` if the kernel does not limit it.
+    pub(crate) fn memory_group(&self) -> Option<&MemoryGroup> {
+        self.group.as_ref().and_then(|group| group.memory())
+    }
+
+    /// Returns true if the arguments and the environment may be longer than the kernel allows.
+    fn may_be_too_long(&self) -> bool {
+        let args = self.args.iter().map(|arg| arg.len());
+        let env = self.env.iter().map(|(name, value)| name.len().saturating_add(value.len()));
+        MAX_ARGUMENT_BYTES <= args.chain(env).fold(0, usize::saturating_add)
+    }
+}
+
 /// Reason for the end of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndedBy {
@@ -87,6 +106,16 @@ pub enum Ceiling {
         /// Memory of this command in bytes, more than that of any other.
         used: u64,
     },
+    /// The control group of the session was full, and the kernel killed a process. The command ended by itself.
+    SessionMemoryReached {
+        /// [`Limits::memory`] in bytes.
+        limit: u64,
+        /// True if no other command ran, so that the process was one of this command.
+        is_own: bool,
+    },
+    /// The control group of the session is full without any process: files in memory and shared memory segments. The
+    /// kernel kills each new process.
+    SessionMemoryFull,
     /// Memory ran out, and the kernel killed processes. Probable: the kernel reports their number, not which.
     Memory,
     /// The command exceeded [`Limits::processes`].
@@ -105,6 +134,20 @@ impl fmt::Display for Ceiling {
                  MiB, and was ended",
                 limit >> 20,
                 used >> 20
+            ),
+            Self::SessionMemoryReached { limit, is_own } => {
+                let whose = if *is_own { " of this command" } else { ", probably of this command" };
+                let mb = limit >> 20;
+                write!(
+                    f,
+                    "Memory limit of the session, {mb} MiB (limits.session_memory_mb), reached: the kernel killed a \
+                     process{whose}"
+                )
+            }
+            Self::SessionMemoryFull => write!(
+                f,
+                "The memory of the session is full: files in /tmp and /dev/shm, shared memory segments; \
+                 `quack restart` frees it"
             ),
             Self::Memory => {
                 write!(f, "Memory ran out while the command ran; the kernel probably killed it")
@@ -192,6 +235,12 @@ pub enum LaunchError {
     /// An argument, or all of them with the environment, is longer than the kernel allows.
     #[error("the command is too long")]
     TooLong,
+    /// The control group of the session has no memory for a process: tell the caller how to free it.
+    #[error(
+        "the memory of the session is full: files in /tmp and /dev/shm, shared memory segments; \
+         `quack restart` frees it"
+    )]
+    SessionMemory,
     /// This process or the machine has no file descriptor left: try again later.
     #[error("too many open files")]
     TooManyFiles(#[source] io::Error),
@@ -210,16 +259,22 @@ pub enum LaunchError {
 }
 
 impl LaunchError {
-    /// Classifies the error of starting `program` in `cwd`. The system reports a bad directory and a bad program
-    /// alike, so the directory is checked again.
-    pub(crate) fn explain(error: io::Error, program: &Path, cwd: &Path) -> Self {
+    /// Classifies the error of starting `command`. The system reports a bad directory and a bad program alike, so the
+    /// directory is checked again.
+    pub(crate) fn explain(error: io::Error, command: &Command) -> Self {
         use nix::libc;
 
+        let (cwd, memory) = (&command.cwd, command.memory_group());
         match error.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE) => Self::TooManyFiles(error),
             // fork(2) reports every limit on processes so.
             Some(libc::EAGAIN) => Self::TooManyProcesses(error),
-            Some(libc::E2BIG) => Self::TooLong,
+            Some(libc::E2BIG) if memory.is_none() || command.may_be_too_long() => Self::TooLong,
+            // The kernel reports it also if it has no memory for the copy of the arguments.
+            Some(libc::E2BIG) => Self::SessionMemory,
+            Some(libc::ENOMEM) if memory.is_some_and(|memory| memory.is_full(&command.limits)) => {
+                Self::SessionMemory
+            }
             Some(
                 libc::ENOENT
                 | libc::ENOTDIR
@@ -231,8 +286,8 @@ impl LaunchError {
                 | libc::ENOEXEC
                 | libc::ETXTBSY,
             ) => match enter(cwd) {
-                Err(source) => Self::Directory { path: cwd.to_owned(), source },
-                Ok(()) => Self::Program { path: program.to_owned(), source: error },
+                Err(source) => Self::Directory { path: cwd.clone(), source },
+                Ok(()) => Self::Program { path: command.program.clone().into(), source: error },
             },
             _ => Self::Io(error),
         }

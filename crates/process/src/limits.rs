@@ -20,8 +20,8 @@ pub struct Limits {
     pub processes: u32,
     /// Memory of this process and all commands of the session together, in bytes. If they have more, the command with
     /// most memory is stopped ([`crate::EndedBy::Memory`]). Checked every 0.1 to 2 s, on Linux only. Where a control
-    /// group limits memory, the kernel kills processes above this value plus [`Limits::files_in_memory`]. `None`: no
-    /// limit.
+    /// group limits memory, the kernel kills processes above this value plus 5/4 of [`Limits::files_in_memory`]. `None`:
+    /// no limit.
     pub memory: Option<u64>,
     /// Open files of the worker and of each process, soft and hard; at least [`MIN_OPEN_FILES`], because the worker
     /// needs that many. `None`: 4,096, and a process may raise its own limit.
@@ -90,7 +90,9 @@ impl Limits {
     /// one, files could take all memory of the group. Then the kernel would kill each new process, also the one that
     /// deletes the files.
     pub(crate) fn group_memory(&self) -> Option<u64> {
-        self.memory.map(|memory| memory.saturating_add(self.files_in_memory()))
+        // A file takes about 1 KiB of the kernel's memory, also an empty one. There is at most one for each 4 KiB.
+        let files = self.files_in_memory();
+        self.memory.map(|memory| memory.saturating_add(files).saturating_add(files / 4))
     }
 
     /// Applies the CPU time limit to a command that was just started. Processes that it forked before have no limit. On

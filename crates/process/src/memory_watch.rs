@@ -17,6 +17,7 @@ use crate::memory::{
 use crate::platform::HAS_PROC;
 use crate::process_tree::ProcessTree;
 use crate::shell::Shell;
+use crate::shell_registry;
 use crate::{Exit, Limits};
 use nix::libc::SIGKILL;
 use std::collections::BTreeSet;
@@ -55,8 +56,21 @@ pub(crate) struct MemoryWatch {
     group_limit_kb: u64,
     /// Kills in the group at the last check.
     group_kills: u64,
-    /// True if the kernel killed a process in the group while the command ran.
-    is_group_hit: bool,
+    /// Number of commands started in this process, if no other ran when this one started.
+    alone_since: Option<u64>,
+    /// Kill in the group after the last check.
+    hit: Option<GroupHit>,
+}
+
+/// Kill by the kernel because the group was full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GroupHit {
+    /// Other commands ran: the process may be one of theirs.
+    Any,
+    /// In this command, because no other ran.
+    Own,
+    /// Like `Own`, and the group is still full after the end of all processes.
+    Full,
 }
 
 /// An exact count, in KiB.
@@ -68,7 +82,7 @@ struct ExactMemory {
 }
 
 impl MemoryWatch {
-    /// `group` is that of the command, if the kernel limits its memory.
+    /// `group` is that of the command, if the kernel limits its memory. Call it before the launch.
     pub(crate) fn new(limits: &Limits, group: Option<&MemoryGroup>) -> Self {
         Self {
             limit_kb: limits.memory.map(|bytes| bytes / 1024),
@@ -76,8 +90,15 @@ impl MemoryWatch {
             used_kb: 0,
             group_limit_kb: limits.group_memory().unwrap_or(0) / 1024,
             group_kills: group.map_or(0, MemoryGroup::kills),
-            is_group_hit: false,
+            alone_since: None,
+            hit: None,
         }
+    }
+
+    /// Records the launch of the command.
+    pub(crate) fn note_start(&mut self, shell: &Shell) {
+        let n_started = shell_registry::n_started();
+        self.alone_since = shell.is_only().then_some(n_started);
     }
 
     /// Checks once. Returns the time until the next check. `None`: the command must end, because the session has more
@@ -142,7 +163,6 @@ impl MemoryWatch {
             return GroupCheck::MustEnd;
         }
         self.group_kills = kills;
-        self.is_group_hit |= is_hit;
         match used {
             Some(used) if used.most_kb <= limit_kb => {
                 GroupCheck::Fits { left_kb: limit_kb - used.most_kb }
@@ -151,13 +171,17 @@ impl MemoryWatch {
         }
     }
 
-    /// Records the kills of the group when no process of the command is left.
-    pub(crate) fn note_end(&mut self, group: Option<&MemoryGroup>) {
-        if let Some(memory) = group {
-            let kills = memory.kills();
-            self.is_group_hit |= memory.has_new(kills, self.group_kills);
-            memory.note_seen(kills);
+    /// Records the kills of the group when no process of the command is left. Kills before the last check do not count:
+    /// the command went on.
+    pub(crate) fn note_end(&mut self, shell: &Shell, limits: &Limits) {
+        let Some(memory) = shell.memory_group() else { return };
+        let kills = memory.kills();
+        if memory.has_new(kills, self.group_kills) {
+            let was_alone = self.alone_since == Some(shell_registry::n_started());
+            let own = || if memory.is_full(limits) { GroupHit::Full } else { GroupHit::Own };
+            self.hit = Some(if was_alone { own() } else { GroupHit::Any });
         }
+        memory.note_seen(kills);
     }
 
     /// Returns the ceiling that ended the command, if one did. Call it after [`MemoryWatch::note_end`].
@@ -167,20 +191,26 @@ impl MemoryWatch {
         exit: Exit,
         limits: &Limits,
     ) -> Option<Ceiling> {
+        let limit = self.limit_kb.unwrap_or(0).saturating_mul(1024);
         match ended_by {
-            EndedBy::Memory => Some(Ceiling::SessionMemory {
-                limit: self.limit_kb.unwrap_or(0).saturating_mul(1024),
-                used: self.used_kb.saturating_mul(1024),
-            }),
+            EndedBy::Memory | EndedBy::Itself if self.hit == Some(GroupHit::Full) => {
+                Some(Ceiling::SessionMemoryFull)
+            }
+            EndedBy::Memory => {
+                Some(Ceiling::SessionMemory { limit, used: self.used_kb.saturating_mul(1024) })
+            }
             EndedBy::Processes => Some(Ceiling::Processes { limit: limits.processes }),
             EndedBy::Itself => {
                 let is_killed = matches!(exit, Exit::Signal(SIGKILL) | Exit::Code(KILLED_CODE));
-                if is_killed && self.is_group_hit {
-                    let limit = limits.memory.unwrap_or(0);
-                    let used = self.group_limit_kb.saturating_mul(1024);
-                    return Some(Ceiling::SessionMemory { limit, used });
+                match self.hit {
+                    Some(GroupHit::Own | GroupHit::Full) => {
+                        Some(Ceiling::SessionMemoryReached { limit, is_own: true })
+                    }
+                    Some(GroupHit::Any) if is_killed => {
+                        Some(Ceiling::SessionMemoryReached { limit, is_own: false })
+                    }
+                    _ => (is_killed && self.has_more_kills()).then_some(Ceiling::Memory),
                 }
-                (is_killed && self.has_more_kills()).then_some(Ceiling::Memory)
             }
             EndedBy::Deadline | EndedBy::Abort => None,
         }
@@ -270,10 +300,18 @@ mod tests {
         assert_eq!(of(&watch, EndedBy::Itself, Exit::Code(0)), None);
 
         // The kernel killed a process because the group of the session was at its limit.
-        watch.is_group_hit = true;
-        let memory = Ceiling::SessionMemory { limit: 300 << 20, used: 600 << 20 };
-        assert_eq!(of(&watch, EndedBy::Itself, Exit::Code(KILLED_CODE)), Some(memory));
+        let limit = 300 << 20;
+        let reached = |is_own| Some(Ceiling::SessionMemoryReached { limit, is_own });
+        watch.hit = Some(GroupHit::Any);
+        assert_eq!(of(&watch, EndedBy::Itself, Exit::Code(KILLED_CODE)), reached(false));
         assert_eq!(of(&watch, EndedBy::Itself, Exit::Code(0)), None);
+        watch.hit = Some(GroupHit::Own);
+        assert_eq!(of(&watch, EndedBy::Itself, Exit::Code(0)), reached(true));
+        assert_eq!(of(&watch, EndedBy::Memory, killed), Some(memory));
+        watch.hit = Some(GroupHit::Full);
+        for ended_by in [EndedBy::Memory, EndedBy::Itself] {
+            assert_eq!(of(&watch, ended_by, killed), Some(Ceiling::SessionMemoryFull));
+        }
         assert_eq!(of(&watch, EndedBy::Abort, killed), None);
     }
 }

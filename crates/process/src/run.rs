@@ -9,7 +9,6 @@ use crate::output::OutputReader;
 use crate::shell::{Input, Shell, reap_ended_orphans};
 use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, SweepProgress, Sweeper};
 use crate::{Command, EndedBy, Finished, Holder, LaunchError};
-use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout_at};
 
@@ -77,14 +76,17 @@ pub async fn run(mut command: Command) -> Result<Finished, LaunchError> {
 
     let begin = Instant::now();
     let pipe = if command.input.is_some() { Input::Pipe } else { Input::Nothing };
+    // Before the launch, because the kernel may kill the command's first process.
+    let mut memory = MemoryWatch::new(&command.limits, command.memory_group());
     let (mut shell, stdin, ends) = Shell::launch(&command, pipe)?;
+    memory.note_start(&shell);
     // Kept while the shell runs: a program that closes its terminal may open it again. Without this handle, the output
     // ends when the last process of the command has exited.
     let terminal = command.terminal.take();
     if terminal.is_none() {
         command.deadline = command.deadline.min(LONGEST);
     }
-    let explain = |error| LaunchError::explain(error, Path::new(&command.program), &command.cwd);
+    let explain = |error| LaunchError::explain(error, &command);
 
     let mut input = match (stdin, &command.input) {
         (Some(pipe), Some(input)) => Some(InputWriter::new(pipe, input.clone()).map_err(explain)?),
@@ -93,7 +95,6 @@ pub async fn run(mut command: Command) -> Result<Finished, LaunchError> {
     let (spill, live, flow) = (command.spill.clone(), command.live.clone(), command.flow.clone());
     let mut output = OutputReader::new(ends, spill, live, flow).map_err(explain)?;
 
-    let mut memory = MemoryWatch::new(&command.limits, shell.memory_group());
     let ended_by = watch(&mut shell, &mut output, &mut input, &mut memory, &command, begin).await;
     // Processes that outlive the command read the end of the input.
     drop((input, terminal));
@@ -114,7 +115,7 @@ pub async fn run(mut command: Command) -> Result<Finished, LaunchError> {
     // A remaining holder is not one of the command's processes, because those are dead.
     let output_open = held.is_some() || !output.is_at_end();
     // Before the shell leaves the registry: the next command must not be blamed.
-    memory.note_end(shell.memory_group());
+    memory.note_end(&shell, &command.limits);
     let (exit, usage) = shell.reap().map_err(LaunchError::StatusLost)?;
     let ceiling = memory.ceiling(ended_by, exit, &command.limits);
     let left = end.saturating_duration_since(Instant::now());

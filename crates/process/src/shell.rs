@@ -19,7 +19,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -107,8 +106,7 @@ impl Shell {
     /// # Errors
     /// See [`LaunchError`]. No process is left running after an error.
     pub(crate) fn launch(command: &Command, input: Input) -> Result<Launched, LaunchError> {
-        let (program, cwd) = (Path::new(&command.program), &command.cwd);
-        let explain = |error| LaunchError::explain(error, program, cwd);
+        let explain = |error| LaunchError::explain(error, command);
         let place = ShellSlot::reserve()
             .ok_or_else(|| LaunchError::TooManyProcesses(io::ErrorKind::QuotaExceeded.into()))?;
 

@@ -17,6 +17,9 @@ const ENDED: u32 = 1 << 31;
 
 static SHELLS: [Entry; MAX_SHELLS] = [const { Entry::new() }; MAX_SHELLS];
 
+/// Number of shells that this process has started, or tried to start.
+static N_STARTED: AtomicU64 = AtomicU64::new(0);
+
 /// One entry of the registry.
 #[derive(Debug)]
 struct Entry {
@@ -54,7 +57,11 @@ impl ShellSlot {
             let shell = &entry.shell;
             shell.compare_exchange(FREE, STARTING, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         };
-        SHELLS.iter().find(taken).map(|entry| Self { entry })
+        let entry = SHELLS.iter().find(taken)?;
+        // After the entry is taken. A command that reads the number before this finds another one at its end. A command
+        // that reads it afterwards finds the entry.
+        N_STARTED.fetch_add(1, Ordering::SeqCst);
+        Some(Self { entry })
     }
 
     /// Records the started shell.
@@ -86,6 +93,11 @@ impl Drop for ShellSlot {
     }
 }
 
+/// Returns the number of shells that this process has started, or tried to start.
+pub(crate) fn n_started() -> u64 {
+    N_STARTED.load(Ordering::SeqCst)
+}
+
 /// Returns true if `pid` is a registered shell, which is not reaped yet.
 pub(crate) fn contains(pid: u32) -> bool {
     SHELLS.iter().any(|entry| entry.shell.load(Ordering::SeqCst) & !ENDED == pid)
@@ -109,8 +121,10 @@ mod tests {
 
     #[test]
     fn a_shell_is_known_until_it_is_reaped_and_counts_until_it_has_ended() {
+        let before = n_started();
         let first = ShellSlot::reserve().unwrap();
         assert!(!is_last(7));
+        assert_eq!(n_started(), before + 1);
         first.hold(7);
         assert!(contains(7) && is_last(7) && is_only(7));
 

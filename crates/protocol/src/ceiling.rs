@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CeilingKind {
-    /// The memory of its session (`limits.session_memory_mb`), of which it had most.
+    /// The memory of its session (`limits.session_memory_mb`).
     SessionMemory,
     /// The memory of the machine, or of a control group around the daemon: the kernel probably killed it.
     Memory,

@@ -126,7 +126,9 @@ fn report(finished: &Finished, truncated: bool) -> ToolReport {
     let holders = finished.output_held_by.iter().take(MAX_LISTED);
 
     ToolReport {
-        is_error: exit_code != Some(0) || finished.ended_by != EndedBy::Itself,
+        is_error: exit_code != Some(0)
+            || finished.ended_by != EndedBy::Itself
+            || finished.ceiling.is_some(),
         exit_code,
         signal,
         timed_out: finished.ended_by == EndedBy::Deadline,
@@ -148,7 +150,9 @@ fn report(finished: &Finished, truncated: bool) -> ToolReport {
 /// Returns the name of a ceiling in reports.
 pub(crate) fn ceiling_kind(ceiling: Ceiling) -> CeilingKind {
     match ceiling {
-        Ceiling::SessionMemory { .. } => CeilingKind::SessionMemory,
+        Ceiling::SessionMemory { .. }
+        | Ceiling::SessionMemoryReached { .. }
+        | Ceiling::SessionMemoryFull => CeilingKind::SessionMemory,
         Ceiling::Memory => CeilingKind::Memory,
         Ceiling::Processes { .. } => CeilingKind::Processes,
     }

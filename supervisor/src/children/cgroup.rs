@@ -30,7 +30,11 @@ pub(crate) fn create_cgroup(
 ) -> Option<SessionPaths> {
     let limits = Limits { processes, memory, ..Limits::default() };
     let made = cgroups?.session_blocking(name, &limits);
-    made.inspect_err(|error| tracing::warn!(name, %error, "no control group")).ok()
+    let paths = made.inspect_err(|error| tracing::warn!(name, %error, "no control group")).ok()?;
+    if let Some(error) = &paths.no_memory_limit {
+        tracing::warn!(name, %error, "the kernel does not limit the memory of a session");
+    }
+    Some(paths)
 }
 
 /// Kills the remaining processes in a control group and removes it, in the background.

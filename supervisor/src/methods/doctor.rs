@@ -297,20 +297,22 @@ fn processes(services: &Services) -> Check {
         0 => String::new(),
         n => format!("; {n} had to be ended after their worker was gone"),
     };
-
     let kept = match (&services.sessions.children.cgroups, &services.health.no_cgroups) {
         (Some(base), _) => {
-            let memory = if base.limits_memory() { "the kernel limits" } else { "workers sample" };
+            let memory = match services.daemon.config.limits.session_memory_mb.value {
+                Some(0) => "the memory of sessions has no limit",
+                _ if base.limits_memory() => "the kernel limits the memory of sessions",
+                _ => "workers sample the memory of sessions",
+            };
             let counted = match base.total() {
                 Some(total) => format!("at most {total} processes"),
                 None => "processes are not counted".to_owned(),
             };
-            format!("control groups, {counted}, {memory} the memory of sessions")
+            format!("control groups, {counted}, {memory}")
         }
         (None, Some(why)) => format!("no control groups ({why})"),
         (None, None) => "no control groups".to_owned(),
     };
-
     match survivors {
         0 => ok(NAME, format!("nothing survived its command{ended}; {kept}")),
         n => warn(

@@ -36,6 +36,10 @@ const MAX_SAMPLE_INTERVAL: Duration = Duration::from_secs(3);
 /// Delay between the first and the confirming scan. In this time the worker ends a command that has too much.
 const CONFIRM_DELAY: Duration = Duration::from_secs(2);
 
+/// Memory above the limit at which a session is killed, in MiB. The worker counts less than this scan, which includes
+/// the worker's process 1 and its monitor: a command just below the limit must not cost the worker.
+const RESERVE_MB: u64 = 32;
+
 /// Timeout of a scan. No other scan starts before the old one has ended.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -210,7 +214,7 @@ fn over(
     let (_, larger) = worker.max(pi)?;
 
     let mb = sum / 1024;
-    (limit_mb < mb).then_some(LimitExceeded { monitors, larger, mb })
+    (limit_mb.saturating_add(RESERVE_MB) < mb).then_some(LimitExceeded { monitors, larger, mb })
 }
 
 #[cfg(test)]
@@ -224,8 +228,9 @@ mod tests {
     #[test]
     fn the_larger_of_worker_and_pi_is_ended_if_both_together_have_too_much() {
         let below = |root: u32| u64::from(root) * 1024;
+        let limit_mb = 100 - RESERVE_MB;
         let larger =
-            |worker, pi| over(monitors(worker, pi), 100, below).map(|it| (it.larger, it.mb));
+            |worker, pi| over(monitors(worker, pi), limit_mb, below).map(|it| (it.larger, it.mb));
         assert_eq!(larger(Some(60), Some(41)), Some((60, 101)));
         assert_eq!(larger(Some(41), Some(60)), Some((60, 101)));
         assert_eq!(larger(Some(60), Some(40)), None, "as much as it may have");

@@ -20,6 +20,7 @@ use crate::suggest::nearest;
 use crate::tool_output::call_id;
 use anyhow::Context;
 use quackd_client::Client;
+use quackd_protocol::CeilingKind;
 use quackd_protocol::client::{ToolParams, ToolResult};
 use quackd_protocol::denial::quoted;
 use quackd_protocol::limits::{MAX_JOB_TIME, MAX_LINE_BYTES, MAX_TOOL_DEADLINE};
@@ -304,6 +305,14 @@ fn raw_end(result: &ToolResult, output: CliOutput) -> ExitCode {
 
     if result.info.timed_out {
         output.failure(&out_of_time(BASH));
+    } else if let Some(ceiling) = result.info.ceiling {
+        output.failure(match ceiling {
+            CeilingKind::SessionMemory => {
+                "the memory of the session reached its limit, limits.session_memory_mb"
+            }
+            CeilingKind::Memory => "memory ran out; the kernel probably killed the command",
+            CeilingKind::Processes => "the command had more processes than limits.processes",
+        });
     } else if result.closing.is_none() {
         let text = &result.text;
         output.failure(text.strip_prefix("Error: ").unwrap_or(text));

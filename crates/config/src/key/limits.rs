@@ -34,7 +34,11 @@ pub(super) static KEYS: &[Key] = &[
     Key {
         name: "limits.session_memory_mb",
         description: "MiB of memory for the commands, the worker and the agent of one session together; 0 for no limit. `auto`: half of the machine, and for commands at most what is available when the worker starts. Above the limit, the command with most memory is killed, or else the worker or the agent.",
-        kind: ValueKind::AutoCount { field: field!(limits.session_memory_mb), max: 1_048_576 },
+        kind: ValueKind::AutoCount {
+            field: field!(limits.session_memory_mb),
+            min: 32,
+            max: 1_048_576,
+        },
     },
     Key {
         name: "limits.cpu_minutes",

@@ -7,11 +7,10 @@ use super::controllers::{
 };
 use super::directory::Directory;
 use super::discover::{self, CgroupLocation};
-use super::{CgroupKind, MYSELF};
+use super::{CgroupKind, MYSELF, SessionPaths};
 use crate::Limits;
-use crate::process_tree::start_time;
+use crate::process_tree::{start_time, stat};
 use rustix::fs::FlockOperation;
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -249,6 +248,7 @@ impl CgroupBase {
             home_cgroup: self.home.cgroup.clone(),
             processes: None,
             memory: None,
+            no_memory_limit: None,
         };
 
         match &self.shape {
@@ -256,8 +256,10 @@ impl CgroupBase {
             MemoryShape::Beside(memory) => {
                 paths.processes = count(session)?;
                 // Without the second directory the worker still samples the memory.
-                let made = bytes.and_then(|_| memory.session_blocking(name, limits).ok());
-                paths.memory = made.map(Box::new);
+                match bytes.map(|_| memory.session_blocking(name, limits)).transpose() {
+                    Ok(made) => paths.memory = made.map(Box::new),
+                    Err(error) => paths.no_memory_limit = Some(error.to_string()),
+                }
             }
             MemoryShape::Domains { .. } => {
                 let commands = session.make_threaded(COMMANDS)?;
@@ -273,6 +275,7 @@ impl CgroupBase {
                     home_cgroup: above.cgroup.clone(),
                     processes: count(&commands)?,
                     memory: Some(Box::new(above)),
+                    no_memory_limit: None,
                 };
             }
         }
@@ -349,74 +352,6 @@ struct CgroupSetup {
     shape: MemoryShape,
 }
 
-/// Control group of one session as plain data, for its worker and for the processes that kill its commands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionPaths {
-    /// Kind of the hierarchy.
-    pub kind: CgroupKind,
-    /// Path of the session's directory, outside of the worker's mount namespace.
-    pub directory: PathBuf,
-    /// Name of the group in `/proc/PID/cgroup`.
-    pub cgroup: String,
-    /// Path of the group in which the worker runs.
-    pub home: PathBuf,
-    /// Name of the group in which the worker runs.
-    pub home_cgroup: String,
-    /// Maximum number of processes and threads. `None` if they are not counted.
-    pub processes: Option<u32>,
-    /// Group that limits the memory of the session: around this one with the worker (version 2), or in the hierarchy of
-    /// the `memory` controller (version 1). `None` if the kernel limits no memory.
-    pub memory: Option<Box<Self>>,
-}
-
-/// Result of killing a session's control group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CgroupKillReport {
-    /// Number of running processes that were killed.
-    pub killed: u32,
-    /// Number of threads left when the time limit passed. They hang in the kernel, or may not be killed.
-    pub survivors: u32,
-    /// True if the directory is removed. Then certainly no process is left.
-    pub removed: bool,
-}
-
-impl SessionPaths {
-    /// Kills all processes in the session's group and removes the group. Returns after at most `limit` plus one
-    /// check. May be called again, and by several callers at once. The worker and its monitor are not in the group.
-    ///
-    /// # Errors
-    /// The directory cannot be opened or read. A missing directory is not an error.
-    pub fn end_blocking(&self, limit: Duration) -> io::Result<CgroupKillReport> {
-        let ended = self.end_commands_blocking(limit);
-        if let Some(memory) = &self.memory {
-            // Its processes were killed above. In version 2 it also contains the monitor, which may be the caller. The
-            // kernel does not remove a directory with processes, so the supervisor tries again.
-            std::fs::remove_dir(&memory.directory).ok();
-        }
-        ended
-    }
-
-    fn end_commands_blocking(&self, limit: Duration) -> io::Result<CgroupKillReport> {
-        let end = CgroupKillReport { killed: 0, survivors: 0, removed: true };
-        let session = match Directory::open(self.kind, &self.directory, self.cgroup.clone()) {
-            Ok(session) => session,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(end),
-            Err(error) => return Err(error),
-        };
-        let ended = match session.end_blocking(Instant::now() + limit) {
-            Ok(ended) => ended,
-            // Another process has removed the directory.
-            Err(_) if !self.directory.exists() => return Ok(end),
-            Err(error) => return Err(error),
-        };
-
-        // The result is checked on the next line: another process may have removed the directory.
-        std::fs::remove_dir(&self.directory).ok();
-        let removed = !self.directory.exists();
-        Ok(CgroupKillReport { killed: ended.killed, survivors: ended.left, removed })
-    }
-}
-
 /// Creates a tree of threaded directories for the sessions, and moves this process into `base`, above it (version 2).
 fn move_beside_threads(base: &Directory) -> io::Result<Directory> {
     let sessions = base.make_threaded(SESSIONS)?;
@@ -481,8 +416,11 @@ fn is_of_the_dead(name: &str) -> bool {
     let mut numbers = name.strip_prefix(PREFIX).unwrap_or_default().split('-');
     let pid = numbers.next().and_then(|pid| pid.parse().ok());
     let start = numbers.next().and_then(|start| start.parse::<u64>().ok());
-    // A process id can be used again, so the start time must match too.
-    pid.zip(start).is_some_and(|(pid, start)| start_time(pid).ok() != Some(start))
+    // A process id can be used again, so the start time must match too. A killed daemon keeps its number until its
+    // parent reaps it.
+    pid.zip(start).is_some_and(|(pid, start)| {
+        start_time(pid).ok() != Some(start) || stat(pid).is_ok_and(|stat| stat.has_ended)
+    })
 }
 
 #[cfg(test)]
@@ -504,5 +442,11 @@ mod tests {
         for other in ["", "quackd-", "quackd-1", "quackd-x-1", "quackd-1-x", "duckd-9999999-1"] {
             assert!(!is_of_the_dead(other), "{other}");
         }
+
+        let mut unreaped = quackd_testkit::program("true").spawn().unwrap();
+        let pid = unreaped.id();
+        let name = format!("quackd-{pid}-{}-0", start_time(pid).unwrap());
+        quackd_testkit::wait_until("its end", || is_of_the_dead(&name));
+        unreaped.wait().unwrap();
     }
 }

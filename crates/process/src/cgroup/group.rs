@@ -89,7 +89,7 @@ impl Group {
     }
 
     /// Returns the group that limits the memory of the session. `None` if the kernel does not limit it.
-    pub(super) fn memory(&self) -> Option<&MemoryGroup> {
+    pub(crate) fn memory(&self) -> Option<&MemoryGroup> {
         self.memory.as_ref()
     }
 

@@ -6,7 +6,8 @@
 
 use super::directory::Directory;
 use super::{CgroupKind, MYSELF, SessionPaths, discover};
-use crate::memory::number_after;
+use crate::Limits;
+use crate::memory::{MemoryAccounting, memory_kb_blocking, number_after};
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,12 +17,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Maximum size of a file of the kernel with numbers, in bytes. They have at most 5 KiB.
 const MAX_TEXT: usize = 16 * 1024;
 
+/// A group with less left than this, in bytes, is full: a shell and a small program need it. When the kernel has killed
+/// them, their memory is free again.
+const FULL_BYTES: u64 = 8 * 1024 * 1024;
+
 /// Control group that limits the memory of a session.
 #[derive(Debug)]
 pub(crate) struct MemoryGroup {
     kind: CgroupKind,
     /// `memory.stat`.
     numbers: File,
+    /// All memory in use, with the kernel's own and cached files.
+    usage: File,
     /// Counts the processes that the kernel killed.
     events: File,
     /// Threads files of this group and of the worker's own (version 1).
@@ -30,7 +37,7 @@ pub(crate) struct MemoryGroup {
     seen: AtomicU64,
 }
 
-/// Memory in the group, in KiB.
+/// Memory of the commands and of this process, in KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupMemory {
     /// Anonymous memory, resident or swapped out. Memory that processes share after a fork counts once.
@@ -54,7 +61,11 @@ impl MemoryGroup {
         let group = Directory::open(kind, &paths.directory, paths.cgroup.clone())?;
         let numbers = group.file("memory.stat", OFlags::RDONLY)?;
         let is_unified = kind == CgroupKind::Unified;
-        let events = if is_unified { "memory.events" } else { "memory.oom_control" };
+        let (usage, events) = match kind {
+            CgroupKind::Unified => ("memory.current", "memory.events"),
+            _ => ("memory.usage_in_bytes", "memory.oom_control"),
+        };
+        let usage = group.file(usage, OFlags::RDONLY)?;
         let events = group.file(events, OFlags::RDONLY)?;
 
         let threads = if is_unified {
@@ -65,7 +76,7 @@ impl MemoryGroup {
             let file = |directory: &Directory| directory.file(kind.threads_file(), OFlags::WRONLY);
             Some((file(&group)?, file(&home)?))
         };
-        Ok(Self { kind, numbers, events, threads, seen: AtomicU64::new(0) })
+        Ok(Self { kind, numbers, usage, events, threads, seen: AtomicU64::new(0) })
     }
 
     /// Moves the calling thread here. The processes that it starts use memory of this group.
@@ -95,7 +106,25 @@ impl MemoryGroup {
 
     /// Returns the memory in use. `None` if the kernel's text cannot be read.
     pub(crate) fn used(&self) -> Option<GroupMemory> {
-        used_in(self.kind, &read(&self.numbers)?)
+        let used = used_in(self.kind, &read(&self.numbers)?)?;
+        // In version 1 this process is not in the group. The limit of the session includes it.
+        let count = || memory_kb_blocking(std::process::id(), MemoryAccounting::Quick);
+        let own_kb = self.threads.as_ref().and_then(|_| count()).unwrap_or(0);
+        Some(GroupMemory {
+            least_kb: used.least_kb.saturating_add(own_kb),
+            most_kb: used.most_kb.saturating_add(own_kb),
+        })
+    }
+
+    /// Returns true if the group with these limits has no memory left, not even if the kernel drops cached files. If no
+    /// process is in it, only files in memory and shared memory segments can be the reason.
+    pub(crate) fn is_full(&self, limits: &Limits) -> bool {
+        let used = || {
+            let all = number_after("", &read(&self.usage)?)?;
+            Some(all.saturating_sub(cached_in(self.kind, &read(&self.numbers)?)?))
+        };
+        let limit = limits.group_memory();
+        limit.zip(used()).is_some_and(|(limit, used)| limit.saturating_sub(used) < FULL_BYTES)
     }
 }
 
@@ -109,6 +138,15 @@ fn used_in(kind: CgroupKind, text: &str) -> Option<GroupMemory> {
     let least = number_after(anonymous, text)?.saturating_add(swapped);
     let most = least.saturating_add(number_after(shared, text)?);
     Some(GroupMemory { least_kb: least / 1024, most_kb: most / 1024 })
+}
+
+/// Returns the bytes of cached files on a disk.
+fn cached_in(kind: CgroupKind, text: &str) -> Option<u64> {
+    let (files, shared) = match kind {
+        CgroupKind::Unified => ("file ", "shmem "),
+        _ => ("total_cache ", "total_shmem "),
+    };
+    Some(number_after(files, text)?.saturating_sub(number_after(shared, text)?))
 }
 
 fn move_to(mut threads: &File) -> io::Result<()> {
@@ -137,5 +175,8 @@ mod tests {
         let memory = GroupMemory { least_kb: 5, most_kb: 7 };
         assert_eq!(used_in(CgroupKind::Memory, &swapped), Some(memory));
         assert_eq!(used_in(CgroupKind::Unified, "anon x\nshmem 1\n"), None);
+        assert_eq!(cached_in(CgroupKind::Unified, unified), Some(6144));
+        let first = format!("{first}cache 1\ntotal_cache 3048\n");
+        assert_eq!(cached_in(CgroupKind::Memory, &first), Some(1000));
     }
 }

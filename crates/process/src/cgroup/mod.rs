@@ -31,11 +31,13 @@ mod discover;
 mod group;
 mod leaf;
 mod memory;
+mod session_paths;
 
-pub use base::{CgroupBase, CgroupKillReport, DEFAULT_TOTAL_PROCESSES, SessionPaths};
+pub use base::{CgroupBase, DEFAULT_TOTAL_PROCESSES};
 pub use group::Group;
 pub(crate) use leaf::CommandCgroup;
 pub(crate) use memory::MemoryGroup;
+pub use session_paths::{CgroupKillReport, SessionPaths};
 
 use serde::{Deserialize, Serialize};
 

@@ -128,6 +128,20 @@ fn the_ceiling_that_ended_a_command_is_named() {
         ),
         (
             EndedBy::Itself,
+            Ceiling::SessionMemoryReached { limit: 8 << 30, is_own: false },
+            CeilingKind::SessionMemory,
+            "[Memory limit of the session, 8192 MiB (limits.session_memory_mb), reached: the kernel killed a process, \
+             probably of this command]",
+        ),
+        (
+            EndedBy::Itself,
+            Ceiling::SessionMemoryFull,
+            CeilingKind::SessionMemory,
+            "[The memory of the session is full: files in /tmp and /dev/shm, shared memory segments; `quack restart` \
+             frees it]",
+        ),
+        (
+            EndedBy::Itself,
             Ceiling::Memory,
             CeilingKind::Memory,
             "[Memory ran out while the command ran; the kernel probably killed it]",
@@ -140,6 +154,13 @@ fn the_ceiling_that_ended_a_command_is_named() {
         assert!(output.report.is_error && !output.report.timed_out && !output.report.aborted);
         assert_eq!(output.report.ceiling, Some(kind));
     }
+    // Only the kernel's count shows that a process of a pipe was killed.
+    let ceiling = Some(Ceiling::SessionMemoryReached { limit: 8 << 30, is_own: true });
+    let output = answer(Finished { ceiling, ..finished(b"0", b"") });
+    let line = "[Memory limit of the session, 8192 MiB (limits.session_memory_mb), reached: the kernel killed a process \
+        of this command]";
+    assert_eq!(output.text, format!("0\n{line}\n[Exit code: 0]"));
+    assert!(output.report.is_error);
 }
 
 #[test]

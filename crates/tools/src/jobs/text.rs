@@ -176,6 +176,7 @@ fn facts(job: &BackgroundJob, end: Option<&JobEnd>, total: u64) -> Map<String, V
 fn outcome(end: &JobEnd) -> String {
     let Some(finished) = &end.finished else { return "exit code unknown".to_owned() };
     match finished.ended_by {
+        EndedBy::Itself if finished.ceiling.is_some() => "too much memory".to_owned(),
         EndedBy::Itself => finished.exit.to_string(),
         EndedBy::Deadline => "timed out".to_owned(),
         EndedBy::Abort => "ended on request".to_owned(),

@@ -28,7 +28,11 @@ use std::path::Path;
 /// Default maximum size of a worker's private directories and overlays in bytes. They use memory.
 const PRIVATE_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
-/// Maximum number of files in them.
+/// Their size for each file that they may contain, in bytes. A file takes about 1 KiB of the kernel's memory, also an
+/// empty one.
+const BYTES_PER_FILE: u64 = 4096;
+
+/// Maximum number of files in them, regardless of their size.
 const PRIVATE_FILES: u64 = 400_000;
 
 /// Limits of the root itself, which contains only directories and links.
@@ -64,7 +68,8 @@ pub(crate) fn build(plan: &MountPlan, expected: DirectoryId) -> Result<BuiltTree
     // Attach the private file system on the old workspace, because that directory certainly exists, and its tree is
     // already open. It leaves with the old root. Its directories that are bound elsewhere stay.
     let bytes = plan.limits.private_bytes.unwrap_or(PRIVATE_BYTES);
-    let store = NewRoot::attach(tmpfs(&bytes.to_string(), PRIVATE_FILES)?, CWD, ".")?;
+    let files = (bytes / BYTES_PER_FILE).min(PRIVATE_FILES);
+    let store = NewRoot::attach(tmpfs(&bytes.to_string(), files)?, CWD, ".")?;
     let root = NewRoot::attach_beneath(&store, tmpfs(ROOT_BYTES, ROOT_FILES)?, "root")?;
 
     let mut sources = sources.into_iter().peekable();
