@@ -350,7 +350,7 @@ async fn a_refused_credential_is_the_reason_of_a_failed_login() {
     let told = finder.find(&failed).await.line.unwrap();
     assert!(told.contains("your ssh keys"), "{told}");
     let (what, why) = ("ssh git@github.com".to_owned(), CredentialRefusal::Denied);
-    attempts.credential_refused(&RefusedCredential { what, why });
+    attempts.credential_refused(&RefusedCredential { what, why, label: String::new() });
     let told = finder.find(&failed).await.line.unwrap();
     let begin = "[Credential not used: ssh git@github.com: denied by the user";
     assert!(told.starts_with(begin) && !told.contains("your ssh keys"), "{told}");

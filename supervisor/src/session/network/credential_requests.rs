@@ -39,7 +39,8 @@ pub(super) struct CredentialRequests {
 impl Default for CredentialRequests {
     fn default() -> Self {
         let processes = Rc::new(Semaphore::new(MAX_PROCESSES));
-        Self { open: HashMap::new(), once: Vec::new(), minute: None, processes }
+        let (once, unanswered) = (Vec::new(), Vec::new());
+        Self { open: HashMap::new(), once, unanswered, minute: None, processes }
     }
 }
 
