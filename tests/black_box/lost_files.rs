@@ -20,7 +20,10 @@ fn repository(daemon: &Daemon) -> PathBuf {
 #[test]
 fn no_write_next_to_the_workspace_or_in_the_home_vanishes_without_a_word() {
     needs!(Namespaces);
-    let daemon = Daemon::start();
+    let mut daemon = Daemon::absent();
+    // With a credential helper in the settings of the system, quackd would write a `.gitconfig`.
+    daemon.configure("[credentials]\ngit = false\n");
+    daemon.boot();
     let path = repository(&daemon);
     let wire = daemon.wire();
     let session = wire.attach(&path);
