@@ -99,6 +99,8 @@ pub(crate) async fn run(mut args: RunArgs, output: CliOutput) -> anyhow::Result<
         args.command = agents::resume_command(&agent)?;
     }
     let home = Home::from_process_env_blocking()?;
+    // A wrong rule starts no daemon.
+    network_patch(args.network, args.hosts.clone())?;
     // Before the agent, which may change the configuration: the daemon need not have that change.
     let (client, chosen) = choose(&args, output).await?;
     let Prepared { agent, imported, mut notes } =
