@@ -17,6 +17,7 @@ pub mod client;
 pub mod credentials;
 pub mod denial;
 pub mod environment;
+pub mod far;
 pub mod foreign_text;
 pub mod guest_agents;
 pub mod ids;

@@ -10,6 +10,7 @@ use crate::approval::ApprovalKind;
 pub use crate::call_spec::{CallOrigin, CallSpec, TurnOrigin};
 use crate::credentials::Credentials;
 use crate::denial::Denial;
+use crate::far::{FarStart, LinkState};
 use crate::isolate::CopiedTree;
 pub use crate::job::{EndedJob, JobInfo};
 use crate::output::{InputPiece, OutputPiece};
@@ -60,6 +61,7 @@ pub const FROM_WORKER_TAGS: &[&str] = &[
     "web_search",
     "jobs",
     "terminal",
+    "link",
 ];
 
 /// Supervisor to worker. Every variant names the reply it expects.
@@ -152,6 +154,9 @@ pub struct Start {
     /// Credentials of the user that commands may use without getting them.
     #[serde(default)]
     pub credentials: Credentials,
+    /// How the worker is reached, for the link process of a far worker only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far: Option<Box<FarStart>>,
 }
 
 /// Settings that a worker needs to confine itself.
@@ -305,6 +310,8 @@ pub enum FromWorker {
         /// The message.
         message: FromTerminal,
     },
+    /// From the link process of a far worker: state of the link.
+    Link(LinkState),
 }
 
 /// First report of the worker.

@@ -48,6 +48,13 @@ pub enum Cause {
     /// The worker reported that it cannot serve the session. A retry fails too. One line; at most 300
     /// characters are shown.
     Refused(String),
+    /// The link to a worker on another machine was lost, or was not made. One line; at most 300 characters are shown.
+    LinkLost {
+        /// Name of the place.
+        place: String,
+        /// What the engine's client said, or what is known about it.
+        reason: String,
+    },
     /// The worker uses another version of the frame protocol.
     VersionMismatch {
         /// The supervisor's version.
@@ -91,6 +98,8 @@ pub enum CauseKind {
     CannotExec,
     /// [`Cause::Refused`].
     Refused,
+    /// [`Cause::LinkLost`].
+    LinkLost,
     /// [`Cause::VersionMismatch`].
     VersionMismatch,
     /// [`Cause::TooManyRestarts`].
@@ -113,6 +122,7 @@ impl CauseKind {
             Self::CannotStart => "cannot-start",
             Self::CannotExec => "cannot-exec",
             Self::Refused => "refused",
+            Self::LinkLost => "link-lost",
             Self::VersionMismatch => "version-mismatch",
             Self::TooManyRestarts => "too-many-restarts",
         }
@@ -135,6 +145,7 @@ impl Cause {
             Self::CannotStart(_) => CauseKind::CannotStart,
             Self::CannotExec(_) => CauseKind::CannotExec,
             Self::Refused(_) => CauseKind::Refused,
+            Self::LinkLost { .. } => CauseKind::LinkLost,
             Self::VersionMismatch { .. } => CauseKind::VersionMismatch,
             Self::TooManyRestarts { .. } => CauseKind::TooManyRestarts,
         }
@@ -169,6 +180,7 @@ impl fmt::Display for Cause {
                 write!(f, "cannot start process: {text:.200}")
             }
             Self::Refused(text) => write!(f, "cannot start: {text:.300}"),
+            Self::LinkLost { place, reason } => write!(f, "link to {place} lost: {reason:.300}"),
             Self::VersionMismatch { ours, theirs } => {
                 write!(f, "version mismatch: worker speaks protocol {theirs}, supervisor {ours}")
             }
