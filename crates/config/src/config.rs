@@ -2,9 +2,10 @@
 //! supervisor at its start, and by `quack config`.
 
 use crate::{
-    CheckpointChoice, CredentialSettings, Dollars, ForwardSettings, GuestAgentSettings,
-    IsolatedSettings, Origin, RemoteSettings, RunSettings, Secret, Setting,
+    CheckpointChoice, CredentialSettings, Dollars, FarSettings, ForwardSettings,
+    GuestAgentSettings, IsolatedSettings, Origin, RemoteSettings, RunSettings, Secret, Setting,
 };
+use quackd_engines::Engine;
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
     DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, JOURNAL_KEPT, MAX_CACHES_BYTES, MAX_COMMANDS, MAX_JOBS,
@@ -26,6 +27,8 @@ pub struct Config {
     pub worker: WorkerSettings,
     /// `[tools]`
     pub tools: ToolSettings,
+    /// `[far]`
+    pub far: FarSettings,
     /// `[sandbox]`
     pub sandbox: SandboxSettings,
     /// `[credentials]`
@@ -60,6 +63,8 @@ pub struct Config {
     pub mcp_servers: Vec<Setting<McpServer>>,
     /// `[agents.NAME]`, in the order of the file. At most 32.
     pub agents: Vec<Setting<GuestAgentSettings>>,
+    /// `[engines.NAME]`, in the order of the file. At most 32.
+    pub engine_rows: Vec<Setting<Engine>>,
     /// Names of keys of an untrusted file that are not in force, with their place; see [`crate::load_untrusted_blocking`].
     pub ignored: Vec<(String, Origin)>,
 }
@@ -408,6 +413,7 @@ impl Default for Config {
                 respect_ignore_files: Setting::default_of(false),
                 env: Setting::default_of(Vec::new()),
             },
+            far: FarSettings::default(),
             sandbox: SandboxSettings {
                 profile: Setting::default_of(Profile::default()),
                 network: Setting::default_of(NetworkMode::default()),
@@ -457,6 +463,7 @@ impl Default for Config {
             },
             mcp_servers: Vec::new(),
             agents: Vec::new(),
+            engine_rows: Vec::new(),
             ignored: Vec::new(),
         }
     }

@@ -3,7 +3,7 @@
 use crate::error::quoted;
 use crate::mcp_servers::{self, EntryError};
 use crate::suggest::nearest;
-use crate::{Config, ConfigError, Origin, guest_agents, keys};
+use crate::{Config, ConfigError, Origin, engines, guest_agents, keys};
 use quackd_protocol::foreign_text::one_line;
 use std::path::Path;
 use toml::Spanned;
@@ -50,6 +50,8 @@ pub(crate) fn apply(config: &mut Config, path: &Path, text: &str) -> Result<(), 
             config.mcp_servers = mcp_servers::read(value, origin).map_err(of_entry)?;
         } else if name == guest_agents::TABLE {
             config.agents = guest_agents::read(value, origin).map_err(of_entry)?;
+        } else if name == engines::TABLE {
+            config.engine_rows = engines::read(value, origin).map_err(of_entry)?;
         } else if let Some(key) = keys().iter().find(|key| key.name() == name) {
             key.kind.read(config, value, origin(at)).map_err(|e| refused(e.at, e.message))?;
         } else if is_table_of_ours(&name) {

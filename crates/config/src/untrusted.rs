@@ -1,6 +1,6 @@
 //! The settings of an untrusted file that stay in force. Used by [`crate::load_untrusted_blocking`].
 
-use crate::{Config, Origin, RunNetwork, Setting, guest_agents, keys, mcp_servers};
+use crate::{Config, Origin, RunNetwork, Setting, engines, guest_agents, keys, mcp_servers};
 use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
 
 /// Returns the settings of a file that commands of sessions could change, as far as they cannot allow anything or allow no
@@ -100,7 +100,9 @@ fn ignored(file: &Config, config: &Config) -> Vec<(String, Origin)> {
     let servers = server.map(|server| (mcp_servers::TABLE.to_owned(), server.origin.clone()));
     let agent = file.agents.first();
     let agents = agent.map(|agent| (guest_agents::TABLE.to_owned(), agent.origin.clone()));
-    keys.chain(servers).chain(agents).collect()
+    let engine = file.engine_rows.first();
+    let engines = engine.map(|engine| (engines::TABLE.to_owned(), engine.origin.clone()));
+    keys.chain(servers).chain(agents).chain(engines).collect()
 }
 
 #[cfg(test)]
@@ -119,16 +121,19 @@ mod tests {
     fn keys_that_allow_more_are_ignored_and_named_and_others_stay() {
         let text = "[sandbox]\nprofile = \"full-access\"\nnetwork = \"on\"\nhidden = [\"/x/.env\"]\n\
             [worker]\nlauncher = [\"evil\"]\nidle_minutes = 3\n[limits]\ncommands = 16\njobs = 200\n\
-            [mcp_servers.a]\ncommand = \"x\"\n[agents.claude]\nenv = [\"A\"]\n";
+            [mcp_servers.a]\ncommand = \"x\"\n[agents.claude]\nenv = [\"A\"]\n\
+            [far]\nprogram = \"/x/quack\"\n[engines.a]\nlike = \"ssh\"\n";
         let config = loaded(text).unwrap();
         let ignored: Vec<_> = config.ignored.iter().map(|(name, _)| name.as_str()).collect();
         let expected = [
             "worker.launcher",
+            "far.program",
             "sandbox.profile",
             "sandbox.network",
             "limits.jobs",
             "mcp_servers",
             "agents",
+            "engines",
         ];
         assert_eq!(ignored, expected);
         let default = Config::default();

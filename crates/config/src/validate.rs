@@ -162,6 +162,14 @@ pub(crate) fn ssh_agent(text: &str) -> Result<(), String> {
     Err(format!("must be auto, empty or an absolute path, not `{}`", excerpt(text)))
 }
 
+/// Checks the file of the program for other machines.
+pub(crate) fn far_program(text: &str) -> Result<(), String> {
+    if text.is_empty() || Path::new(text).is_absolute() {
+        return Ok(());
+    }
+    Err(format!("must be empty or an absolute path, not `{}`", excerpt(text)))
+}
+
 /// Checks a path in a sandbox policy.
 pub(crate) fn policy_path(index: usize, path: &str) -> Result<(), String> {
     if MAX_ROOTS <= index {

@@ -1,11 +1,10 @@
-//! From a row to argument lists.
+//! From a row to the argument lists of one session.
 
-/// An engine: a row of the table, or of the configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Engine {
-    /// Name in `--on` and in paths of workspaces.
-    pub name: String,
-}
+use crate::bootstrap::BOOTSTRAP;
+use crate::engine::{COMMAND, OPTIONS, PROGRAM, SESSION, TARGET, VALUE};
+use crate::quote::quote;
+use crate::{Engine, EngineError, Program, TargetRule};
+use quackd_protocol::far::check_target;
 
 /// Argument lists for one session. `{digest}` and `{size}` in them stand for those of the program; the link process
 /// replaces them.
@@ -23,26 +22,186 @@ pub struct EngineArgv {
     pub program: Option<String>,
 }
 
-/// The reason why an engine cannot be used with a target.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum EngineError {
-    /// The target does not fit.
-    #[error("{0}")]
-    Target(String),
-}
-
 impl Engine {
-    /// Returns the argument lists for a target. `program` is the file of quackd's program on this machine.
+    /// Returns the argument lists for a target, which is empty if the user names none. `program` is the file of quackd's
+    /// program on this machine.
     ///
     /// # Errors
-    /// The target does not fit.
+    /// `Target` if the target is missing, malformed, or has an unknown option.
     pub fn argv(
         &self,
         target: &str,
         session: &str,
         program: &str,
     ) -> Result<EngineArgv, EngineError> {
-        let _ = (target, session, program);
-        todo!()
+        self.check_presence(target)?;
+        check_target(target).map_err(|error| EngineError::Target(error.to_string()))?;
+        let options =
+            if self.options.is_empty() { Vec::new() } else { self.option_arguments(target)? };
+
+        let values = [(TARGET, target), (SESSION, session), (PROGRAM, program)];
+        let fill = |list: &[String], last_words: &[&str]| {
+            let mut arguments = Vec::with_capacity(list.len());
+            for word in list {
+                match word.as_str() {
+                    COMMAND => arguments.extend(self.far_command(last_words)),
+                    OPTIONS => arguments.extend_from_slice(&options),
+                    TARGET if target.is_empty() => (),
+                    word => arguments.push(filled(word, &values)),
+                }
+            }
+            arguments
+        };
+        Ok(EngineArgv {
+            start: fill(&self.start, &[]),
+            resume: fill(&self.resume, &["--resume", session]),
+            stop: fill(&self.stop, &[]),
+            poll: fill(&self.poll, &[]),
+            program: (self.program == Program::Send).then(|| program.to_owned()),
+        })
+    }
+
+    fn check_presence(&self, target: &str) -> Result<(), EngineError> {
+        let name = &self.name;
+        match (self.target, target.is_empty()) {
+            (TargetRule::Required, true) => {
+                Err(EngineError::Target(format!("{name} needs a target: --on {name}:TARGET")))
+            }
+            (TargetRule::None, false) => {
+                Err(EngineError::Target(format!("{name} has no target: --on {name}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the arguments of a target such as `partition=main,cpus=2`.
+    fn option_arguments(&self, target: &str) -> Result<Vec<String>, EngineError> {
+        let mut arguments = Vec::new();
+        let mut seen = Vec::new();
+        for option in target.split(',').filter(|_| !target.is_empty()) {
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            let known = self.options.iter().find(|(known, _)| known == name);
+            let (_, argument) = known.ok_or_else(|| {
+                let known: Vec<_> = self.options.iter().map(|(name, _)| name.as_str()).collect();
+                let known = known.join(", ");
+                EngineError::Target(format!("{} has no option `{name}`; it has {known}", self.name))
+            })?;
+            if value.is_empty() || seen.contains(&name) {
+                return Err(EngineError::Target(format!("give `{name}` once, as {name}=VALUE")));
+            }
+
+            seen.push(name);
+            arguments.push(filled(argument, &[(VALUE, value)]));
+        }
+        Ok(arguments)
+    }
+
+    /// Returns the arguments that start the far worker.
+    fn far_command(&self, last_words: &[&str]) -> Vec<String> {
+        let mut words = match &self.program {
+            // An absolute path, since some engines pass no `PATH`.
+            Program::Send => vec!["/bin/sh", "-c", BOOTSTRAP, "quackd", "{digest}", "{size}"],
+            Program::At(path) => vec![path.as_str()],
+        };
+        words.extend(["worker", "--stdio"]);
+        words.extend_from_slice(last_words);
+
+        if self.joins_words {
+            // `exec` leaves no shell between the client and the worker.
+            let quoted: Vec<_> = words.into_iter().map(quote).collect();
+            return vec![format!("exec {}", quoted.join(" "))];
+        }
+        words.into_iter().map(str::to_owned).collect()
+    }
+}
+
+/// Replaces placeholders. A value is not searched for further placeholders.
+fn filled(template: &str, values: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some((before, from)) = rest.find('{').and_then(|at| rest.split_at_checked(at)) {
+        text.push_str(before);
+        let found = values
+            .iter()
+            .find_map(|(name, value)| from.strip_prefix(name).map(|after| (*value, after)));
+        let (value, after) =
+            found.unwrap_or_else(|| from.split_at_checked(1).unwrap_or((from, "")));
+        text.push_str(value);
+        rest = after;
+    }
+    text.push_str(rest);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::built_in;
+
+    fn argv(engine: &str, target: &str) -> Result<EngineArgv, EngineError> {
+        let rows = built_in();
+        let row = rows.iter().find(|row| row.name == engine).unwrap();
+        row.argv(target, "s1", "/opt/quack")
+    }
+
+    fn refusal(engine: &str, target: &str) -> String {
+        argv(engine, target).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn ssh_gets_one_line_for_the_far_shell() {
+        let made = argv("ssh", "me@build1").unwrap();
+        let (line, client) = made.start.split_last().unwrap();
+        assert_eq!(client[client.len() - 2..], ["--", "me@build1"]);
+        assert!(line.starts_with("exec '/bin/sh' '-c' '") && !line.contains('\n'), "{line}");
+        assert!(line.ends_with(" 'quackd' '{digest}' '{size}' 'worker' '--stdio'"), "{line}");
+        assert!(made.resume.last().unwrap().ends_with(" 'worker' '--stdio' '--resume' 's1'"));
+        assert_eq!(made.program.as_deref(), Some("/opt/quack"));
+    }
+
+    #[test]
+    fn slurm_gets_the_options_of_the_target() {
+        let made = argv("slurm", "partition=main,cpus=2,time=1:00:00").unwrap();
+        let options = ["--partition=main", "--cpus-per-task=2", "--time=1:00:00", "/bin/sh", "-c"];
+        assert!(made.start.windows(5).any(|words| words == options), "{:?}", made.start);
+        assert!(made.start.contains(&"--job-name=quackd-s1".to_owned()));
+        assert_eq!(made.stop.last().unwrap(), "--name=quackd-s1");
+        assert!(argv("slurm", "").is_ok() && made.resume.is_empty());
+
+        let unknown =
+            "slurm has no option `gpu`; it has partition, cpus, mem, time, account, qos, gpus";
+        assert_eq!(refusal("slurm", "gpu=1"), unknown);
+        for target in ["cpus", "cpus=", "cpus=1,cpus=2"] {
+            assert_eq!(refusal("slurm", target), "give `cpus` once, as cpus=VALUE");
+        }
+    }
+
+    #[test]
+    fn a_mounted_program_is_not_sent() {
+        let made = argv("podman", "debian:12").unwrap();
+        let words = ["debian:12", "/run/quackd/quack", "worker", "--stdio"];
+        assert!(made.start.ends_with(&words.map(str::to_owned)), "{:?}", made.start);
+        assert!(made.start.contains(&"/opt/quack:/run/quackd/quack:ro".to_owned()));
+        assert_eq!(made.program, None);
+    }
+
+    #[test]
+    fn targets_are_checked() {
+        assert_eq!(refusal("ssh", ""), "ssh needs a target: --on ssh:TARGET");
+        for target in ["-oProxyCommand=x", "a b", "a\n"] {
+            assert!(argv("ssh", target).is_err(), "{target:?}");
+        }
+        let none = Engine { target: TargetRule::None, ..built_in().remove(0) };
+        assert_eq!(
+            none.argv("x", "s", "p").unwrap_err().to_string(),
+            "ssh has no target: --on ssh"
+        );
+    }
+
+    #[test]
+    fn placeholders_are_replaced_once() {
+        let values = [("{target}", "{session}"), ("{session}", "s")];
+        let filled = filled("a{target}{session}{x}{{session}{ä{", &values);
+        assert_eq!(filled, "a{session}s{x}{s{ä{");
     }
 }

@@ -1,6 +1,17 @@
 //! Engines that start a session's worker elsewhere, as data: the argument lists of their clients, and what they promise.
 //! quackd has no scheduler: an engine places, queues and limits.
+//!
+//! - [`Engine`] is a row: [`built_in`] has those of quackd, the configuration those of the user.
+//! - [`Engine::argv`] fills in a row for one session.
+//! - [`quote`] is the only function that writes a line for a shell of another machine.
 
 mod argv;
+mod bootstrap;
+mod built_in;
+mod engine;
+mod quote;
 
-pub use argv::{Engine, EngineArgv, EngineError};
+pub use argv::EngineArgv;
+pub use built_in::built_in;
+pub use engine::{Engine, EngineError, MAX_WORDS, Program, Promise, TargetRule};
+pub use quote::quote;

@@ -1,4 +1,4 @@
-//! Keys of the workers and their commands: `worker`, `tools` and `environment`.
+//! Keys of the workers and their commands: `worker`, `tools`, `far` and `environment`.
 
 use crate::accessor::field;
 use crate::definition::Key;
@@ -6,7 +6,7 @@ use crate::validate;
 use crate::value_kind::ValueKind;
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MAX_WORKERS};
 
-/// The tables `worker` and `tools`.
+/// The tables `worker`, `tools` and `far`.
 pub(super) static KEYS: &[Key] = &[
     Key {
         name: "worker.idle_minutes",
@@ -55,6 +55,31 @@ pub(super) static KEYS: &[Key] = &[
             values: "an array of names",
             check: validate::variable_name,
         },
+    },
+    Key {
+        name: "far.program",
+        description: "Build of `quack` that is sent to other machines, such as a static one; empty for the running one.",
+        kind: ValueKind::Text {
+            field: field!(far.program),
+            values: "an absolute path",
+            variable: None,
+            check: validate::far_program,
+        },
+    },
+    Key {
+        name: "far.resume_grace_s",
+        description: "Seconds for which the worker of a session on another machine waits after its link was lost, if the engine can resume links; 0 for none.",
+        kind: ValueKind::Time {
+            field: field!(far.resume_grace),
+            unit_s: 1,
+            min: 0,
+            max: 3 * 60 * 60,
+        },
+    },
+    Key {
+        name: "far.queue_minutes",
+        description: "Minutes for which a worker may wait in the queue of its engine.",
+        kind: ValueKind::Time { field: field!(far.queue), unit_s: 60, min: 1, max: 7 * 24 * 60 },
     },
 ];
 
