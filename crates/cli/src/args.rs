@@ -5,6 +5,7 @@ pub(crate) mod agents;
 pub(crate) mod approvals;
 pub(crate) mod daemon;
 mod display_options;
+pub(crate) mod engines;
 pub(crate) mod forward;
 pub(crate) mod gc;
 pub(crate) mod isolated;
@@ -241,6 +242,7 @@ pub(crate) enum Verb {
     Allow(approvals::AllowArgs),
     Deny(approvals::DenyArgs),
     Agents(agents::AgentsArgs),
+    Engines(engines::EnginesArgs),
     Mcp(Box<mcp::McpArgs>),
     Acp(acp::AcpArgs),
     Remote(remote::RemoteArgs),

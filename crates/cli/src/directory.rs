@@ -1,7 +1,9 @@
 //! Resolves the directory of a subcommand to a workspace.
 
+use crate::display;
 use crate::exit::CliError;
 use quackd_home::{is_risky_workspace, resolve_workspace_blocking};
+use quackd_protocol::far::FarWorkspace;
 use std::path::Path;
 
 /// Returns the absolute path of the workspace that contains `dir`, or the current directory. Refuses `/` and the home
@@ -25,6 +27,31 @@ pub(crate) fn workspace(dir: Option<&Path>, force: bool) -> anyhow::Result<Strin
     Ok(workspace)
 }
 
+/// Returns the text that names a directory on another machine or in a container, for `--on`. `on` is `ENGINE` or
+/// `ENGINE:TARGET`.
+///
+/// # Errors
+/// A usage error if a part is malformed, or if the directory is not an absolute path.
+pub(crate) fn far_workspace(on: &str, dir: Option<&Path>) -> Result<String, CliError> {
+    let (engine, target) = engine_and_target(on);
+    let dir = dir.and_then(Path::to_str).unwrap_or_default();
+    if !dir.starts_with('/') {
+        return Err(CliError::usage(
+            "with --on, the directory is on the other machine: give its absolute path, without ~",
+        ));
+    }
+
+    let far = FarWorkspace::new(engine, target, dir);
+    let far =
+        far.map_err(|error| CliError::usage(format!("--on {}: {error}", display::name(on))))?;
+    Ok(far.to_string())
+}
+
+/// Returns the parts of `ENGINE` or `ENGINE:TARGET`.
+pub(crate) fn engine_and_target(on: &str) -> (&str, &str) {
+    on.split_once(':').unwrap_or((on, ""))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,6 +62,17 @@ mod tests {
         for dir in ["/", "/no/such/directory"] {
             let error = workspace(Some(Path::new(dir)), false).unwrap_err();
             assert_eq!(crate::exit::of_error(&error), crate::exit::ExitCode::Usage, "{error:#}");
+        }
+    }
+
+    #[test]
+    fn a_far_directory_is_an_absolute_path() {
+        let far = |on, dir: &str| far_workspace(on, Some(Path::new(dir)));
+        assert_eq!(far("ssh:build1", "/home/me/app/").unwrap(), "ssh:build1:/home/me/app");
+        assert_eq!(far("podman:debian:12", "/w").unwrap(), "podman:debian:12:/w");
+        assert_eq!(far("slurm", "/w").unwrap(), "slurm:/w");
+        for (on, dir) in [("ssh:h", "app"), ("ssh:h", "~/app"), ("ssh:-x", "/w"), ("Ssh:h", "/w")] {
+            assert!(far(on, dir).is_err(), "{on} {dir}");
         }
     }
 }

@@ -18,7 +18,8 @@ use std::path::PathBuf;
     quack run --isolated --allow @anthropic --allow @registries -- claude\n  \
     quack run --name web --env OPENAI_API_KEY --allow @openai -- codex\n  \
     quack run --in web -- htop             another terminal of that session\n  \
-    quack run -d --record -- make watch    without attaching\n\n\
+    quack run -d --record -- make watch    without attaching\n  \
+    quack run --on ssh:build1 -C /home/me/app -- make     on another machine\n\n\
     Exit codes: that of the program, or 128 + the number of the signal that ended it; 0 after you detach; 1 it did not start, or \
     its worker died; 2 usage, or no terminal; 3 the daemon exited. --json works with -d only. \
     The keys that detach are run.detach_keys of the configuration.")]
@@ -35,6 +36,14 @@ pub(crate) struct RunArgs {
     /// Directory of the session, in which the program starts [default: the current one]
     #[arg(short = 'C', long = "dir", value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+    /// Run it through this engine, in DIR there; `quack engines` lists the engines
+    #[arg(
+        long,
+        value_name = "ENGINE[:TARGET]",
+        requires = "dir",
+        conflicts_with_all = ["isolated", "import_login", "resume"]
+    )]
+    pub(crate) on: Option<String>,
     /// Work in a private copy of the repository; see quack diff and quack apply
     #[arg(long)]
     pub(crate) isolated: bool,

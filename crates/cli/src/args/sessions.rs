@@ -122,7 +122,7 @@ pub(crate) struct WorkspacesArgs {}
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack new\n  quack new ~/src/app --name review --safe\n  quack new --isolated --name feature\n  \
-    quack new --activate --json"
+    quack new --activate --json\n  quack new --on ssh:build1 /home/me/app     a directory on another machine"
 )]
 pub(crate) struct NewArgs {
     /// Directory [default: the current one]
@@ -140,6 +140,9 @@ pub(crate) struct NewArgs {
     /// Work in a private copy of the repository; see quack diff and quack apply
     #[arg(long)]
     pub(crate) isolated: bool,
+    /// Run its commands through this engine, in DIR there; `quack engines` lists the engines
+    #[arg(long, value_name = "ENGINE[:TARGET]", requires = "dir", conflicts_with = "isolated")]
+    pub(crate) on: Option<String>,
     /// Agent of the session: native, pi or auto [default: agent.engine of the configuration]
     #[arg(long, value_name = "NAME")]
     pub(crate) engine: Option<String>,

@@ -19,6 +19,7 @@ pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod detach;
 pub(crate) mod doctor;
+pub(crate) mod engines;
 pub(crate) mod export;
 pub(crate) mod find;
 pub(crate) mod follow;
@@ -109,6 +110,7 @@ pub(crate) async fn run(
         Some(Verb::Top(_)) => Box::pin(top::run(output)).await,
         Some(Verb::Sandbox(args)) => sandbox::run(args, output).await,
         Some(Verb::Agents(args)) => agents::run(args, output).await,
+        Some(Verb::Engines(args)) => engines::run(args, output).await,
         Some(Verb::Mcp(args)) => Box::pin(mcp::run(*args, output)).await,
         Some(Verb::Acp(args)) => Box::pin(acp::run(&args, output)).await,
         Some(Verb::Remote(args)) => remote::run(args, output).await,

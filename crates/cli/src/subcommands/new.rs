@@ -15,7 +15,10 @@ use quackd_protocol::limits::REPLY_TIMEOUT;
 /// Creates a session of the directory's repository. With `--isolated`, in a copy of the repository.
 pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let here = || args.dir.clone().or_else(|| std::env::current_dir().ok());
-    let path = directory::workspace(here().as_deref(), args.force)?;
+    let path = match &args.on {
+        Some(on) => directory::far_workspace(on, args.dir.as_deref())?,
+        None => directory::workspace(here().as_deref(), args.force)?,
+    };
 
     let daemon = start_and_connect(output).await?;
     warn_if_config_changed(&daemon.daemon, output);

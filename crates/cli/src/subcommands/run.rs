@@ -329,7 +329,10 @@ async fn choose(args: &RunArgs, output: CliOutput) -> anyhow::Result<(Client, Ch
     }
 
     let here = || args.dir.clone().or_else(|| std::env::current_dir().ok());
-    let path = directory::workspace(here().as_deref(), false)?;
+    let path = match &args.on {
+        Some(on) => directory::far_workspace(on, args.dir.as_deref())?,
+        None => directory::workspace(here().as_deref(), false)?,
+    };
     let daemon = start_and_connect(output).await?;
     warn_if_config_changed(&daemon.daemon, output);
     let client = daemon.client;

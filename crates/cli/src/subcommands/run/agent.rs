@@ -112,9 +112,11 @@ async fn ask_about_keys(
     Ok(())
 }
 
-/// Allows the hosts of an agent, unless the user has chosen another network. A session that exists keeps its rules.
+/// Allows the hosts of an agent, unless the user has chosen another network. A session that exists keeps its rules, and
+/// one on another machine has no network by host.
 fn allow_hosts(agent: &AgentRun, args: &mut RunArgs) {
-    if args.session.is_some() || args.network.is_some_and(|mode| mode != NetworkMode::Hosts) {
+    let keeps_rules = args.session.is_some() || args.on.is_some();
+    if keeps_rules || args.network.is_some_and(|mode| mode != NetworkMode::Hosts) {
         return;
     }
     for host in &agent.hosts {
