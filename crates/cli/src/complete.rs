@@ -90,6 +90,7 @@ fn completed(verb: &str, argument: Arg) -> Arg {
         ("tool", Some(_)) if argument.get_id() == "argument" => ArgValueCandidates::new(jobs),
         (_, Some("KEY")) => ArgValueCandidates::new(keys),
         (_, Some("NAME")) if argument.get_id() == "engine" => ArgValueCandidates::new(engines),
+        (_, Some("ENGINE[:TARGET]")) => ArgValueCandidates::new(places),
         (_, Some("PROVIDER")) => ArgValueCandidates::new(providers),
         (_, Some("MODEL" | "PROVIDER/NAME")) => ArgValueCandidates::new(models),
         (_, Some("PROFILE")) => ArgValueCandidates::new(profiles),
@@ -120,6 +121,12 @@ fn keys() -> Vec<CompletionCandidate> {
 
 fn engines() -> Vec<CompletionCandidate> {
     ["native", "pi", "auto"].map(CompletionCandidate::new).into()
+}
+
+/// Built-in engines that start workers elsewhere.
+fn places() -> Vec<CompletionCandidate> {
+    let rows = quackd_engines::built_in().into_iter();
+    rows.map(|row| candidate(row.name, &row.about)).collect()
 }
 
 /// Providers of models that `quack login` knows.
