@@ -10,7 +10,7 @@ pub struct FarSettings {
     pub program: Setting<String>,
     /// Time for which a lost link may be resumed, up to 3 hours; zero: its worker ends at once.
     pub resume_grace: Setting<Duration>,
-    /// Maximum wait for a place in the queue of an engine, 1 minute to 7 days.
+    /// Maximum wait for a place in the queue of an engine, 1 s to 7 days.
     pub queue: Setting<Duration>,
 }
 

@@ -77,9 +77,14 @@ pub(super) static KEYS: &[Key] = &[
         },
     },
     Key {
-        name: "far.queue_minutes",
-        description: "Minutes for which a worker may wait in the queue of its engine.",
-        kind: ValueKind::Time { field: field!(far.queue), unit_s: 60, min: 1, max: 7 * 24 * 60 },
+        name: "far.queue_s",
+        description: "Seconds for which a worker may wait in the queue of its engine.",
+        kind: ValueKind::Time {
+            field: field!(far.queue),
+            unit_s: 1,
+            min: 1,
+            max: 7 * 24 * 60 * 60,
+        },
     },
 ];
 
