@@ -11,7 +11,7 @@ pub(crate) const BOOTSTRAP: &str = concat!(
     r#"[ -n "$HOME" ] || HOME="$(getent passwd "$(id -u)" | cut -d: -f6)"; export PATH HOME; "#,
     r#"e() { echo "quackd: error $*"; exit 1; }; "#,
     r#"d="${XDG_CACHE_HOME:-$HOME/.cache}/quackd"; h="$1"; n="$2"; f="$d/quack-$h"; shift 2; "#,
-    // Whoever may write to the directory could replace the program between the check and the start. The program keeps
+    // A user who may write to the directory could replace the program between the check and the start. The program keeps
     // the umask of the user.
     r#"(umask 077; mkdir -p "$d") || e "cannot create the directory $d"; "#,
     r#"case "$(ls -ldn "$d/")" in d????-??-?*) ;; *) e "others may write to $d" ;; esac; "#,

@@ -47,7 +47,7 @@ pub struct Engine {
     pub probe: Vec<String>,
     /// Whether the client joins its arguments to a line for a far shell, as ssh does.
     pub joins_words: bool,
-    /// How the program gets to the far side.
+    /// Way of the program to the far side.
     pub program: Program,
     /// Whether the user names a target.
     pub target: TargetRule,
@@ -57,7 +57,7 @@ pub struct Engine {
     pub promises: Vec<Promise>,
 }
 
-/// How the program gets to the far side.
+/// Way of the program to the far side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Program {
     /// The far shell receives it through the stream, once for each version.

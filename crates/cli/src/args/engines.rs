@@ -26,7 +26,7 @@ pub(crate) enum EnginesVerb {
 
 /// Start the program through an engine, and end it again
 ///
-/// Sends the program if it is not there yet. Waits at most 60 s. Needs no daemon.
+/// Sends the program if that machine lacks it. Waits at most 60 s. Needs no daemon.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack engines test ssh:build1\n  quack engines test slurm:partition=main,cpus=2\n  \

@@ -74,7 +74,7 @@ pub(crate) struct RunArgs {
         value_name = REF,
         value_parser = reference,
         allow_hyphen_values = true,
-        conflicts_with_all = ["name", "dir", "isolated", "network", "hosts", "import_login"]
+        conflicts_with_all = ["name", "dir", "on", "isolated", "network", "hosts", "import_login"]
     )]
     pub(crate) session: Option<String>,
     /// Keep the session after the program ends
