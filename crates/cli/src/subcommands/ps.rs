@@ -230,6 +230,12 @@ fn process_line(worker: &WorkerInfo) -> String {
         (None, None) => "no process".to_owned(),
     };
 
+    if let Some(place) = &worker.place {
+        line.push_str(&format!("  link to {}", display::name_cell(place)));
+    }
+    if let Some(ms) = worker.latency_ms {
+        line.push_str(&format!("  latency {}", span(Duration::from_millis(ms))));
+    }
     line.push_str(&display::memory(worker.rss_kb));
     line.push_str(&crashes(worker.restarts));
     if !worker.why.is_empty() {
