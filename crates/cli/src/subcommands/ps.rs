@@ -363,6 +363,17 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_on_another_machine_is_shown_with_its_place_and_latency() {
+        let mut data = data();
+        let worker = &mut data.workers[0];
+        worker.workspace_path = "ssh:build1:/home/ada/app".to_owned();
+        (worker.pid, worker.place, worker.latency_ms) = (None, Some("build1".to_owned()), Some(12));
+        let text = anstream::adapter::strip_str(&tree(&data, Some("/home/ada"))).to_string();
+        assert!(text.contains("build1:/home/ada/app"), "{text}");
+        assert!(text.contains("monitor 101  link to build1  latency 12"), "{text}");
+    }
+
+    #[test]
     fn a_worker_without_a_monitor_is_shown_without_one() {
         let mut data = data();
         for worker in &mut data.workers {

@@ -258,6 +258,16 @@ mod tests {
     }
 
     #[test]
+    fn a_call_names_the_place_and_the_reason() {
+        let (place, reason) = ("build1".to_owned(), "Connection reset".to_owned());
+        assert_eq!(
+            CallError::Died(Cause::LinkLost { place, reason }).text("bash"),
+            "Error: link to build1 lost during bash (Connection reset). The call may have had an effect there; it was not \
+             retried."
+        );
+    }
+
+    #[test]
     fn only_a_far_workspace_has_a_link() {
         assert!(FarLink::of("/home/me/app").is_none());
         assert_eq!(FarLink::of("ssh:b:/w").unwrap().workspace.place(), "b");
