@@ -144,7 +144,8 @@ impl WorkerActor {
     fn abort(&mut self, number: u64, ctx: &mut Context<Self>) {
         let Some(is_sent) = self.calls.cancel(number) else { return };
         if !is_sent {
-            return self.answer(number, ctx, |_| Err(CallError::Aborted));
+            self.answer(number, ctx, |_| Err(CallError::Aborted));
+            return self.end_unwanted_wait(ctx);
         }
         let cancel = ToWorker::Cancel { call_id: call_id(number) };
         if self.child.process.is_some() && self.child.try_send(&cancel).is_err() {
