@@ -3,7 +3,8 @@
 //! The modules form layers. A module imports only modules of lower layers (checked by `tests/tidy.rs`):
 //!
 //! 1. [`platform`] (what differs between systems), [`clock`], [`log`], [`metrics`] (counters, latencies, process usage), [`workspaces`] (directories that no session
-//!    may use), [`obeyed`] (files that the daemon obeys) and [`daemon_info`] (paths and configuration).
+//!    may use), [`obeyed`] (files that the daemon obeys), [`daemon_info`] (paths and configuration) and [`engines`] (programs that reach
+//!    other machines).
 //! 2. [`wire`] parses request lines and writes to clients; [`errors`] contains the errors and their texts.
 //! 3. [`events`] numbers the events of each session, and knows the connected clients that follow them. [`children`]
 //!    starts, watches and reaps child processes. [`health`] records what `doctor` reports. [`remote`] is the
@@ -28,6 +29,7 @@ mod children;
 mod clients;
 mod clock;
 mod daemon_info;
+mod engines;
 mod errors;
 mod events;
 mod health;

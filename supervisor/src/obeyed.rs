@@ -256,7 +256,9 @@ fn on_disk_blocking(home: &Home) -> OnDisk {
 
     let mut all = BTreeSet::from(of_sessions(home));
     let mut add = |metadata: Metadata| {
-        all.extend(metadata.workspaces.iter().map(|one| PathBuf::from(&one.path)));
+        let paths = metadata.workspaces.iter().map(|one| PathBuf::from(&one.path));
+        // That of a far workspace is no directory on this machine.
+        all.extend(paths.filter(|path| path.is_absolute()));
     };
     for path in parts {
         read_json::<Metadata>(&path, MAX_METADATA_BYTES).map(&mut add);

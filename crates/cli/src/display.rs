@@ -7,6 +7,7 @@ pub(crate) use quackd_protocol::foreign_text::one_line as plain;
 use quackd_agent::message::cost_text;
 use quackd_protocol::client::{PendingChange, ServerInfo};
 use quackd_protocol::denial::of_session;
+use quackd_protocol::far::FarWorkspace;
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -122,6 +123,10 @@ pub(crate) fn path_cell(path: &str, home_dir: Option<&str>) -> String {
 }
 
 fn at_home(path: &str, home_dir: Option<&str>) -> String {
+    if let Some(far) = FarWorkspace::of(path) {
+        return plain(&far.shown());
+    }
+
     let home_dir = home_dir.map(|dir| dir.trim_end_matches('/')).filter(|dir| !dir.is_empty());
     let rest = home_dir.and_then(|dir| path.strip_prefix(dir));
     match rest {

@@ -2,7 +2,7 @@
 
 use super::{ChildActor, EvictionReason, KillReason, LifecycleDriver, beats_of};
 use actix::prelude::*;
-use quackd_supervision::{Action, Cause, Heartbeat};
+use quackd_supervision::{Action, Heartbeat};
 use std::time::Instant;
 
 /// Heartbeat of every child that is ready.
@@ -12,6 +12,7 @@ pub(crate) trait HeartbeatDriver: ChildActor {
         let child = self.child_mut();
         child.heartbeat = Heartbeat::new(beats_of(child.lifecycle.spec()), Instant::now());
         child.pinged = None;
+        (child.pinged_at, child.latency) = (None, None);
         let due = child.heartbeat.next_wakeup();
         self.arm_heartbeat(due, ctx);
     }
@@ -35,7 +36,10 @@ pub(crate) trait HeartbeatDriver: ChildActor {
         if child.pinged.take() != Some(seq) {
             return false;
         }
-        let due = child.heartbeat.on_pong(seq, Instant::now());
+        let now = Instant::now();
+        let pinged_at = child.pinged_at.take();
+        child.latency = pinged_at.map(|at| now.saturating_duration_since(at)).or(child.latency);
+        let due = child.heartbeat.on_pong(seq, now);
         self.arm_heartbeat(due, ctx);
         self.publish_status();
         true
@@ -83,13 +87,14 @@ pub(crate) trait HeartbeatDriver: ChildActor {
                     // The child's queue is full. The missing reply counts like any other.
                     tracing::warn!(session = label, child = Self::NAME, "cannot send a ping");
                 }
-                self.child_mut().pinged = Some(seq);
+                let child = self.child_mut();
+                (child.pinged, child.pinged_at) = (Some(seq), Some(now));
             }
             Action::Unresponsive => {
                 tracing::warn!(session = label, child = Self::NAME, "no answer to heartbeats");
             }
             Action::Kill => {
-                return self.kill_for(Cause::NotResponding, KillReason::NoHeartbeat, ctx);
+                return self.kill_for(self.silence(), KillReason::NoHeartbeat, ctx);
             }
         }
 

@@ -18,6 +18,8 @@ pub(crate) enum KillReason {
     ClosedStdin,
     CannotStart,
     OtherVersion,
+    /// The link to a far worker was lost.
+    LinkLost,
 }
 
 impl KillReason {
@@ -35,6 +37,7 @@ impl KillReason {
             Self::ClosedStdin => "it closed its stdin",
             Self::CannotStart => "it cannot be started",
             Self::OtherVersion => "its worker is of another version",
+            Self::LinkLost => "the link to it was lost",
         }
     }
 }

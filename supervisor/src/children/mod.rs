@@ -43,7 +43,7 @@ pub(crate) use one_shot::{OneShot, reap_or_kill};
 pub(crate) use process::ChildProcess;
 pub(crate) use snapshot::ChildSnapshot;
 pub(crate) use stderr::stderr_tail;
-pub(crate) use worker_source::WORKER;
+pub(crate) use worker_source::{LINK, WORKER};
 
 use crate::errors::CallError;
 use crate::metrics::Metrics;
@@ -109,6 +109,10 @@ pub(crate) trait ChildActor:
     fn on_frame(&mut self, frame: Self::FromChild, ctx: &mut Context<Self>);
     /// Hook: the process already runs.
     fn on_already_running(&mut self, _: &mut Context<Self>) {}
+    /// Cause of the death of a process that does not answer its heartbeat.
+    fn silence(&self) -> Cause {
+        Cause::NotResponding
+    }
     /// Returns an error to the waiting callers, because no process will start.
     fn fail_waiters(&mut self, cause: &Cause, ctx: &mut Context<Self>);
     /// Hook: the process will be killed, for the given reason.
@@ -214,6 +218,10 @@ pub(crate) struct Child {
     heartbeat: Heartbeat,
     /// Sequence number of the pending ping.
     pinged: Option<u64>,
+    /// Time of the pending ping. `None` if it does not measure the latency.
+    pinged_at: Option<Instant>,
+    /// Time from the last ping to its pong.
+    latency: Option<Duration>,
     /// When the timer of the heartbeat expires.
     heartbeat_timer: Option<(Instant, SpawnHandle)>,
     life_timer: Option<SpawnHandle>,
@@ -240,6 +248,8 @@ impl Child {
             generation: 0,
             heartbeat: Heartbeat::new(beats_of(&spec), now),
             pinged: None,
+            pinged_at: None,
+            latency: None,
             heartbeat_timer: None,
             life_timer: None,
             warnings: 0,
@@ -257,6 +267,11 @@ impl Child {
     /// Whether the process has stopped answering heartbeats.
     pub(crate) fn is_unresponsive(&self) -> bool {
         self.heartbeat.is_unresponsive()
+    }
+
+    /// The answer to the pending ping does not measure the latency.
+    pub(crate) fn forget_ping_time(&mut self) {
+        self.pinged_at = None;
     }
 
     /// Returns the process if `generation` is the current one.

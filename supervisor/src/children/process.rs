@@ -7,6 +7,7 @@
 use super::kind::ChildKind;
 use super::link::{ChannelEvent, ChannelTasks, SendError};
 use super::stderr::stderr_tail;
+use super::worker_source::LINK;
 use crate::clock::now_text;
 use actix::{Actor, Addr, Context, Handler};
 use nix::sys::signal::Signal;
@@ -32,6 +33,8 @@ pub(crate) struct ChildProcess {
     link: Option<ChannelTasks>,
     /// The channel has ended without the supervisor closing it.
     is_silent: bool,
+    /// Whether the process first gets time to end what it has started elsewhere, after its channel was closed.
+    is_patient: bool,
     spawned: Option<RunningProcess>,
 }
 
@@ -57,13 +60,14 @@ impl ChildProcess {
         let first = frames::encode(start).map_err(std::io::Error::other)?;
         let borrowed: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
         write_length_with_descriptors(channel.as_fd(), first.len(), &borrowed)?;
-        let decode = A::program(start).decode;
-        let link = ChannelTasks::start(channel, generation, first, decode, actor)?;
+        let program = A::program(start);
+        let link = ChannelTasks::start(channel, generation, first, program.decode, actor)?;
         let process = Self {
             started_at: now_text().into(),
             started: Instant::now(),
             link: Some(link),
             is_silent: false,
+            is_patient: program.verb == LINK,
             spawned: None,
         };
         Ok((process, far_end))
@@ -99,10 +103,15 @@ impl ChildProcess {
         }
     }
 
-    /// Kills the worker and everything below it. The second call also kills the monitor.
+    /// Kills the worker and everything below it. The second call also kills the monitor. The first call only closes the
+    /// channel of a link process.
     pub(super) fn kill(&mut self) {
-        let again = self.link.take().is_none();
-        let signal = if again { Signal::SIGKILL } else { Signal::SIGTERM };
+        let signal = match (self.link.take(), self.is_patient) {
+            (Some(_), true) => return,
+            (Some(_), false) | (None, true) => Signal::SIGTERM,
+            (None, false) => Signal::SIGKILL,
+        };
+        self.is_patient = false;
         let Some(spawned) = &self.spawned else { return };
         // CONT, because a stopped monitor does not act on TERM.
         for signal in [signal, Signal::SIGCONT] {

@@ -5,13 +5,15 @@ use crate::clock::ms;
 use quackd_protocol::client::{LifeInfo, ProcessState};
 use quackd_supervision::{Cause, ChildSpec, Heartbeat, Lifecycle, State};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// State of a child at one moment. Times are given for a later moment when it is read.
 #[derive(Debug, Clone)]
 pub(crate) struct ChildSnapshot {
     lifecycle: Lifecycle,
     heartbeat: Heartbeat,
+    /// Time from the last ping of the running process to its pong.
+    pub(crate) latency: Option<Duration>,
     /// Whether a process runs, or its channel exists and it is being started.
     pub(crate) has_process: bool,
     /// Process id of the monitor.
@@ -69,6 +71,7 @@ impl Child {
         ChildSnapshot {
             lifecycle: self.lifecycle.clone(),
             heartbeat: self.heartbeat.clone(),
+            latency: self.latency.filter(|_| self.is_ready()),
             has_process: self.process.is_some(),
             monitor_pid: self.process.as_ref().and_then(ChildProcess::monitor_pid),
             started_at: self.process.as_ref().map(|process| Rc::clone(&process.started_at)),

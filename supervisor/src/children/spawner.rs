@@ -6,7 +6,7 @@
 //! The supervisor is a subreaper: if a monitor was killed, its descendants become children of the supervisor. After
 //! each reaping, the main thread kills every child that is not a known monitor.
 
-use crate::children::worker_source::{WORKER, WorkerSource};
+use crate::children::worker_source::{LINK, WORKER, WorkerSource};
 use crate::errors::chain;
 use crate::metrics::Metrics;
 use crate::obeyed::HeldFile;
@@ -190,7 +190,7 @@ pub(crate) fn serve_blocking(
                 let spawned = children.spawn(verb, stdin, workers.len(), &mut workers_from);
                 if let Ok(child) = &spawned {
                     live.insert(child.process.pid());
-                    if verb == WORKER {
+                    if matches!(verb, WORKER | LINK) {
                         workers.insert(child.process.pid());
                     }
                 }
@@ -277,11 +277,14 @@ impl SpawnSettings {
         n_workers: usize,
         workers_from: &mut WorkerSource,
     ) -> Result<SpawnedChild, SpawnRequestError> {
-        if verb != WORKER {
+        if !matches!(verb, WORKER | LINK) {
             return Ok(spawn_worker_blocking(&self.exe, &[verb], stdin)?);
         }
         if self.max_live <= n_workers {
             return Err(SpawnRequestError::TooManyWorkers(self.max_live));
+        }
+        if verb == LINK {
+            return Ok(spawn_worker_blocking(&self.exe, &[verb], stdin)?);
         }
         Ok(match &self.launcher {
             Some(launcher) => spawn_launched_blocking(launcher, &[verb], stdin)?,

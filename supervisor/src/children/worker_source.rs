@@ -7,6 +7,9 @@ use std::os::fd::OwnedFd;
 /// The subcommand that runs as a session's worker.
 pub(crate) const WORKER: &str = "worker";
 
+/// The subcommand that connects to a session's worker on another machine.
+pub(crate) const LINK: &str = "link";
+
 /// The template, if one runs.
 #[derive(Debug, Default)]
 pub(super) struct WorkerSource {

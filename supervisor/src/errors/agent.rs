@@ -23,6 +23,12 @@ pub(crate) enum AgentError {
          (`quack models`)."
     )]
     IsolatedPi,
+    /// Pi works on this machine.
+    #[error(
+        "A session on another machine cannot use Pi, which works on this one. Configure a model for quackd's own agent \
+         (`quack models`)."
+    )]
+    FarPi,
     /// The configured program cannot be run.
     #[error(
         "Pi cannot be started: {origin} names {path}, {why}. Change it, then run `quack stop` and say it again."

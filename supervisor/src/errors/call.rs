@@ -88,6 +88,8 @@ pub(crate) enum CallError {
     NoWorkspace(String),
     /// The workspace is refused: no worker was started.
     NoPlace(NoPlace),
+    /// No engine reaches the far workspace, for this reason: no worker was started.
+    NoEngine(String),
     /// The tool has no such parameter.
     UnknownParameter { name: String, nearest: Option<&'static str> },
     /// The name is longer than that of any tool.
@@ -108,6 +110,10 @@ impl CallError {
     /// Text of the reply.
     pub(crate) fn text(&self, tool: &str) -> String {
         match self {
+            Self::Died(Cause::LinkLost { place, reason }) => format!(
+                "Error: link to {place} lost during {tool} ({reason}). The call may have had an effect there; it was not \
+                 retried."
+            ),
             Self::Died(cause) => format!(
                 "Error: Worker died during {tool} ({cause}). It may have run; it was not retried."
             ),
@@ -154,6 +160,7 @@ impl CallError {
             ),
             Self::NoWorkspace(path) => format!("Error: Workspace not accessible: '{path}'"),
             Self::NoPlace(why) => format!("Error: Not a workspace: {why}"),
+            Self::NoEngine(why) => format!("Error: The workspace cannot be reached: {why}"),
             Self::UnknownParameter { name, nearest: None } => {
                 format!("Error: Unknown parameter '{name}'")
             }

@@ -13,6 +13,7 @@ pub(crate) use call::{CallError, CopyExcess, SlotUsage};
 pub(crate) use forward::ForwardRefusal;
 pub(crate) use terminal::{RefusedTerminal, TerminalRefusal};
 
+use crate::engines::NoEngine;
 use crate::workspaces::NoPlace;
 use quackd_home::WorkspaceError;
 use quackd_policy::PolicyError;
@@ -20,6 +21,7 @@ use quackd_protocol::agent_options::AgentOptionsError;
 use quackd_protocol::approval::{Decision, RecentApproval};
 use quackd_protocol::client::{ErrorCode, SayData, VoiceState};
 use quackd_protocol::credentials::NoCredentialUse;
+use quackd_protocol::far::FarError;
 use quackd_protocol::foreign_text::NameError;
 use quackd_protocol::limits::{MAX_CLIENT_CLAIMS, MIN_REMOTE_TOKEN_BYTES};
 use quackd_protocol::mcp::{MAX_MCP_SERVERS, McpServerError};
@@ -96,6 +98,28 @@ pub(crate) enum MethodError {
     Workspace(#[from] WorkspaceError),
     #[error("Not a workspace: {0}")]
     NoPlace(#[from] NoPlace),
+    #[error("Not a workspace on another machine: {0}; quack engines lists the engines")]
+    Far(#[from] FarError),
+    #[error("Not a workspace on another machine: {0}")]
+    NoEngine(#[from] NoEngine),
+    #[error("Only local clients may work on other machines")]
+    LocalFar,
+    #[error(
+        "A session on another machine cannot be isolated: private copies are made on this machine"
+    )]
+    FarIsolated,
+    #[error("A session on another machine cannot use Pi, which works on this one")]
+    FarPi,
+    #[error("Hosts cannot be reached one by one on another machine: use --network on or off")]
+    FarHosts,
+    #[error(
+        "On another machine, a session can write its workspace only: --writable names directories of this one"
+    )]
+    FarWritable,
+    #[error("Credentials of this machine cannot be used on another machine")]
+    FarCredentials,
+    #[error("Ports of a session on another machine cannot be forwarded")]
+    FarForward,
     #[error("Not to be made writable: {0}")]
     NotWritable(NoPlace),
     #[error("Workspace did not answer within {0} s: {1}")]

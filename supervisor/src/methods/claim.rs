@@ -9,6 +9,7 @@ use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::registry::{Claim, Delete, Open, OpenSession, Restrictions};
 use quackd_protocol::client::{AttachData, ClaimParams, HelloParams, NoData};
+use quackd_protocol::far::FarWorkspace;
 use quackd_protocol::foreign_text::check_name;
 use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::limits::{MAX_CLIENT_DOOR_CHARS, MAX_CLIENT_NAME_CHARS};
@@ -42,6 +43,9 @@ impl Serve<ClaimParams> for Caller {
         let (path, note) = look_up_noted(self, path).await?;
 
         let is_isolated = isolated == Some(true);
+        if is_isolated && FarWorkspace::of(&path).is_some() {
+            return Err(MethodError::FarIsolated);
+        }
         let kind = Open::Claimed(Claim {
             client: self.client.id.as_str().to_owned(),
             keep_jobs: keep_jobs.unwrap_or(false),

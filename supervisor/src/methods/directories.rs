@@ -2,16 +2,21 @@
 //! create or configure sessions.
 
 use super::Caller;
+use crate::engines::engine_argv;
 use crate::errors::MethodError;
 use crate::obeyed::{HeldFile, Use, in_words, record_blocking};
 use crate::registry::ConfigHeld;
 use crate::session::services::NoLook;
 use quackd_home::Workspace;
+use quackd_protocol::far::FarWorkspace;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Timeout for looking up a directory, because its disk may hang.
 pub(super) const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
+
+/// In place of the id of a session, to check the target of an engine.
+pub(super) const CHECKED: &str = "check";
 
 /// Returns the directory in a parameter of quackd's own methods.
 ///
@@ -45,6 +50,16 @@ pub(super) async fn look_up_noted(
     path: PathBuf,
 ) -> Result<(String, Option<String>), MethodError> {
     let Workspace { path, foreign, .. } = look_up(caller, path).await?;
+    if let Some(far) = FarWorkspace::of(&path) {
+        // An engine acts as the user on the other machine.
+        if !caller.is_local() {
+            return Err(MethodError::LocalFar);
+        }
+        // An unknown engine and a target that does not fit are refused now, not at the first call.
+        engine_argv(&caller.services.daemon, &far, CHECKED)?;
+        return Ok((path, None));
+    }
+
     let held = note_held(caller, vec![PathBuf::from(&path)]).await;
     let notes: Vec<String> =
         foreign.map(|foreign| foreign.to_string()).into_iter().chain(held).collect();
@@ -73,13 +88,21 @@ pub(super) async fn note_held(caller: &Caller, directories: Vec<PathBuf>) -> Opt
 /// disk hangs.
 pub(super) async fn held(caller: &Caller, directories: Vec<PathBuf>) -> Vec<HeldFile> {
     let obeyed = caller.services.daemon.obeyed.clone();
+    // A far workspace has no directory on this machine.
+    let directories = directories.into_iter().filter(|path| path.is_absolute()).collect();
     let look = move || obeyed.held_blocking(directories);
     caller.services.sessions.look(RESOLVE_LIMIT, look).await.unwrap_or_default()
 }
 
-/// Returns the workspace of a directory. Runs on the blocking pool, because it reads the file system.
+/// Returns the workspace of a directory. Runs on the blocking pool, because it reads the file system. A far workspace is
+/// only checked by its text.
 pub(super) async fn look_up(caller: &Caller, path: PathBuf) -> Result<Workspace, MethodError> {
     let path_text = path.display().to_string();
+    if let Some(far) = FarWorkspace::parse(&path_text) {
+        let path = far?.to_string();
+        return Ok(Workspace { path, foreign: None, is_repository: true });
+    }
+
     let places = caller.services.daemon.places();
     let resolve = move || {
         let workspace = quackd_home::look_up_workspace_blocking(&path)?;

@@ -5,7 +5,7 @@
 
 use super::directories::held;
 use super::doctor_results::{fail, ok, warn};
-use super::{Caller, Serve, doctor_mcp, doctor_obeyed, doctor_supervision};
+use super::{Caller, Serve, doctor_far, doctor_mcp, doctor_obeyed, doctor_supervision};
 use crate::errors::MethodError;
 use crate::health::Health;
 use crate::retention::{Lost, gone};
@@ -83,6 +83,7 @@ impl Serve<DoctorParams> for Caller {
             services.sessions.agent_failure.get(Engine::Native),
         ));
         checks.extend(doctor_mcp::check(services, &workers));
+        checks.extend(doctor_far::check(services, &workers).await);
         checks.push(web_search(&services.health));
         checks.push(sessions(&workers, gone(&services.sessions, &self.registry).await));
         checks.push(doctor_supervision::check(services));
@@ -124,7 +125,6 @@ async fn look(services: &Services) -> Option<OnDisk> {
     };
 
     // A disk that hangs is reported as a failed check.
-
     tokio::time::timeout(LOOKUP_TIMEOUT, actix_rt::task::spawn_blocking(read)).await.ok()?.ok()
 }
 

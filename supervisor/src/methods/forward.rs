@@ -27,6 +27,9 @@ impl Serve<ForwardParams> for Caller {
             // Only local clients may reach into a session.
             _ if !self.is_local() => return Err(MethodError::LocalForward),
             (None, _) => return Err(MethodError::NoReference),
+            (Some(found), _) if found.is_far() => {
+                return Err(MethodError::FarForward);
+            }
             (Some(_), None | Some(0)) => return Err(MethodError::NoPort),
             (Some(found), Some(port)) if params.close == Some(true) => {
                 close(&found, port, self).await?;

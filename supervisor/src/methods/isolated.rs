@@ -181,7 +181,7 @@ async fn states(
 ) -> Result<(IsolatedReport, Vec<Checkpoint>), MethodError> {
     let services = &caller.services.sessions;
     let is_isolated = found.isolated.is_some();
-    if !records(services, is_isolated) {
+    if found.is_far() || !records(services, is_isolated) {
         return Err(MethodError::NoCheckpoints);
     }
 

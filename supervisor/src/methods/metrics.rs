@@ -116,6 +116,13 @@ fn sessions(text: &mut PrometheusText, data: &PsData) {
     let used = || workers.iter().filter_map(|worker| worker.usage);
     let processes: u64 = used().map(|usage| u64::from(usage.processes)).sum();
     let memory: u64 = used().map(|usage| bytes(usage.rss_kb)).sum();
+    let far = || workers.iter().filter(|worker| worker.place.is_some());
+    let running = far().filter(|worker| worker.monitor_pid.is_some()).count();
+    gauge(text, "quackd_far_workers", "Links to workers on other machines.", running);
+    let longest = far().filter_map(|worker| worker.latency_ms).max().map(seconds);
+    let help = "Longest of the last round trips to these workers.";
+    text.one("quackd_far_latency_seconds", MetricType::Gauge, help, longest);
+
     let help = "Workers, Pis and everything below them.";
     text.one("quackd_session_processes", MetricType::Gauge, help, Some(processes));
     let help = "Resident memory of workers, Pis and everything below them; shared memory counts for each process.";

@@ -12,6 +12,7 @@ mod daemon;
 mod directories;
 mod dispatch;
 mod doctor;
+mod doctor_far;
 mod doctor_mcp;
 mod doctor_obeyed;
 mod doctor_results;

@@ -196,7 +196,7 @@ async fn writable(
     session: &FoundSession,
     caller: &Caller,
 ) -> Option<String> {
-    if !path.is_absolute() || !policy.may_write() {
+    if session.is_far() || !path.is_absolute() || !policy.may_write() {
         return None;
     }
     let places = caller.services.daemon.places();
@@ -348,6 +348,11 @@ pub(super) async fn request(call: EndedCall<'_>, caller: &Caller) -> (String, bo
     };
 
     let (kind, given) = (operation.kind, operation.given.clone());
+    if call.session.is_far() && matches!(kind, ApprovalKind::Network | ApprovalKind::Write) {
+        let text = "Error: the session is on another machine, where no single host and no other directory can be allowed";
+        return (text.to_owned(), false);
+    }
+
     let is_asked = caller.services.daemon.config.sandbox.asks_about(kind)
         && approvals.may_ask(&call.session.session_id);
     let outcome = if is_asked {

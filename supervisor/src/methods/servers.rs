@@ -80,7 +80,7 @@ pub(super) async fn add_servers(workers: &mut [WorkerInfo], caller: &Caller) {
 pub(super) async fn servers(session: &SessionId, caller: &Caller) -> Vec<ServerInfo> {
     let sessions = &caller.services.sessions;
     let worker = &sessions.table.snapshot(session).worker;
-    let pid = worker.hello.as_ref().map(|hello| hello.pid);
+    let pid = worker.hello.as_ref().map(|hello| hello.pid).filter(|_| !worker.is_far);
     let monitor = worker.process.child.monitor_pid;
     let Some(namespace) = Namespace::of(session, pid, monitor, sessions) else {
         return Vec::new();

@@ -26,6 +26,7 @@ use quackd_protocol::client::{
     SessionDeleteData, SessionDeleteParams, SessionNewParams, SessionSetData, SessionSetParams,
     WorkspacesData, WorkspacesParams,
 };
+use quackd_protocol::far::FarWorkspace;
 use quackd_protocol::foreign_text::first_unsafe;
 use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::mcp::{MAX_MCP_SERVERS, McpServer};
@@ -72,6 +73,17 @@ impl Serve<SessionNewParams> for Caller {
         let path = own_path(params.path.as_deref())?;
         let path = path.unwrap_or_else(|| self.services.daemon.started_in.clone());
         let (path, note) = look_up_noted(self, path).await?;
+        let is_far = FarWorkspace::of(&path).is_some();
+        if is_far && is_isolated {
+            return Err(MethodError::FarIsolated);
+        }
+        if is_far
+            && engine.as_ref().and_then(Option::as_deref).and_then(EngineChoice::named)
+                == Some(EngineChoice::Pi)
+        {
+            return Err(MethodError::FarPi);
+        }
+
         let file = match params.conversation_id {
             Some(id) => Some(new_conversation(self, path.clone(), id).await?),
             None => None,
@@ -284,6 +296,9 @@ impl Serve<ForkParams> for Caller {
         let found = self.session(reference(&session_id), Purpose::Look).await?;
         if found.isolated.is_some() {
             return Err(MethodError::IsolatedFork);
+        }
+        if found.is_far() && !self.is_local() {
+            return Err(MethodError::LocalFar);
         }
 
         let services = &self.services.sessions;

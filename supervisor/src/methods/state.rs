@@ -85,7 +85,7 @@ pub(super) fn worker_state(worker: &WorkerSnapshot, restarts: u64) -> WorkerStat
     let hello = worker.hello.as_ref();
     WorkerState {
         state: worker.state(),
-        pid: hello.map(|hello| hello.pid),
+        pid: hello.map(|hello| hello.pid).filter(|_| !worker.is_far),
         restarts,
         tier: hello.and_then(|hello| hello.sandbox.tier),
         policy: hello.and_then(|hello| hello.sandbox.policy),

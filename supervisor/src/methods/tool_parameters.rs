@@ -2,6 +2,7 @@
 
 use crate::errors::{CallError, MethodError};
 use crate::events::SessionCall;
+use quackd_protocol::far::FarWorkspace;
 use quackd_protocol::tools::Parameter;
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
@@ -41,6 +42,8 @@ pub(super) fn nearest<T>(
 /// Returns a directory of the caller relative to the workspace. Compares the texts of the paths: only the worker touches
 /// the files of a session.
 pub(super) fn beneath(workspace: &str, cwd: &str) -> Result<String, MethodError> {
+    let far = FarWorkspace::of(workspace);
+    let workspace = far.as_ref().map_or(workspace, |far| far.path.as_str());
     let relative = Path::new(cwd).strip_prefix(workspace).map_err(|_outside| MethodError::Cwd)?;
     relative.to_str().filter(|path| is_beneath(path)).map(str::to_owned).ok_or(MethodError::Cwd)
 }
@@ -77,6 +80,7 @@ mod tests {
     fn a_directory_of_the_caller_is_in_the_workspace() {
         for (cwd, relative) in [("/w", ""), ("/w/", ""), ("/w/src/a b", "src/a b")] {
             assert_eq!(beneath("/w", cwd).unwrap(), relative);
+            assert_eq!(beneath("ssh:build1:/w", cwd).unwrap(), relative);
         }
         for cwd in ["", "src", "/", "/w2", "/w/../x", "/w/a/../..", "/w/\0"] {
             assert!(beneath("/w", cwd).is_err(), "{cwd:?}");

@@ -49,6 +49,10 @@ pub(crate) struct WorkerSnapshot {
     pub(crate) denials: Rc<Denials>,
     /// Change that waits for calls or jobs of the worker.
     pub(crate) pending: Option<Rc<PendingChange>>,
+    /// Whether the worker runs on another machine. Its process id means another process here.
+    pub(crate) is_far: bool,
+    /// The reason why a far worker does not answer now.
+    pub(crate) link: Option<Rc<str>>,
 }
 
 /// A session's agent.
@@ -158,6 +162,8 @@ impl Default for WorkerSnapshot {
             ports: TransparentPorts::default(),
             denials: Rc::default(),
             pending: None,
+            is_far: false,
+            link: None,
         }
     }
 }
@@ -251,7 +257,10 @@ impl SessionSnapshot {
             status: self.word(),
             status_since: self.since.map(|since| ago(now.saturating_duration_since(since))),
             status_why: match self.n_asked {
-                0 => dominant.why(pinned, now),
+                0 => match &self.worker.link {
+                    Some(notice) => notice.to_string(),
+                    None => dominant.why(pinned, now),
+                },
                 _ => "it waits for your answer: quack approvals".to_owned(),
             },
             pinned,

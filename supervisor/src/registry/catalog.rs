@@ -75,6 +75,11 @@ pub(crate) fn active(metadata: &Metadata) -> Option<&Shared<Session>> {
     by_id(metadata, metadata.active_voice_session_id.as_ref()?)
 }
 
+/// Returns the path of a session's workspace. Empty without one.
+pub(crate) fn path_of<'a>(metadata: &'a Metadata, session: &Session) -> &'a str {
+    workspace_of(metadata, session).map_or("", |workspace| workspace.path.as_str())
+}
+
 /// Returns the workspace of a session.
 pub(crate) fn workspace_of<'a>(
     metadata: &'a Metadata,

@@ -18,6 +18,7 @@ use quackd_policy::hosts::SessionRules;
 use quackd_protocol::approval::{ApprovalKind, Decision, Scope, ScopedGrant};
 use quackd_protocol::client::{PolicyLayers, PolicyScope};
 use quackd_protocol::credentials::CredentialUse;
+use quackd_protocol::far::FarWorkspace;
 use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::metadata::{Session, Shared};
 use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch};
@@ -121,6 +122,9 @@ impl Registry {
         }
         let known = catalog::by_id(&self.metadata, &session).cloned();
         let session = known.ok_or(MethodError::SessionNotFound(session.0))?;
+        if FarWorkspace::of(catalog::path_of(&self.metadata, &session)).is_some() {
+            check_far(&change)?;
+        }
 
         // All are in force before the save: a narrower policy must apply at once, and an eviction must not end the
         // processes of a pinned session now. A failed save takes the change back and publishes the earlier state.
@@ -219,7 +223,8 @@ impl Registry {
 
     /// Resolves the policy of a session now. Does not read the disk.
     pub(super) fn policy_of(&self, session: &Session) -> FoundPolicy {
-        policy_of(&self.state, &self.services.daemon.config.sandbox, session)
+        let path = catalog::path_of(&self.metadata, session);
+        policy_of(&self.state, &self.services.daemon.config.sandbox, session, path)
     }
 
     /// Sends the policy and the choice of the agent to the actors of a workspace's sessions, or of all sessions.
@@ -248,12 +253,38 @@ impl Registry {
     }
 }
 
-/// Resolves the policy of a session from the configuration, its workspace and the session itself.
+/// Refuses changes that cannot be enforced on another machine.
+fn check_far(change: &SessionChange) -> Result<(), MethodError> {
+    match change {
+        SessionChange::Policy(PolicyChange { patch, .. }) => {
+            let has_hosts = patch.hosts.as_ref().is_some_and(|rules| !rules.is_empty());
+            let has_roots = patch.writable_roots.as_ref().is_some_and(|roots| !roots.is_empty());
+            if has_hosts || patch.network == Some(NetworkMode::Hosts) {
+                return Err(MethodError::FarHosts);
+            }
+            if has_roots { Err(MethodError::FarWritable) } else { Ok(()) }
+        }
+        SessionChange::Grants(GrantChange::Allow { rules, .. }) if !rules.is_empty() => {
+            Err(MethodError::FarHosts)
+        }
+        SessionChange::Grants(GrantChange::Allow { credentials, .. })
+            if !credentials.is_empty() =>
+        {
+            Err(MethodError::FarCredentials)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Resolves the policy of a session from the configuration, its workspace, whose path is `path`, and the session itself.
+/// On another machine there are no directories of this one, and no proxy for single hosts: their network is then off.
 pub(super) fn policy_of(
     state: &DaemonState,
     settings: &SandboxSettings,
     session: &Session,
+    path: &str,
 ) -> FoundPolicy {
+    let is_far = FarWorkspace::of(path).is_some();
     let workspace = state.workspaces.get(&session.workspace_id);
     let own = state.sessions.get(&session.id).cloned().unwrap_or_default();
     let layers = PolicyLayers {
@@ -265,9 +296,14 @@ pub(super) fn policy_of(
 
     let mut policy = quackd_policy::resolve_layers(layers.clone());
     let grants = grants_of(state, session);
+    if is_far {
+        policy.hosts = None;
+        policy.writable_roots.clear();
+    }
     for ScopedGrant { grant, .. } in &grants {
         let directory = PathBuf::from(&grant.target);
-        let is_new = grant.kind == ApprovalKind::Write
+        let is_new = !is_far
+            && grant.kind == ApprovalKind::Write
             && grant.decision == Decision::Allow
             && policy.writable_roots.len() < MAX_ROOTS
             && !policy.writable_roots.contains(&directory);
@@ -278,7 +314,8 @@ pub(super) fn policy_of(
 
     let mut rules = rules_of(&policy, &layers, &grants, &state.presets);
     // A network that is off only by default does not count: the proxy may then ask the user.
-    let is_set = settings.network.origin != Origin::Default
+    let is_set = is_far
+        || settings.network.origin != Origin::Default
         || layers.workspace.network.or(layers.session.network).is_some();
     rules.set_off(is_set && policy.network_mode() == NetworkMode::Off);
     FoundPolicy { policy, layers, rules, grants }
@@ -310,5 +347,64 @@ pub(super) fn layered(patch: PolicyPatch, below: PolicyPatch) -> PolicyPatch {
         hosts: patch.hosts.or(below.hosts),
         writable_roots: patch.writable_roots.or(below.writable_roots),
         hidden: patch.hidden.or(below.hidden),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quackd_config::Config;
+    use quackd_protocol::state::SessionState;
+    use serde_json::json;
+
+    #[test]
+    fn a_far_session_has_no_single_hosts_and_no_directory_of_this_machine() {
+        let session = json!({"id": "s", "workspaceId": "w", "name": "duck-1"});
+        let session: Session = serde_json::from_value(session).unwrap();
+        let policy = PolicyPatch {
+            network: Some(NetworkMode::Hosts),
+            hosts: Some(vec!["a.example".to_owned()]),
+            writable_roots: Some(vec![PathBuf::from("/srv/x")]),
+            ..PolicyPatch::default()
+        };
+        let mut state = DaemonState::default();
+        let own = SessionState { policy: policy.clone(), ..SessionState::default() };
+        state.sessions.insert(session.id.clone(), own);
+
+        let settings = Config::default().sandbox;
+        let mode_and_roots = |path: &str| {
+            let found = policy_of(&state, &settings, &session, path);
+            (found.policy.network_mode(), found.policy.writable_roots.len(), found.rules.is_off())
+        };
+        assert_eq!(mode_and_roots("/w"), (NetworkMode::Hosts, 1, false));
+        assert_eq!(mode_and_roots("ssh:build1:/w"), (NetworkMode::Off, 0, true));
+    }
+
+    #[test]
+    fn what_another_machine_cannot_enforce_is_refused() {
+        let policy = |patch| {
+            let scope = PolicyScope::Session;
+            check_far(&SessionChange::Policy(PolicyChange { scope, reset: false, patch }))
+        };
+        let network = |mode| PolicyPatch { network: Some(mode), ..PolicyPatch::default() };
+        assert!(
+            policy(network(NetworkMode::On)).is_ok() && policy(network(NetworkMode::Off)).is_ok()
+        );
+        assert!(matches!(policy(network(NetworkMode::Hosts)), Err(MethodError::FarHosts)));
+
+        let roots = Some(vec![PathBuf::from("/srv/x")]);
+        let roots = PolicyPatch { writable_roots: roots, ..PolicyPatch::default() };
+        assert!(matches!(policy(roots), Err(MethodError::FarWritable)));
+
+        let allow = |rules: &[&str]| {
+            check_far(&SessionChange::Grants(GrantChange::Allow {
+                scope: PolicyScope::Session,
+                rules: rules.iter().map(|rule| (*rule).to_owned()).collect(),
+                credentials: Vec::new(),
+                client: String::new(),
+            }))
+        };
+        assert!(matches!(allow(&["a.example"]), Err(MethodError::FarHosts)));
+        assert!(check_far(&SessionChange::Pinned(true)).is_ok());
     }
 }

@@ -184,8 +184,14 @@ impl RegistrySnapshot {
         let workspaces =
             self.metadata.workspaces.iter().map(|workspace| PathBuf::from(&workspace.path));
         let sessions = self.metadata.sessions.iter();
-        let named = sessions
-            .flat_map(|session| policy_of(&self.state, settings, session).policy.writable_roots);
+        // A far session has no directory on this machine, and `named` has none of it.
+        let workspaces = workspaces.filter(|path| path.is_absolute());
+        let paths = catalog::paths(&self.metadata);
+        let path =
+            |session: &Session| paths.get(&session.workspace_id).copied().unwrap_or_default();
+        let named = sessions.flat_map(|session| {
+            policy_of(&self.state, settings, session, path(session)).policy.writable_roots
+        });
         // A set, because many policies name the same directories.
         let all: BTreeSet<PathBuf> = workspaces.chain(named).collect();
         all.into_iter().collect()
@@ -202,7 +208,7 @@ impl RegistrySnapshot {
     ) -> Result<FoundPolicy, MethodError> {
         let known = catalog::by_id(&self.metadata, session);
         let known = known.ok_or_else(|| MethodError::SessionNotFound(session.0.clone()))?;
-        Ok(policy_of(&self.state, settings, known))
+        Ok(policy_of(&self.state, settings, known, catalog::path_of(&self.metadata, known)))
     }
 
     /// Returns the label of a session. Empty if the session was deleted.

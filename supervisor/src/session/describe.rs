@@ -5,8 +5,9 @@ use crate::pool::snapshot::{AgentSnapshot, CallSnapshot, JobSnapshot, SessionSna
 use crate::session::pending_calls::call_id;
 use quackd_protocol::agent::Engine;
 use quackd_protocol::client::{CallInfo, PiInfo, RunningJob, WorkerInfo};
+use quackd_protocol::far::FarWorkspace;
 use quackd_protocol::metadata::Session;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The session's row in `ps`, without its label and its usage.
 pub(crate) fn worker_info(
@@ -20,6 +21,8 @@ pub(crate) fn worker_info(
     let (hello, process) = (worker.hello.as_ref(), &worker.process);
     let life = process.child.life(now);
     let idle_since = process.free_since.filter(|_| !pinned);
+    let far = FarWorkspace::of(workspace);
+    let latency = process.child.latency.filter(|_| far.is_some());
 
     WorkerInfo {
         session_id: session.id.clone(),
@@ -27,7 +30,8 @@ pub(crate) fn worker_info(
         label: String::new(),
         workspace_path: workspace.to_owned(),
         state: worker.state(),
-        pid: hello.map(|hello| hello.pid),
+        // That of a far worker means another process here.
+        pid: hello.filter(|_| far.is_none()).map(|hello| hello.pid),
         monitor_pid: process.child.monitor_pid,
         started_at: process.child.started_at.as_ref().map(ToString::to_string),
         restarts: life.crashes,
@@ -41,13 +45,23 @@ pub(crate) fn worker_info(
         servers: Vec::new(),
         pi: snapshot.agent.has_run.then(|| pi_info(&snapshot.agent, pinned, now)),
         status: snapshot.status(pinned, now),
-        why: process.activity.why(pinned, now),
+        why: match &worker.link {
+            Some(notice) => notice.to_string(),
+            None => process.activity.why(pinned, now),
+        },
+        place: far.map(|far| far.place().to_owned()),
+        latency_ms: latency.map(shown_latency),
         rss_kb: None,
         usage: None,
         pending: worker.pending.as_deref().cloned(),
         idle_ms: idle_since.map(|since| ms(now.saturating_duration_since(since))),
         life,
     }
+}
+
+/// Milliseconds, at least 1.
+fn shown_latency(time: Duration) -> u64 {
+    ms(time).max(1)
 }
 
 fn pi_info(pi: &AgentSnapshot, pinned: bool, now: Instant) -> PiInfo {

@@ -3,6 +3,7 @@
 use super::actors::SessionActors;
 use super::agent::AgentChoice;
 use quackd_protocol::SessionId;
+use quackd_protocol::far::FarWorkspace;
 use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::state::TerminalProgram;
 
@@ -27,4 +28,11 @@ pub(crate) struct FoundSession {
     pub(crate) isolated: Option<CopiedTree>,
     /// Recorded programs on terminals: of this daemon, or without one those that ended with the daemon before.
     pub(crate) programs: Vec<TerminalProgram>,
+}
+
+impl FoundSession {
+    /// Whether the session works on another machine or in a container.
+    pub(crate) fn is_far(&self) -> bool {
+        FarWorkspace::of(&self.workspace_path).is_some()
+    }
 }

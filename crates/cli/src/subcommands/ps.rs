@@ -230,6 +230,12 @@ fn process_line(worker: &WorkerInfo) -> String {
         (None, None) => "no process".to_owned(),
     };
 
+    if let Some(place) = &worker.place {
+        line.push_str(&format!("  link to {}", display::name_cell(place)));
+    }
+    if let Some(ms) = worker.latency_ms {
+        line.push_str(&format!("  latency {}", span(Duration::from_millis(ms))));
+    }
     line.push_str(&display::memory(worker.rss_kb));
     line.push_str(&crashes(worker.restarts));
     if !worker.why.is_empty() {
@@ -354,6 +360,17 @@ mod tests {
              │  monitor 104 → worker 105  2.9 MB  idle for 3 s; pinned\n\
              └─ duck\u{fffd}2  /srv/x  absent\n   no process\n"
         );
+    }
+
+    #[test]
+    fn a_worker_on_another_machine_is_shown_with_its_place_and_latency() {
+        let mut data = data();
+        let worker = &mut data.workers[0];
+        worker.workspace_path = "ssh:build1:/home/ada/app".to_owned();
+        (worker.pid, worker.place, worker.latency_ms) = (None, Some("build1".to_owned()), Some(12));
+        let text = anstream::adapter::strip_str(&tree(&data, Some("/home/ada"))).to_string();
+        assert!(text.contains("build1:/home/ada/app"), "{text}");
+        assert!(text.contains("monitor 101  link to build1  latency 12"), "{text}");
     }
 
     #[test]

@@ -142,7 +142,7 @@ pub struct WorkerInfo {
     pub workspace_path: String,
     /// State of the worker.
     pub state: ProcessState,
-    /// Process id of the worker. Absent until the worker has sent its hello.
+    /// Process id of the worker. Absent until the worker has sent its hello, and for a worker on another machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Process id of the monitor, the supervisor's direct child.
@@ -188,6 +188,12 @@ pub struct WorkerInfo {
     /// Reason why the worker runs, or does not. For display only.
     #[serde(default)]
     pub why: String,
+    /// Name of the place where the worker runs, such as a host. Absent if that is this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// Last round trip to the worker at `place`, in milliseconds, at least 1. Absent until it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<u64>,
     /// Resident memory of the worker in KiB. Absent if the system does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_kb: Option<u64>,

@@ -9,6 +9,7 @@
 //! Mailbox: [`MAILBOX`] messages; a sender waits until there is space.
 //! Ends: with the daemon, or with its session. Dropping their senders then answers the remaining calls.
 
+use super::far::FarLink;
 use super::jobs::ReportedJobs;
 use super::place::Place;
 use super::terminals::Terminals;
@@ -56,6 +57,8 @@ pub(crate) struct WorkerActor {
     /// Entry in the table, which has the published state.
     pub(super) entry: Weak<SessionEntry>,
     pub(super) child: Child,
+    /// The link to the worker, if it is on another machine.
+    pub(super) far: Option<FarLink>,
     /// Calls whose changes of files are not recorded yet.
     pub(super) checkpoints: UnrecordedCalls,
     /// Hello frame of the running worker. For display only.
@@ -113,8 +116,11 @@ impl WorkerActor {
         let WorkerStart { session, services, owner, entry, policy, rules, is_safe, isolated } =
             start;
 
+        let far = FarLink::of(&session.workspace);
+        let spec = far.as_ref().map_or(SESSION_WORKER, |_| FarLink::spec());
         Self {
-            child: Child::new(SESSION_WORKER, session.id.0.clone()),
+            child: Child::new(spec, session.id.0.clone()),
+            far,
             session,
             services,
             owner,

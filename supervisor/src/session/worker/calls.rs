@@ -12,9 +12,7 @@ use crate::session::pending_calls::{CallWait, call_id, outcome, publish_end};
 use actix::prelude::*;
 use quackd_protocol::CallId;
 use quackd_protocol::client::{CallInfo, RunningJob};
-use quackd_protocol::limits::{
-    COMMAND_PLACE_WAIT, CREDIT_INTERVAL, DEADLINE_SLACK, WORKER_READY_WAIT,
-};
+use quackd_protocol::limits::{COMMAND_PLACE_WAIT, CREDIT_INTERVAL, DEADLINE_SLACK};
 use quackd_protocol::worker::ToWorker;
 use quackd_supervision::{Cause, Demand, Demander, State};
 use std::rc::Rc;
@@ -71,7 +69,8 @@ impl WorkerActor {
         let demand = self.child.lifecycle.on_demand(now, Demander::Call);
         match &demand {
             Demand::Refuse(cause) => return Err(CallError::Failed(cause.clone())),
-            Demand::Use if self.child.is_unresponsive() => {
+            // The link process keeps calls during an interruption.
+            Demand::Use if self.child.is_unresponsive() && self.link_notice().is_none() => {
                 return Err(CallError::NotResponding);
             }
             _ => {}
@@ -88,7 +87,7 @@ impl WorkerActor {
 
         let number = self.calls.next_number();
         let cancel = msg.cancel.clone();
-        let due = now + WORKER_READY_WAIT.min(msg.call.spec.deadline());
+        let due = now + self.ready_wait().min(msg.call.spec.deadline());
         self.note_call(number, &msg.call);
         self.announce(number, &mut msg.call);
 
@@ -145,7 +144,8 @@ impl WorkerActor {
     fn abort(&mut self, number: u64, ctx: &mut Context<Self>) {
         let Some(is_sent) = self.calls.cancel(number) else { return };
         if !is_sent {
-            return self.answer(number, ctx, |_| Err(CallError::Aborted));
+            self.answer(number, ctx, |_| Err(CallError::Aborted));
+            return self.end_unwanted_wait(ctx);
         }
         let cancel = ToWorker::Cancel { call_id: call_id(number) };
         if self.child.process.is_some() && self.child.try_send(&cancel).is_err() {
@@ -214,7 +214,7 @@ impl WorkerActor {
     /// Gives an unsent call a limited time to wait for a worker.
     pub(super) fn await_worker(&mut self, number: u64, ctx: &mut Context<Self>) {
         let left = self.calls.time_left(number, Instant::now());
-        self.set_wait(number, CallWait::Worker, WORKER_READY_WAIT.min(left), ctx);
+        self.set_wait(number, CallWait::Worker, self.ready_wait().min(left), ctx);
     }
 
     /// Handles the worker's report that a call was not run and that the next worker can run it. Returns false if the
@@ -356,6 +356,9 @@ impl WorkerActor {
             | State::Failed { cause, .. }
             | State::Draining { cause: Some(cause), .. } => cause.to_string(),
             State::Draining { cause: None, .. } => "the last one is ending".to_owned(),
+            _ if self.link_notice().is_some() => {
+                self.link_notice().map(|notice| notice.to_string()).unwrap_or_default()
+            }
             _ if self.needs_replacement() => self.why_not_replaced(),
             _ => match self.child.lifecycle.last_crash() {
                 Some(cause) => cause.to_string(),

@@ -3,7 +3,7 @@
 use super::actor::WorkerActor;
 use super::frames::idle_deadline;
 use crate::children::{
-    ChannelLimits, Child, ChildActor, ChildKind, ChildServices, Evict, Kill, KillReason,
+    ChannelLimits, Child, ChildActor, ChildKind, ChildServices, Evict, Kill, KillReason, LINK,
     LifecycleDriver, ManageDriver, MemoryLimitExceeded, ProcessKind, Program, ResetTimers, Settle,
     StopReason, WORKER,
 };
@@ -34,8 +34,10 @@ impl ChildKind for WorkerActor {
         ToWorker::Shutdown {}
     }
 
-    fn program(_: &ToWorker) -> Program<Self::FromChild> {
-        Program { verb: WORKER, decode: |body| frames::decode(body, FROM_WORKER_TAGS) }
+    fn program(start: &ToWorker) -> Program<Self::FromChild> {
+        let is_far = matches!(start, ToWorker::Start(start) if start.far.is_some());
+        let verb = if is_far { LINK } else { WORKER };
+        Program { verb, decode: |body| frames::decode(body, FROM_WORKER_TAGS) }
     }
 }
 
@@ -58,6 +60,10 @@ impl ChildActor for WorkerActor {
 
     fn on_frame(&mut self, frame: FromWorker, ctx: &mut Context<Self>) {
         self.worker_frame(frame, ctx);
+    }
+
+    fn silence(&self) -> Cause {
+        self.cause_of_silence()
     }
 
     fn has_waiters(&self) -> bool {
@@ -107,6 +113,8 @@ impl ChildActor for WorkerActor {
             ports: self.ports.clone(),
             denials: Rc::clone(&self.denials),
             pending: self.pending_change().map(Rc::new),
+            is_far: self.far.is_some(),
+            link: self.link_notice(),
         };
 
         let table = &self.services.table;

@@ -51,6 +51,8 @@ impl WorkerActor {
                 let reason = stripped_line(&reason, MAX_NOTE_CHARS);
                 self.kill_worker(Cause::Refused(reason), ctx);
             }
+            // The link process sends it before the hello too.
+            FromWorker::Link(state) => self.link_reports(state, ctx),
             _ if self.hello.is_none() => {
                 self.worker_broke("the first frame was no hello", ctx);
             }
@@ -102,6 +104,11 @@ impl WorkerActor {
 
         for note in &mut hello.sandbox.notes {
             *note = note.chars().take(MAX_NOTE_CHARS).collect();
+        }
+        if let Some(link) = &mut self.far {
+            link.notice = None;
+            // Its sockets are on another machine, so no proxy serves them.
+            hello.sandbox.hosts = false;
         }
 
         let now = Instant::now();

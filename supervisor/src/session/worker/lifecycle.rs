@@ -48,7 +48,8 @@ impl WorkerActor {
 
         let services = Rc::clone(&self.services);
         let session = self.session.id.clone();
-        let is_confined = self.policy.profile != Profile::FullAccess;
+        // The other machine makes its own probe.
+        let is_probed = self.far.is_none() && self.policy.profile != Profile::FullAccess;
 
         let getting_ready = async move {
             let slot = services.table.acquire(&session, ProcessKind::Worker).await;
@@ -56,7 +57,7 @@ impl WorkerActor {
 
             // Known already, except for the first workers of a daemon without a cached login environment.
             let env = services.children.login.env_for_worker(LOGIN_LIMIT).await;
-            let probe = if is_confined {
+            let probe = if is_probed {
                 services.children.probing.result(&services.children.spawner).await
             } else {
                 Ok(None)
@@ -77,6 +78,10 @@ impl WorkerActor {
     }
 
     fn start_process(&mut self, env: Variables, probe: Option<Probe>, ctx: &mut Context<Self>) {
+        if self.far.is_some() {
+            return self.start_link(&env, ctx);
+        }
+
         let workspace = PathBuf::from(&self.session.workspace);
         let is_confined = self.policy.profile != Profile::FullAccess;
         let keeps = HAS_NAMESPACES && is_confined && self.policy.may_write();
@@ -143,16 +148,9 @@ impl WorkerActor {
         // Paths and numbers always have a JSON form.
         let cgroup_for_worker = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
 
-        self.running_policy = Some(Rc::new(self.policy.clone()));
+        self.note_start();
         let is_transparent = services.daemon.config.sandbox.transparent.value;
         self.ports = TransparentPorts::of(&self.rules, is_transparent);
-
-        self.workspace_replaced = false;
-        self.files_replaced = false;
-        self.ssh_host_added = false;
-        self.network_failed = false;
-        self.ends_jobs = false;
-        self.client_left = false;
 
         let start = ToWorker::Start(Box::new(Start {
             proto: FRAME_PROTOCOL,
@@ -187,14 +185,26 @@ impl WorkerActor {
                 git: services.daemon.config.credentials.git.value,
                 hosts: self.rules.hosts().known_hosts().take(MAX_KNOWN_HOSTS).collect(),
             },
+            far: None,
         }));
 
         let descriptors = self.make_pair();
         self.launch(&start, &descriptors, cgroup, ctx);
     }
 
+    /// Notes the policy of a new process, and forgets what made a replacement of the last one necessary.
+    pub(super) fn note_start(&mut self) {
+        self.running_policy = Some(Rc::new(self.policy.clone()));
+        self.workspace_replaced = false;
+        self.files_replaced = false;
+        self.ssh_host_added = false;
+        self.network_failed = false;
+        self.ends_jobs = false;
+        self.client_left = false;
+    }
+
     /// Fails the queued calls because the workspace cannot be opened. The next call tries again.
-    fn on_workspace_error(
+    pub(super) fn on_workspace_error(
         &mut self,
         why: &dyn std::fmt::Display,
         error: &CallError,
@@ -247,6 +257,9 @@ impl WorkerActor {
         self.end_network();
         self.share_logins();
         self.hello = None;
+        if let Some(link) = &mut self.far {
+            link.notice = None;
+        }
 
         // A monitor that was killed has not removed the worker's placeholders in git repositories.
         if crash.is_some() {
@@ -264,7 +277,7 @@ impl WorkerActor {
     fn share_logins(&self) {
         let mut agents = self.services.daemon.config.guest_agents();
         agents.retain(|agent| agent.login == LoginChoice::Shared);
-        if agents.is_empty() || self.isolated.is_some() {
+        if agents.is_empty() || self.isolated.is_some() || self.far.is_some() {
             return;
         }
 
@@ -370,7 +383,11 @@ fn in_bytes(mb: u64) -> u64 {
     mb.saturating_mul(1024 * 1024)
 }
 
-fn command_limits(limits: &LimitSettings, memory: Option<u64>, min_free: u64) -> CommandLimits {
+pub(super) fn command_limits(
+    limits: &LimitSettings,
+    memory: Option<u64>,
+    min_free: u64,
+) -> CommandLimits {
     let number = |n: usize| u64::try_from(n).ok().filter(|n| *n != 0);
     CommandLimits {
         processes: number(limits.processes.value),

@@ -5,12 +5,14 @@
 //!
 //! `quackd-supervision` makes the decisions and does no I/O. [`crate::children`] executes them for every kind of
 //! process. This folder contains the parts that are specific to workers: its [`actor`], [`calls`],
-//! [`lifecycle`], [`frames`], the background [`jobs`], the [`terminals`] and the [`recording`] of the files' states.
+//! [`lifecycle`], [`frames`], the link to a [`far`] worker, the background [`jobs`], the [`terminals`] and the
+//! [`recording`] of the files' states.
 
 mod actor;
 mod calls;
 mod child_impl;
 mod denials;
+mod far;
 mod frames;
 mod input;
 mod jobs;

@@ -35,7 +35,9 @@ impl Handler<SetPolicy> for WorkerActor {
 
     fn handle(&mut self, msg: SetPolicy, ctx: &mut Self::Context) {
         let SetPolicy { policy, rules, is_safe } = msg;
-        let has_agent = HAS_NAMESPACES && !policy.network && self.services.serves_ssh_agent();
+        let is_local = self.far.is_none();
+        let has_agent =
+            is_local && HAS_NAMESPACES && !policy.network && self.services.serves_ssh_agent();
         self.ssh_host_added |= has_agent && rules.hosts().adds_ssh_host(self.rules.hosts());
         (self.rules, self.is_safe) = (rules, is_safe);
         self.set_policy(policy, ctx);
@@ -304,7 +306,8 @@ impl WorkerActor {
             "files of the system were replaced"
         } else if self.ssh_host_added {
             "its rules name another host for ssh"
-        } else if self.login_version != self.services.children.login.version() {
+        } else if self.far.is_none() && self.login_version != self.services.children.login.version()
+        {
             "the login environment changed"
         } else {
             return;

@@ -24,7 +24,7 @@ const MAX_COMMAND: usize = 160;
 
 impl WorkerActor {
     fn records_states(&self) -> bool {
-        records(&self.services, self.isolated.is_some())
+        self.far.is_none() && records(&self.services, self.isolated.is_some())
     }
 
     /// Records the state before the first call of a new worker. Only its session changes a copy, and the first state of a

@@ -63,6 +63,10 @@ const fn column(
     Column { title, width, is_number, goes, cell }
 }
 
+/// Columns that are shown only if a worker is on another machine.
+const PLACE: &str = "PLACE";
+const LATENCY: &str = "LATENCY";
+
 const COLUMNS: &[Column] = &[
     column("", 1, false, 3, |w, _| if w.status.pinned { "*" } else { "" }.to_owned()),
     column("SESSION", 14, false, 0, |w, _| {
@@ -75,6 +79,10 @@ const COLUMNS: &[Column] = &[
     column("CALLS", 5, true, 1, |w, _| dash(w.calls.len())),
     column("OLDEST", 7, true, 2, |w, _| oldest(w)),
     column("JOBS", 4, true, 4, |w, _| dash(w.jobs.len())),
+    column(PLACE, 10, false, 3, |w, _| {
+        w.place.as_deref().map(display::name_cell).unwrap_or_default()
+    }),
+    column(LATENCY, 7, true, 3, latency),
     column("AGENT", 7, false, 7, |w, _| pi(w)),
     column("DIED", 4, true, 4, |w, _| dash(w.restarts)),
     column("IDLE", 7, true, 6, |w, _| w.idle_ms.map(short).unwrap_or_default()),
@@ -176,11 +184,12 @@ impl Region<'_> {
     }
 
     fn table(&mut self, model: &Model, end: u16) {
-        let columns = columns_for(self.area.width);
+        let rows = model.rows();
+        let has_far = rows.iter().any(|worker| worker.place.is_some());
+        let columns = columns_for(self.area.width, has_far);
         let title = self.color(Color::Cyan).add_modifier(Modifier::BOLD);
         self.row(&columns, |column| column.title.to_owned(), title, end);
 
-        let rows = model.rows();
         let chosen = model.chosen(&rows);
         let room = usize::from(end.saturating_sub(self.y)).max(1);
 
@@ -317,9 +326,10 @@ fn client<'a>(worker: &WorkerInfo, model: &'a Model) -> Option<&'a str> {
     Some(&owner.client.name)
 }
 
-/// Returns the columns that fit into this width.
-fn columns_for(width: u16) -> Vec<&'static Column> {
-    let mut columns: Vec<&Column> = COLUMNS.iter().collect();
+/// Returns the columns that fit into this width. `has_far`: a worker is on another machine.
+fn columns_for(width: u16, has_far: bool) -> Vec<&'static Column> {
+    let is_shown = |column: &&Column| has_far || !matches!(column.title, PLACE | LATENCY);
+    let mut columns: Vec<&Column> = COLUMNS.iter().filter(is_shown).collect();
     loop {
         // Each column has a gap after it, except the last one.
         let needed: u16 = columns.iter().map(|column| column.width + 1).sum();
@@ -404,6 +414,11 @@ fn pi(worker: &WorkerInfo) -> String {
     worker.pi.as_ref().map_or_else(String::new, |pi| {
         if pi.busy { "at work".to_owned() } else { pi.state.name().to_owned() }
     })
+}
+
+fn latency(worker: &WorkerInfo, _: &Model) -> String {
+    let latency = worker.latency_ms.map(Duration::from_millis);
+    latency.map(span).unwrap_or_default()
 }
 
 /// Formats a duration in at most 7 characters, such as `3s`, `4m 5s`, `3h 12m`.

@@ -19,6 +19,7 @@ use quackd_protocol::agent::{
     AGENT_FRAME_PROTOCOL, AgentModels, AgentSettings, Engine, NativeStart, ToAgent,
 };
 use quackd_protocol::agent_options::AgentOptions;
+use quackd_protocol::far::FarWorkspace;
 use quackd_protocol::model::{MAX_MODELS, ModelInfo};
 use quackd_protocol::policy::NetworkMode;
 use serde::Deserialize;
@@ -80,10 +81,13 @@ pub(in crate::session::agent) async fn prepare(
     let places = services.daemon.places();
 
     let make = move || {
-        if PathBuf::from(&workspace).read_dir().is_err() {
-            return Err(AgentError::NoWorkspace(workspace));
+        let far = FarWorkspace::of(&workspace);
+        if far.is_none() {
+            if PathBuf::from(&workspace).read_dir().is_err() {
+                return Err(AgentError::NoWorkspace(workspace));
+            }
+            places.check_blocking(Path::new(&workspace))?;
         }
-        places.check_blocking(Path::new(&workspace))?;
 
         let writable = Writable::of_blocking(writable, &user_home);
         let sessions = home.prepare_pi_sessions_blocking();
@@ -103,7 +107,8 @@ pub(in crate::session::agent) async fn prepare(
         let start = NativeStart {
             proto: AGENT_FRAME_PROTOCOL,
             session: session.0,
-            workspace,
+            // The tools take paths of the other machine.
+            workspace: far.map_or(workspace, |far| far.path),
             session_file: path.display().to_string(),
             models: AgentModels { models, default, thinking },
             is_model_chosen: choice.model.is_some(),
@@ -255,6 +260,16 @@ impl AgentActor {
             }
             NetworkMode::On => String::new(),
         };
+
+        if let Some(far) = FarWorkspace::of(&self.session.workspace) {
+            let place = format!("The tools run on another machine, {}.", far.place());
+            start.network = match network {
+                NetworkMode::On => place,
+                NetworkMode::Off | NetworkMode::Hosts => {
+                    format!("{place} Commands have no network there.")
+                }
+            };
+        }
 
         self.launch(&ToAgent::StartAgent(Box::new(start)), &[file], None, ctx);
     }

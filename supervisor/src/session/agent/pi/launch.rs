@@ -18,6 +18,7 @@ use quackd_process::{SessionPaths, Writable};
 use quackd_protocol::SessionId;
 use quackd_protocol::agent::{AGENT_FRAME_PROTOCOL, PiStart, ToAgent};
 use quackd_protocol::agent_options::AgentOptions;
+use quackd_protocol::far::FarWorkspace;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -58,6 +59,9 @@ pub(in crate::session::agent) async fn prepare(
     session_file: String,
     options: AgentOptions,
 ) -> Result<PiLaunch, AgentError> {
+    if FarWorkspace::of(&workspace).is_some() {
+        return Err(AgentError::FarPi);
+    }
     let commands = services.children.login.env_for_worker(LOGIN_LIMIT).await;
     // If the daemon was started with a key, do not wait for the login shell.
     let has_key = std::env::vars_os()

@@ -1,0 +1,285 @@
+//! A worker on another machine or in a container. The link process that the supervisor starts in its place reaches it,
+//! and reports the state of the link.
+
+use super::actor::WorkerActor;
+use super::lifecycle::command_limits;
+use crate::children::command_env::Variables;
+use crate::children::{ChildActor, HeartbeatDriver, KillReason, LifecycleDriver};
+use crate::clock::ms;
+use crate::engines::{NoEngine, engine_argv};
+use crate::errors::CallError;
+use crate::session::services::SessionServices;
+use actix::prelude::*;
+use quackd_protocol::SessionId;
+use quackd_protocol::credentials::Credentials;
+use quackd_protocol::far::{FarStart, FarWorkspace, LinkState};
+use quackd_protocol::foreign_text::stripped_line;
+use quackd_protocol::limits::WORKER_READY_WAIT;
+use quackd_protocol::worker::{FRAME_PROTOCOL, SandboxStart, Start, ToWorker};
+use quackd_supervision::{
+    Cause, ChildSpec, HeartbeatSpec, SESSION_WORKER, State, WORKER_HEARTBEAT,
+};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Longest reason that is kept, in characters.
+const MAX_REASON: usize = 300;
+
+/// Interval of the pings of an idle far worker. They measure the latency, and the link has keep-alives anyway.
+const IDLE_PING: Duration = Duration::from_secs(5);
+
+/// Variables that an engine's client gets. Some clients, such as `srun`, pass on their environment, so no key and no token
+/// is listed.
+const CLIENT_VARIABLES: &[&str] = &[
+    "HOME",
+    "PATH",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "TZ",
+    "TMPDIR",
+    SSH_AGENT,
+    "SSH_ASKPASS",
+    "SSH_ASKPASS_REQUIRE",
+    "DISPLAY",
+    "KRB5CCNAME",
+    "SLURM_CONF",
+    "KUBECONFIG",
+    "CONTAINER_HOST",
+    "CONTAINER_CONNECTION",
+    "CONTAINER_SSHKEY",
+    "CONTAINERS_CONF",
+    "CONTAINERS_STORAGE_CONF",
+    "CONTAINERS_REGISTRIES_CONF",
+    "DOCKER_HOST",
+];
+
+/// Beginnings of further names.
+const CLIENT_PREFIXES: &[&str] = &["LC_", "XDG_"];
+
+const SSH_AGENT: &str = "SSH_AUTH_SOCK";
+
+/// The link to a far worker.
+#[derive(Debug)]
+pub(super) struct FarLink {
+    pub(super) workspace: FarWorkspace,
+    /// The reason why the worker does not answer now, in words. `None` if nothing is known.
+    pub(super) notice: Option<Rc<str>>,
+}
+
+impl FarLink {
+    /// Returns the link of a session with this workspace. `None` if it is on this machine.
+    pub(super) fn of(workspace: &str) -> Option<Self> {
+        Some(Self { workspace: FarWorkspace::of(workspace)?, notice: None })
+    }
+
+    /// The row of a far worker in the table of children.
+    pub(super) fn spec() -> ChildSpec {
+        let heartbeat = HeartbeatSpec { idle: IDLE_PING, ..WORKER_HEARTBEAT };
+        ChildSpec { heartbeat: Some(heartbeat), ..SESSION_WORKER }
+    }
+}
+
+impl WorkerActor {
+    /// The reason why the far worker does not answer now.
+    pub(super) fn link_notice(&self) -> Option<Rc<str>> {
+        self.far.as_ref()?.notice.clone()
+    }
+
+    /// Maximum wait of a call for a worker. A far worker may wait for a place, so only the deadline limits the wait.
+    pub(super) fn ready_wait(&self) -> Duration {
+        if self.far.is_some() { Duration::MAX } else { WORKER_READY_WAIT }
+    }
+
+    /// Ends the wait for a place if no call needs it any more.
+    pub(super) fn end_unwanted_wait(&mut self, ctx: &mut Context<Self>) {
+        let is_starting = matches!(self.child.lifecycle.state(), State::Starting { .. });
+        if is_starting && self.link_notice().is_some() && !self.has_calls() {
+            self.drain(ctx);
+        }
+    }
+
+    /// Cause of the death of a worker that does not answer.
+    pub(super) fn cause_of_silence(&self) -> Cause {
+        let Some(far) = &self.far else { return Cause::NotResponding };
+        let heartbeat = self.child.lifecycle.spec().heartbeat.unwrap_or(WORKER_HEARTBEAT);
+        let reason = format!("no answer for {} s", heartbeat.kill.as_secs());
+        Cause::LinkLost { place: far.workspace.place().to_owned(), reason }
+    }
+
+    /// Starts the link process. The first frame contains nothing of this machine but the argument lists, which the link
+    /// process keeps.
+    pub(super) fn start_link(&mut self, login: &[(String, String)], ctx: &mut Context<Self>) {
+        let Some(link) = &mut self.far else { return };
+        link.notice = None;
+        let workspace = link.workspace.path.clone();
+        let far = match far_start(&self.services, &link.workspace, &self.session.id, login) {
+            Ok(far) => far,
+            Err(why) => {
+                let error = CallError::NoEngine(why.to_string());
+                return self.on_workspace_error(&why, &error, ctx);
+            }
+        };
+
+        self.note_start();
+        let config = &self.services.daemon.config;
+        let min_free = self.services.pool.disk.min_free();
+        let start = ToWorker::Start(Box::new(Start {
+            proto: FRAME_PROTOCOL,
+            session_id: self.session.id.clone(),
+            label: self.session.label.clone(),
+            workspace,
+            run_dir: String::new(),
+            env: Vec::new(),
+            safe_mode: false,
+            respect_ignore_files: config.tools.respect_ignore_files.value,
+            limits: command_limits(&config.limits, None, min_free),
+            sandbox: SandboxStart {
+                policy: self.policy.clone(),
+                probe: None,
+                tier: config.sandbox.tier.value,
+                sandbox_exec: None,
+                home: String::new(),
+                state_dir: String::new(),
+                caches: None,
+                agents: None,
+                isolated: None,
+                ports: None,
+                cgroup: None,
+            },
+            credentials: Credentials::default(),
+            far: Some(Box::new(far)),
+        }));
+        self.launch(&start, &[], None, ctx);
+    }
+
+    /// Handles a report of the link process. It is quackd's own program and sends few.
+    pub(super) fn link_reports(&mut self, state: LinkState, ctx: &mut Context<Self>) {
+        let Some(link) = &mut self.far else {
+            return self.worker_broke("a report about a link that it does not have", ctx);
+        };
+
+        let (now, is_ready) = (Instant::now(), self.hello.is_some());
+        match state {
+            LinkState::Waiting { .. } if is_ready => {
+                return self.worker_broke("it waits for a place and has one", ctx);
+            }
+            LinkState::Waiting { reason } => {
+                let reason = stripped_line(&reason, MAX_REASON);
+                link.notice = Some(format!("waiting for a place: {reason}").into());
+                if matches!(self.child.lifecycle.state(), State::Starting { .. }) {
+                    self.child.lifecycle.renew(now);
+                    self.arm_life(ctx);
+                }
+            }
+            LinkState::Interrupted { reason } => {
+                let (place, reason) = (link.workspace.place(), stripped_line(&reason, MAX_REASON));
+                link.notice = Some(format!("link to {place} interrupted: {reason}").into());
+                self.child.forget_ping_time();
+                match self.child.lifecycle.state() {
+                    State::Ready { .. } => self.reset_heartbeat(now, ctx),
+                    State::Starting { .. } => {
+                        self.child.lifecycle.renew(now);
+                        self.arm_life(ctx);
+                    }
+                    _ => {}
+                }
+            }
+            LinkState::Resumed {} => link.notice = None,
+            LinkState::Lost { reason } => {
+                let place = link.workspace.place().to_owned();
+                let reason = stripped_line(&reason, MAX_REASON);
+                link.notice = None;
+                self.kill_for(Cause::LinkLost { place, reason }, KillReason::LinkLost, ctx);
+            }
+        }
+        self.publish_status();
+    }
+}
+
+/// Returns the part of the first frame for the link process.
+fn far_start(
+    services: &SessionServices,
+    far: &FarWorkspace,
+    session: &SessionId,
+    login: &[(String, String)],
+) -> Result<FarStart, NoEngine> {
+    let argv = engine_argv(&services.daemon, far, session.as_str())?;
+    let config = &services.daemon.config.far;
+    let agent = services.children.login.agent_socket();
+    Ok(FarStart {
+        place: far.place().to_owned(),
+        start: argv.start,
+        resume: argv.resume,
+        stop: argv.stop,
+        poll: argv.poll,
+        program: argv.program,
+        env: client_env(std::env::vars_os(), login, agent),
+        grace_ms: ms(config.resume_grace.value),
+        queue_ms: ms(config.queue.value),
+    })
+}
+
+/// Returns the environment of an engine's client: the listed part of the daemon's own variables and of those of the login
+/// shell, which win.
+fn client_env(
+    own: impl Iterator<Item = (OsString, OsString)>,
+    login: &[(String, String)],
+    agent: Option<String>,
+) -> Variables {
+    let is_listed = |name: &str| {
+        CLIENT_VARIABLES.contains(&name)
+            || CLIENT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    };
+    let own =
+        own.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+
+    let mut env: BTreeMap<String, String> = own.filter(|(name, _)| is_listed(name)).collect();
+    env.extend(login.iter().filter(|(name, _)| is_listed(name)).cloned());
+    env.extend(agent.map(|socket| (SSH_AGENT.to_owned(), socket)));
+    env.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_of_an_engine_gets_listed_variables_only() {
+        let own = [("PATH", "/own"), ("OPENAI_API_KEY", "k"), ("DISPLAY", ":0"), ("LC_ALL", "C")];
+        let own = own.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let login = [("PATH", "/login"), ("CARGO_HOME", "/c"), ("XDG_CONFIG_HOME", "/x")];
+        let login = login.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let env = client_env(own.into_iter(), &login, Some("/agent".to_owned()));
+        let env: Vec<_> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let wanted = [
+            ("DISPLAY", ":0"),
+            ("LC_ALL", "C"),
+            ("PATH", "/login"),
+            ("SSH_AUTH_SOCK", "/agent"),
+            ("XDG_CONFIG_HOME", "/x"),
+        ];
+        assert_eq!(env, wanted);
+    }
+
+    #[test]
+    fn a_call_names_the_place_and_the_reason() {
+        let (place, reason) = ("build1".to_owned(), "Connection reset".to_owned());
+        assert_eq!(
+            CallError::Died(Cause::LinkLost { place, reason }).text("bash"),
+            "Error: link to build1 lost during bash (Connection reset). The call may have had an effect there; it was not \
+             retried."
+        );
+    }
+
+    #[test]
+    fn only_a_far_workspace_has_a_link() {
+        assert!(FarLink::of("/home/me/app").is_none());
+        assert_eq!(FarLink::of("ssh:b:/w").unwrap().workspace.place(), "b");
+        let heartbeat = FarLink::spec().heartbeat.unwrap();
+        assert!(heartbeat.idle < SESSION_WORKER.heartbeat.unwrap().idle);
+    }
+}
