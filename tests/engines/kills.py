@@ -8,7 +8,9 @@ import time
 import work
 from lab import GONE_S, Failure, Process, below, need, processes, until
 
-DIED = re.compile(r"Error: Worker died during bash \((.*?)\)\. It may have run; it was not retried\.")
+# The error of a call whose worker or link ended, with the cause. A lost link has words of its own.
+DIED = re.compile(r"Error: (?:Worker died during bash \((.*?)\)\. It may have run"
+                  r"|(link to \S+ lost during bash \(.*?\))\. The call may have had an effect there); it was not retried\.")
 
 
 class Scene:
@@ -51,7 +53,7 @@ class Scene:
         except subprocess.TimeoutExpired:
             self.call.kill()
             raise Failure("the call did not end within 60 s") from None
-        causes = DIED.findall(text)
+        causes = [died or lost for died, lost in DIED.findall(text)]
         need(len(causes) == 1 and text.count("Error: ") == 1 and re.search(cause, causes[0]), text)
         self.nothing_left()
         self.lab.works(self.session)

@@ -154,7 +154,9 @@ class Lab:
     def configure(self, far=None):
         """Stops the daemon, and writes the configuration with these `[far]` keys and the rows of the engines."""
         rows = {name: engine.row for name, engine in self.engines.items() if engine.row}
-        lines = ["[far]", *(f"{key} = {json.dumps(value)}" for key, value in (far or {}).items())]
+        # The path with the clients is that of this process, not that of a login shell.
+        lines = ["[environment]", "login_shell = false"]
+        lines += ["[far]", *(f"{key} = {json.dumps(value)}" for key, value in (far or {}).items())]
         for name, row in rows.items():
             lines += [f"[engines.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in row.items())]
         self.call("stop", "--yes")
