@@ -219,7 +219,7 @@ fn a_killed_link_process_or_supervisor_leaves_nothing_on_the_far_side() {
 fn a_link_that_is_resumed_loses_no_output_and_runs_nothing_again() {
     let resume = json!(["bash", "-c", CLIENT, "bash", "{command}"]);
     let more = format!("target = \"optional\"\nresume = {resume}");
-    let config = format!("[far]\nresume_grace = \"60s\"\n{}", row("near", CLIENT, &more));
+    let config = format!("[far]\nresume_grace_s = 60\n{}", row("near", CLIENT, &more));
     let daemon = Daemon::start_with(config);
     let repo = daemon.repo("a");
     let wire = daemon.wire();
@@ -289,7 +289,7 @@ fn what_needs_this_machine_is_refused_with_the_reason() {
     for change in [
         json!({"action": "allow", "rules": ["a.example"]}),
         json!({"action": "set", "network": "hosts", "rules": ["a.example"]}),
-        json!({"action": "set", "writable": ["/srv/data"]}),
+        json!({"action": "set", "writableRoots": ["/srv/data"]}),
     ] {
         let mut params = json!({"sessionId": session.id});
         params.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());

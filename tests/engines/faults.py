@@ -23,11 +23,11 @@ def odd(lab, name, script, **more):
     return engine
 
 
-def one_error(lab, engine, *parts, at=None, seconds=60):
+def one_error(lab, engine, *parts, at=None, timeout="8s"):
     """A call of a new session has one error with these parts, and the daemon serves on."""
     session = lab.session(engine, at)
     pid = lab.daemon()
-    text = lab.bash(session, "echo answered", seconds=seconds)
+    text = lab.bash(session, "echo answered", timeout=timeout)
     need("answered" not in text and text.count("Error: ") == 1 and len(text) < 2000, text)
     need(not CONTROL.search(text.replace("\n", "")), f"control characters: {text!r}")
     for part in parts:
@@ -63,7 +63,7 @@ def long_words(lab):
 
 def silent(lab):
     """A far side that never becomes ready."""
-    return one_error(lab, odd(lab, "silent", "exec sleep 6126"), "", seconds=180)
+    return one_error(lab, odd(lab, "silent", "exec sleep 6126"), "", timeout="25s")
 
 
 def small_noise(lab):
@@ -136,7 +136,7 @@ def full_disk(lab, engine):
     mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "quackd-test", lab.far_home], capture_output=True, text=True)
     need(mount.returncode == 0, mount.stderr)
     try:
-        text = one_error(lab, engine, "(?i)space|write|disk|full")
+        text = one_error(lab, engine, "(?i)space|write|disk|full", timeout="1m")
         kept = sum(path.stat().st_size for path in lab.far_home.rglob("*") if path.is_file())
         need(kept < 1 << 16, f"{kept} bytes stay")
         return text
@@ -162,7 +162,7 @@ def hostile_targets(lab, engine):
                    "a|id", "a&id", "'", '"', "\\", "a@-oProxyCommand=id"):
         done = lab.run("new", "--on", f"{name}:{target}", "--name", "hostile", "/w", text=True)
         if done.returncode == 0:
-            text = lab.bash("hostile", "echo answered")
+            text = lab.bash("hostile", "echo answered", timeout="5s")
             need("answered" not in text and "uid=" not in text, f"{target!r}: {text}")
             lab.call("delete", "hostile", "--yes")
     found = [at for at in lab.root.rglob("pwned")]

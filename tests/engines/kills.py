@@ -128,7 +128,7 @@ def idle(lab, engine):
 
 def resume(lab, engine):
     """With a grace time a command continues while its link is lost, its output is whole, and it ran once."""
-    lab.configure(far={"resume_grace": "30s"})
+    lab.configure(far={"resume_grace_s": 30})
     try:
         session = lab.session(engine)
         at = engine.workspace(session)
@@ -169,7 +169,7 @@ def progress(at):
 
 def torn_stream(lab, engine):
     """Links that are lost during a stream lose and double no byte."""
-    lab.configure(far={"resume_grace": "30s"})
+    lab.configure(far={"resume_grace_s": 30})
     try:
         session, n = lab.session(engine), 64 << 20
         lab.works(session)
@@ -190,7 +190,7 @@ def torn_stream(lab, engine):
 
 def new_owner(lab, engine):
     """A far worker that waits for its link to be resumed ends before the next worker of its session starts."""
-    lab.configure(far={"resume_grace": "2m"})
+    lab.configure(far={"resume_grace_s": 120})
     try:
         scene = Scene(lab, engine)
         scene.link.send(signal.SIGKILL)

@@ -184,8 +184,8 @@ class Lab:
     def bash(self, session, command, **more):
         return self.tool(session, "bash", {"command": command}, **more)
 
-    def tool(self, session, tool, arguments, **more):
-        return self.call("tool", tool, json.dumps(arguments), "--session", session, **more)
+    def tool(self, session, tool, arguments, timeout="1m", **more):
+        return self.call("tool", tool, json.dumps(arguments), "--session", session, "--timeout", timeout, **more)
 
     def begin(self, session, command):
         """Starts a call and returns its client."""

@@ -26,9 +26,9 @@ HERE = Path(__file__).resolve().parent
 # Engines whose rows can resume a link.
 RESUMES = ("ssh", "kubectl")
 QUICK = {
-    "ssh": ("tools", "terminal", "stream", "environment", "confinement", "shown", "client", "holder", "worker", "link", "resume",
+    "ssh": ("tools", "terminal", "stream", "environment", "confinement", "tried", "shown", "client", "holder", "worker", "link", "resume",
             "full_disk", "hostile_targets", "missing_workspace"),
-    "slurm": ("tools", "environment", "client", "pending", "no_job_stays"),
+    "slurm": ("tools", "environment", "tried", "client", "pending", "no_job_stays"),
     "podman": ("tools", "confinement", "client"),
     "kubectl": ("tools", "environment"),
     "faults": ("other_version", "told_error", "words_of_client", "small_noise", "large_noise", "packets", "unknown_engine"),

@@ -8,7 +8,7 @@ import subprocess
 import work
 from engines import NODES
 from kills import DIED, Scene
-from lab import GONE_S, need, until
+from lab import GONE_S, below, need, until
 
 
 def jobs(engine, *options):
@@ -56,9 +56,28 @@ def pending(lab, engine):
     return text.strip()[:100]
 
 
+def pending_link(lab, engine):
+    """kill -9 of the link process while its job waits: the job does not stay in the queue."""
+    other = fill(engine)
+    try:
+        session = lab.session(engine)
+        call = lab.begin(session, "echo a''nswered")
+        waits(lab, session, "Resources|Priority")
+        for process in below([lab.daemon()]):
+            if process.name == "quack-link":
+                process.send(signal.SIGKILL)
+        lab.call("abort", "--session", session)
+        call.communicate(timeout=60)
+        until(lambda: f"no waiting job: {jobs(engine)}", lambda: not jobs(engine, "-t", "PENDING"), GONE_S)
+    finally:
+        other.send_signal(signal.SIGTERM)
+        engine.tool("scancel", "--user", "root")
+        other.wait(60)
+
+
 def queue_limit(lab, engine):
-    """A wait ends after `far.queue`, with the reason, and its job is gone."""
-    lab.configure(far={"queue": "5s"})
+    """A wait ends after `far.queue_s`, with the reason, and its job is gone."""
+    lab.configure(far={"queue_s": 5})
     other = fill(engine)
     try:
         session = lab.session(engine)
@@ -125,4 +144,4 @@ def no_job_stays(lab, engine):
     until(lambda: f"no jobs: {jobs(engine)}", lambda: not jobs(engine), GONE_S)
 
 
-CHECKS = {check.__name__: check for check in (pending, queue_limit, drained, canceled, lost_node, no_job_stays)}
+CHECKS = {check.__name__: check for check in (pending, pending_link, queue_limit, drained, canceled, lost_node, no_job_stays)}

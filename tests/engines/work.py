@@ -128,6 +128,13 @@ def confinement(lab, engine):
     return f"tier {tier}"
 
 
+def tried(lab, engine):
+    """`quack engines test` starts a worker without a daemon."""
+    done = lab.run("engines", "test", engine.on, text=True)
+    need(done.returncode == 0, done.stdout + done.stderr)
+    need(engine.on.partition(":")[0] in lab.call("engines"), "quack engines does not list the engine")
+
+
 def shown(lab, engine):
     """`ps` and `sessions` name the place."""
     session = lab.session(engine)
@@ -199,5 +206,5 @@ def times(lab, engine):
     return ", ".join(f"{name} {took:.0f} ms" for name, took in rows)
 
 
-CHECKS = {check.__name__: check for check in (tools, jobs, terminal, stream, stdin, environment, confinement, shown, unlike,
+CHECKS = {check.__name__: check for check in (tools, jobs, terminal, stream, stdin, environment, confinement, tried, shown, unlike,
                                               deleted, quoted, times)}
