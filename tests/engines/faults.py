@@ -72,6 +72,13 @@ def small_noise(lab):
     lab.works(session)
 
 
+def open_noise(lab):
+    """The text of a login script may have no end of line, before a program that is there and before one that is sent."""
+    for program in (str(lab.quack), "send"):
+        engine = odd(lab, "prompt", "printf 'Last login: today'; exec \"$@\"", program=program)
+        lab.works(lab.session(engine))
+
+
 def large_noise(lab):
     engine = odd(lab, "flood", 'yes "welcome" | head -c 1000000; echo; exec "$@"')
     return one_error(lab, engine)
@@ -184,8 +191,8 @@ def unreachable(lab, engine):
 
 
 CHECKS = {check.__name__: check for check in (
-    other_version, other_protocol, told_error, words_of_client, long_words, small_noise, large_noise, endless_noise, packets,
-    unknown_engine, missing_program, silent)}
+    other_version, other_protocol, told_error, words_of_client, long_words, small_noise, open_noise, large_noise, endless_noise,
+    packets, unknown_engine, missing_program, silent)}
 # Of an engine.
 PLACES = {check.__name__: check for check in (missing_workspace, refused_workspace)}
 SSH = {check.__name__: check for check in (full_disk, hostile_targets, unreachable)}

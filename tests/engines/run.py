@@ -31,7 +31,7 @@ QUICK = {
     "slurm": ("tools", "environment", "tried", "client", "pending", "no_job_stays"),
     "podman": ("tools", "confinement", "client"),
     "kubectl": ("tools", "environment"),
-    "faults": ("other_version", "told_error", "words_of_client", "small_noise", "large_noise", "packets", "unknown_engine"),
+    "faults": ("other_version", "told_error", "words_of_client", "small_noise", "open_noise", "large_noise", "packets", "unknown_engine"),
 }
 
 
