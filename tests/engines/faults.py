@@ -140,7 +140,8 @@ def full_disk(lab, engine):
     """The program does not fit: an error, and no part of the program stays."""
     # A running far worker would keep the directory, and a program that is there need not be sent.
     lab.call("stop", "--yes")
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "quackd-test", lab.far_home], capture_output=True, text=True)
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "quackd-test", lab.far_home], capture_output=True,
+                           text=True)
     need(mount.returncode == 0, mount.stderr)
     try:
         text = one_error(lab, engine, "(?i)space|write|disk|full", timeout="1m")

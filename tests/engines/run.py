@@ -26,12 +26,13 @@ HERE = Path(__file__).resolve().parent
 # Engines whose rows can resume a link.
 RESUMES = ("ssh", "kubectl")
 QUICK = {
-    "ssh": ("tools", "terminal", "stream", "environment", "confinement", "tried", "shown", "client", "holder", "worker", "link", "resume",
-            "full_disk", "hostile_targets", "missing_workspace"),
+    "ssh": ("tools", "terminal", "stream", "environment", "confinement", "tried", "shown", "client", "holder", "worker", "link",
+            "resume", "full_disk", "hostile_targets", "missing_workspace"),
     "slurm": ("tools", "environment", "tried", "client", "pending", "no_job_stays"),
     "podman": ("tools", "confinement", "client"),
     "kubectl": ("tools", "environment"),
-    "faults": ("other_version", "told_error", "words_of_client", "small_noise", "open_noise", "large_noise", "packets", "unknown_engine"),
+    "faults": ("other_version", "told_error", "words_of_client", "small_noise", "open_noise", "large_noise", "packets",
+               "unknown_engine"),
 }
 
 
@@ -71,7 +72,8 @@ def main():
     known = checks()
     chosen = chosen_names(options, known)
     if isinstance(chosen, str):
-        parser.error(f"no check {chosen}: choose from {', '.join(f'{group}.{name}' for group in known for name in known[group])}")
+        names = ", ".join(f"{group}.{name}" for group in known for name in known[group])
+        parser.error(f"no check {chosen}: choose from {names}")
     if not options.quack.is_file():
         parser.error(f"{options.quack} does not exist: build it or name another with --quack")
     if os.geteuid() != 0:

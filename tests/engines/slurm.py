@@ -27,7 +27,7 @@ def fill(engine):
 
 def waits(lab, session, reason):
     def told():
-        return re.search(f"waiting for a place.*{reason}", json.dumps(lab.row(session)), re.IGNORECASE)
+        return re.search(f"waiting for a place.*(?:{reason})", json.dumps(lab.row(session)), re.IGNORECASE)
     until(lambda: f"{reason!r} in ps: {lab.row(session)}", told)
 
 
@@ -57,7 +57,7 @@ def pending(lab, engine):
 
 
 def pending_link(lab, engine):
-    """kill -9 of the link process while its job waits: the job does not stay in the queue."""
+    """kill -9 of the link process while its job waits. Slurm keeps the job of a killed `srun`: the next start ends it."""
     other = fill(engine)
     try:
         session = lab.session(engine)
@@ -66,8 +66,13 @@ def pending_link(lab, engine):
         for process in below([lab.daemon()]):
             if process.name == "quack-link":
                 process.send(signal.SIGKILL)
-        lab.call("abort", "--session", session)
+        old = jobs(engine, "-t", "PENDING")
+        waits(lab, session, "Resources|Priority")
+        until(lambda: f"another job than {old}: {jobs(engine)}",
+              lambda: len(now := jobs(engine, "-t", "PENDING")) == 1 and now[0].split()[0] != old[0].split()[0], GONE_S)
+        call.kill()
         call.communicate(timeout=60)
+        lab.call("stop", "--yes")
         until(lambda: f"no waiting job: {jobs(engine)}", lambda: not jobs(engine, "-t", "PENDING"), GONE_S)
     finally:
         other.send_signal(signal.SIGTERM)

@@ -206,5 +206,5 @@ def times(lab, engine):
     return ", ".join(f"{name} {took:.0f} ms" for name, took in rows)
 
 
-CHECKS = {check.__name__: check for check in (tools, jobs, terminal, stream, stdin, environment, confinement, tried, shown, unlike,
-                                              deleted, quoted, times)}
+CHECKS = {check.__name__: check for check in (tools, jobs, terminal, stream, stdin, environment, confinement, tried, shown,
+                                              unlike, deleted, quoted, times)}
