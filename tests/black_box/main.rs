@@ -40,6 +40,7 @@ mod durability;
 mod escapes;
 mod events;
 mod examples;
+mod far;
 mod file_tools;
 mod first_hour_cli;
 mod first_hour_daemon;

@@ -411,6 +411,17 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
 }
 
 #[test]
+fn the_token_makes_no_far_session() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let remote = enable(&wire);
+    let mut phone = remote.socket();
+    let error = phone.reply("quack.session_new", json!({"path": "ssh:build1:/w"}))["error"].take();
+    assert!(error.as_str().unwrap().starts_with("Only local clients"), "{error}");
+    assert_eq!(wire.request("workspaces", json!({}))["workspaces"], json!([]));
+}
+
+#[test]
 fn the_token_makes_no_isolated_session_and_applies_nothing() {
     let daemon = Daemon::start();
     let repo = daemon.repo("r");
