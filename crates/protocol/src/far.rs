@@ -98,9 +98,10 @@ impl FarWorkspace {
 impl fmt::Display for FarWorkspace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { engine, target, path } = self;
-        match target.is_empty() {
-            true => write!(f, "{engine}:{path}"),
-            false => write!(f, "{engine}:{target}:{path}"),
+        if target.is_empty() {
+            write!(f, "{engine}:{path}")
+        } else {
+            write!(f, "{engine}:{target}:{path}")
         }
     }
 }
