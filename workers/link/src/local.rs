@@ -28,7 +28,9 @@ pub(crate) struct Local {
     out: BytesMut,
     /// Lets whole frames pass only. `None`: every byte.
     guard: Option<FrameGuard>,
+    /// The process at the other end writes nothing more, and reads nothing more.
     has_ended: bool,
+    is_deaf: bool,
     chunk: Vec<u8>,
 }
 
@@ -46,6 +48,7 @@ impl Local {
             out: BytesMut::new(),
             guard: None,
             has_ended: false,
+            is_deaf: false,
             chunk: vec![0; CHUNK],
         }
     }
@@ -62,6 +65,9 @@ impl Local {
             Some(guard) => guard.pass(data, &mut self.out)?,
             None => self.out.extend_from_slice(data),
         }
+        if self.is_deaf {
+            self.out.clear();
+        }
         self.window.deliver_all_but(self.out.len());
         Ok(())
     }
@@ -72,7 +78,7 @@ impl Local {
             frame,
             FromWorker::Link(LinkState::Waiting { .. } | LinkState::Interrupted { .. })
         );
-        if is_repeated && MAX_BEHIND < self.out.len() {
+        if self.is_deaf || is_repeated && MAX_BEHIND < self.out.len() {
             return;
         }
         // Only a frame with an endless text cannot be encoded, and all texts here are short.
@@ -95,29 +101,32 @@ impl Local {
             (false, true) => Interest::WRITABLE,
             (false, false) => return std::future::pending().await,
         };
-        let Ok(ready) = self.stream.ready(interest).await else { return self.end() };
+        let Ok(ready) = self.stream.ready(interest).await else {
+            self.has_ended = true;
+            return self.stop_writing();
+        };
 
         if ready.is_readable() && 0 < room {
             match self.stream.try_read(self.chunk.get_mut(..room).unwrap_or_default()) {
                 Ok(0) => self.has_ended = true,
                 Ok(n) => self.window.push(self.chunk.get(..n).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_reset) => self.end(),
+                Err(_reset) => self.has_ended = true,
             }
         }
         if ready.is_writable() && !self.out.is_empty() {
             match self.stream.try_write(&self.out) {
                 Ok(n) => self.out.advance(n),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_closed) => self.end(),
+                // The process may have written its last bytes before.
+                Err(_closed) => self.stop_writing(),
             }
         }
         self.window.deliver_all_but(self.out.len());
     }
 
-    /// The process at the other end takes no bytes either.
-    fn end(&mut self) {
-        self.has_ended = true;
+    fn stop_writing(&mut self) {
+        self.is_deaf = true;
         self.out.clear();
     }
 
@@ -166,6 +175,20 @@ mod tests {
         drop(supervisor);
         local.until_ended().await;
         assert_eq!(local.window.next_data().unwrap(), "last");
+    }
+
+    #[tokio::test]
+    async fn the_last_bytes_of_a_process_that_reads_nothing_are_kept() {
+        let (stream, mut worker) = UnixStream::pair().unwrap();
+        let mut local = Local::to_worker(stream);
+        local.put(&vec![0; 100_000]).unwrap();
+        worker.write_all(b"cannot start").await.unwrap();
+        drop(worker);
+        local.until_ended().await;
+        local.flush(Duration::from_secs(10)).await;
+        assert_eq!(local.window.next_data().unwrap(), "cannot start");
+        local.put(b"more").unwrap();
+        assert!(local.out.is_empty());
     }
 
     #[tokio::test]
