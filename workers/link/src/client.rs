@@ -39,9 +39,9 @@ pub(crate) struct Client {
 /// Output and input of a client.
 #[derive(Debug)]
 pub(crate) struct ClientPipes {
-    /// Its output.
+    /// Read end of its stdout.
     pub(crate) stdout: pipe::Receiver,
-    /// Its input.
+    /// Write end of its stdin.
     pub(crate) stdin: pipe::Sender,
 }
 

@@ -142,7 +142,7 @@ async fn handshake() -> io::Result<(Stdin, Stdout, Hello, BytesMut)> {
     Ok((stdin, stdout, hello, input))
 }
 
-/// What runs before bytes are carried.
+/// The started worker, and the socket of its session.
 struct Prepared {
     worker: FarWorker,
     holder: Holder,
@@ -245,7 +245,7 @@ struct Far {
     exit: Option<FarExit>,
 }
 
-/// What happened first.
+/// The first of the awaited events.
 enum Step {
     Link(Event),
     Caller(UnixStream),

@@ -20,8 +20,8 @@ const RUN: &str = "run";
 /// Time after which the directory of an ended session is removed.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Most directories that are looked at for that.
-const MAX_LOOKED_AT: usize = 4096;
+/// Maximum number of directories that one start checks for that.
+const MAX_CHECKED: usize = 4096;
 
 /// Longest id of a session, in bytes.
 const MAX_ID: usize = 64;
@@ -94,7 +94,7 @@ impl FarFiles {
     /// Removes the directories of other sessions that nothing has changed for `kept`.
     fn clean_blocking(&self, kept: Duration) {
         let Ok(entries) = fs::read_dir(&self.state) else { return };
-        for entry in entries.take(MAX_LOOKED_AT).flatten() {
+        for entry in entries.take(MAX_CHECKED).flatten() {
             let path = entry.path();
             if path != self.session && is_old(&path, kept) {
                 // The next start tries again.

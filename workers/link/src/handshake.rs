@@ -137,7 +137,7 @@ fn parse(line: &[u8]) -> Result<FarLine, LinkError> {
 /// Result of the far side's part of the handshake.
 #[derive(Debug)]
 pub(crate) struct Greeting {
-    /// Its last line.
+    /// Last line of the far side.
     pub(crate) ready: Ready,
     /// Whether it asked for the program.
     pub(crate) sent_program: bool,
@@ -215,7 +215,7 @@ pub(crate) async fn read_line(
 mod tests {
     use super::*;
 
-    /// What the link process makes of this output of a far side.
+    /// Result of this output of a far side.
     async fn greeted(output: &[u8]) -> Result<Greeting, LinkError> {
         greet(&mut &*output, &mut tokio::io::sink(), None).await
     }

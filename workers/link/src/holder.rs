@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 /// Line of a new worker of the session.
 const END: &str = "end";
 
-/// Time for the lines of a caller. The present link waits meanwhile.
+/// Time for the lines of a caller. The present link waits during that time.
 const CALLER_TIME: Duration = Duration::from_secs(5);
 
 /// Time for an earlier worker of the session to end.
@@ -141,7 +141,7 @@ mod tests {
         Hello { proto: PROTO, session, token, grace_ms, received: 5 }
     }
 
-    /// What the process with `own` makes of a caller that writes `line`.
+    /// Result of a caller that writes `line` to the process with `own`.
     async fn greeted(own: &Hello, line: String) -> Caller {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(line.as_bytes()).await.unwrap();

@@ -19,7 +19,7 @@ const CHUNK: usize = 64 * 1024;
 /// Bytes for a supervisor that does not read, from which on repeated states of the link are left out.
 const MAX_BEHIND: usize = 64 * 1024;
 
-/// The channel, the bytes on their way to it, and the stream that it is the end of.
+/// The channel, the bytes queued for it, and the stream that it is the end of.
 #[derive(Debug)]
 pub(crate) struct Local {
     stream: UnixStream,
@@ -137,7 +137,7 @@ impl Local {
         }
     }
 
-    /// Writes the bytes on their way, for at most `limit`.
+    /// Writes the queued bytes, for at most `limit`.
     pub(crate) async fn flush(&mut self, limit: Duration) {
         let flushed = async {
             while !self.out.is_empty() {

@@ -206,7 +206,7 @@ impl Link {
     }
 
     /// Makes a link within `limit`: the first one, or one that resumes a link that was lost for the reason `lost`. The
-    /// supervisor gets the state again and again.
+    /// supervisor gets the state every [`LINK_REPORT_SECONDS`].
     async fn connect(&mut self, lost: Option<&str>, limit: Duration) -> Result<(), Failure> {
         let Self { far, program, session, token, local, client, connection } = self;
         let words = if lost.is_some() { &far.resume } else { &far.start };

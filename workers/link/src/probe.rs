@@ -15,7 +15,7 @@ const LEAVE: Duration = Duration::from_secs(5);
 /// Result of a handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeReport {
-    /// Version of quackd there. The same as here.
+    /// Version of quackd there. It equals the version here.
     pub version: String,
     /// Whether the far side asked for the program.
     pub sent_program: bool,

@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// One side: its window, its undelivered and its delivered bytes, and the packets on their way to it.
+    /// One side: its window, its undelivered and its delivered bytes, and the packets in flight to it.
     #[derive(Default)]
     struct Side {
         window: Window,
@@ -197,7 +197,7 @@ mod tests {
                         one.window.deliver_all_but(one.pending);
                     }
                     _ => {
-                        // The packets on their way are lost.
+                        // The packets in flight are lost.
                         one.arriving.clear();
                         other.arriving.clear();
                         one.window.resume(other.window.received()).unwrap();

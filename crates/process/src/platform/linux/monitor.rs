@@ -77,7 +77,7 @@ pub fn split_off_forwarding_monitor(patience: Duration) -> io::Result<()> {
     split_off(None, Patience { time: patience, forwards_term: true })
 }
 
-/// What a monitor does before it kills its worker.
+/// Steps of a monitor before it kills its worker.
 #[derive(Debug, Clone, Copy, Default)]
 struct Patience {
     /// Maximum wait for the worker's own exit.
