@@ -102,7 +102,11 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
         3,
         &["quackd-ipc", "quackd-isolate", "quackd-process", "quackd-protocol", "quackd-sandbox"],
     ),
-    ("quackd-link-worker", 3, &["quackd-protocol", "quackd-ipc", "quackd-process"]),
+    (
+        "quackd-link-worker",
+        4,
+        &["quackd-environment-worker", "quackd-ipc", "quackd-process", "quackd-protocol"],
+    ),
     ("quackd-pi-worker", 3, &["quackd-protocol", "quackd-ipc", "quackd-process"]),
     (
         "quackd-session-worker",

@@ -44,7 +44,11 @@ fn main() -> std::process::ExitCode {
     // A worker confines itself before anything else happens in its process. The supervisor starts hundreds of workers,
     // so they skip the setup of the other subcommands.
     match std::env::args_os().nth(1).as_deref().and_then(std::ffi::OsStr::to_str) {
+        Some("worker") if std::env::args_os().nth(2).is_some_and(|word| word == "--stdio") => {
+            return quackd_link_worker::far_main();
+        }
         Some("worker") => return quackd_session_worker::main(),
+        Some("link") => return quackd_link_worker::main(),
         Some("proxy") => return quackd_network_worker::main(),
         Some("pi-worker") => return quackd_pi_worker::main(),
         Some("agent-worker") => return quackd_agent_worker::main(),

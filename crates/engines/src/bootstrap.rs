@@ -9,7 +9,8 @@ pub(crate) const BOOTSTRAP: &str = concat!(
     // Slurm passes neither of these with `--export=NONE`.
     r#"PATH="${PATH:-/usr/local/bin:/usr/bin:/bin}"; "#,
     r#"[ -n "$HOME" ] || HOME="$(getent passwd "$(id -u)" | cut -d: -f6)"; export PATH HOME; "#,
-    r#"e() { echo "quackd: error $*"; exit 1; }; "#,
+    // A login script may have printed the beginning of a line.
+    r#"e() { echo; echo "quackd: error $*"; exit 1; }; "#,
     r#"d="${XDG_CACHE_HOME:-$HOME/.cache}/quackd"; h="$1"; n="$2"; f="$d/quack-$h"; shift 2; "#,
     // A user who may write to the directory could replace the program between the check and the start. The program keeps
     // the umask of the user.
@@ -26,7 +27,7 @@ pub(crate) const BOOTSTRAP: &str = concat!(
     r#"find "$d" -name "quack-*" -type f -mtime +30 -exec rm -f {} + ; "#,
     r#"t="$(mktemp "$d/quack-new.XXXXXX")" || e "cannot write to $d"; "#,
     r#"x() { rm -f "$t"; e "$*"; }; "#,
-    r#"echo "quackd: send"; head -c "$n" >"$t"; "#,
+    r#"echo; echo "quackd: send"; head -c "$n" >"$t"; "#,
     r#"k "$t" || x "the program arrived incomplete: is there space in $d?"; "#,
     // A program for another processor, or one that needs a newer C library, fails here with a text that helps.
     r#"chmod 700 "$t"; "$t" --version >/dev/null || "#,
@@ -77,7 +78,7 @@ mod tests {
         for shell in ["sh", "bash"] {
             let home = tempfile::tempdir().unwrap();
             let sent = format!("{FAKE}hello\n");
-            let first = "quackd: send\nstarted worker --stdio\nhello\n";
+            let first = "\nquackd: send\nstarted worker --stdio\nhello\n";
             assert_eq!(run(shell, home.path(), FAKE, &sent), first, "{shell}");
             let again = run(shell, home.path(), FAKE, "hello\n");
             assert_eq!(again, "started worker --stdio\nhello\n", "{shell}");
@@ -97,7 +98,7 @@ mod tests {
         let kept = home.path().join(".cache/quackd");
         let cut = run("sh", home.path(), FAKE, "#!/bin/sh\n");
         assert!(
-            cut.starts_with("quackd: send\nquackd: error the program arrived incomplete"),
+            cut.starts_with("\nquackd: send\n\nquackd: error the program arrived incomplete"),
             "{cut}"
         );
         let other = "no program";
@@ -110,10 +111,10 @@ mod tests {
 
         fs::set_permissions(&kept, fs::Permissions::from_mode(0o770)).unwrap();
         let refused = run("sh", home.path(), FAKE, FAKE);
-        assert!(refused.starts_with("quackd: error others may write to /"), "{refused}");
+        assert!(refused.starts_with("\nquackd: error others may write to /"), "{refused}");
         let no_home = run("sh", Path::new("/dev/null"), FAKE, "");
         assert!(
-            no_home.starts_with("quackd: error cannot create the directory /dev/null"),
+            no_home.starts_with("\nquackd: error cannot create the directory /dev/null"),
             "{no_home}"
         );
     }

@@ -51,6 +51,22 @@ impl ProcessHandle {
         self.identity().signal(signal)
     }
 
+    /// Sends TERM. For callers without the names of signals.
+    ///
+    /// # Errors
+    /// Same as [`ProcessHandle::signal`].
+    pub fn terminate(&self) -> io::Result<()> {
+        self.signal(Signal::SIGTERM)
+    }
+
+    /// Sends KILL.
+    ///
+    /// # Errors
+    /// Same as [`ProcessHandle::signal`].
+    pub fn kill(&self) -> io::Result<()> {
+        self.signal(Signal::SIGKILL)
+    }
+
     /// Returns the identity of the process in addition to its number.
     pub(crate) fn identity(&self) -> &Identity {
         &self.child.identity

@@ -26,6 +26,7 @@ mod command;
 mod complain;
 mod detached;
 mod exit;
+mod exit_as;
 mod flow;
 mod handle;
 mod harden;
@@ -69,6 +70,7 @@ pub use detached::{
     spawn_on_desktop_blocking, spawn_other_blocking, spawn_terminal_guard_blocking,
 };
 pub use exit::Exit;
+pub use exit_as::exit_as;
 pub use flow::{Flow, FlowPiece, StreamName};
 pub use handle::ProcessHandle;
 pub use harden::{Role, harden, restore_after_fork};

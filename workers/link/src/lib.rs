@@ -1,1 +1,36 @@
-//! The link to a far worker: `quack link` on this side, `quack worker --stdio` there.
+//! The link to a far worker: the link process `quack link` here, and `quack worker --stdio` where the code is.
+//!
+//! The supervisor starts the link process in place of a worker. The link process starts the client of an engine, such as
+//! `ssh`, and carries the bytes of the control channel over the client's stdin and stdout. The far side starts the worker.
+//!
+//! In reading order:
+//! - [`packet`], [`window`]: the resumable stream, without I/O;
+//! - [`frame_guard`]: whole frames, for the supervisor;
+//! - [`handshake`]: the text lines before the stream;
+//! - [`local`], [`connection`]: the two ends of the bytes, and what moves them;
+//! - [`program`], [`client`]: the file that is sent, and the engine's client;
+//! - [`near`]: the link process;
+//! - [`far`], [`far_files`], [`far_start`], [`far_worker`], [`holder`]: the far side;
+//! - [`probe`]: tries an engine.
+
+mod client;
+mod connection;
+mod error;
+mod far;
+mod far_files;
+mod far_start;
+mod far_worker;
+mod frame_guard;
+mod handshake;
+mod holder;
+mod local;
+mod near;
+mod packet;
+mod probe;
+mod program;
+mod window;
+
+pub use error::LinkError;
+pub use far::main as far_main;
+pub use near::main;
+pub use probe::{ProbeReport, probe};

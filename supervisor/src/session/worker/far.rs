@@ -115,7 +115,7 @@ impl WorkerActor {
     pub(super) fn start_link(&mut self, login: &[(String, String)], ctx: &mut Context<Self>) {
         let Some(link) = &mut self.far else { return };
         link.notice = None;
-        let workspace = link.workspace.path.clone();
+        let workspace = link.workspace.to_string();
         let far = match far_start(&self.services, &link.workspace, &self.session.id, login) {
             Ok(far) => far,
             Err(why) => {

@@ -15,8 +15,8 @@ mod terminal;
 
 pub use harden::set_process_name;
 pub use monitor::{
-    ForkSide, die_with_parent, split_off_monitor, split_off_monitor_by, split_off_monitor_of,
-    split_off_patient_monitor,
+    ForkSide, die_with_parent, split_off_forwarding_monitor, split_off_monitor,
+    split_off_monitor_by, split_off_monitor_of, split_off_patient_monitor,
 };
 pub use program_pages::release_program_pages_blocking;
 pub use self_exe::SelfExe;

@@ -12,13 +12,13 @@
 //! | the monitor dies | the kernel kills the worker; the supervisor adopts the remaining processes and sweeps them |
 
 use super::adopt_orphans;
+use crate::exit_as::exit_as;
 use crate::{
     Exit, ProcessHandle, SessionPaths, become_session_leader, set_process_name,
     sweep_strays_blocking,
 };
 use nix::libc;
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal};
-use nix::sys::signal::{kill, sigaction, sigprocmask};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{ForkResult, fork};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -56,7 +56,7 @@ pub fn split_off_monitor() -> io::Result<()> {
 /// # Errors
 /// Same as [`split_off_monitor`].
 pub fn split_off_monitor_of(session: Option<&SessionPaths>) -> io::Result<()> {
-    split_off(session, Duration::ZERO)
+    split_off(session, Patience::default())
 }
 
 /// Like [`split_off_monitor`], for a worker that exits by itself when its channel is closed. The monitor waits
@@ -65,10 +65,28 @@ pub fn split_off_monitor_of(session: Option<&SessionPaths>) -> io::Result<()> {
 /// # Errors
 /// Same as [`split_off_monitor`].
 pub fn split_off_patient_monitor(patience: Duration) -> io::Result<()> {
-    split_off(None, patience)
+    split_off(None, Patience { time: patience, forwards_term: false })
 }
 
-fn split_off(session: Option<&SessionPaths>, patience: Duration) -> io::Result<()> {
+/// Like [`split_off_patient_monitor`]. Before it waits, the monitor also sends SIGTERM to the worker, because the
+/// supervisor sends it to the monitor only.
+///
+/// # Errors
+/// Same as [`split_off_monitor`].
+pub fn split_off_forwarding_monitor(patience: Duration) -> io::Result<()> {
+    split_off(None, Patience { time: patience, forwards_term: true })
+}
+
+/// Steps of a monitor before it kills its worker.
+#[derive(Debug, Clone, Copy, Default)]
+struct Patience {
+    /// Maximum wait for the worker's own exit.
+    time: Duration,
+    /// True if the worker gets SIGTERM first.
+    forwards_term: bool,
+}
+
+fn split_off(session: Option<&SessionPaths>, patience: Patience) -> io::Result<()> {
     require_single_thread()?;
     let before = become_monitor()?;
 
@@ -95,7 +113,7 @@ fn split_off(session: Option<&SessionPaths>, patience: Duration) -> io::Result<(
             // A monitor that cannot watch must not leave a worker behind. The kernel kills the worker when this
             // process exits.
             let exit = watch(child.as_raw().unsigned_abs(), None, session, patience);
-            end_as(exit.unwrap_or(Exit::Code(libc::EXIT_FAILURE)))
+            exit_as(exit.unwrap_or(Exit::Code(libc::EXIT_FAILURE)))
         }
     }
 }
@@ -114,9 +132,9 @@ pub fn split_off_monitor_by<C, E: FnOnce()>(
     match split()? {
         ForkSide::Child(child) => Ok(child),
         ForkSide::Monitor { child, status, at_the_end } => {
-            let exit = watch(child, Some(status), session, Duration::ZERO);
+            let exit = watch(child, Some(status), session, Patience::default());
             at_the_end();
-            end_as(exit.unwrap_or(Exit::Code(libc::EXIT_FAILURE)))
+            exit_as(exit.unwrap_or(Exit::Code(libc::EXIT_FAILURE)))
         }
     }
 }
@@ -190,7 +208,7 @@ fn watch(
     worker: u32,
     status: Option<OwnedFd>,
     session: Option<&SessionPaths>,
-    patience: Duration,
+    patience: Patience,
 ) -> io::Result<Exit> {
     // Dying by the worker's signal must not leave a core file of this process.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
@@ -198,8 +216,11 @@ fn watch(
 
     wait_for_an_end(&worker)?;
     // A patient monitor lets the worker stop its own processes first.
-    if !patience.is_zero() {
-        poll_once(&mut [PollFd::new(&worker, PollFlags::IN)], Some(patience))?;
+    if patience.forwards_term {
+        worker.signal(Signal::SIGTERM)?;
+    }
+    if !patience.time.is_zero() {
+        poll_once(&mut [PollFd::new(&worker, PollFlags::IN)], Some(patience.time))?;
     }
 
     worker.signal(Signal::SIGKILL)?;
@@ -260,35 +281,4 @@ fn close_from_3() {
     // them and drops none of them.
     let _closed = unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
     // A kernel before 5.9 refuses. Then the monitor keeps a few unused descriptors open.
-}
-
-fn end_as(exit: Exit) -> ! {
-    match exit {
-        Exit::Code(code) => end_process(code),
-        Exit::Signal(number) => {
-            if let Ok(signal) = Signal::try_from(number) {
-                // If the signal does not kill this process, use the exit code of shells.
-                raise_by_default(signal).ok();
-            }
-            end_process(128 + number)
-        }
-    }
-}
-
-#[expect(unsafe_code, reason = "sigaction(2) has no safe form")]
-fn raise_by_default(signal: Signal) -> nix::Result<()> {
-    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-    if signal != Signal::SIGKILL {
-        // SAFETY: the default disposition runs no code of this program.
-        unsafe { sigaction(signal, &default) }?;
-    }
-    // Not raise(3): it may use a thread number that the C library has kept from before the fork.
-    kill(nix::unistd::Pid::this(), signal)?;
-    sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&SigSet::from(signal)), None)
-}
-
-#[expect(unsafe_code, reason = "_exit(2) has no safe form")]
-pub(crate) fn end_process(code: i32) -> ! {
-    // SAFETY: exits without running the exit handlers of the program it split from.
-    unsafe { libc::_exit(code) }
 }

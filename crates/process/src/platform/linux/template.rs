@@ -10,8 +10,9 @@
 //! All forks of one template have the same address layout. So the supervisor replaces a template after
 //! [`Template::FORKS`] workers, and after a worker that may have died by an attack on its memory.
 
-use super::monitor::{end_process, require_single_thread};
+use super::monitor::require_single_thread;
 use super::{SelfExe, die_with_parent, set_process_name};
+use crate::exit_as::end_process;
 use crate::{ProcessHandle, SpawnError, SpawnedChild, rank_above_parent, spawn_worker_blocking};
 use nix::libc;
 use nix::sys::signal::Signal;

@@ -11,7 +11,8 @@ mod terminal;
 
 pub use harden::set_process_name;
 pub use monitor::{
-    die_with_parent, split_off_monitor, split_off_monitor_of, split_off_patient_monitor,
+    die_with_parent, split_off_forwarding_monitor, split_off_monitor, split_off_monitor_of,
+    split_off_patient_monitor,
 };
 pub use self_exe::SelfExe;
 pub use template::{Template, serve_template};

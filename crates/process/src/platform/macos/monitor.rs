@@ -35,3 +35,11 @@ pub fn split_off_monitor_of(_: Option<&SessionPaths>) -> io::Result<()> {
 pub fn split_off_patient_monitor(_: Duration) -> io::Result<()> {
     Ok(())
 }
+
+/// Does nothing on this system, which has no monitor.
+///
+/// # Errors
+/// None.
+pub fn split_off_forwarding_monitor(_: Duration) -> io::Result<()> {
+    Ok(())
+}
