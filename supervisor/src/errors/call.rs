@@ -39,6 +39,23 @@ impl CopyExcess {
         }
     }
 
+    /// Describes a refused call.
+    fn refusal(self) -> String {
+        match self {
+            Self::Own { max, .. } => format!(
+                "the session's copy is full: {max} MiB (isolated.max_mb). It was not run; delete files or raise the limit"
+            ),
+            Self::Unmeasured => format!(
+                "the session's copy cannot be measured: {UNMEASURED}. It was not run; the user can remove them with a \
+                 command"
+            ),
+            Self::All { max, .. } => format!(
+                "the copies of all isolated sessions are full: {max} MiB (isolated.total_mb). It was not run; delete \
+                 files, discard copies or raise the limit"
+            ),
+        }
+    }
+
     /// Returns the line for the end of a command's answer.
     pub(crate) fn line(self) -> String {
         match self {
@@ -146,18 +163,7 @@ impl CallError {
                 "Error: {MAX_TERMINALS} terminals are running in all sessions, and there may be no \
                  more. It was not run; end one first"
             ),
-            Self::CopyFull(CopyExcess::Own { max, .. }) => format!(
-                "Error: the session's copy is full: {max} MiB (isolated.max_mb). It was not run; \
-                 delete files or raise the limit"
-            ),
-            Self::CopyFull(CopyExcess::Unmeasured) => format!(
-                "Error: the session's copy cannot be measured: {UNMEASURED}. It was not run; \
-                 the user can remove them with a command"
-            ),
-            Self::CopyFull(CopyExcess::All { max, .. }) => format!(
-                "Error: the copies of all isolated sessions are full: {max} MiB (isolated.total_mb). \
-                 It was not run; delete files, discard copies or raise the limit"
-            ),
+            Self::CopyFull(excess) => format!("Error: {}", excess.refusal()),
             Self::NoWorkspace(path) => format!("Error: Workspace not accessible: '{path}'"),
             Self::NoPlace(why) => format!("Error: Not a workspace: {why}"),
             Self::NoEngine(why) => format!("Error: The workspace cannot be reached: {why}"),

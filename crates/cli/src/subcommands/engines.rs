@@ -131,10 +131,9 @@ async fn test(args: EnginesTestArgs, output: CliOutput) -> anyhow::Result<ExitCo
         _ = interrupts.next() => return Ok(ExitCode::Interrupted),
         probed = Box::pin(quackd_link_worker::probe(&far)) => probed,
     };
-    let report = probed.map_err(|(error, last_words)| {
-        let words = display::plain(last_words.trim());
-        let words = if words.is_empty() { words } else { format!(" ({words})") };
-        CliError::failed(format!("{place} failed: {error}{words}; {hint}"))
+    let report = probed.map_err(|error| {
+        let error = display::plain(&error.to_string());
+        CliError::failed(format!("{place} failed: {error}; {hint}"))
     })?;
 
     let document = TestDocument {

@@ -68,6 +68,7 @@ use crate::output::CliOutput;
 use std::pin::Pin;
 
 /// Runs a subcommand. Without one, attaches a directory.
+#[expect(clippy::too_many_lines, reason = "a table with one line for each subcommand")]
 pub(crate) async fn run(
     verb: Option<Verb>,
     attach: AttachArgs,

@@ -213,7 +213,13 @@ async fn attach(
             let shown = shown?;
             if shown.has_ended {
                 let job = end_of_job(&client, &place.session, &started.terminal_id).await;
-                let audit = job.ok().flatten().map(|job| job.audit);
+                let job = job.ok().flatten();
+                if let Some(job) = job.as_ref().filter(|_| !shown.has_screen)
+                    && !job.text.is_empty()
+                {
+                    output.answer(&job.text)?;
+                }
+                let audit = job.map(|job| job.audit);
                 leave(&client, &place, &started.terminal_id, audit, output).await;
             }
             return Ok(shown.code);

@@ -64,6 +64,8 @@ pub(super) struct Shown {
     pub(super) code: ExitCode,
     /// Whether the program has ended.
     pub(super) has_ended: bool,
+    /// Whether its screen was shown. Otherwise it ended when the client was being attached.
+    pub(super) has_screen: bool,
 }
 
 /// Shows an attached terminal until its program ends or the client is detached. `signals` was opened before the terminal is
@@ -81,7 +83,7 @@ pub(super) async fn show(
     let TerminalSettings { keys, clipboard } = settings;
     let place = attached.place();
 
-    let (ended, unanswered) = {
+    let (ended, unanswered, has_screen) = {
         // Other texts wait until the screen is gone.
         let held = OpenQuestion::begin(output).await;
         let window = Window::open(clipboard, format!("{place}: "))?;
@@ -89,14 +91,16 @@ pub(super) async fn show(
         let mut viewer = Viewer::new(view, *size, title.take(), &held, window, keys, query);
         let ended = viewer.run(events, &mut signals).await;
         viewer.close(&mut signals, matches!(ended, Ok(Ended::Detached))).await;
-        (ended, viewer.unanswered())
+        (ended, viewer.unanswered(), viewer.has_screen)
     };
     if let Some(address) = unanswered {
         output.note(&format!("{} was not opened", plain(&address)));
     }
 
     match ended? {
-        Ended::Exited(exit) => return Ok(Shown { code: end_of(&exit, output)?, has_ended: true }),
+        Ended::Exited(exit) => {
+            return Ok(Shown { code: end_of(&exit, output)?, has_ended: true, has_screen });
+        }
         Ended::Detached => {
             let label = display::name(&attached.view.label);
             let remote = attached.view.remote.map(|url| format!("--remote {} ", plain(&url)));
@@ -105,7 +109,7 @@ pub(super) async fn show(
         }
         Ended::Closed => {}
     }
-    Ok(Shown { code: ExitCode::Ok, has_ended: false })
+    Ok(Shown { code: ExitCode::Ok, has_ended: false, has_screen })
 }
 
 /// Returns the exit code for the end of a program, and prints the reason if it did not end by itself.

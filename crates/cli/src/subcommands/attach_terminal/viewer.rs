@@ -99,6 +99,8 @@ pub(super) struct Viewer<'a> {
     opening: Opening,
     /// Output since the question was shown, for a program that ends before the whole screen comes. The oldest is dropped.
     unshown: Vec<u8>,
+    /// Whether the screen or output of the program has arrived.
+    pub(super) has_screen: bool,
     /// The request for a forwarded port, with its number and the refusal.
     forwarding: Work<'a, (u16, Result<Option<String>, ClientError>)>,
     /// Whether the screen must be requested.
@@ -148,6 +150,7 @@ impl<'a> Viewer<'a> {
             writing: None,
             opening: Opening::new(opener(), view.remote.is_some()),
             unshown: Vec::new(),
+            has_screen: false,
             forwarding: None,
             is_redraw_due: false,
             as_rows: false,
@@ -376,7 +379,12 @@ impl<'a> Viewer<'a> {
 
     fn take_update(&mut self, update: Option<TerminalUpdate>) -> Option<Ended> {
         let is_asking = self.shown == Shown::Question;
-        match update? {
+        let update = update?;
+        self.has_screen |= matches!(
+            update,
+            TerminalUpdate::Output(_) | TerminalUpdate::Redraw { .. } | TerminalUpdate::Rows(_)
+        );
+        match update {
             TerminalUpdate::Output(bytes) => match self.shown {
                 Shown::Bytes => {
                     let shown = self.window.filtered(&bytes);

@@ -104,8 +104,7 @@ pub(in crate::session::agent) async fn prepare(
         }
         places.check_blocking(Path::new(&workspace))?;
 
-        let sessions = home.prepare_pi_sessions_blocking();
-        let sessions = sessions.map_err(not_started)?;
+        let sessions = home.prepare_pi_sessions_blocking().map_err(not_started)?;
         let file = history::prepare_blocking(&sessions, &session_file, &workspace, &now_text());
         let file = file.map_err(|error| not_started(format!("no history: {error}")))?;
         let (sessions, file) = (sessions.display().to_string(), file.display().to_string());
