@@ -152,7 +152,7 @@ impl CredentialUse {
     #[must_use]
     pub fn ssh(user: &str, host: &str, port: u16) -> Option<Self> {
         let is_ok = is_part(user)
-            && !user.contains('@')
+            && !user.contains(['@', '/', ':'])
             && is_part(host)
             && !host.contains(['@', '/'])
             && port != 0;

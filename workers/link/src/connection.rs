@@ -51,6 +51,8 @@ pub(crate) struct Connection {
     /// Time of the next acknowledgement.
     acknowledge_at: Option<Instant>,
     has_said_end: bool,
+    /// Whether `output` or the writer may have bytes. The standard output keeps what is no line.
+    has_output: bool,
 }
 
 impl Connection {
@@ -70,6 +72,7 @@ impl Connection {
             spoke: now,
             acknowledge_at: None,
             has_said_end: false,
+            has_output: false,
         }
     }
 
@@ -85,15 +88,15 @@ impl Connection {
                 return Event::LocalEnded;
             }
             self.put_packets(local, exit);
+            self.has_output |= !self.output.is_empty();
 
             self.reserve();
             let due = self.due();
             tokio::select! {
                 // Input is read before the silence is noticed: this process may have been stopped for longer.
                 biased;
-                written = self.writer.write_buf(&mut self.output), if !self.output.is_empty() => match written {
-                    Ok(0) => return Event::Lost("the connection was closed".to_owned()),
-                    Ok(_) => self.spoke = Instant::now(),
+                written = write(&mut self.writer, &mut self.output), if self.has_output => match written {
+                    Ok(has_output) => (self.spoke, self.has_output) = (Instant::now(), has_output),
                     Err(error) => return Event::Lost(error.to_string()),
                 },
                 read = self.reader.read_buf(&mut self.input) => match read {
@@ -193,7 +196,11 @@ impl Connection {
         loop {
             sleep(KEEP_ALIVE).await;
             Packet::KeepAlive.put(&mut self.output);
-            if self.writer.write_all_buf(&mut self.output).await.is_err() {
+            let sent = async {
+                self.writer.write_all_buf(&mut self.output).await?;
+                self.writer.flush().await
+            };
+            if sent.await.is_err() {
                 return;
             }
             self.spoke = Instant::now();
@@ -215,6 +222,18 @@ impl Connection {
         if let Ok(Err(error)) = timeout(limit, sent).await {
             quackd_process::complain(&format!("cannot end the far worker: {error}"));
         }
+    }
+}
+
+/// Writes some of the packets, or passes on what the writer keeps. Returns whether something may be left. Cancel-safe.
+async fn write(mut writer: impl AsyncWrite + Unpin, output: &mut BytesMut) -> io::Result<bool> {
+    if output.is_empty() {
+        writer.flush().await?;
+        return Ok(false);
+    }
+    match writer.write_buf(output).await? {
+        0 => Err(io::ErrorKind::WriteZero.into()),
+        _ => Ok(true),
     }
 }
 
