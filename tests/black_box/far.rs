@@ -101,7 +101,11 @@ fn a_far_session_works_like_another_one_and_ps_names_its_place() {
     assert_eq!((&worker["place"], worker.get("pid")), (&json!("build1"), None), "{worker}");
     let local = wire.attach(daemon.repo("b").path());
     local.bash("true");
-    assert_eq!(worker["tier"], local.worker()["tier"], "confined like a local worker");
+    // Without a control group of the daemon.
+    let confined = ["A", "B"].map(Value::from);
+    let here = local.worker()["tier"].clone();
+    let tier = &worker["tier"];
+    assert!(*tier == here || [&here, tier].iter().all(|tier| confined.contains(tier)), "{tier}");
     assert_eq!(local.worker().get("place"), None);
     let shown = format!("build1:{}", repo.path().display());
     for verb in ["ps", "sessions"] {
@@ -213,34 +217,6 @@ fn a_killed_link_process_or_supervisor_leaves_nothing_on_the_far_side() {
     let workspaces = wire.request("workspaces", json!({}));
     assert_eq!(workspaces["workspaces"][0]["path"], path, "{workspaces}");
     assert_eq!(far_session(&wire, &path).bash("echo back"), "back\n\n[Exit code: 0]");
-}
-
-#[test]
-fn a_link_that_is_resumed_loses_no_output_and_runs_nothing_again() {
-    let resume = json!(["bash", "-c", CLIENT, "bash", "{command}"]);
-    let more = format!("target = \"optional\"\nresume = {resume}");
-    let config = format!("[far]\nresume_grace_s = 60\n{}", row("near", CLIENT, &more));
-    let daemon = Daemon::start_with(config);
-    let repo = daemon.repo("a");
-    let wire = daemon.wire();
-    let session = far_session(&wire, &at("build1", repo.path()));
-    let command = daemon.gated("middle", &daemon.gated("end", "seq 100000 | tail -1"));
-    let slow = session.begin("bash", json!(format!("echo run >> count; echo first; {command}")));
-    wait_for("the call to run", || (repo.read("count") == "run\n").then_some(()));
-    let far: Vec<Process> = descendants_of(only(&daemon, "quack-link").pid).into_iter().collect();
-    for gate in ["middle", "end"] {
-        let lost = client(&daemon);
-        kill_9(&lost);
-        wait_for("another client", || Some(client(&daemon)).filter(|now| now.pid != lost.pid));
-        daemon.open_gate(gate);
-    }
-    assert_eq!(slow.text(), "first\n100000\n\n[Exit code: 0]");
-    assert_eq!(repo.read("count"), "run\n");
-    assert_eq!(session.worker()["restarts"], 0);
-
-    // The far side of a deleted session does not wait for its link.
-    wire.request("quack.session_delete", json!({"sessionId": session.id}));
-    wait_until_gone(&far);
 }
 
 #[test]
@@ -357,8 +333,8 @@ fn hostile_scripts() -> Vec<(&'static str, String)> {
         ("acknowledged", sending(&[1, 0, 0, 0, 8, 0x7f, 0, 0, 0, 0, 0, 0, 0])),
         ("short", sending(&[1, 0, 0, 0, 1, 0])),
         ("garbage", format!("{READY}head -c 100000 /dev/urandom; exec cat > /dev/null")),
-        ("forged", sending(&forged)),
-        ("waiting", sending(&waiting)),
+        ("report", sending(&forged)),
+        ("queue", sending(&waiting)),
     ]
 }
 

@@ -32,7 +32,7 @@ def tools(lab, engine):
     answer = lab.tool(session, "write_file", {"path": "duck.txt", "content": "one\ntwo\n"})
     need((at / "duck.txt").read_text() == "one\ntwo\n", answer)
     need("two" in lab.tool(session, "read_file", {"path": "duck.txt"}), "read_file does not show the file")
-    answer = lab.tool(session, "edit_file", {"path": "duck.txt", "old_string": "two", "new_string": "three"})
+    answer = lab.tool(session, "edit_file", {"path": "duck.txt", "old_text": "two", "new_text": "three"})
     need((at / "duck.txt").read_text() == "one\nthree\n", answer)
     answer = lab.tool(session, "grep_search", {"pattern": "thr.e"})
     need("duck.txt" in answer, answer)

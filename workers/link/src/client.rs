@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Bytes of the client's stderr that are kept, from its end.
@@ -20,6 +20,9 @@ const MAX_WORDS: usize = 300;
 /// Time for the rest of stderr after the exit, and for the exit after a kill.
 const REST_TIME: Duration = Duration::from_millis(300);
 const KILL_TIME: Duration = Duration::from_secs(1);
+
+/// Time for the last output after the exit.
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// Timeout of a short command, and the time between TERM and KILL.
 const SHORT_TIME: Duration = Duration::from_secs(5);
@@ -63,6 +66,13 @@ impl Client {
         let stdout = pipe::Receiver::from_owned_fd(pipes.stdout)?;
         let stdin = pipe::Sender::from_owned_fd(pipes.stdin)?;
         Ok((Self { piped, stderr: kept }, ClientPipes { stdout, stdin }))
+    }
+
+    /// Waits until the client has exited and its last output could be read. Another process may still hold its pipes.
+    /// Cancel-safe.
+    pub(crate) async fn gone(&mut self) {
+        self.piped.exited().await;
+        sleep(LAST_OUTPUT).await;
     }
 
     /// Waits for the exit for at most `patience`, kills the client and its processes, and returns the last line that it

@@ -176,10 +176,14 @@ impl Link {
         }
 
         loop {
-            let Some(connection) = &mut self.connection else {
+            let (Some(connection), Some(client)) = (&mut self.connection, &mut self.client) else {
                 return Outcome::Lost("no connection".to_owned());
             };
-            let reason = match connection.carry(&mut self.local, None).await {
+            let event = tokio::select! {
+                event = connection.carry(&mut self.local, None) => event,
+                () = client.gone() => Event::Lost("the engine's client ended".to_owned()),
+            };
+            let reason = match event {
                 Event::Ended(exit) => return Outcome::Exited(exit),
                 Event::LocalEnded => return Outcome::Closed,
                 Event::Lost(reason) => reason,
