@@ -141,7 +141,9 @@ class Podman(Engine):
                        "--cgroup-manager=cgroupfs", "--storage-driver=vfs", "--events-backend=file"]
         limits = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096"]
         mounts = ["-v=/usr:/usr:ro", f"-v={lab.quack}:/opt/quack:ro", f"-v={lab.root}/work:{lab.root}/work"]
-        self.options = ["run", "--rm", "-i", "--network=none", *limits, *mounts]
+        # As in the built-in row.
+        allowed = ["--security-opt=seccomp=unconfined", "--security-opt=unmask=ALL"]
+        self.options = ["run", "--rm", "-i", "--network=none", *allowed, *limits, *mounts]
         self.tree = str(tree)
         (lab.root / "work").mkdir(exist_ok=True)
         row = {"like": "podman", "program": "/opt/quack", "target": "none",
