@@ -9,7 +9,7 @@
 //! Mailbox: [`MAILBOX`] messages; a sender waits until there is space.
 //! Ends: with the daemon, or with its session. Dropping their senders then answers the remaining calls.
 
-use super::far::FarLink;
+use super::far_link::FarLink;
 use super::jobs::ReportedJobs;
 use super::place::Place;
 use super::terminals::Terminals;

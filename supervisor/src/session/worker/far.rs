@@ -16,9 +16,7 @@ use quackd_protocol::far::{FarStart, FarWorkspace, LinkState};
 use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::limits::WORKER_READY_WAIT;
 use quackd_protocol::worker::{FRAME_PROTOCOL, SandboxStart, Start, ToWorker};
-use quackd_supervision::{
-    Cause, ChildSpec, HeartbeatSpec, SESSION_WORKER, State, WORKER_HEARTBEAT,
-};
+use quackd_supervision::{Cause, State, WORKER_HEARTBEAT};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::rc::Rc;
@@ -26,9 +24,6 @@ use std::time::{Duration, Instant};
 
 /// Longest reason that is kept, in characters.
 const MAX_REASON: usize = 300;
-
-/// Interval of the pings of an idle far worker. They measure the latency, and the link has keep-alives anyway.
-const IDLE_PING: Duration = Duration::from_secs(5);
 
 /// Variables that an engine's client gets. Some clients, such as `srun`, pass on their environment, so no key and no token
 /// is listed.
@@ -61,27 +56,6 @@ const CLIENT_VARIABLES: &[&str] = &[
 const CLIENT_PREFIXES: &[&str] = &["LC_", "XDG_"];
 
 const SSH_AGENT: &str = "SSH_AUTH_SOCK";
-
-/// The link to a far worker.
-#[derive(Debug)]
-pub(super) struct FarLink {
-    pub(super) workspace: FarWorkspace,
-    /// The reason why the worker does not answer now, in words. `None` if nothing is known.
-    pub(super) notice: Option<Rc<str>>,
-}
-
-impl FarLink {
-    /// Returns the link of a session with this workspace. `None` if it is on this machine.
-    pub(super) fn of(workspace: &str) -> Option<Self> {
-        Some(Self { workspace: FarWorkspace::of(workspace)?, notice: None })
-    }
-
-    /// The row of a far worker in the table of children.
-    pub(super) fn spec() -> ChildSpec {
-        let heartbeat = HeartbeatSpec { idle: IDLE_PING, ..WORKER_HEARTBEAT };
-        ChildSpec { heartbeat: Some(heartbeat), ..SESSION_WORKER }
-    }
-}
 
 impl WorkerActor {
     /// The reason why the far worker does not answer now.
@@ -273,13 +247,5 @@ mod tests {
             "Error: link to build1 lost during bash (Connection reset). The call may have had an effect there; it was not \
              retried."
         );
-    }
-
-    #[test]
-    fn only_a_far_workspace_has_a_link() {
-        assert!(FarLink::of("/home/me/app").is_none());
-        assert_eq!(FarLink::of("ssh:b:/w").unwrap().workspace.place(), "b");
-        let heartbeat = FarLink::spec().heartbeat.unwrap();
-        assert!(heartbeat.idle < SESSION_WORKER.heartbeat.unwrap().idle);
     }
 }

@@ -1,0 +1,43 @@
+//! What the actor of a far worker knows about its link.
+
+use quackd_protocol::far::FarWorkspace;
+use quackd_supervision::{ChildSpec, HeartbeatSpec, SESSION_WORKER, WORKER_HEARTBEAT};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Interval of the pings of an idle far worker. They measure the latency, and the link has keep-alives anyway.
+const IDLE_PING: Duration = Duration::from_secs(5);
+
+/// The link to a far worker.
+#[derive(Debug)]
+pub(super) struct FarLink {
+    pub(super) workspace: FarWorkspace,
+    /// The reason why the worker does not answer now, in words. `None` if nothing is known.
+    pub(super) notice: Option<Rc<str>>,
+}
+
+impl FarLink {
+    /// Returns the link of a session with this workspace. `None` if it is on this machine.
+    pub(super) fn of(workspace: &str) -> Option<Self> {
+        Some(Self { workspace: FarWorkspace::of(workspace)?, notice: None })
+    }
+
+    /// The row of a far worker in the table of children.
+    pub(super) fn spec() -> ChildSpec {
+        let heartbeat = HeartbeatSpec { idle: IDLE_PING, ..WORKER_HEARTBEAT };
+        ChildSpec { heartbeat: Some(heartbeat), ..SESSION_WORKER }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_far_workspace_has_a_link() {
+        assert!(FarLink::of("/home/me/app").is_none());
+        assert_eq!(FarLink::of("ssh:b:/w").unwrap().workspace.place(), "b");
+        let heartbeat = FarLink::spec().heartbeat.unwrap();
+        assert!(heartbeat.idle < SESSION_WORKER.heartbeat.unwrap().idle);
+    }
+}
