@@ -211,6 +211,7 @@ fn the_socket_of_the_agent_is_that_of_the_daemon_or_else_of_the_login_shell_and_
             variables: own.map(|own| (SSH_AGENT_VARIABLE.into(), own.into())).into_iter().collect(),
             ..bare()
         });
+        login.settle(Ok(answer("/bin"))).unwrap();
         assert_eq!(login.agent_socket().as_deref(), own);
         let before = login.version();
         let kept = login.settle(Ok(shell.clone())).unwrap();
