@@ -27,7 +27,7 @@ class Scene:
         until("the call to run", lambda: marker.exists() and len(work.sleeps("6125")) == 2)
         among = processes()
         self.link = self.one([p for p in below([lab.daemon()], among) if p.name == "quack-link"], "link process")
-        self.client = self.one([p for p in among if p.parent == self.link.pid], "client of the engine")
+        self.client = self.one([p for p in among if p.parent == self.link.pid and p.name != "conmon"], "client of the engine")
         self.far = engine.far()
         self.holder = self.one(self.far[:1], "far process")
         self.worker = self.one([p for p in self.far if p.name == "quack-worker"], "far worker")

@@ -26,6 +26,9 @@ fn ssh() -> Engine {
         "ServerAliveInterval=5",
         "-o",
         "ServerAliveCountMax=2",
+        // The end of a session must not end a connection that others share. An existing one is used.
+        "-o",
+        "ControlMaster=no",
         "-o",
         "ClearAllForwardings=yes",
         "-o",

@@ -105,6 +105,15 @@ impl Writable {
         next.filter(|directory| directory.starts_with(real)).map(PathBuf::as_path)
     }
 
+    /// Returns a `PATH` without relative directories and without those that these directories hold.
+    #[must_use]
+    pub fn clean_path_blocking(&self, path: &str) -> String {
+        let is_safe = |entry: &&str| {
+            entry.starts_with('/') && self.holds_blocking(Path::new(entry)).is_none()
+        };
+        path.split(':').filter(is_safe).collect::<Vec<_>>().join(":")
+    }
+
     /// Returns the writable directory that `path` is in or leads through. For directories and programs; see
     /// [`Self::held_blocking`] for files. Reads the file system.
     #[must_use]

@@ -99,12 +99,13 @@ impl Connection {
                     Ok(has_output) => (self.spoke, self.has_output) = (Instant::now(), has_output),
                     Err(error) => return Event::Lost(error.to_string()),
                 },
+                // Before the reading, which a far side could keep busy. The window bounds it.
+                () = local.step() => {}
                 read = self.reader.read_buf(&mut self.input) => match read {
                     Ok(0) => return Event::Lost("the connection was closed".to_owned()),
                     Ok(_) => self.heard = Instant::now(),
                     Err(error) => return Event::Lost(error.to_string()),
                 },
-                () = local.step() => {}
                 () = sleep_until(due) => {
                     if self.heard + SILENCE <= Instant::now() {
                         let seconds = SILENCE.as_secs();

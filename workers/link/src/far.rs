@@ -261,8 +261,7 @@ impl Far {
             match self.next(until).await {
                 Step::Link(Event::LocalEnded) => self.exit = Some(self.worker.exit().await),
                 Step::Link(Event::Left) | Step::GraceOver => return None,
-                Step::Link(Event::Lost(reason)) => {
-                    complain(&format!("far worker: link lost: {reason}"));
+                Step::Link(Event::Lost(_)) => {
                     if grace.is_zero() {
                         return None;
                     }

@@ -11,6 +11,9 @@ use std::time::Duration;
 /// Name of the directory.
 const FAR: &str = "quackd-far";
 
+/// Name of the directory of programs, as in the script that receives them.
+const PROGRAMS: &str = "quackd";
+
 /// Name of a session's socket.
 const SOCKET: &str = "resume.sock";
 
@@ -35,6 +38,8 @@ pub(crate) struct FarFiles {
     pub(crate) state: PathBuf,
     /// Directory of this session. Mode 0700.
     pub(crate) session: PathBuf,
+    /// Directory of the programs that link processes have sent.
+    pub(crate) programs: PathBuf,
 }
 
 impl FarFiles {
@@ -60,7 +65,10 @@ impl FarFiles {
 
         let state = absolute("XDG_STATE_HOME").unwrap_or_else(|| home.join(".local/state"));
         let state = state.join(FAR);
-        Ok(Self { session: state.join(session), state, home })
+        let programs = absolute("XDG_CACHE_HOME").unwrap_or_else(|| home.join(".cache"));
+        let programs = programs.join(PROGRAMS);
+        let programs = fs::canonicalize(&programs).unwrap_or(programs);
+        Ok(Self { session: state.join(session), state, home, programs })
     }
 
     /// Creates the directories, and removes those of sessions that ended long ago.

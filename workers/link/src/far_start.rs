@@ -111,7 +111,9 @@ fn real_workspace_blocking(far: &FarWorkspace, files: &FarFiles) -> Result<Strin
     if let Some(reason) = refusal(&real, &files.home) {
         return Err(format!("{} on {place} {reason}", real.display()));
     }
-    if real.starts_with(&files.state) || files.state.starts_with(&real) {
+    // A command could replace the program that the next start runs.
+    let own = [&files.state, &files.programs];
+    if own.iter().any(|own| real.starts_with(own) || own.starts_with(&real)) {
         return Err(format!("{} on {place} holds quackd's own files", real.display()));
     }
     let text = real.to_str().ok_or_else(|| format!("{} is not UTF-8", far.shown()))?;
@@ -144,7 +146,7 @@ mod tests {
     fn files(dir: &TestDir) -> FarFiles {
         let home = fs::canonicalize(dir.join("home")).unwrap();
         let state = home.join("state");
-        FarFiles { session: state.join("s"), state, home }
+        FarFiles { session: state.join("s"), state, programs: home.join(".cache/quackd"), home }
     }
 
     #[test]

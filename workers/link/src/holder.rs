@@ -166,7 +166,8 @@ mod tests {
     async fn a_new_worker_waits_for_the_end_of_the_earlier_one() {
         let dir = TestDir::with(&["s"]);
         let at = dir.path().to_owned();
-        let files = FarFiles { home: at.clone(), session: at.join("s"), state: at };
+        let files =
+            FarFiles { home: at.clone(), session: at.join("s"), state: at.clone(), programs: at };
         let earlier = Holder::take_over(&files, true).await.unwrap();
         let ending = async {
             let own = hello("secret", 1000);

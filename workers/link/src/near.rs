@@ -40,6 +40,9 @@ const MONITOR_PATIENCE: Duration = Duration::from_secs(10);
 const FAREWELL: Duration = Duration::from_secs(1);
 const LAST_FRAMES: Duration = Duration::from_secs(2);
 
+/// Time for the far side to start its worker: an earlier one may have to end, and a login shell may be slow.
+const STARTING: Duration = Duration::from_secs(60);
+
 /// Interval of questions why the worker does not run yet.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -164,6 +167,7 @@ impl Link {
             return Outcome::Lost(error.to_string());
         }
         // A link process that was killed has stopped nothing.
+        self.report_start().await;
         self.stop().await;
         let queue = Duration::from_millis(self.far.queue_ms).min(MAX_QUEUE);
         match self.connect(None, queue).await {
@@ -175,12 +179,21 @@ impl Link {
             Err(Failure::Link(error)) => return Outcome::Lost(error.to_string()),
         }
 
+        let (begun, report) = (Instant::now(), Duration::from_secs(LINK_REPORT_SECONDS));
         loop {
             let (Some(connection), Some(client)) = (&mut self.connection, &mut self.client) else {
                 return Outcome::Lost("no connection".to_owned());
             };
+            let is_starting = self.local.window.received() == 0;
             let event = tokio::select! {
                 event = connection.carry(&mut self.local, None) => event,
+                () = sleep(report), if is_starting => {
+                    if STARTING < begun.elapsed() {
+                        return Outcome::Lost(format!("no answer for {} s", STARTING.as_secs()));
+                    }
+                    self.report_start().await;
+                    continue;
+                }
                 () = client.gone() => Event::Lost("the engine's client ended".to_owned()),
             };
             let reason = match event {
@@ -197,6 +210,13 @@ impl Link {
                 return outcome;
             }
         }
+    }
+
+    /// Reports that the worker does not run yet.
+    async fn report_start(&mut self) {
+        let reason = format!("starting the worker on {}", self.far.place);
+        self.local.insert(&FromWorker::Link(LinkState::Waiting { reason }));
+        self.local.flush(LAST_FRAMES).await;
     }
 
     /// Opens the program, and completes the argument lists.
@@ -328,9 +348,8 @@ impl Link {
             // Before the farewell, as long as the far side would repeat its bytes.
             self.local.flush(LAST_FRAMES).await;
         }
-        if let (Outcome::Exited(_) | Outcome::Closed, Some(connection)) =
-            (&outcome, self.connection.take())
-        {
+        // Also after a violation: a far side with a grace would wait.
+        if let Some(connection) = self.connection.take() {
             connection.leave(FAREWELL).await;
         }
         let words = self.drop_client(FAREWELL).await;
@@ -360,6 +379,8 @@ fn keep_secrets(start: &mut Start) {
     start.far = None;
     start.credentials = Credentials::default();
     start.env.iter_mut().for_each(|(_, value)| value.clear());
+    let policy = &mut start.sandbox.policy;
+    (policy.writable_roots, policy.hidden) = (Vec::new(), Vec::new());
 }
 
 /// Returns the exit of this process for a signal. A signal that stops or continues a process ends none.

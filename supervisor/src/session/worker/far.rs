@@ -4,12 +4,15 @@
 use super::actor::WorkerActor;
 use super::lifecycle::command_limits;
 use crate::children::command_env::Variables;
+use crate::children::spawner::SpawnRequestError;
 use crate::children::{ChildActor, HeartbeatDriver, KillReason, LifecycleDriver};
 use crate::clock::ms;
 use crate::engines::{NoEngine, engine_argv};
 use crate::errors::CallError;
+use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
+use quackd_process::Writable;
 use quackd_protocol::SessionId;
 use quackd_protocol::credentials::Credentials;
 use quackd_protocol::far::{FarStart, FarWorkspace, LinkState};
@@ -24,6 +27,9 @@ use std::time::{Duration, Instant};
 
 /// Longest reason that is kept, in characters.
 const MAX_REASON: usize = 300;
+
+/// Maximum wait for the check of directories.
+const LOOK_LIMIT: Duration = Duration::from_secs(5);
 
 /// Variables that an engine's client gets. Some clients, such as `srun`, pass on their environment, so no key and no token
 /// is listed.
@@ -86,11 +92,11 @@ impl WorkerActor {
 
     /// Starts the link process. The first frame contains nothing of this machine but the argument lists, which the link
     /// process keeps.
-    pub(super) fn start_link(&mut self, login: &[(String, String)], ctx: &mut Context<Self>) {
+    pub(super) fn start_link(&mut self, client: Variables, ctx: &mut Context<Self>) {
         let Some(link) = &mut self.far else { return };
         link.notice = None;
         let workspace = link.workspace.to_string();
-        let far = match far_start(&self.services, &link.workspace, &self.session.id, login) {
+        let far = match far_start(&self.services, &link.workspace, &self.session.id, client) {
             Ok(far) => far,
             Err(why) => {
                 let error = CallError::NoEngine(why.to_string());
@@ -179,11 +185,10 @@ fn far_start(
     services: &SessionServices,
     far: &FarWorkspace,
     session: &SessionId,
-    login: &[(String, String)],
+    client: Variables,
 ) -> Result<FarStart, NoEngine> {
     let argv = engine_argv(&services.daemon, far, session.as_str())?;
     let config = &services.daemon.config.far;
-    let agent = services.children.login.agent_socket();
     Ok(FarStart {
         place: far.place().to_owned(),
         start: argv.start,
@@ -191,10 +196,35 @@ fn far_start(
         stop: argv.stop,
         poll: argv.poll,
         program: argv.program,
-        env: client_env(std::env::vars_os(), login, agent),
+        env: client,
         grace_ms: ms(config.resume_grace.value),
         queue_ms: ms(config.queue.value),
     })
+}
+
+/// Returns the environment of an engine's client. It runs unconfined, so its `PATH` has no directory that a command of any
+/// session may write.
+///
+/// # Errors
+/// The daemon is stopping, or a disk hangs.
+pub(super) async fn client_variables(
+    services: &SessionServices,
+    owner: &Owner,
+    login: Variables,
+) -> Result<Variables, SpawnRequestError> {
+    let writable = owner.writable().await.ok_or(SpawnRequestError::Unavailable)?;
+    let agent = services.children.login.agent_socket();
+    let user_home = services.daemon.user_home.clone();
+
+    let make = move || {
+        let writable = Writable::of_blocking(writable, &user_home);
+        let mut env = client_env(std::env::vars_os(), &login, agent);
+        for (_, path) in env.iter_mut().filter(|(name, _)| name == "PATH") {
+            *path = writable.clean_path_blocking(path);
+        }
+        env
+    };
+    services.look(LOOK_LIMIT, make).await.map_err(|_late| SpawnRequestError::Unavailable)
 }
 
 /// Returns the environment of an engine's client: the listed part of the daemon's own variables and of those of the login

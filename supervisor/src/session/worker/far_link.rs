@@ -5,6 +5,10 @@ use quackd_supervision::{ChildSpec, HeartbeatSpec, SESSION_WORKER, WORKER_HEARTB
 use std::rc::Rc;
 use std::time::Duration;
 
+/// Time without an answer after which a far worker is taken as hanging. Answers wait behind other frames of a slow link; a
+/// link process finds a lost link earlier.
+const HANGING: Duration = Duration::from_secs(120);
+
 /// Interval of the pings of an idle far worker. They measure the latency, and the link has keep-alives anyway.
 const IDLE_PING: Duration = Duration::from_secs(5);
 
@@ -24,7 +28,7 @@ impl FarLink {
 
     /// The row of a far worker in the table of children.
     pub(super) fn spec() -> ChildSpec {
-        let heartbeat = HeartbeatSpec { idle: IDLE_PING, ..WORKER_HEARTBEAT };
+        let heartbeat = HeartbeatSpec { idle: IDLE_PING, kill: HANGING, ..WORKER_HEARTBEAT };
         ChildSpec { heartbeat: Some(heartbeat), ..SESSION_WORKER }
     }
 }

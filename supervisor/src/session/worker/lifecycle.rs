@@ -1,6 +1,7 @@
 //! The worker's lifecycle: starts it on demand, waits for its exit, and restarts it if the state machine requires it.
 
 use super::actor::WorkerActor;
+use super::far::client_variables;
 use super::kept::{KeptAgents, KeptChoice, KeptDirectories, share_logins_blocking};
 use super::place::{DirectoryId, Place, id_blocking};
 use crate::children::command_env::Variables;
@@ -48,8 +49,9 @@ impl WorkerActor {
 
         let services = Rc::clone(&self.services);
         let session = self.session.id.clone();
+        let (owner, is_far) = (self.owner.clone(), self.far.is_some());
         // The other machine makes its own probe.
-        let is_probed = self.far.is_none() && self.policy.profile != Profile::FullAccess;
+        let is_probed = !is_far && self.policy.profile != Profile::FullAccess;
 
         let getting_ready = async move {
             let slot = services.table.acquire(&session, ProcessKind::Worker).await;
@@ -57,6 +59,9 @@ impl WorkerActor {
 
             // Known already, except for the first workers of a daemon without a cached login environment.
             let env = services.children.login.env_for_worker(LOGIN_LIMIT).await;
+            if is_far {
+                return Ok((client_variables(&services, &owner, env).await?, None));
+            }
             let probe = if is_probed {
                 services.children.probing.result(&services.children.spawner).await
             } else {
@@ -79,7 +84,7 @@ impl WorkerActor {
 
     fn start_process(&mut self, env: Variables, probe: Option<Probe>, ctx: &mut Context<Self>) {
         if self.far.is_some() {
-            return self.start_link(&env, ctx);
+            return self.start_link(env, ctx);
         }
 
         let workspace = PathBuf::from(&self.session.workspace);

@@ -113,10 +113,7 @@ pub(crate) fn clean_blocking(writable: &Writable, env: &mut Variables) -> Vec<St
     let home = crate::children::command_env::of(env, "HOME").to_owned();
     env.retain_mut(|(name, value)| {
         if name == "PATH" {
-            let is_safe = |entry: &&str| {
-                entry.starts_with('/') && writable.holds_blocking(Path::new(entry)).is_none()
-            };
-            *value = value.split(':').filter(is_safe).collect::<Vec<_>>().join(":");
+            *value = writable.clean_path_blocking(value);
             return true;
         }
         let is_safe = !writable.iter().any(|directory| names(value, directory))
