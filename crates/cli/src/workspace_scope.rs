@@ -12,6 +12,7 @@ use crate::tool_output::{call_id, next_piece, piece};
 use anyhow::Context as _;
 use quackd_client::Client;
 use quackd_protocol::client::{FoundInfo, ToolParams, ToolResult};
+use quackd_protocol::far::FarWorkspace;
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
 use serde::Deserialize;
 use serde_json::Value;
@@ -45,6 +46,8 @@ pub(crate) struct WorkspaceScope {
     workspace: PathBuf,
     /// Relative to the workspace; empty for the workspace itself.
     base: PathBuf,
+    /// Whether it is on another machine, so that this process sees no file of it.
+    is_far: bool,
 }
 
 /// Connection, scope and deadline of a file search.
@@ -209,6 +212,10 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(data: &'a Value) -> anyhow::Result<T>
 impl WorkspaceScope {
     /// Uses the workspace itself if the directory is outside of it or does not exist.
     fn of_session(session: &FoundInfo, dir: Option<&Path>) -> Self {
+        if let Some(far) = FarWorkspace::of(&session.workspace_path) {
+            let (workspace, base) = (PathBuf::from(far.path), PathBuf::new());
+            return Self { workspace, base, is_far: true };
+        }
         let workspace = PathBuf::from(&session.workspace_path);
         let here = std::fs::canonicalize(dir.unwrap_or_else(|| Path::new(".")));
         let here = here.unwrap_or_else(|_gone| workspace.clone());
@@ -218,13 +225,13 @@ impl WorkspaceScope {
     /// Creates a scope for tests.
     #[cfg(test)]
     pub(crate) fn of(workspace: &str, base: &str) -> Self {
-        Self { workspace: workspace.into(), base: base.into() }
+        Self { workspace: workspace.into(), base: base.into(), is_far: false }
     }
 
     /// A directory outside of the workspace is replaced by the workspace itself.
     fn new(workspace: PathBuf, here: &Path) -> Self {
         let base = here.strip_prefix(&workspace).map(Path::to_owned).unwrap_or_default();
-        Self { workspace, base }
+        Self { workspace, base, is_far: false }
     }
 
     /// Returns the absolute directory that displayed paths are relative to.
@@ -245,6 +252,9 @@ impl WorkspaceScope {
     /// Splits paths into existing and missing ones. Paths that this process may not inspect count as existing, links to
     /// missing files as missing.
     pub(crate) fn present(&self, paths: &[String]) -> (Vec<String>, Vec<String>) {
+        if self.is_far {
+            return (paths.to_vec(), Vec::new());
+        }
         let is_there = |path: &String| match self.absolute(path).metadata() {
             Ok(_) => true,
             Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
@@ -271,7 +281,7 @@ impl WorkspaceScope {
         }
         // The path may lead into the workspace over a link.
         let real = std::fs::canonicalize(&absolute).unwrap_or_default();
-        if real.starts_with(&self.workspace) {
+        if !self.is_far && real.starts_with(&self.workspace) {
             return Ok(real.to_string_lossy().into_owned());
         }
         let workspace = self.workspace.display();

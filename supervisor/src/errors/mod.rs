@@ -113,9 +113,11 @@ pub(crate) enum MethodError {
     #[error("Hosts cannot be reached one by one on another machine: use --network on or off")]
     FarHosts,
     #[error(
-        "On another machine, a session can write its workspace only: --writable names directories of this one"
+        "On another machine, a session can write its workspace only: --writable and --hide name paths of this one"
     )]
-    FarWritable,
+    FarPaths,
+    #[error("A session on another machine has no private copy and no recorded states of files")]
+    FarStates,
     #[error("Credentials of this machine cannot be used on another machine")]
     FarCredentials,
     #[error("Ports of a session on another machine cannot be forwarded")]

@@ -222,6 +222,9 @@ async fn find(params: &IsolatedParams, caller: &Caller) -> Result<FoundSession, 
     let reference = named(params.session_id.as_deref(), None, caller).await?;
     let found = caller.session(reference, Purpose::Look).await?;
 
+    if found.is_far() {
+        return Err(MethodError::FarStates);
+    }
     let is_of_any =
         matches!(params.action, Some(IsolatedAction::Checkpoints | IsolatedAction::Restore));
     if found.isolated.is_none() && !is_of_any {

@@ -262,7 +262,8 @@ fn check_far(change: &SessionChange) -> Result<(), MethodError> {
             if has_hosts || patch.network == Some(NetworkMode::Hosts) {
                 return Err(MethodError::FarHosts);
             }
-            if has_roots { Err(MethodError::FarWritable) } else { Ok(()) }
+            let has_hidden = patch.hidden.as_ref().is_some_and(|hidden| !hidden.is_empty());
+            if has_roots || has_hidden { Err(MethodError::FarPaths) } else { Ok(()) }
         }
         SessionChange::Grants(GrantChange::Allow { rules, .. }) if !rules.is_empty() => {
             Err(MethodError::FarHosts)
@@ -299,6 +300,7 @@ pub(super) fn policy_of(
     if is_far {
         policy.hosts = None;
         policy.writable_roots.clear();
+        policy.hidden.clear();
     }
     for ScopedGrant { grant, .. } in &grants {
         let directory = PathBuf::from(&grant.target);
@@ -394,7 +396,7 @@ mod tests {
 
         let roots = Some(vec![PathBuf::from("/srv/x")]);
         let roots = PolicyPatch { writable_roots: roots, ..PolicyPatch::default() };
-        assert!(matches!(policy(roots), Err(MethodError::FarWritable)));
+        assert!(matches!(policy(roots), Err(MethodError::FarPaths)));
 
         let allow = |rules: &[&str]| {
             check_far(&SessionChange::Grants(GrantChange::Allow {

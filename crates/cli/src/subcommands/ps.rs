@@ -231,7 +231,8 @@ fn process_line(worker: &WorkerInfo) -> String {
     };
 
     if let Some(place) = &worker.place {
-        line.push_str(&format!("  link to {}", display::name_cell(place)));
+        let link = if worker.monitor_pid.is_some() { "link to" } else { "on" };
+        line.push_str(&format!("  {link} {}", display::name_cell(place)));
     }
     if let Some(ms) = worker.latency_ms {
         line.push_str(&format!("  latency {}", span(Duration::from_millis(ms))));

@@ -1,6 +1,7 @@
 //! `quack run`: starts a program on a terminal of a session, and attaches to it.
 
 mod agent;
+mod kept_files;
 
 use super::attach_terminal::color_query::ColorQuery;
 use super::attach_terminal::settings::TerminalSettings;
@@ -20,6 +21,7 @@ use crate::output::CliOutput;
 use crate::screen_signals::SignalListener;
 use crate::session_ref::{self, Missing, Wanted};
 use agent::{Prepared, import, note_on_size_blocking, prepare};
+use kept_files::has_kept_files_blocking;
 use quackd_client::{Client, ClientError, directory_in};
 use quackd_home::Home;
 use quackd_protocol::client::{
@@ -303,24 +305,6 @@ async fn is_unused(client: &Client, session: &str, terminal: &str) -> anyhow::Re
     }
     let home = Home::from_process_env_blocking()?;
     Ok(!has_kept_files_blocking(&home, session, terminal)?)
-}
-
-/// Whether a session has files that its deletion would take from the user: states of the workspace, contents for
-/// `quack undo`, recordings, or outputs of other commands than that of this terminal.
-fn has_kept_files_blocking(home: &Home, session: &str, terminal: &str) -> anyhow::Result<bool> {
-    if home.session_checkpoints_dir(session, false)?.try_exists()? {
-        return Ok(true);
-    }
-    let own = terminal.strip_prefix("term-").map(|number| format!("job-{number}.log"));
-    for entry in home.session_run_dir(session)?.read_dir()? {
-        let name = entry?.file_name();
-        let Some(name) = name.to_str() else { continue };
-        let is_output = name.ends_with(".log") || name.ends_with(".cast");
-        if name == "journal" || (is_output && Some(name) != own.as_deref()) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Connects to the daemon, and finds the session of `--in` or the workspace of a new one.

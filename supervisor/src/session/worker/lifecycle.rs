@@ -1,7 +1,7 @@
 //! The worker's lifecycle: starts it on demand, waits for its exit, and restarts it if the state machine requires it.
 
 use super::actor::WorkerActor;
-use super::far::client_variables;
+use super::far_client::client_variables;
 use super::kept::{KeptAgents, KeptChoice, KeptDirectories, share_logins_blocking};
 use super::place::{DirectoryId, Place, id_blocking};
 use crate::children::command_env::Variables;
