@@ -45,6 +45,7 @@ const SPECIAL: &[(&str, How)] = &[
             "a real agent needs an account, and the registries need the tools of the user",
         ),
     ),
+    ("quack tool bash 'make test' --session big", How::Not("there is no host build1")),
     ("quack delete review", How::Terminal("[y/N]", "y\n")),
     ("quack abort --session review", How::WithCallIn("review")),
     (

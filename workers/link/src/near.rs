@@ -27,7 +27,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 /// Maximum size of the first frame, as in a worker.
 const MAX_FIRST_FRAME: usize = 1024 * 1024;
@@ -370,6 +370,8 @@ impl Link {
         };
         self.local.insert(&frame);
         self.local.flush(LAST_FRAMES).await;
+        // The supervisor closes the channel when it has read the frame. The exit could overtake it.
+        timeout(LAST_FRAMES, self.local.until_ended()).await.ok();
         exit
     }
 }
