@@ -188,6 +188,10 @@ impl Link {
             let event = tokio::select! {
                 event = connection.carry(&mut self.local, None) => event,
                 () = sleep(report), if is_starting => {
+                    if self.local.window.received() != 0 {
+                        // The worker's first frame has arrived.
+                        continue;
+                    }
                     if STARTING < begun.elapsed() {
                         return Outcome::Lost(format!("no answer for {} s", STARTING.as_secs()));
                     }
