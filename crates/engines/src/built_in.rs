@@ -99,8 +99,8 @@ fn slurm() -> Engine {
     }
 }
 
-/// The worker confines itself. For that it creates namespaces and a `/proc` of its own, which podman's filter and its covers
-/// over parts of `/proc` prevent. Its commands get the worker's filter.
+/// The worker confines itself. For that it creates namespaces and mounts its own `/proc`, which podman's filter and its
+/// covers over parts of `/proc` prevent. Its commands get the worker's filter.
 fn podman() -> Engine {
     Engine {
         name: "podman".to_owned(),

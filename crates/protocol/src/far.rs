@@ -24,7 +24,7 @@ const MAX_FAR_PATH: usize = 4096;
 pub struct FarWorkspace {
     /// Name of the engine, such as `ssh`: lower-case letters, digits and `-`.
     pub engine: String,
-    /// What the engine reaches, such as a host, or its options. Empty if it needs none. Without white space, control
+    /// Host, image or pod that the engine reaches, or its options. Empty if it needs none. Without white space, control
     /// characters and a leading `-`.
     pub target: String,
     /// Absolute path there, without `.`, `..` and empty components.
@@ -147,7 +147,8 @@ fn normal_path(path: &str) -> Option<String> {
     Some(if normal.is_empty() { "/".to_owned() } else { normal })
 }
 
-/// How a link process reaches the far side. Read by the link process, which removes it from the frame that it forwards.
+/// Argument lists and limits with which a link process reaches the far side. The link process removes them from the frame
+/// that it forwards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FarStart {
     /// Name of the place for the user, such as `build1`.

@@ -154,7 +154,7 @@ pub struct Start {
     /// Credentials of the user that commands may use without getting them.
     #[serde(default)]
     pub credentials: Credentials,
-    /// How the worker is reached, for the link process of a far worker only.
+    /// Argument lists and limits for the link process of a far worker. Absent for other workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far: Option<Box<FarStart>>,
 }

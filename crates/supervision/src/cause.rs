@@ -52,7 +52,7 @@ pub enum Cause {
     LinkLost {
         /// Name of the place.
         place: String,
-        /// What the engine's client said, or what is known about it.
+        /// Last line of the engine's client, or another description.
         reason: String,
     },
     /// The worker uses another version of the frame protocol.

@@ -51,7 +51,7 @@ pub(crate) struct Connection {
     /// Time of the next acknowledgement.
     acknowledge_at: Option<Instant>,
     has_said_end: bool,
-    /// Whether `output` or the writer may have bytes. The standard output keeps what is no line.
+    /// Whether `output` or the writer may have bytes. The standard output keeps bytes until a line ends.
     has_output: bool,
 }
 

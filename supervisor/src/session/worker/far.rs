@@ -34,7 +34,7 @@ impl WorkerActor {
         if self.far.is_some() { Duration::MAX } else { WORKER_READY_WAIT }
     }
 
-    /// Ends the wait for a place if no call needs it any more.
+    /// Ends the wait for a place if no call needs it.
     pub(super) fn end_unwanted_wait(&mut self, ctx: &mut Context<Self>) {
         let is_starting = matches!(self.child.lifecycle.state(), State::Starting { .. });
         if is_starting && self.link_notice().is_some() && !self.has_calls() {

@@ -1,4 +1,4 @@
-//! What the actor of a far worker knows about its link.
+//! State of the link to a far worker, in its actor.
 
 use quackd_protocol::far::FarWorkspace;
 use quackd_supervision::{ChildSpec, HeartbeatSpec, SESSION_WORKER, WORKER_HEARTBEAT};
