@@ -25,8 +25,8 @@ archive="$(cd "$(dirname "$1")" && pwd -P)/$(basename "$1")"
 out="$(cd "${2:-$(dirname "$archive")}" && pwd -P)"
 name="$(basename "$archive" .tar.gz)"
 case "$name" in
-  quackd-*-x86_64-unknown-linux-gnu) architecture=amd64 ;;
-  quackd-*-aarch64-unknown-linux-gnu) architecture=arm64 ;;
+  quackd-*-x86_64-unknown-linux-gnu | quackd-*-x86_64-unknown-linux-musl) architecture=amd64 ;;
+  quackd-*-aarch64-unknown-linux-gnu | quackd-*-aarch64-unknown-linux-musl) architecture=arm64 ;;
   *) fail "$name is no archive for a Debian machine" ;;
 esac
 version="${name#quackd-}"
@@ -104,12 +104,15 @@ gzip -9 -n -c "$staged/share/doc/quackd/THIRD-PARTY-LICENCES.txt" > "$doc/THIRD-
   printf ' On Debian systems the text is in /usr/share/common-licenses/Apache-2.0.\n'
 } > "$doc/copyright"
 
-# Which libraries, and which versions of them, is read off the executable.
+# The required libraries and their versions are read from the executable. A static one (musl) requires none.
 mkdir -p "$work/debian"
 printf 'Source: quackd\n\nPackage: quackd\nArchitecture: any\n' > "$work/debian/control"
 needs="$(cd "$work" && dpkg-shlibdeps -O -e"$tree/usr/bin/quack" 2>"$work/shlibdeps.log" | sed -n 's/^shlibs:Depends=//p')" \
   || fail "dpkg-shlibdeps failed: $(cat "$work/shlibdeps.log")"
-[ -n "$needs" ] || fail 'the executable seems to need no library'
+case "$name" in
+  *-gnu) [ -n "$needs" ] || fail 'the executable seems to need no library' ;;
+  *-musl) [ -z "$needs" ] || fail "the static executable needs $needs" ;;
+esac
 
 mkdir -p "$tree/DEBIAN"
 cat > "$tree/DEBIAN/control" <<CONTROL
@@ -118,8 +121,8 @@ Version: $version
 Architecture: $architecture
 Maintainer: $maintainer
 Installed-Size: $(du -k -s --apparent-size "$tree/usr" | cut -f1)
-Depends: $needs
-Recommends: ca-certificates
+${needs:+Depends: $needs
+}Recommends: ca-certificates
 Suggests: git
 Section: devel
 Priority: optional

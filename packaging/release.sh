@@ -3,16 +3,20 @@
 # information, the sources, and SHA256SUMS over them. The same commit gives the same bytes wherever it was
 # cloned to, with the same Rust, C compiler and linker. docs/install.md says who needs what of it.
 #
-#   packaging/release.sh [--out DIR] [--target TRIPLE] [--deb] [--url BASE] [--dirty] [--binary FILE]
+#   packaging/release.sh [--out DIR] [--target TRIPLE] [--deb] [--sbom] [--url BASE] [--dirty] [--binary FILE]
+#                        [--pages FILE]
 #
 #   --out DIR        where the files go; target/release-files if absent
-#   --target TRIPLE  what to build for; this machine if absent. It must be able to run the executable
+#   --target TRIPLE  target to build for; this machine if absent
 #   --deb            make the Debian package too, by packaging/debian.sh
-#   --url BASE       where the files will be published: fills in the Homebrew formula
+#   --sbom           make the list of components (CycloneDX); needs cargo-cyclonedx
+#   --url BASE       address of the releases, for packaging/release/assemble.sh
 #   --dirty          also from a tree that is not what is committed
-#   --binary FILE    build nothing and pack this executable, which stays as it is; for tests
+#   --binary FILE    build nothing and pack this executable, which stays as it is
+#   --pages FILE     executable of the same version that prints the pages, if that of the target cannot run here
 #
 # Needs bash, cargo, rustc, python3, GNU tar, gzip, objcopy, sha256sum, and git unless SOURCE_DATE_EPOCH is set.
+# OBJCOPY names that of another target. A program for macOS has no debug information and needs none.
 set -euo pipefail
 export LC_ALL=C TZ=UTC
 umask 022
@@ -20,14 +24,15 @@ umask 022
 fail() { printf 'release.sh: %s\n' "$*" >&2; exit 1; }
 say() { printf 'release.sh: %s\n' "$*" >&2; }
 
-out='' target='' deb=no url='' dirty=no binary=''
+out='' target='' deb=no sbom=no url='' dirty=no binary='' pages=''
 while [ $# -gt 0 ]; do
   case "$1" in
-    --out | --target | --url | --binary)
+    --out | --target | --url | --binary | --pages)
       [ $# -ge 2 ] || fail "$1 needs a value"
       declare "${1#--}=$2"
       shift ;;
     --deb) deb=yes ;;
+    --sbom) sbom=yes ;;
     --dirty) dirty=yes ;;
     *) fail "$1 is not understood; the head of this file has what is" ;;
   esac
@@ -41,14 +46,18 @@ root="$(cd "$(dirname "$0")/.." && pwd -P)"
 cd "$root"
 out="$(absolute "${out:-$root/target/release-files}")"
 [ -z "$binary" ] || binary="$(absolute "$binary")"
-
-for tool in cargo rustc python3 tar gzip objcopy sha256sum; do
-  command -v "$tool" >/dev/null || fail "$tool is not there"
-done
-tar --version | grep -q 'GNU tar' || fail 'tar is not GNU tar, which sorts the names'
+[ -z "$pages" ] || pages="$(absolute "$pages")"
 
 host="$(rustc -vV | sed -n 's/^host: //p')"
 target="${target:-$host}"
+objcopy="${OBJCOPY:-objcopy}"
+case "$target" in *-apple-*) objcopy='' ;; esac
+for tool in cargo python3 tar gzip sha256sum ${objcopy:+"$objcopy"}; do
+  command -v "$tool" >/dev/null || fail "$tool is not there"
+done
+[ "$sbom" = no ] || command -v cargo-cyclonedx >/dev/null || fail 'cargo-cyclonedx is not there'
+tar --version | grep -q 'GNU tar' || fail 'tar is not GNU tar, which sorts the names'
+
 version="$(sed -n '/^\[workspace\.package\]/,/^\[/s/^version = "\(.*\)"$/\1/p' Cargo.toml)"
 [ -n "$version" ] || fail 'the version was not found in Cargo.toml'
 
@@ -58,9 +67,6 @@ if command -v git >/dev/null && [ "$(git rev-parse --show-toplevel 2>/dev/null |
 fi
 if [ "$is_clone" = yes ] && [ "$dirty" = no ] && [ -n "$(git status --porcelain)" ]; then
   fail 'the tree is not what is committed; commit, or say --dirty'
-fi
-if [ -n "$url" ] && [ "$is_clone" = no ]; then
-  fail 'the formula names the archive of the sources, and this is no clone to make it of'
 fi
 if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
   [ "$is_clone" = yes ] || fail 'this is no clone: set SOURCE_DATE_EPOCH to the seconds of the release'
@@ -100,6 +106,7 @@ $sysroot/lib/rustlib/src/rust|/rustc/$commit
 PATHS
   # What the caller's shell has set for other builds must not be in this one.
   unset RUSTFLAGS CARGO_BUILD_RUSTFLAGS
+  [ -n "$objcopy" ] || export CARGO_PROFILE_DIST_DEBUG=false CARGO_PROFILE_DIST_STRIP=symbols
   CARGO_ENCODED_RUSTFLAGS="$flags" CFLAGS="$c_flags" CARGO_INCREMENTAL=0 \
     cargo build --profile dist --locked --package quackd --bin quack --target "$target"
 }
@@ -122,13 +129,17 @@ mkdir -p "$tree/bin" "$work/$name-debug"
 
 # Line tables make three quarters of the executable, and are of use only to who reads a crash. They go into
 # an archive of their own; names of functions stay. Debuggers find the file if it lies beside the executable.
-objcopy --only-keep-debug "$binary" "$work/$name-debug/quack.debug"
-chmod 644 "$work/$name-debug/quack.debug"
-objcopy --strip-debug "$binary" "$tree/bin/quack"
-(cd "$work/$name-debug" && objcopy --add-gnu-debuglink=quack.debug "$tree/bin/quack")
+if [ -n "$objcopy" ]; then
+  "$objcopy" --only-keep-debug "$binary" "$work/$name-debug/quack.debug"
+  chmod 644 "$work/$name-debug/quack.debug"
+  "$objcopy" --strip-debug "$binary" "$tree/bin/quack"
+  (cd "$work/$name-debug" && "$objcopy" --add-gnu-debuglink=quack.debug "$tree/bin/quack")
+else
+  cp "$binary" "$tree/bin/quack"
+fi
 chmod 755 "$tree/bin/quack"
 
-quack="$tree/bin/quack"
+quack="${pages:-$tree/bin/quack}"
 said="$("$quack" --version)" || fail "the executable does not run here; it prints its own pages"
 [ "$said" = "quack $version" ] || fail "the executable says '$said', and Cargo.toml $version"
 
@@ -148,29 +159,18 @@ cp docs/*.md "$share/doc/quackd/docs/"
 python3 packaging/licences.py "$target" > "$share/doc/quackd/THIRD-PARTY-LICENCES.txt"
 
 pack "$name"
-pack "$name-debug"
+[ -z "$objcopy" ] || pack "$name-debug"
 
 # ---- the rest -------------------------------------------------------------------------------------------
 
-files=("$name.tar.gz" "$name-debug.tar.gz")
+[ "$deb" = no ] || say "$(bash packaging/debian.sh "$out/$name.tar.gz" "$out")"
 
-if [ "$deb" = yes ]; then
-  package="$(bash packaging/debian.sh "$out/$name.tar.gz" "$out")"
-  files+=("$(basename "$package")")
+if [ "$sbom" = yes ]; then
+  # It writes beside the manifest. With SOURCE_DATE_EPOCH the same commit gives the same list.
+  cargo cyclonedx --quiet --manifest-path crates/cli/Cargo.toml --describe binaries --format json \
+    --spec-version 1.5 --target "$target"
+  mv crates/cli/*.cdx.json "$out/$name.cdx.json"
+  say "$out/$name.cdx.json"
 fi
 
-if [ "$is_clone" = yes ]; then
-  git archive --format=tar --prefix="quackd-$version/" HEAD | gzip -9 -n > "$out/quackd-$version.tar.gz"
-  files+=("quackd-$version.tar.gz")
-  say "$out/quackd-$version.tar.gz"
-  if [ -n "$url" ]; then
-    sum="$(sha256sum "$out/quackd-$version.tar.gz" | cut -d' ' -f1)"
-    sed -e "s|@URL@|${url%/}|" -e "s|@VERSION@|$version|" -e "s|@SHA256@|$sum|" \
-      packaging/homebrew/quackd.rb > "$out/quackd.rb"
-    files+=(quackd.rb)
-    say "$out/quackd.rb"
-  fi
-fi
-
-(cd "$out" && printf '%s\n' "${files[@]}" | sort | xargs -d '\n' sha256sum > SHA256SUMS)
-say "$out/SHA256SUMS"
+bash packaging/release/assemble.sh "$out" "$version" ${url:+"$url"}

@@ -26,7 +26,7 @@ tar --create --directory "$(dirname "$0")/.." --exclude=./target --exclude=./fuz
 export SOURCE_DATE_EPOCH=1767225600
 clone=()
 if command -v git >/dev/null; then
-  clone=(--url https://example.org/v0)
+  clone=(--url https://example.org/releases)
   in_clone() { git -C "$work/sources" -c user.name=nobody -c user.email=nobody@localhost -c gc.auto=0 "$@" >&2; }
   export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null
   in_clone init --quiet
@@ -64,6 +64,8 @@ done
 step='the archive'
 archive="$(find "$work/one" -name 'quackd-*-*.tar.gz' ! -name '*-debug.tar.gz')"
 name="$(basename "$archive" .tar.gz)"
+version="${name#quackd-}"
+version="${version%%-*}"
 tar -tzf "$archive" > "$work/names"
 LC_ALL=C sort --check "$work/names" >&2
 tar --numeric-owner --utc --full-time -tvzf "$archive" > "$work/listing"
@@ -133,7 +135,7 @@ if [ "${#clone[@]}" != 0 ]; then
   step='the formula'
   sources="$(find "$work/one" -name 'quackd-*.tar.gz' ! -name 'quackd-*-*')"
   grep -qxF "  sha256 \"$(sha256sum "$sources" | cut -d' ' -f1)\"" "$work/one/quackd.rb"
-  grep -qxF "  url \"https://example.org/v0/$(basename "$sources")\"" "$work/one/quackd.rb"
+  grep -qxF "  url \"https://example.org/releases/download/v$version/$(basename "$sources")\"" "$work/one/quackd.rb"
   ! grep '@[A-Z0-9]*@' "$work/one/quackd.rb" >&2 || fail 'something is not filled in'
   ! command -v ruby >/dev/null || ruby -c "$work/one/quackd.rb" >/dev/null
   tar -tzf "$sources" > "$work/names"

@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quackd_remote::{Ask, Remote, RpcAnswer, Settings, TokenHash};
+use quackd_remote::{Ask, CodeAnswer, Remote, RpcAnswer, Settings, TokenHash};
 use secrecy::SecretString;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -49,8 +49,13 @@ async fn serve(opened: &std::sync::mpsc::Sender<u16>) {
     };
     opened.send(remote.apply(settings).await.expect("a port")).expect("a receiver");
     while let Some(ask) = asked.recv().await {
-        ASKED.fetch_add(1, Ordering::SeqCst);
+        // A page asks for its token with a code only.
+        if !matches!(ask, Ask::Code { .. }) {
+            ASKED.fetch_add(1, Ordering::SeqCst);
+        }
         match ask {
+            Ask::Code { answer, .. } => drop(answer.send(CodeAnswer::Wrong)),
+            Ask::SignOut { answer, .. } => drop(answer.send(Ok(()))),
             Ask::Rpc { answer, body, .. } => drop(answer.send(RpcAnswer::Reply(body))),
             Ask::WebSocket { mut lines, .. } => {
                 tokio::spawn(async move { lines.read_to_end(&mut Vec::new()).await });

@@ -1,10 +1,10 @@
-# The formula of a tap. packaging/release.sh --url fills in what stands between @ signs.
+# The formula of a tap. packaging/release/assemble.sh fills in the words between @ signs.
 # It builds from the sources, on macOS and on Linux. Its syntax is checked; it has not been run by brew.
 class Quackd < Formula
   desc "Supervisor for coding-agent sessions"
   homepage "@URL@"
-  url "@URL@/quackd-@VERSION@.tar.gz"
-  sha256 "@SHA256@"
+  url "@URL@/download/v@VERSION@/quackd-@VERSION@.tar.gz"
+  sha256 "@SHA256:quackd-@VERSION@.tar.gz@"
   license any_of: ["MIT", "Apache-2.0"]
 
   depends_on "rust" => :build

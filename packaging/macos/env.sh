@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced, by bash: sets up compiling and linking for macOS on Linux. Installs zig, which brings a C compiler, a linker,
 # the headers of the system and its library. Fails if something is missing: nothing is skipped.
 

@@ -430,7 +430,7 @@ for line in open("corpus.jsonl"):
 
 #[test]
 fn the_attacks_of_the_corpus_on_a_proxy_are_refused_before_a_dial() {
-    let corpus = include_str!("../fixtures/escape-corpus.jsonl");
+    let corpus = include_str!("../escapes/corpus.jsonl");
     let is_case = |line: &&str| line.contains("\"proxy-");
     let cases: Vec<_> = corpus.lines().filter(is_case).collect();
     with_servers(|daemon, session, ports| {

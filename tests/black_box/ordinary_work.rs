@@ -6,8 +6,8 @@
 
 #![cfg(target_os = "linux")]
 
-use crate::escapes::{Program, User, become_user, best_tier, shell};
 use crate::harness::tier::needs;
+use crate::harness::users::{Program, User, become_user, best_tier, shell};
 use crate::harness::{Daemon, Session, wait_for, write_file};
 use serde_json::json;
 use std::fs;

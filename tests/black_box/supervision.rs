@@ -191,6 +191,7 @@ fn the_tree_says_what_each_child_is_promised_how_it_is_and_how_the_last_ones_die
             "credentials",
             "isolate",
             "record-states",
+            "far-errand",
             "clean-repositories",
             "session-worker",
             "proxy",

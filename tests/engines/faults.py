@@ -153,6 +153,65 @@ def full_disk(lab, engine):
         subprocess.run(["umount", "-l", lab.far_home], check=True)
 
 
+def full_home(lab, engine):
+    """The disk is full once the program is there: a worker starts or has one error, and works when there is space again."""
+    lab.call("stop", "--yes")
+    size = (lab.far_program or lab.quack).stat().st_size + (8 << 20)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "quackd-test", lab.far_home], check=True)
+    try:
+        session = lab.session(engine)
+        lab.works(session, 60)
+        filler = lab.far_home / "filler"
+        subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=64k"], stderr=subprocess.DEVNULL)
+        long = lab.bash(session, "seq 1 300000; echo l''ast")
+        need("last" in long or long.count("Error: ") == 1, f"a long output: {long[-300:]}")
+        lab.call("stop", "--yes")
+        text = lab.bash(session, "echo a''nswered")
+        need("answered" in text or text.count("Error: ") == 1, text)
+        filler.unlink()
+        lab.works(session, 90)
+        return f"with a full disk: {text.strip()[:200]}"
+    finally:
+        lab.call("stop", "--yes")
+        subprocess.run(["umount", "-l", lab.far_home], check=True)
+
+
+def full_workspace(lab, engine):
+    """A file that does not fit is one error and is not there, and the session goes on."""
+    lab.call("stop", "--yes")
+    at = engine.workspace("full")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "quackd-test", at], check=True)
+    try:
+        session = lab.session(engine, at)
+        lab.works(session)
+        text = lab.tool(session, "write_file", {"path": "small", "content": "x"})
+        need((at / "small").exists(), text)
+        text = lab.bash(session, "head -c 3000000 /dev/zero >large || echo f''ailed; rm large")
+        need("failed" in text, text)
+        subprocess.run(["dd", "if=/dev/zero", f"of={at}/filler", "bs=4k"], stderr=subprocess.DEVNULL)
+        text = lab.tool(session, "write_file", {"path": "small", "content": "y" * 100_000})
+        need("Error" in text and re.search("(?i)space|full", text), text)
+        need((at / "small").read_text() == "x", "the old content is lost")
+        lab.works(session)
+        return text.strip()[:200]
+    finally:
+        lab.call("stop", "--yes")
+        subprocess.run(["umount", "-l", at], check=True)
+
+
+def gone_workspace(lab, engine):
+    """A workspace that is deleted while its worker runs: one error with the path, and it works when it is there again."""
+    session = lab.session(engine)
+    at = engine.workspace(session)
+    lab.works(session)
+    at.rmdir()
+    text = lab.bash(session, "pwd >&2; echo a''nswered", timeout="20s")
+    need("answered" not in text and text.count("Error: ") == 1 and str(at) in text, text)
+    at.mkdir()
+    lab.works(session, 90)
+    return text.strip()[:200]
+
+
 def hostile_targets(lab, engine):
     """No target is an option, and no shell reads one."""
     mark = lab.root / "pwned"
@@ -184,7 +243,7 @@ def unreachable(lab, engine):
     # Its connections live in other processes.
     lab.call("stop", "--yes")
     text = one_error(lab, engine, "(?i)refused|lost")
-    engine.server = lab.service("/usr/sbin/sshd", "-D", "-e", "-f", engine.at / "sshd_config", log=engine.at / "log")
+    engine.serve()
     session = lab.session(engine)
     until("the server", lambda: subprocess.run(engine.plain(), capture_output=True).returncode == 0)
     lab.works(session)
@@ -195,5 +254,5 @@ CHECKS = {check.__name__: check for check in (
     other_version, other_protocol, told_error, words_of_client, long_words, small_noise, open_noise, large_noise, endless_noise,
     packets, unknown_engine, missing_program, silent)}
 # Of an engine.
-PLACES = {check.__name__: check for check in (missing_workspace, refused_workspace)}
-SSH = {check.__name__: check for check in (full_disk, hostile_targets, unreachable)}
+PLACES = {check.__name__: check for check in (missing_workspace, refused_workspace, gone_workspace)}
+SSH = {check.__name__: check for check in (full_disk, full_home, full_workspace, hostile_targets, unreachable)}

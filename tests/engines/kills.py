@@ -13,6 +13,15 @@ DIED = re.compile(r"Error: (?:Worker died during bash \((.*?)\)\. It may have ru
                   r"|(link to \S+ lost during bash \(.*?\))\. The call may have had an effect there); it was not retried\.")
 
 
+def server_of(process, among):
+    """The process of the engine's server that holds a far process: the nearest with such a name above it."""
+    by_pid = {process.pid: process for process in among}
+    above = by_pid.get(process.parent)
+    while above and not above.name.startswith(("sshd", "slurmstepd", "conmon")):
+        above = by_pid.get(above.parent)
+    return above
+
+
 class Scene:
     """A session with a running call, and the processes of its link and its far side. No other worker runs."""
 
@@ -38,13 +47,9 @@ class Scene:
         return found[0]
 
     def server(self):
-        """The process of the engine's server that holds the far process: the nearest with such a name above it."""
-        by_pid = {process.pid: process for process in processes()}
-        above, names = by_pid.get(self.holder.parent), ("sshd", "slurmstepd", "conmon")
-        while above and not above.name.startswith(names):
-            above = by_pid.get(above.parent)
-        need(above, "no server was found above the far process")
-        return above
+        server = server_of(self.holder, processes())
+        need(server, "no server was found above the far process")
+        return server
 
     def ended(self, cause):
         """The call has one error with this cause, nothing is left, and the next call works."""
@@ -114,6 +119,49 @@ def stopped(lab, engine):
     return f"{cause}; {time.monotonic() - began:.0f} s"
 
 
+def starts(lab, engine):
+    """kill -9 of each process as soon as it is seen, while its worker starts: at most one error, and the next call works."""
+    lab.works(lab.session(engine))
+    seen = []
+    for victim in ("client", "link", "holder", "server", "worker", "supervisor"):
+        # The stub has no server. Slurm takes the job of a killed slurmstepd as running, so the start waits for `far.queue_s`.
+        if victim == "server" and engine.name in ("kubectl", "slurm"):
+            continue
+        lab.call("stop", "--yes")
+        until(lambda: f"an end of {engine.far()}", lambda: not engine.far(), GONE_S)
+        session = lab.session(engine)
+        daemon = Process(lab.daemon())
+        call = lab.begin(session, "echo a''nswered")
+        first_seen(engine, daemon, victim).send(signal.SIGKILL)
+        text, _ = call.communicate(timeout=90)
+        need(text.count("Error: ") <= 1 and len(text) < 1000, f"{victim}: {text}")
+        seen.append(f"{victim}: {'answered' if 'answered' in text else text.strip()[:80]}")
+        lab.works(session, 60)
+        lab.call("stop", "--yes")
+        until(lambda: f"{victim}: an end of {engine.far()}", lambda: not engine.far(), GONE_S)
+    return "; ".join(seen)
+
+
+def first_seen(engine, daemon, victim):
+    """The process that is this victim, as soon as it exists."""
+    def found():
+        among = processes()
+        links = [process for process in below([daemon.pid], among) if process.name == "quack-link"]
+        match victim:
+            case "supervisor":
+                return links and [daemon]
+            case "link":
+                return links
+            case "client":
+                pids = {process.pid for process in links}
+                return [process for process in among if process.parent in pids]
+        far = engine.far()
+        if victim == "server":
+            return [server for process in far[:1] if (server := server_of(process, among))]
+        return [process for process in far if victim == "holder" or process.name == "quack-worker"]
+    return until(f"a {victim}", found, pause=0)[0]
+
+
 def idle(lab, engine):
     """A lost link without a call is no error of the next call."""
     scene = Scene(lab, engine)
@@ -171,7 +219,7 @@ def torn_stream(lab, engine):
     """Links that are lost during a stream lose and double no byte."""
     lab.configure(far={"resume_grace_s": 30})
     try:
-        session, n = lab.session(engine), 64 << 20
+        session, n = lab.session(engine), engine.n_stream or 64 << 20
         lab.works(session)
         at = lab.root / "torn"
         argv = [lab.quack, "tool", "bash", "--raw", "--timeout", "5m", "--session", session, f"yes quackd | head -c {n}"]
@@ -202,6 +250,6 @@ def new_owner(lab, engine):
         lab.configure()
 
 
-CHECKS = {check.__name__: check for check in (client, holder, worker, server, link, supervisor, stopped, idle)}
+CHECKS = {check.__name__: check for check in (client, holder, worker, server, link, supervisor, stopped, starts, idle)}
 # Only for engines with a `resume` argument list.
 RESUMED = {check.__name__: check for check in (resume, torn_stream, new_owner)}

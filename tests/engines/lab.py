@@ -7,6 +7,7 @@ script adds the settings of this scratch directory and becomes the real client.
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -52,7 +53,7 @@ class Report:
         return 1 if self.failed else 0
 
 
-def until(what, check, seconds=PATIENCE_S):
+def until(what, check, seconds=PATIENCE_S, pause=POLL_S):
     """Polls until `check` returns something true, and returns it. `what` may be a function that describes the state."""
     end = time.monotonic() + seconds
     while True:
@@ -60,7 +61,7 @@ def until(what, check, seconds=PATIENCE_S):
             return found
         if time.monotonic() > end:
             raise Failure(f"not within {seconds} s: {what() if callable(what) else what}")
-        time.sleep(POLL_S)
+        time.sleep(pause)
 
 
 def need(good, text):
@@ -96,6 +97,23 @@ class Process:
             return False
         return after[0] not in "ZX" and after[19] == self.started
 
+    def mentions(self, path):
+        """Whether its environment, or the mounts of its container, have this path."""
+        at = Path(f"/proc/{self.pid}")
+        try:
+            is_inside = os.readlink(at / "ns/mnt") != os.readlink("/proc/self/ns/mnt")
+            return any(bytes(path) in (at / name).read_bytes() for name in ["environ"] + ["mountinfo"] * is_inside)
+        except OSError:
+            return False
+
+    def peak_mib(self):
+        """Largest resident memory until now, in MiB. 0 after its end."""
+        try:
+            text = Path(f"/proc/{self.pid}/status").read_text()
+        except OSError:
+            return 0
+        return int(re.search(r"VmHWM:\s+(\d+)", text)[1]) >> 10
+
     def send(self, number):
         if self.runs():
             os.kill(self.pid, number)
@@ -127,8 +145,8 @@ def below(pids, among=None):
 
 
 class Lab:
-    def __init__(self, quack):
-        self.quack = Path(quack).resolve()
+    def __init__(self, quack, far_program=None):
+        self.quack, self.far_program = Path(quack).resolve(), far_program
         # The path of a socket has at most 107 bytes.
         self.root = Path(tempfile.mkdtemp(prefix="qe", dir="/tmp"))
         self.root.chmod(0o755)
@@ -156,7 +174,8 @@ class Lab:
         rows = {name: engine.row for name, engine in self.engines.items() if engine.row}
         # The path with the clients is that of this process, not that of a login shell.
         lines = ["[environment]", "login_shell = false"]
-        lines += ["[far]", *(f"{key} = {json.dumps(value)}" for key, value in (far or {}).items())]
+        far = {**({"program": str(self.far_program)} if self.far_program else {}), **(far or {})}
+        lines += ["[far]", *(f"{key} = {json.dumps(value)}" for key, value in far.items())]
         for name, row in rows.items():
             lines += [f"[engines.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in row.items())]
         self.call("stop", "--yes")
@@ -234,6 +253,9 @@ class Lab:
 class Engine:
     """An engine of this scratch directory. `row` is its configuration, empty for a built-in row."""
 
+    # Size of long outputs through it, in bytes. None: that of the check.
+    n_stream = None
+
     def __init__(self, lab, name, on, row=None):
         self.lab, self.name, self.on, self.row = lab, name, on, row or {}
         lab.engines[name] = self
@@ -250,5 +272,8 @@ class Engine:
     def far(self):
         """Processes of the far side: the far workers, and all below."""
         among = processes()
-        roots = [process for process in among if "--stdio" in process.argv or process.name == "quack-far"]
+        # Clients of engines have the command of the far worker as arguments, too.
+        roots = [process for process in among if process.name == "quack-far"
+                 or "--stdio" in process.argv and process.name not in ("podman", "srun")]
+        roots = [process for process in roots if process.mentions(self.lab.root)]
         return roots + below([root.pid for root in roots], among)

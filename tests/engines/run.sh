@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 apt-get install -y -q --no-install-recommends openssh-server openssh-client slurmctld slurmd munge slurm-client podman runc \
-  conmon >/dev/null
+  conmon busybox-static iproute2 >/dev/null
 exec python3 run.py "$@"

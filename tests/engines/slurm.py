@@ -140,6 +140,23 @@ def lost_node(lab, engine):
     until("the end of the command", lambda: not work.sleeps("6125"))
 
 
+def lost_controller(lab, engine):
+    """kill -9 of slurmctld: running jobs go on, and a new session works once it is back."""
+    session, later = lab.session(engine), lab.session(engine)
+    lab.works(session)
+    engine.controller.kill()
+    engine.controller.wait()
+    try:
+        lab.works(session)
+        call = lab.begin(later, "echo a''nswered")
+        lab.works(session)
+    finally:
+        engine.control()
+    text, _ = call.communicate(timeout=120)
+    lab.works(later, 90)
+    return text.strip()[:200]
+
+
 def no_job_stays(lab, engine):
     """An idle end, a stop and a deleted session leave no job."""
     session = lab.session(engine)
@@ -149,4 +166,5 @@ def no_job_stays(lab, engine):
     until(lambda: f"no jobs: {jobs(engine)}", lambda: not jobs(engine), GONE_S)
 
 
-CHECKS = {check.__name__: check for check in (pending, pending_link, queue_limit, drained, canceled, lost_node, no_job_stays)}
+CHECKS = {check.__name__: check for check in (pending, pending_link, queue_limit, drained, canceled, lost_node, lost_controller,
+                                              no_job_stays)}

@@ -7,13 +7,13 @@ import subprocess
 import time
 from pathlib import Path
 
-from lab import SECRET, need, processes, until
+from lab import SECRET, Process, below, need, processes, until
 
 STREAM = b"quackd\n"
 
 
-def size(lab):
-    return (64 if lab.is_quick else 1024) << 20
+def size(lab, engine):
+    return engine.n_stream or (64 if lab.is_quick else 1024) << 20
 
 
 def checksum(n):
@@ -73,8 +73,9 @@ def terminal(lab, engine):
 
 
 def stream(lab, engine):
-    """A long output arrives whole, and memory of the daemon stays bounded."""
-    session, n = lab.session(engine), size(lab)
+    """A long output arrives whole, and memory of the daemon, the link process and the far worker stays bounded."""
+    session, n = lab.session(engine), size(lab, engine)
+    lab.works(session)
     began = time.monotonic()
     argv = [lab.quack, "tool", "bash", "--raw", "--timeout", "10m", "--session", session, f"yes quackd | head -c {n}"]
     client = subprocess.Popen(argv, cwd=lab.home, env=lab.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
@@ -83,14 +84,17 @@ def stream(lab, engine):
         digest.update(block)
     code, took = client.wait(60), time.monotonic() - began
     need(code == 0 and digest.hexdigest() == checksum(n), f"code {code}, another checksum")
-    rss = int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{lab.daemon()}/status").read_text())[1]) >> 10
-    need(rss < 512, f"the daemon had {rss} MiB")
-    return f"{n >> 20} MiB in {took:.1f} s"
+    daemon = Process(lab.daemon())
+    involved = [daemon, *(p for p in below([daemon.pid]) if p.name == "quack-link"), *engine.far()]
+    peaks = {process.name: process.peak_mib() for process in involved}
+    need({"quack-link", "quack-worker"} <= set(peaks) and max(peaks.values()) < 512, f"peaks in MiB: {peaks}")
+    words = ", ".join(f"{name} {peak} MiB" for name, peak in peaks.items())
+    return f"{n >> 20} MiB in {took:.1f} s; most memory: {words}"
 
 
 def stdin(lab, engine):
     """The input of a command arrives whole."""
-    session, data = lab.session(engine), os.urandom(3_000_000)
+    session, data = lab.session(engine), os.urandom(min(3_000_000, engine.n_stream or 3_000_000))
     done = subprocess.run([lab.quack, "tool", "bash", "--raw", "--session", session, "sha256sum"], cwd=lab.home, env=lab.env,
                           input=data, capture_output=True, timeout=120)
     need(hashlib.sha256(data).hexdigest().encode() in done.stdout, f"{done.stdout} {done.stderr}")
@@ -126,6 +130,12 @@ def confinement(lab, engine):
     tier = lab.row(session).get("tier")
     need(tier in ("A", "B", "D"), f"tier {tier}")
     return f"tier {tier}"
+
+
+def lossy(lab, engine):
+    """Packets were lost in the checks before this one."""
+    need(engine.repeated(), "no segment was sent again")
+    return f"{engine.repeated()} segments were sent again"
 
 
 def tried(lab, engine):
@@ -208,3 +218,5 @@ def times(lab, engine):
 
 CHECKS = {check.__name__: check for check in (tools, jobs, terminal, stream, stdin, environment, confinement, tried, shown,
                                               unlike, deleted, quoted, times)}
+# Only for the link with delay and loss.
+DISTANT = {"lossy": lossy}

@@ -11,9 +11,11 @@ const DOCUMENTS: &[&str] = &[
     "SECURITY.md",
     "docs/adr/",
     "docs/agents.md",
+    "docs/escapes.md",
     "docs/install.md",
     "docs/privacy.md",
     "docs/promises.md",
+    "docs/releasing.md",
     "docs/troubleshooting.md",
 ];
 
@@ -70,6 +72,26 @@ fn promise_complaints(promises: &str, tree: &Tree) -> Vec<String> {
             let is_id = id.chars().skip(2).all(|c| c.is_ascii_digit());
             if is_id && id.len() == 4 && !known.contains(id) {
                 complaints.push(format!("{path} mentions {id}, which docs/promises.md lacks"));
+            }
+        }
+    }
+    complaints
+}
+
+/// Every test that the page of the escape corpus names exists, and every advisory names a test or a case of its table.
+fn escape_complaints(page: &str, tree: &Tree) -> Vec<String> {
+    let tests = quoted(page).filter(|word| word.contains("::") && !exists(tree, word));
+    let mut complaints: Vec<String> =
+        tests.map(|test| format!("there is no test {test}")).collect();
+    let is_case = |word: &str| page.lines().any(|line| line.starts_with(&format!("| {word} |")));
+    for section in page.split("\n## ").filter(|section| section.contains("| tried by |")) {
+        for row in section.lines().filter(|line| line.starts_with("| ")).skip(1) {
+            let tried = row.trim_end_matches(['|', ' ']).rsplit(" | ").next().unwrap_or_default();
+            let is_found = |word: &str| word.contains("::") || is_case(word);
+            let missing = quoted(tried).filter(|word| !is_found(word));
+            complaints.extend(missing.map(|word| format!("there is no case {word}")));
+            if quoted(tried).next().is_none() {
+                complaints.push(format!("nothing tries {row}"));
             }
         }
     }
@@ -154,6 +176,26 @@ mod tests {
         let missing: Vec<&str> = tests().filter(|test| !exists(&tree, test)).collect();
         assert_eq!(missing, Vec::<&str>::new());
         assert!(18 <= tests().count());
+    }
+
+    #[test]
+    fn every_advisory_is_tried_by_a_test_or_a_case() {
+        let tree = tree_of(&[("tests/black_box/faults.rs", "fn a_death_is_told() {}")]);
+        let page = "| case |\n|---|\n| path-01 | x |\n\n## Advisories\n\n| advisory | class | tried by |\n|---|---|---|\n\
+            | A | b | `path-01`, `faults::a_death_is_told` |\n| B | b | `path-02`, `faults::x` |\n| C | `path-01` | none |\n";
+        let expected = [
+            "there is no test faults::x",
+            "there is no case path-02",
+            "nothing tries | C | `path-01` | none |",
+        ];
+        assert_eq!(escape_complaints(page, &tree), expected);
+
+        let tree = read_tree().unwrap();
+        let page = tree.get("docs/escapes.md").unwrap();
+        assert_eq!(escape_complaints(page, &tree), NOTHING);
+        assert!(
+            50 < page.lines().filter(|line| line.contains("CVE-") || line.contains("::")).count()
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ const DOCUMENT: &str = "docs/security.md";
 /// Complaints about marks that leave out nothing, and the number of marked tests by reason.
 fn marks(tree: &Tree) -> (Vec<String>, BTreeMap<String, usize>) {
     let (mut complaints, mut numbers) = (Vec::new(), BTreeMap::new());
-    let tests = tree.iter().filter(|(path, _)| path.starts_with("tests/black_box/"));
+    let tests = tree.iter().filter(|(path, _)| crate::sources::is_black_box(path));
     for (path, text) in tests.filter(|(path, _)| path.as_str() != REASONS) {
         let lines: Vec<&str> = text.lines().collect();
         for (number, line) in (1_usize..).zip(&lines) {

@@ -92,7 +92,7 @@ fn source_complaints(path: &str, text: &str) -> Vec<String> {
                 "line {number}: a busy machine fails it; assert a fact, or benchmark"
             ));
         }
-        if path.starts_with("tests/black_box/") && code.contains("sleep(") {
+        if is_black_box(path) && code.contains("sleep(") {
             complain(format!("line {number}: sleeps; wait for a fact with `wait_for`"));
         }
     }
@@ -145,6 +145,11 @@ fn tuple_complaints(tree: &Tree, max: usize) -> Option<String> {
             "{n} parameters with a tuple pattern, not {max}; split them or use a struct: {files:?}"
         )
     })
+}
+
+/// The tests that drive the real program.
+pub(crate) fn is_black_box(path: &str) -> bool {
+    path.starts_with("tests/black_box/") || path.starts_with("tests/escapes/")
 }
 
 /// A file of the black-box tests without a `mod` line is a test that never runs.

@@ -123,10 +123,11 @@ fn engines() -> Vec<CompletionCandidate> {
     ["native", "pi", "auto"].map(CompletionCandidate::new).into()
 }
 
-/// Built-in engines that start workers elsewhere.
+/// Engines that start workers elsewhere.
 fn places() -> Vec<CompletionCandidate> {
-    let rows = quackd_engines::built_in().into_iter();
-    rows.map(|row| candidate(row.name, &row.about)).collect()
+    let config = crate::directory::config_blocking();
+    let rows = config.map_or_else(|_invalid| quackd_engines::built_in(), |it| it.engines());
+    rows.into_iter().map(|row| candidate(row.name, &row.about)).collect()
 }
 
 /// Providers of models that `quack login` knows.

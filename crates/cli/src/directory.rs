@@ -2,8 +2,9 @@
 
 use crate::display;
 use crate::exit::CliError;
-use quackd_home::{is_risky_workspace, resolve_workspace_blocking};
-use quackd_protocol::far::FarWorkspace;
+use quackd_config::Config;
+use quackd_home::{Home, is_risky_workspace, resolve_workspace_blocking};
+use quackd_protocol::far::{FarError, FarWorkspace};
 use std::path::Path;
 
 /// Returns the absolute path of the workspace that contains `dir`, or the current directory. Refuses `/` and the home
@@ -37,14 +38,33 @@ pub(crate) fn far_workspace(on: &str, dir: Option<&Path>) -> Result<String, CliE
     let dir = dir.and_then(Path::to_str).unwrap_or_default();
     if !dir.starts_with('/') {
         return Err(CliError::usage(
-            "with --on, the directory is on the other machine: give its absolute path, without ~",
+            "with --on, the directory is on the other machine: give its absolute path, without ~; --send copies one of this machine there",
         ));
     }
 
-    let far = FarWorkspace::new(engine, target, dir);
-    let far =
-        far.map_err(|error| CliError::usage(format!("--on {}: {error}", display::name(on))))?;
-    Ok(far.to_string())
+    match FarWorkspace::new(engine, target, dir) {
+        Ok(far) => Ok(far.to_string()),
+        Err(FarError::Engine) => {
+            let engines = config_blocking().map(|config| config.engines()).unwrap_or_default();
+            let names: Vec<_> = engines.iter().map(|engine| engine.name.as_str()).collect();
+            Err(no_engine(engine, &names))
+        }
+        Err(error) => Err(CliError::usage(format!("--on {}: {error}", display::name(on)))),
+    }
+}
+
+/// Creates the usage error for an unknown engine.
+pub(crate) fn no_engine(name: &str, known: &[&str]) -> CliError {
+    CliError::usage(format!("{name:?} is not an engine; engines are {}", known.join(", ")))
+}
+
+/// Reads the configuration, as a daemon that starts now does.
+///
+/// # Errors
+/// It cannot be read, or is not valid.
+pub(crate) fn config_blocking() -> anyhow::Result<Config> {
+    let home = Home::from_process_env_blocking()?;
+    Ok(quackd_supervisor::read_config(&home)?.0)
 }
 
 /// Returns the parts of `ENGINE` or `ENGINE:TARGET`.

@@ -49,6 +49,7 @@ fn main() -> std::process::ExitCode {
         }
         Some("worker") => return quackd_session_worker::main(),
         Some("link") => return quackd_link_worker::main(),
+        Some("far-errand") => return quackd_link_worker::errand_main(),
         Some("proxy") => return quackd_network_worker::main(),
         Some("pi-worker") => return quackd_pi_worker::main(),
         Some("agent-worker") => return quackd_agent_worker::main(),

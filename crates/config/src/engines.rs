@@ -72,10 +72,16 @@ fn engine(name: &str, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Engine,
             "resume" => engine.resume = arguments(value, &key)?,
             "stop" => engine.stop = arguments(value, &key)?,
             "poll" => engine.poll = arguments(value, &key)?,
+            "create" => engine.create = arguments(value, &key)?,
+            "destroy" => engine.destroy = arguments(value, &key)?,
             "probe" => engine.probe = arguments(value, &key)?,
             "joins_words" => {
                 let wrong = || of_value(&key, refusal(value, "must be true or false"));
                 engine.joins_words = value.get_ref().as_bool().ok_or_else(wrong)?;
+            }
+            "keeps_files" => {
+                let wrong = || of_value(&key, refusal(value, "must be true or false"));
+                engine.keeps_files = value.get_ref().as_bool().ok_or_else(wrong)?;
             }
             "program" => {
                 let place = plain(value, &key)?;
@@ -106,9 +112,12 @@ fn model(entries: &DeTable<'_>, key: &str) -> Result<Engine, EntryError> {
             resume: Vec::new(),
             stop: Vec::new(),
             poll: Vec::new(),
+            create: Vec::new(),
+            destroy: Vec::new(),
             probe: Vec::new(),
             joins_words: false,
             program: Program::Send,
+            keeps_files: false,
             target: TargetRule::None,
             options: Vec::new(),
             promises: Vec::new(),
@@ -125,9 +134,9 @@ fn model(entries: &DeTable<'_>, key: &str) -> Result<Engine, EntryError> {
     Ok(Engine { like: Some(like), ..row })
 }
 
-/// Returns the rule of a row without `target`: a target is needed if `start` uses it.
+/// Returns the rule of a row without `target`: a target is needed if `start` or `create` uses it.
 fn used_target(engine: &Engine) -> TargetRule {
-    if engine.start.iter().any(|word| word.contains("{target}")) {
+    if engine.start.iter().chain(&engine.create).any(|word| word.contains("{target}")) {
         TargetRule::Required
     } else if engine.options.is_empty() {
         TargetRule::None
@@ -194,9 +203,12 @@ pub(crate) fn entries(engine: &Setting<Engine>) -> Vec<Entry> {
         ("resume", json!(engine.resume)),
         ("stop", json!(engine.stop)),
         ("poll", json!(engine.poll)),
+        ("create", json!(engine.create)),
+        ("destroy", json!(engine.destroy)),
         ("probe", json!(engine.probe)),
         ("joins_words", json!(engine.joins_words)),
         ("program", json!(program)),
+        ("keeps_files", json!(engine.keeps_files)),
         ("target", json!(engine.target.word())),
         ("options", options),
     ];
@@ -223,7 +235,8 @@ mod tests {
     #[test]
     fn rows_of_the_user_come_first_and_replace_built_in_ones() {
         let text = "[engines.ssh]\nlike = \"ssh\"\nresume = []\n\n[engines.box]\n\
-            start = [\"box\", \"{target}\", \"{command}\"]\nprogram = \"/usr/bin/quack\"\n";
+            start = [\"box\", \"{target}\", \"{command}\"]\nprogram = \"/usr/bin/quack\"\n\
+            create = [\"box\", \"make\"]\ndestroy = [\"box\", \"unmake\"]\n";
         let config = loaded(text).unwrap();
         let engines = config.engines();
         let names: Vec<_> = engines.iter().map(|engine| engine.name.as_str()).collect();

@@ -1,10 +1,10 @@
 //! From a row to the argument lists of one session.
 
 use crate::bootstrap::BOOTSTRAP;
-use crate::engine::{COMMAND, OPTIONS, PROGRAM, SESSION, TARGET, VALUE};
+use crate::engine::{COMMAND, CREATED, OPTIONS, PROGRAM, SESSION, TARGET, USER, VALUE};
 use crate::quote::quote;
 use crate::{Engine, EngineError, Program, TargetRule};
-use quackd_protocol::far::check_target;
+use quackd_protocol::far::{FarError, check_target};
 
 /// Argument lists for one session. `{digest}` and `{size}` in them stand for those of the program; the link process
 /// replaces them.
@@ -18,29 +18,66 @@ pub struct EngineArgv {
     pub stop: Vec<String>,
     /// As [`quackd_protocol::far::FarStart::poll`].
     pub poll: Vec<String>,
+    /// Argument list that creates what the session needs. Empty if nothing is created.
+    pub create: Vec<String>,
+    /// Argument list that deletes it. Empty if nothing is to delete, or if it needs `{created}`, which is unknown.
+    pub destroy: Vec<String>,
     /// File of the program that the far side may ask for.
     pub program: Option<String>,
 }
 
+/// Values of the placeholders for one session.
+#[derive(Debug, Clone, Copy)]
+pub struct Filling<'a> {
+    /// Target of the user. Empty if they name none.
+    pub target: &'a str,
+    /// Id of the session.
+    pub session: &'a str,
+    /// Text that `create` printed. Empty if it is unknown.
+    pub created: &'a str,
+    /// File of quackd's program on this machine.
+    pub program: &'a str,
+}
+
+/// Longest output of `create` that is read, in bytes.
+pub const MAX_CREATED_OUTPUT: usize = 16 * 1024;
+
+/// Returns `{created}`: the last line of what `create` printed that is not empty. Empty if it printed nothing.
+///
+/// # Errors
+/// The line is no target: it has white space or control characters, begins with `-`, or is too long.
+pub fn created(output: &str) -> Result<String, FarError> {
+    let line = output.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    let line = line.unwrap_or_default();
+    check_target(line).map(|()| line.to_owned())
+}
+
 impl Engine {
-    /// Returns the argument lists for a target, which is empty if the user names none. `program` is the file of quackd's
-    /// program on this machine.
+    /// Returns the argument lists for a session. `start`, `resume` and `poll` are empty if they need `{created}`, which is
+    /// unknown.
     ///
     /// # Errors
     /// `Target` if the target is missing, malformed, or has an unknown option.
-    pub fn argv(
-        &self,
-        target: &str,
-        session: &str,
-        program: &str,
-    ) -> Result<EngineArgv, EngineError> {
+    pub fn argv(&self, filling: Filling<'_>) -> Result<EngineArgv, EngineError> {
+        let Filling { target, session, created, program } = filling;
         self.check_presence(target)?;
         check_target(target).map_err(|error| EngineError::Target(error.to_string()))?;
         let options =
             if self.options.is_empty() { Vec::new() } else { self.option_arguments(target)? };
 
-        let values = [(TARGET, target), (SESSION, session), (PROGRAM, program)];
+        let uid = rustix::process::getuid().to_string();
+        let values = [
+            (TARGET, target),
+            (SESSION, session),
+            (CREATED, created),
+            (USER, uid.as_str()),
+            (PROGRAM, program),
+        ];
+        let is_unknown = |word: &String| created.is_empty() && word.contains(CREATED);
         let fill = |list: &[String], last_words: &[&str]| {
+            if list.iter().any(is_unknown) {
+                return Vec::new();
+            }
             let mut arguments = Vec::with_capacity(list.len());
             for word in list {
                 match word.as_str() {
@@ -57,6 +94,8 @@ impl Engine {
             resume: fill(&self.resume, &["--resume", session]),
             stop: fill(&self.stop, &[]),
             poll: fill(&self.poll, &[]),
+            create: fill(&self.create, &[]),
+            destroy: fill(&self.destroy, &[]),
             program: (self.program == Program::Send).then(|| program.to_owned()),
         })
     }
@@ -141,7 +180,7 @@ mod tests {
     fn argv(engine: &str, target: &str) -> Result<EngineArgv, EngineError> {
         let rows = built_in();
         let row = rows.iter().find(|row| row.name == engine).unwrap();
-        row.argv(target, "s1", "/opt/quack")
+        row.argv(Filling { target, session: "s1", created: "", program: "/opt/quack" })
     }
 
     fn refusal(engine: &str, target: &str) -> String {
@@ -166,6 +205,8 @@ mod tests {
         assert!(made.start.windows(5).any(|words| words == options), "{:?}", made.start);
         assert!(made.start.contains(&"--job-name=quackd-s1".to_owned()));
         assert_eq!(made.stop.last().unwrap(), "--name=quackd-s1");
+        let uid = format!("--user={}", rustix::process::getuid());
+        assert!(made.stop.contains(&uid), "{:?}", made.stop);
         assert!(argv("slurm", "").is_ok() && made.resume.is_empty());
 
         let unknown =
@@ -193,9 +234,36 @@ mod tests {
         }
         let none = Engine { target: TargetRule::None, ..built_in().remove(0) };
         assert_eq!(
-            none.argv("x", "s", "p").unwrap_err().to_string(),
+            none.argv(Filling { target: "x", session: "s", created: "", program: "p" })
+                .unwrap_err()
+                .to_string(),
             "ssh has no target: --on ssh"
         );
+    }
+
+    #[test]
+    fn the_created_name_is_the_last_line_and_lists_that_need_it_are_empty_without_it() {
+        assert_eq!(created("pulling\npod-7\n\n"), Ok("pod-7".to_owned()));
+        assert_eq!(created(""), Ok(String::new()));
+        for bad in ["-x", "a b", "a\u{1b}[2J", &"x".repeat(300)] {
+            assert!(created(bad).is_err(), "{bad:?}");
+        }
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let row = Engine {
+            create: words(&["make", "quackd-{session}"]),
+            start: words(&["enter", "pod/{created}", "{command}"]),
+            destroy: words(&["unmake", "quackd-{session}"]),
+            stop: words(&["kill", "{created}"]),
+            ..built_in().remove(3)
+        };
+        assert_eq!(row.check(), Ok(()));
+        let filling = Filling { target: "x", session: "s1", created: "pod-7", program: "/q" };
+        let made = row.argv(filling).unwrap();
+        assert_eq!((made.start[1].as_str(), made.stop[1].as_str()), ("pod/pod-7", "pod-7"));
+        let unknown = row.argv(Filling { created: "", ..filling }).unwrap();
+        assert!(unknown.start.is_empty() && unknown.stop.is_empty());
+        assert_eq!(unknown.create, ["make", "quackd-s1"]);
+        assert_eq!(unknown.destroy, ["unmake", "quackd-s1"]);
     }
 
     #[test]

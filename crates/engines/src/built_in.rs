@@ -51,9 +51,12 @@ fn ssh() -> Engine {
         start,
         stop: Vec::new(),
         poll: Vec::new(),
+        create: Vec::new(),
+        destroy: Vec::new(),
         probe: words(&["ssh", "-V"]),
         joins_words: true,
         program: Program::Send,
+        keeps_files: true,
         target: TargetRule::Required,
         options: Vec::new(),
         promises: vec![Promise::Survives],
@@ -80,11 +83,15 @@ fn slurm() -> Engine {
             "{command}",
         ]),
         resume: Vec::new(),
-        stop: words(&["scancel", "--quiet", "--name=quackd-{session}"]),
+        // Without `--user` it would act on jobs of others for an operator. Slurm 22.05 has no `--me` here.
+        stop: words(&["scancel", "--quiet", "--user={uid}", "--name=quackd-{session}"]),
         poll: words(&["squeue", "-h", "--me", "--name=quackd-{session}", "-o", "job %i %T (%r)"]),
+        create: Vec::new(),
+        destroy: Vec::new(),
         probe: words(&["sinfo", "-h"]),
         joins_words: false,
         program: Program::Send,
+        keeps_files: true,
         target: TargetRule::Optional,
         options: vec![
             option("partition", "--partition={value}"),
@@ -123,9 +130,12 @@ fn podman() -> Engine {
         resume: Vec::new(),
         stop: words(&["podman", "rm", "-f", "--ignore", "-t", "1", "quackd-{session}"]),
         poll: Vec::new(),
+        create: Vec::new(),
+        destroy: Vec::new(),
         probe: words(&["podman", "info"]),
         joins_words: false,
         program: Program::At("/run/quackd/quack".to_owned()),
+        keeps_files: false,
         target: TargetRule::Required,
         options: Vec::new(),
         promises: vec![Promise::OwnFiles],
@@ -142,9 +152,12 @@ fn kubectl() -> Engine {
         start,
         stop: Vec::new(),
         poll: Vec::new(),
+        create: Vec::new(),
+        destroy: Vec::new(),
         probe: words(&["kubectl", "version"]),
         joins_words: false,
         program: Program::Send,
+        keeps_files: true,
         target: TargetRule::Required,
         options: Vec::new(),
         promises: vec![Promise::Limits, Promise::OwnFiles, Promise::Survives],
@@ -177,6 +190,12 @@ mod tests {
         assert!(broken(|row| row.resume = words(&["x", "{command}", "{command}"])));
         assert!(broken(|row| row.stop = words(&["", "x"])));
         assert!(broken(|row| row.poll = vec!["x".to_owned(); 65]));
+        assert!(broken(|row| row.create = words(&["x"])));
+        assert!(broken(|row| row.destroy = words(&["x"])));
+        assert!(broken(|row| row.stop = words(&["x", "{created}"])));
+        assert!(broken(|row| {
+            (row.create, row.destroy) = (words(&["x", "{created}"]), words(&["y"]));
+        }));
         assert!(broken(|row| row.program = Program::At("quack".to_owned())));
         assert!(broken(|row| row.target = TargetRule::None));
         assert!(broken(|row| row.options.push(("a b".to_owned(), "{value}".to_owned()))));

@@ -20,13 +20,19 @@ pub(crate) const SESSION: &str = "{session}";
 /// Placeholder of the program's file on this machine, in an argument.
 pub(crate) const PROGRAM: &str = "{program}";
 
+/// Placeholder of the text that `create` printed, in an argument.
+pub(crate) const CREATED: &str = "{created}";
+
+/// Placeholder of the user's number on this machine, in an argument.
+pub(crate) const USER: &str = "{uid}";
+
 /// Placeholder of an option's value, in the argument of the option.
 pub(crate) const VALUE: &str = "{value}";
 
 /// An engine: a row of the table, or of the configuration.
 ///
-/// Arguments of its lists may have the placeholders `{target}`, `{session}` and `{program}`. The whole arguments
-/// `{command}` and `{options}` stand for several arguments.
+/// Arguments of its lists may have the placeholders `{target}`, `{session}`, `{program}`, `{created}` and `{uid}`. The whole
+/// arguments `{command}` and `{options}` stand for several arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Engine {
     /// Name in `--on` and in paths of workspaces.
@@ -43,12 +49,18 @@ pub struct Engine {
     pub stop: Vec<String>,
     /// Prints in one line why the far worker does not run yet. Empty without a queue.
     pub poll: Vec<String>,
+    /// Creates what a session needs, once. Prints `{created}` as its last line. Empty if nothing is created.
+    pub create: Vec<String>,
+    /// Deletes what `create` made. Empty if nothing is to delete.
+    pub destroy: Vec<String>,
     /// Succeeds if the client of the engine is usable. Empty if no command shows it.
     pub probe: Vec<String>,
     /// Whether the client joins its arguments to a line for a far shell, as ssh does.
     pub joins_words: bool,
     /// Way of the program to the far side.
     pub program: Program,
+    /// Whether files in the home directory there outlive one start, so that a copy of a workspace can be sent.
+    pub keeps_files: bool,
     /// Whether the user names a target.
     pub target: TargetRule,
     /// Names and arguments of options. If there are any, the target is a list such as `partition=main,cpus=2`.
@@ -147,7 +159,8 @@ impl Engine {
                 "must have `{command}` as one argument of `start`, and of `resume` if it is set",
             );
         }
-        let lists = [&self.start, &self.resume, &self.stop, &self.poll, &self.probe];
+        let Self { start, resume, stop, poll, create, destroy, probe, .. } = self;
+        let lists = [start, resume, stop, poll, create, destroy, probe];
         if lists.iter().any(|list| {
             list.first().is_some_and(|word| word.trim().is_empty() || word.contains('{'))
         }) {
@@ -157,6 +170,15 @@ impl Engine {
             return Err(EngineError::Row(format!(
                 "must have at most {MAX_WORDS} arguments in a list"
             )));
+        }
+
+        let uses = |list: &[String]| list.iter().any(|word| word.contains(CREATED));
+        let used = [start, resume, stop, poll, destroy].into_iter().any(|list| uses(list));
+        if uses(create) || used && create.is_empty() {
+            return refused("must have `{created}` only in other lists than `create`, and with it");
+        }
+        if create.is_empty() != destroy.is_empty() {
+            return refused("must have both `create` and `destroy`, or none");
         }
 
         if let Program::At(path) = &self.program

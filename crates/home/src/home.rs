@@ -361,6 +361,12 @@ impl Home {
         self.dir.join("remote-auth-token")
     }
 
+    /// Path of the hashes of page tokens.
+    #[must_use]
+    pub fn page_tokens(&self) -> PathBuf {
+        self.dir.join("page-tokens.json")
+    }
+
     /// Directory of the macOS app's history files, one per session.
     #[must_use]
     pub fn app_histories(&self) -> PathBuf {
@@ -526,6 +532,7 @@ mod tests {
             (home.config_in_state(), "/s/quackd.toml"),
             (home.daemon_config(), "/s/config.json"),
             (home.remote_token(), "/s/remote-auth-token"),
+            (home.page_tokens(), "/s/page-tokens.json"),
             (home.run_dir(), "/s/run"),
             (home.caches_dir(), "/s/caches"),
             (home.session_run_dir("a-B_9").unwrap(), "/s/run/a-B_9"),

@@ -54,11 +54,12 @@ const MAX_METADATA_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Names that a directory may contain if no daemon has used it yet, or if its marker files are damaged. Names
 /// with a suffix (`.tmp`, `.corrupt-1`) are included.
-const KNOWN_NAMES: [&str; 27] = [
+const KNOWN_NAMES: [&str; 28] = [
     "metadata.json",
     "quackd-state.json",
     "config.json",
     "remote-auth-token",
+    "page-tokens.json",
     "login-environment.json",
     "interrupted.json",
     "spending.json",

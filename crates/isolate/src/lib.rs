@@ -13,6 +13,7 @@
 //! - `changes`, `plan`, `report`: compare it with the workspace;
 //! - `journal`: writes many files, all or none;
 //! - `apply`: write the changes to the workspace, and take them back;
+//! - `sent_files`: the files that go to another machine;
 //! - `recorded`, `store`, `scan`, `checkpoint`, `restore`: states of a session's files.
 
 mod apply;
@@ -32,6 +33,7 @@ mod recorded;
 mod report;
 mod restore;
 mod scan;
+mod sent_files;
 mod store;
 mod tree;
 mod walk;
@@ -40,6 +42,7 @@ pub use checkpoint::{Cause, Checkpoints};
 pub use copy::{CopyOptions, copy_workspace};
 pub use error::IsolateError;
 pub use scan::RecordedFiles;
+pub use sent_files::{SentFiles, SentNode, SentSize};
 
 use changes::{Change, ScanInput};
 use error::OnFile as _;

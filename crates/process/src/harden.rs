@@ -29,6 +29,8 @@ pub enum Role {
     Agent,
     /// A session's worker. Its commands inherit its settings, except signal handlers.
     Worker,
+    /// Either side of a link to a worker on another machine.
+    Link,
 }
 
 /// Prepares this process:
@@ -36,7 +38,7 @@ pub enum Role {
 ///   get 4,096;
 /// - descriptors inherited from the parent are closed in every child;
 /// - core dumps are off, because memory may hold keys. On Linux other processes of the same user cannot read the
-///   supervisor's memory and environment; the commands of its workers run as that user;
+///   memory and environment of the supervisor and of its links; the commands of its workers run as that user;
 /// - a write beyond a file-size limit fails instead of killing the process (SIGXFSZ). A worker also survives SIGINT
 ///   and SIGHUP, which a terminal sends to the daemon's whole group: the daemon decides when to exit. These signals
 ///   get handlers, because commands would inherit an ignored signal;
@@ -115,7 +117,7 @@ fn limit_files(role: Role) -> io::Result<()> {
     let n_files = match role {
         Role::Supervisor => SUPERVISOR_FILES,
         Role::Proxy => PROXY_FILES,
-        Role::Worker | Role::Agent => WORKER_FILES,
+        Role::Worker | Role::Agent | Role::Link => WORKER_FILES,
     };
 
     let new = Rlimit { current: Some(n_files.min(hard)), maximum: limit.maximum };

@@ -62,8 +62,8 @@ pub use lifecycle::{
     TreeWorker,
 };
 pub use methods::{
-    Answer, LOCAL_AGENT_CHOICE, LOCAL_POLICY, ListedMethod, METHODS, Method, MethodRow,
-    MethodServer, RemoteAccess, ReplyOrder, ServesMethod, served_by,
+    Answer, LOCAL_AGENT_CHOICE, LOCAL_AGENT_COMMAND, LOCAL_POLICY, ListedMethod, METHODS, Method,
+    MethodRow, MethodServer, RemoteAccess, ReplyOrder, ServesMethod, served_by,
 };
 pub use models::{ChosenModel, ModelTest, ModelsData, ModelsParams};
 pub use network::{
@@ -74,16 +74,19 @@ pub use ps::{
     CallInfo, MetricsData, PendingChange, PlacesInfo, PsData, RunningJob, SupervisorInfo,
     UsageInfo, WorkerInfo,
 };
-pub use remote::{RemoteConfigureParams, RemoteData, RemoteStatus, RemoteStatusParams};
+pub use remote::{
+    PageCodeData, PageCodeParams, PageRights, PageTokenInfo, PageTokensData, PageTokensParams,
+    RemoteConfigureParams, RemoteData, RemoteStatus, RemoteStatusParams,
+};
 pub use session_admin::{
     ActivateData, ActivatedSession, DenialsData, FindBy, FindData, FindParams, ForkData,
-    ForkParams, FoundInfo, PolicyLayers, PolicyScope, SandboxData, SandboxParams,
-    SessionDeleteData, SessionDeleteParams, SessionNewParams, SessionSetData, SessionSetParams,
-    StateData, StateDataOf, TimedDenial, WorkerState, WorkspaceInfo, WorkspaceSession,
-    WorkspacesData,
+    ForkParams, FoundInfo, PolicyLayers, PolicyScope, SandboxData, SandboxParams, SessionNewParams,
+    SessionSetData, SessionSetParams, StateData, StateDataOf, TimedDenial, WorkerState,
+    WorkspaceInfo, WorkspaceSession, WorkspacesData,
 };
 pub use sessions::{
-    AttachData, AttachParams, AttachedSession, AttachedWorkspace, SessionInfo, SessionsData,
+    AttachData, AttachParams, AttachedSession, AttachedWorkspace, SessionDeleteData,
+    SessionDeleteParams, SessionInfo, SessionRow, SessionRowsData, SessionRowsParams, SessionsData,
     SessionsParams,
 };
 pub use small_params::{

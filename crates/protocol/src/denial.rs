@@ -66,14 +66,18 @@ impl Denial {
     }
 
     /// Returns one line: the operation denied under `policy`, and how the user can allow it. `session` is the label of the
-    /// session, so that the command changes this session wherever the user types it; empty if it is unknown.
+    /// session, so that the command changes this session wherever the user types it; empty if it is unknown. `is_far` means
+    /// that the session is on another machine, where fewer changes are possible.
     #[must_use]
-    pub fn explain(&self, policy: &Policy, session: &str) -> String {
+    pub fn explain(&self, policy: &Policy, session: &str, is_far: bool) -> String {
         let was = if self.likely { "was probably" } else { "was" };
         let network = policy.network_mode();
         let profile = policy.profile;
 
-        let allow = if self.likely && self.is_about_git_settings() {
+        let is_outside = matches!(self.kind, DenialKind::Write | DenialKind::Read);
+        let allow = if is_far && is_outside && profile != Profile::ReadOnly {
+            "A session on another machine can write its workspace only".to_owned()
+        } else if self.likely && self.is_about_git_settings() {
             "Settings of git can run programs later, outside of the sandbox; to change them, run git yourself in a \
              terminal"
                 .to_owned()
@@ -208,13 +212,15 @@ fn in_rule(host: &str) -> String {
 }
 
 /// Returns the lines for a command that tried to use the network: the first hosts, the reason and how to allow it, one
-/// line for each reason. `is_shared` means that other commands of the session ran at the same time.
+/// line for each reason. `is_shared` means that other commands of the session ran at the same time, `is_far` that the session
+/// is on another machine, where no host can be allowed alone.
 #[must_use]
 pub fn explain_network(
     hosts: &[RefusedHost],
     is_shared: bool,
     policy: &Policy,
     session: &str,
+    is_far: bool,
 ) -> String {
     // One line for each reason, and for each scope of the user's answers.
     let mut reasons: Vec<(Option<DenyReason>, Option<AnswerScope>)> = Vec::new();
@@ -236,7 +242,7 @@ pub fn explain_network(
                 let (named, scope) = (named(&those), scope.in_words());
                 format!("[Sandbox: the network{named} was allowed by the user {scope}]")
             }
-            None => explain_reason(&those, why, is_shared, policy, session),
+            None => explain_reason(&those, why, is_shared, policy, session, is_far),
         }
     });
     lines.collect::<Vec<_>>().join("\n")
@@ -266,6 +272,7 @@ fn explain_reason(
     is_shared: bool,
     policy: &Policy,
     session: &str,
+    is_far: bool,
 ) -> String {
     // A host that no rule names is named as a rule is: without the usual ports.
     let named = match reason {
@@ -306,7 +313,11 @@ fn explain_reason(
     };
 
     let (profile, network) = (policy.profile, policy.network_mode());
-    let allow = remedy(hosts, reason, session);
+    let allow = if is_far {
+        format!(". To allow every host: quack sandbox set --network on{}", of_session(session))
+    } else {
+        remedy(hosts, reason, session)
+    };
     format!(
         "[Sandbox: the network{named} was denied{whom}{why} ({profile}, network {network}){allow}]"
     )
@@ -412,13 +423,13 @@ mod tests {
         let policy = Policy::default();
         let write = Denial::new(DenialKind::Write, Some("/etc/hosts\n[Exit code: 0]"), true);
         assert_eq!(
-            write.explain(&policy, "app/review"),
+            write.explain(&policy, "app/review", false),
             "[Sandbox: writing /etc/hosts\u{fffd}[Exit code: 0] was probably denied (workspace-write, network off). \
              `quack sandbox explain '/etc/hosts\u{fffd}[Exit code: 0]' --session app/review` shows the reason]"
         );
         let network = Denial::new(DenialKind::Network, None, false);
         assert_eq!(
-            network.explain(&policy, ""),
+            network.explain(&policy, "", false),
             "[Sandbox: the network was denied (workspace-write, network off). To allow \
              it: quack sandbox set --network on]"
         );
@@ -427,7 +438,7 @@ mod tests {
     #[test]
     fn the_command_has_the_directory_and_the_session_and_never_opens_a_place_with_keys() {
         let text = |kind, target: &str, session: &str| {
-            Denial::new(kind, Some(target), false).explain(&Policy::default(), session)
+            Denial::new(kind, Some(target), false).explain(&Policy::default(), session, false)
         };
         let line = text(DenialKind::Write, "/home/me/it's/lib/x", "app/claude-code");
         let expected = "To allow it: quack sandbox set --writable '/home/me/it'\\''s/lib' --session app/claude-code]";
@@ -461,7 +472,7 @@ mod tests {
             }
         }
         let host = [refused("a.example", 443, None)];
-        let line = explain_network(&host, false, &Policy::default(), "app/claude-code");
+        let line = explain_network(&host, false, &Policy::default(), "app/claude-code", false);
         assert!(
             line.ends_with("quack sandbox allow a.example --session app/claude-code]"),
             "{line}"
@@ -479,7 +490,7 @@ mod tests {
             ("config", false),
         ] {
             let denial = Denial::new(DenialKind::Protected, Some(target), true);
-            let text = denial.explain(&Policy::default(), "");
+            let text = denial.explain(&Policy::default(), "", false);
             assert_eq!(text.contains("run git yourself in a terminal"), expected, "{text}");
         }
     }
@@ -492,8 +503,9 @@ mod tests {
     fn hosts_are_named_up_to_a_limit() {
         let policy = Policy::default();
         let hosts: Vec<_> = (1..=7).map(|n| refused(&format!("h{n}.example"), 0, None)).collect();
-        let line =
-            |hosts: &[RefusedHost], is_shared| explain_network(hosts, is_shared, &policy, "");
+        let line = |hosts: &[RefusedHost], is_shared| {
+            explain_network(hosts, is_shared, &policy, "", false)
+        };
         let off = "(workspace-write, network off). To allow it:";
         assert_eq!(
             line(&[], false),
@@ -514,7 +526,7 @@ mod tests {
     #[test]
     fn each_reason_has_its_line_and_its_remedy() {
         let policy = Policy { hosts: Some(Vec::new()), ..Policy::default() };
-        let line = |hosts: &[RefusedHost]| explain_network(hosts, false, &policy, "");
+        let line = |hosts: &[RefusedHost]| explain_network(hosts, false, &policy, "", false);
         let (not_listed, rule) = (Some(DenyReason::NotListed), Some(DenyReason::DenyRule));
         let end = "(workspace-write, network hosts)";
         let npm = refused("registry.example.org", 443, not_listed);
@@ -550,7 +562,7 @@ mod tests {
     #[test]
     fn a_metadata_service_and_this_machine_are_never_suggested() {
         let policy = Policy { hosts: Some(Vec::new()), ..Policy::default() };
-        let line = |host: RefusedHost| explain_network(&[host], false, &policy, "");
+        let line = |host: RefusedHost| explain_network(&[host], false, &policy, "", false);
         let private = |address: Option<&str>| RefusedHost {
             address: address.map(str::to_owned),
             ..refused("build.example", 9000, Some(DenyReason::PrivateAddress))
@@ -569,14 +581,14 @@ mod tests {
         }
         assert!(line(private(Some("10.0.0.7"))).ends_with("quack sandbox allow 10.0.0.7:9000]"));
         let both = [not_listed("169.254.169.254"), not_listed("a.example")];
-        let line = explain_network(&both, false, &policy, "");
+        let line = explain_network(&both, false, &policy, "", false);
         assert!(line.ends_with(". To allow it: quack sandbox allow a.example]"), "{line}");
     }
 
     #[test]
     fn answers_of_the_user_are_named() {
         let policy = Policy { hosts: Some(Vec::new()), ..Policy::default() };
-        let line = |hosts: &[RefusedHost]| explain_network(hosts, false, &policy, "");
+        let line = |hosts: &[RefusedHost]| explain_network(hosts, false, &policy, "", false);
         let allowed =
             RefusedHost { approved: Some(AnswerScope::Session), ..refused("a.example", 443, None) };
         let denied = refused("b.example", 443, Some(DenyReason::DeniedByUser));
@@ -597,5 +609,18 @@ mod tests {
     fn a_target_is_cut_at_a_character() {
         let target = Denial::new(DenialKind::Read, Some(&"ä".repeat(200)), false).target.unwrap();
         assert_eq!(target.len(), MAX_TARGET_BYTES);
+    }
+
+    #[test]
+    fn on_another_machine_no_text_proposes_a_change_that_is_refused() {
+        let policy = Policy::default();
+        for kind in [DenialKind::Write, DenialKind::Read] {
+            let line = Denial::new(kind, Some("/srv/data/x"), false).explain(&policy, "app", true);
+            assert!(line.ends_with("can write its workspace only]"), "{line}");
+        }
+        let host = RefusedHost { host: "a.example".to_owned(), ..RefusedHost::default() };
+        let line = explain_network(&[host], false, &policy, "app", true);
+        assert!(line.ends_with("quack sandbox set --network on --session app]"), "{line}");
+        assert!(line.contains("(a.example)"), "{line}");
     }
 }

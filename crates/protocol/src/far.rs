@@ -6,6 +6,7 @@
 //! adds [`LinkState`] frames, which are its own: the far side cannot send them.
 
 use crate::foreign_text::first_unsafe;
+use crate::isolate::CopiedTree;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -80,6 +81,13 @@ impl FarWorkspace {
     #[must_use]
     pub fn of(workspace: &str) -> Option<Self> {
         Self::parse(workspace)?.ok()
+    }
+
+    /// Returns where a session works, if not on this machine: in its workspace, or in a copy that was sent.
+    #[must_use]
+    pub fn of_session(workspace: &str, isolated: Option<&CopiedTree>) -> Option<Self> {
+        let sent = isolated.and_then(|copied| copied.sent.as_ref());
+        Self::of(sent.map_or(workspace, |sent| &sent.place))
     }
 
     /// Name of the place for the user: the target, or the engine without one.

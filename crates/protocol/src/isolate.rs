@@ -13,7 +13,7 @@ pub const TO_ISOLATE_TAGS: &[&str] = &["isolate", "checkpoints"];
 
 /// Tags of [`FromIsolate`].
 pub const FROM_ISOLATE_TAGS: &[&str] =
-    &["copied", "compared", "commits", "recorded", "listed", "failed"];
+    &["copied", "compared", "commits", "recorded", "listed", "packed", "unpacked", "failed"];
 
 /// Most files in one [`IsolatedReport`]. Its `more` counts the others.
 pub const MAX_ISOLATED_FILES: usize = 10_000;
@@ -129,6 +129,29 @@ pub enum IsolateTask {
         /// The exported commits.
         commits: IsolatedCommits,
     },
+    /// Write the files and the repository of the copy to [`SENT_FILE`], without what the other machine has already.
+    /// Answered by [`FromIsolate::Packed`].
+    Pack {
+        /// Whether this is the other machine.
+        is_far: bool,
+        /// Whether the other side has nothing, or makes its copy again.
+        is_new: bool,
+        /// Most files.
+        max_files: u64,
+        /// Largest size of the files in bytes.
+        max_bytes: u64,
+    },
+    /// Bring the copy to the state in [`SENT_FILE`]. Answered by [`FromIsolate::Unpacked`].
+    Unpack {
+        /// Whether this is the other machine.
+        is_far: bool,
+        /// Whether the copy is made again, in place of one that exists.
+        is_new: bool,
+        /// Most files.
+        max_files: u64,
+        /// Largest size of the files in bytes.
+        max_bytes: u64,
+    },
 }
 
 /// Work on the recorded states of one session's files. Answered by [`FromIsolate::Recorded`], [`FromIsolate::Listed`] or
@@ -215,6 +238,10 @@ pub enum FromIsolate {
     Recorded(Option<Checkpoint>),
     /// The recorded states, the oldest first. At most [`MAX_CHECKPOINTS`] and one.
     Listed(Vec<Checkpoint>),
+    /// The file is written.
+    Packed(PackedTree),
+    /// The copy has the state of the file.
+    Unpacked {},
     /// Nothing was done.
     Failed {
         /// Reason, one line for the user.
@@ -234,6 +261,9 @@ pub struct CopiedTree {
     /// most [`MAX_OUTPUTS`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<PathBuf>,
+    /// Place of the session, if the copy was sent to another machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent: Option<SentCopy>,
     /// Directory with the objects of the repository, which the copy borrows read-only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<PathBuf>,
@@ -241,6 +271,39 @@ pub struct CopiedTree {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
+
+/// A copy on another machine, in which the session works in place of the one here.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SentCopy {
+    /// The directory there, as the text of a far workspace.
+    pub place: String,
+    /// Whether the copy here is newer, because it did not arrive there. The session runs nothing until it is sent.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_stale: bool,
+}
+
+/// Files that were packed for another machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PackedTree {
+    /// Number of files and links.
+    pub files: u64,
+    /// Size of [`SENT_FILE`] in bytes.
+    pub bytes: u64,
+    /// Whether the file has the whole copy, so that the other machine makes it again.
+    pub is_whole: bool,
+    /// Files that are left out, one line each. At most [`MAX_ISOLATED_NOTES`].
+    pub notes: Vec<String>,
+}
+
+/// Directory for what is sent and received, in the private directory of a copy, and the file there.
+pub const SENT_DIRECTORY: &str = "sent";
+/// See [`SENT_DIRECTORY`].
+pub const SENT_FILE: &str = "sent/file";
+
+/// Largest size of [`SENT_FILE`] in bytes.
+pub const MAX_SENT_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 
 /// Commits of a session that its workspace does not have.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -18,6 +18,7 @@ pub mod credentials;
 pub mod denial;
 pub mod environment;
 pub mod far;
+pub mod far_errand;
 pub mod foreign_text;
 pub mod guest_agents;
 pub mod ids;

@@ -170,6 +170,9 @@ pub struct SessionState {
     /// The private copy in which the session works, in place of its workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolated: Option<CopiedTree>,
+    /// Text that the engine's `create` printed for the session; empty if it printed none. `None` if nothing was created.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created: Option<String>,
     /// Exempts the session's processes from eviction.
     #[serde(skip_serializing_if = "is_false")]
     pub pinned: bool,

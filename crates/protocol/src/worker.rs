@@ -154,6 +154,10 @@ pub struct Start {
     /// Credentials of the user that commands may use without getting them.
     #[serde(default)]
     pub credentials: Credentials,
+    /// True if the supervisor is on another machine, or outside of the container. Set by the far side. The supervisor then
+    /// refuses some changes of permissions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_far: bool,
     /// Argument lists and limits for the link process of a far worker. Absent for other workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far: Option<Box<FarStart>>,

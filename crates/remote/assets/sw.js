@@ -1,4 +1,5 @@
-// Keeps nothing: the page is of no use without its daemon. Removes what another program at this address has kept.
+// The page has no service worker. This one removes that of another program, or of an earlier release, and what it kept.
+self.addEventListener("install", () => self.skipWaiting());
 self.addEventListener("activate", (event) => {
-  event.waitUntil(caches.keys().then((keys) => Promise.all(keys.map((key) => caches.delete(key)))));
+	event.waitUntil(caches.keys().then((keys) => Promise.all([self.registration.unregister(), ...keys.map((key) => caches.delete(key))])));
 });

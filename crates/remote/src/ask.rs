@@ -1,7 +1,8 @@
 //! Requests of remote clients to the daemon, and the failure of its settings.
 
-use crate::TlsError;
+use crate::{Page, TlsError};
 use bytes::Bytes;
+use secrecy::SecretString;
 use std::io;
 use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
@@ -15,6 +16,8 @@ pub enum Ask {
         body: Bytes,
         /// Value of `X-Rubber-Duck-Client-Id`.
         client: Option<String>,
+        /// The page whose token the client sent; `None` for the token of remote control.
+        page: Option<Page>,
         /// Channel for the reply. Closed if the client disconnected.
         answer: oneshot::Sender<RpcAnswer>,
     },
@@ -24,7 +27,41 @@ pub enum Ask {
         lines: DuplexStream,
         /// URL that the client dialed.
         url: String,
+        /// The page whose token the client sent; `None` for the token of remote control.
+        page: Option<Page>,
     },
+    /// A page wants a token for its code.
+    Code {
+        /// The code, from anyone.
+        code: String,
+        /// Name of the browser: printable ASCII of a bounded length.
+        agent: String,
+        /// Channel for the answer. Closed if the client disconnected.
+        answer: oneshot::Sender<CodeAnswer>,
+    },
+    /// A page gives its token up.
+    SignOut {
+        /// The page.
+        page: Page,
+        /// Channel for the error of a token that is still valid. Closed if the client disconnected.
+        answer: oneshot::Sender<Result<(), String>>,
+    },
+}
+
+/// The daemon's answer to [`Ask::Code`].
+#[derive(Debug)]
+pub enum CodeAnswer {
+    /// The code was right, and is used up.
+    Token {
+        /// The new token.
+        token: SecretString,
+        /// The page that has the token.
+        page: Page,
+    },
+    /// The code is wrong, used or expired.
+    Wrong,
+    /// The code was right, and the token could not be saved. The text is the reason.
+    NotSaved(String),
 }
 
 /// The daemon's answer to [`Ask::Rpc`].

@@ -1,7 +1,7 @@
 //! Serves one connection: TLS if configured, then hyper, with limits on time and size.
 
-use crate::routes::{self, RouteContext};
-use crate::state::{ListenerState, ServerState};
+use crate::routes;
+use crate::state::{ListenerState, RouteContext, ServerState};
 use crate::write_timeout::WriteTimeoutStream;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;

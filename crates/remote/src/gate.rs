@@ -11,6 +11,7 @@
 //! may use one connection for several clients.
 
 use crate::attempt_limiter::AttemptLimiter;
+use crate::pages::{Page, TokenHolder};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
@@ -107,9 +108,9 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Result of checking a token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TokenCheck {
-    Right,
+    Right(TokenHolder),
     Wrong,
     /// Not checked: too many wrong tokens or waiting checks. Retry after this time.
     TooMany(Duration),
@@ -165,8 +166,12 @@ impl TokenVerifier {
         self.token == *token
     }
 
-    /// Checks a token from this address and counts wrong ones.
-    pub(crate) async fn check(&self, peer: IpAddr, token: &str) -> TokenCheck {
+    /// Checks a token from this address and counts wrong ones. `page` is the page that has this token, if any.
+    pub(crate) async fn check(&self, peer: IpAddr, token: &str, page: Option<Page>) -> TokenCheck {
+        if let Some(page) = page {
+            // A page token is too long to be guessed, and another site in the same browser must not block the page.
+            return TokenCheck::Right(TokenHolder::Page(page));
+        }
         if let Some(wait) = self.blocked(peer) {
             return TokenCheck::TooMany(wait);
         }
@@ -183,16 +188,22 @@ impl TokenVerifier {
             return TokenCheck::TooMany(wait);
         }
 
+        self.record(peer, is_right);
+        if is_right { TokenCheck::Right(TokenHolder::Main) } else { TokenCheck::Wrong }
+    }
+
+    /// Counts a token or a code of this address.
+    pub(crate) fn record(&self, peer: IpAddr, is_right: bool) {
         let mut limiter = self.limiter.borrow_mut();
         if is_right {
             limiter.succeeded(peer);
-            return TokenCheck::Right;
+        } else {
+            limiter.failed(peer, Instant::now());
         }
-        limiter.failed(peer, Instant::now());
-        TokenCheck::Wrong
     }
 
-    fn blocked(&self, peer: IpAddr) -> Option<Duration> {
+    /// Returns the remaining block of this address.
+    pub(crate) fn blocked(&self, peer: IpAddr) -> Option<Duration> {
         self.limiter.borrow().blocked(peer, Instant::now())
     }
 

@@ -45,6 +45,17 @@ impl DialedHost {
         is_loopback(host) && named.is_none_or(|named| named == Ok(port))
     }
 
+    /// Returns true if the client dialed an IP address or `localhost`, which no other site can have as its name.
+    pub(crate) fn is_address(&self) -> bool {
+        let host = self.host();
+        address(host).is_some() || host.eq_ignore_ascii_case("localhost")
+    }
+
+    /// Returns true if the client dialed this host name, with any port.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.host().eq_ignore_ascii_case(name)
+    }
+
     fn host(&self) -> &str {
         match self.authority.rsplit_once(':') {
             Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,

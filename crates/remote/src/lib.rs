@@ -8,8 +8,8 @@
 //! gets lines of a bounded length, as from local clients. Token checks do not block the actors either: see
 //! [`gate`].
 //!
-//! **Why hyper and not a framework.** There are six routes, and their order of checks is upstream's:
-//! `OPTIONS`, `/health`, files, the token, the other routes. That is one function. A router would add a dozen
+//! **Why hyper and not a framework.** There are seven routes, and their order of checks is upstream's:
+//! `OPTIONS`, `/health`, files, `/token`, the token, the other routes. That is one function. A router would add a dozen
 //! crates and still need the function. hyper limits heads in size and time. HTTP/1.1 only: no supported
 //! client uses HTTP/2.
 //!
@@ -26,13 +26,16 @@ mod assets;
 mod attempt_limiter;
 mod bridge;
 mod connection;
+mod handshake;
 mod history;
 mod host_header;
+mod pages;
 mod reply;
 mod routes;
 mod rpc;
 mod server;
 mod settings;
+mod sign_in;
 mod state;
 mod thread;
 mod tls;
@@ -41,15 +44,16 @@ mod write_timeout;
 #[cfg(test)]
 mod tests;
 
-pub use ask::{ApplyError, Ask, RpcAnswer};
+pub use ask::{ApplyError, Ask, CodeAnswer, RpcAnswer};
 pub use gate::TokenHash;
+pub use pages::{Page, PageSecret, PageToken, PageTokenHash, Pages};
 pub use settings::{Settings, TlsPaths, urls};
 pub use tls::TlsError;
 pub use write_timeout::WriteTimeoutStream;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use tokio::sync::{OnceCell, mpsc, oneshot};
+use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 
 /// Handle of remote control. The daemon has one. Dropping it closes the port and all connections.
 #[derive(Debug)]
@@ -57,6 +61,7 @@ pub struct Remote {
     asks: mpsc::Sender<Ask>,
     connected: Arc<AtomicUsize>,
     is_token_short: Arc<AtomicBool>,
+    pages: watch::Sender<Pages>,
     commands: OnceCell<mpsc::Sender<thread::ServerCommand>>,
 }
 
@@ -67,7 +72,8 @@ impl Remote {
         // Each sender waits in its own task while the queue is full.
         let (asks, requests) = mpsc::channel(64);
         let (connected, is_token_short) = (Arc::default(), Arc::default());
-        (Self { asks, connected, is_token_short, commands: OnceCell::new() }, requests)
+        let (pages, commands) = (watch::Sender::default(), OnceCell::new());
+        (Self { asks, connected, is_token_short, pages, commands }, requests)
     }
 
     /// Starts listening with these settings, or applies them to the open listener. Returns the port.
@@ -80,7 +86,8 @@ impl Remote {
     pub async fn apply(&self, settings: Settings) -> Result<u16, ApplyError> {
         let start = || async {
             let (connected, is_short) = (&self.connected, &self.is_token_short);
-            thread::start(self.asks.clone(), Arc::clone(connected), Arc::clone(is_short))
+            let pages = self.pages.subscribe();
+            thread::start(self.asks.clone(), Arc::clone(connected), Arc::clone(is_short), pages)
         };
         let commands = self.commands.get_or_try_init(start).await?;
 
@@ -88,6 +95,11 @@ impl Remote {
         let command = thread::ServerCommand::Apply { settings: Box::new(settings), answer };
         commands.send(command).await.map_err(|_gone| ApplyError::Ended)?;
         answered.await.unwrap_or(Err(ApplyError::Ended))
+    }
+
+    /// Replaces the valid page tokens. WebSockets with another page token are closed.
+    pub fn set_pages(&self, pages: Pages) {
+        self.pages.send_replace(pages);
     }
 
     /// Returns the listening port; `None` if closed.

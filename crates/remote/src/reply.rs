@@ -5,6 +5,7 @@ use http_body_util::Full;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
+use std::time::Duration;
 
 /// Reply of every route.
 pub(crate) type HttpReply = Response<Full<Bytes>>;
@@ -66,5 +67,22 @@ pub(crate) fn error(status: StatusCode, text: &str) -> HttpReply {
 pub(crate) fn last_error(status: StatusCode, text: &str) -> HttpReply {
     let mut reply = error(status, text);
     reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    reply
+}
+
+/// Returns the reply for the browser of another site.
+pub(crate) fn foreign() -> HttpReply {
+    let text = "This request is from another site, or this host name is unknown: use `quack open --public-url`";
+    last_error(StatusCode::FORBIDDEN, text)
+}
+
+/// Returns the reply during a block.
+pub(crate) fn too_many(wait: Duration) -> HttpReply {
+    let seconds = wait.as_millis().div_ceil(1000);
+    let text = format!("Too many wrong tokens; try again in {seconds} s");
+    let mut reply = last_error(StatusCode::TOO_MANY_REQUESTS, &text);
+    if let Ok(seconds) = HeaderValue::try_from(seconds.to_string()) {
+        reply.headers_mut().insert(header::RETRY_AFTER, seconds);
+    }
     reply
 }

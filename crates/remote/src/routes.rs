@@ -1,36 +1,26 @@
 //! Answers a request, in upstream's order of checks.
 
-use crate::assets;
-use crate::bridge::{self, CloseTokens};
+use crate::bridge::{self, Admission, Admitted};
 use crate::gate::TokenCheck;
 use crate::history::{self, Query};
 use crate::host_header::DialedHost;
+use crate::pages::TokenHolder;
 use crate::reply::{self, HttpReply};
-use crate::rpc;
-use crate::state::{ListenerState, ServerState};
+use crate::state::{ListenerState, RouteContext};
+use crate::{assets, handshake, rpc, sign_in};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, StatusCode, Version};
 use quackd_protocol::client::RemoteStatus;
 use serde::Serialize;
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_util::sync::CancellationToken;
-
-/// Shared state, peer and lifetime of a connection.
-pub(crate) struct RouteContext {
-    pub(crate) state: Rc<ServerState>,
-    pub(crate) peer: IpAddr,
-    /// Cancelled with the listener that accepted this connection.
-    pub(crate) epoch: CancellationToken,
-}
 
 /// Answers one request. An invalid request gets an error reply.
 pub(crate) async fn answer(mut request: Request<Incoming>, context: &RouteContext) -> HttpReply {
-    let upgrade = is_websocket(request.headers()).then(|| hyper::upgrade::on(&mut request));
+    let upgrade =
+        handshake::is_websocket(request.headers()).then(|| hyper::upgrade::on(&mut request));
     let (parts, body) = request.into_parts();
 
     let Some(listener) = context.state.listener() else {
@@ -59,21 +49,28 @@ pub(crate) async fn answer(mut request: Request<Incoming>, context: &RouteContex
             let status = context.status(&listener, seen.as_ref());
             Some(reply::json(StatusCode::OK, &Health { ok: true, status }))
         }
-        _ if is_get && assets::is_asset(path) => {
-            Some(assets::answer(path, &listener.page_urls(seen.as_ref())))
-        }
+        _ if is_get && assets::is_asset(path) => Some(assets::answer(path)),
         _ => None,
     };
 
+    let is_post = parts.method == Method::POST;
+    if is_post && path == "/token" {
+        return sign_in::answer(&parts, body, context, &listener, seen.as_ref()).await;
+    }
+
     let refusal = match open {
         Some(open) => Some(open),
-        None => refusal(&parts.headers, context, &listener).await,
+        None => match authorized(&parts.headers, context, &listener, seen.as_ref()).await {
+            Ok(holder) if is_post && path == "/rpc" => {
+                return rpc::answer(&parts, body, &context.state, holder.page()).await;
+            }
+            Ok(holder) if parts.method == Method::DELETE && path == "/token" => {
+                Some(sign_in::end(holder.page(), context).await)
+            }
+            Ok(_) => None,
+            Err(refusal) => Some(*refusal),
+        },
     };
-
-    if refusal.is_none() && parts.method == Method::POST && path == "/rpc" {
-        let state = &context.state;
-        return rpc::answer(&parts, body, &state.asks, &state.unfinished).await;
-    }
 
     // Before every other reply: a client that still sends its body would not see it.
     rpc::discard(&parts, body).await;
@@ -95,37 +92,28 @@ struct Health {
     status: RemoteStatus,
 }
 
-impl RouteContext {
-    fn status(&self, listener: &ListenerState, seen: Option<&DialedHost>) -> RemoteStatus {
-        listener.settings.status(listener.port, self.state.connected(), seen)
-    }
-}
-
-/// Returns the error reply, or `None` if the token is correct.
-async fn refusal(
+/// Returns the holder of the token in the header, or the error reply.
+async fn authorized(
     headers: &HeaderMap,
     context: &RouteContext,
     listener: &ListenerState,
-) -> Option<HttpReply> {
+    seen: Option<&DialedHost>,
+) -> Result<TokenHolder, Box<HttpReply>> {
     let verdict = match bearer(headers) {
-        Some(token) => listener.verifier.check(context.peer, token).await,
+        Some(token) => listener.verifier.check(context.peer, token, context.page_of(token)).await,
         // A missing token does not count as an attempt.
         None => TokenCheck::Wrong,
     };
 
-    match verdict {
-        TokenCheck::Right => None,
-        TokenCheck::Wrong => Some(reply::error(StatusCode::UNAUTHORIZED, "Unauthorized")),
-        TokenCheck::TooMany(wait) => {
-            let seconds = wait.as_millis().div_ceil(1000);
-            let text = format!("Too many wrong tokens; try again in {seconds} s");
-            let mut reply = reply::last_error(StatusCode::TOO_MANY_REQUESTS, &text);
-            if let Ok(seconds) = HeaderValue::try_from(seconds.to_string()) {
-                reply.headers_mut().insert(header::RETRY_AFTER, seconds);
-            }
-            Some(reply)
+    Err(Box::new(match verdict {
+        // A page token is only for the page. Other sites may use the token of remote control, as with upstream.
+        TokenCheck::Right(TokenHolder::Page(_)) if context.is_foreign(headers, listener, seen) => {
+            reply::foreign()
         }
-    }
+        TokenCheck::Right(holder) => return Ok(holder),
+        TokenCheck::Wrong => reply::error(StatusCode::UNAUTHORIZED, "Unauthorized"),
+        TokenCheck::TooMany(wait) => reply::too_many(wait),
+    }))
 }
 
 /// Returns the token of the only `Authorization` header, if its scheme is `Bearer`.
@@ -134,12 +122,6 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = values.next()?.to_str().ok()?;
     let token = value.strip_prefix("Bearer ")?.trim();
     (values.next().is_none() && !token.is_empty()).then_some(token)
-}
-
-fn is_websocket(headers: &HeaderMap) -> bool {
-    headers
-        .get(header::UPGRADE)
-        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
 /// Answers a WebSocket handshake. The bridge starts after the reply is sent.
@@ -154,31 +136,30 @@ async fn websocket(
         return reply::last_error(StatusCode::NOT_FOUND, "Not found");
     }
 
-    if let Some(refusal) = refusal(&parts.headers, context, listener).await {
-        return refusal;
-    }
-
-    let key = match key(parts) {
+    let holder = match admitted(&parts.headers, context, listener, seen).await {
+        Ok(holder) => holder,
+        Err(refusal) => return *refusal,
+    };
+    let key = match handshake::key(parts) {
         Ok(key) => key,
         Err(refusal) => return *refusal,
     };
-    let Ok(slot) = Arc::clone(&context.state.sockets).try_acquire_owned() else {
-        return reply::last_error(StatusCode::SERVICE_UNAVAILABLE, "Too many clients");
+
+    let admission = match holder {
+        Some(holder) => {
+            let Ok(slot) = Arc::clone(&context.state.sockets).try_acquire_owned() else {
+                return reply::last_error(StatusCode::SERVICE_UNAVAILABLE, "Too many clients");
+            };
+            let revoked = listener.verifier.revoked.clone();
+            Admission::Header(Admitted { holder, revoked }, slot)
+        }
+        None => Admission::FirstMessage(context.state.unauthenticated.enter()),
     };
 
-    let url = listener.page_urls(seen).ws;
-    let cancel = CloseTokens {
-        revoked: listener.verifier.revoked.clone(),
-        epoch: context.epoch.clone(),
-        refused: CancellationToken::new(),
-    };
-
-    let (asks, connected) = (context.state.asks.clone(), Arc::clone(&context.state.connected));
-    let budget = Arc::clone(&context.state.unfinished);
+    let (url, context) = (listener.page_urls(seen).ws, context.clone());
     // Separate task: the connection becomes a WebSocket after this reply is sent.
-    context.state.tasks.spawn_local(async move {
-        bridge::serve(upgrade, url, asks, connected, &budget, cancel).await;
-        drop(slot);
+    context.state.tasks.clone().spawn_local(async move {
+        bridge::serve(upgrade, url, &context, admission).await;
     });
 
     let mut reply = reply::empty(StatusCode::SWITCHING_PROTOCOLS);
@@ -189,44 +170,19 @@ async fn websocket(
     reply
 }
 
-/// Checks the handshake (RFC 6455, 4.2.1). Returns the value for `Sec-WebSocket-Accept`.
-fn key(parts: &Parts) -> Result<HeaderValue, Box<HttpReply>> {
-    let bad = |text| Box::new(reply::last_error(StatusCode::BAD_REQUEST, text));
-    if parts.method != Method::GET || parts.version < Version::HTTP_11 {
-        return Err(bad("A WebSocket requires GET and HTTP/1.1"));
+/// Returns the holder of the token in the header. `None` without a header: the first message has the token.
+async fn admitted(
+    headers: &HeaderMap,
+    context: &RouteContext,
+    listener: &ListenerState,
+    seen: Option<&DialedHost>,
+) -> Result<Option<TokenHolder>, Box<HttpReply>> {
+    if headers.contains_key(header::AUTHORIZATION) {
+        return authorized(headers, context, listener, seen).await.map(Some);
     }
-
-    let connection = parts.headers.get_all(header::CONNECTION).iter();
-    let is_upgrade = connection
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .any(|word| word.trim().eq_ignore_ascii_case("upgrade"));
-    if !is_upgrade {
-        return Err(bad("The Connection header must contain Upgrade"));
+    if context.is_foreign(headers, listener, seen) {
+        return Err(Box::new(reply::foreign()));
     }
-
-    let only = |name| {
-        let mut values = parts.headers.get_all(name).iter();
-        values.next().filter(|_| values.next().is_none())
-    };
-
-    if only(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
-        let mut refusal = reply::last_error(
-            StatusCode::UPGRADE_REQUIRED,
-            "The only version of WebSockets here is 13",
-        );
-        let version = HeaderValue::from_static("13");
-        refusal.headers_mut().insert(header::SEC_WEBSOCKET_VERSION, version);
-        return Err(Box::new(refusal));
-    }
-
-    // 16 bytes in base64.
-    let is_key = |key: &[u8]| {
-        use base64::Engine;
-        let decoded = base64::engine::general_purpose::STANDARD.decode(key);
-        decoded.is_ok_and(|bytes| bytes.len() == 16)
-    };
-    let key = only(header::SEC_WEBSOCKET_KEY).map(HeaderValue::as_bytes).filter(|key| is_key(key));
-    let accept = key.and_then(|key| HeaderValue::from_str(&derive_accept_key(key)).ok());
-    accept.ok_or_else(|| bad("The Sec-WebSocket-Key header is missing or malformed"))
+    // A block applies to the token of the first message, unless it is that of a page.
+    Ok(None)
 }

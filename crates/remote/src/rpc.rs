@@ -1,7 +1,8 @@
 //! `POST /rpc`: one request in the body, one reply.
 
 use crate::reply::{self, HttpReply};
-use crate::{Ask, RpcAnswer};
+use crate::state::ServerState;
+use crate::{Ask, Page, RpcAnswer};
 use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
@@ -9,12 +10,11 @@ use hyper::header::{EXPECT, ToStrError};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, StatusCode};
 use quackd_protocol::limits::{MAX_RPC_BODY_BYTES, REMOTE_BODY_TIMEOUT};
-use quackd_supervision::{Budget, Share};
+use quackd_supervision::Share;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -34,25 +34,18 @@ const CLIENT_ID: &str = "x-rubber-duck-client-id";
 pub(crate) async fn answer(
     parts: &Parts,
     body: Incoming,
-    asks: &mpsc::Sender<Ask>,
-    budget: &Arc<Budget<CancellationToken>>,
+    state: &ServerState,
+    page: Option<Page>,
 ) -> HttpReply {
-    let refused = CancellationToken::new();
-    let share = budget.join(refused.clone());
-    let read = tokio::select! {
-        read = read(parts, body, &share) => read,
-        () = refused.cancelled() => {
-            let text = "The unfinished requests of all clients need too much memory";
-            Err(reply::last_error(StatusCode::SERVICE_UNAVAILABLE, text))
-        }
-    };
-    // The body is complete, so it needs no more of the budget.
-    drop(share);
-
-    let body = match read {
+    let body = match read(parts, body, state, MAX_RPC_BODY_BYTES).await {
         Ok(body) => body,
-        Err(refusal) => return refusal,
+        Err(refusal) => return *refusal,
     };
+
+    // The body may have taken long.
+    if page.as_ref().is_some_and(|page| !state.pages.borrow().has(&page.id)) {
+        return reply::error(StatusCode::UNAUTHORIZED, "Unauthorized");
+    }
 
     let text = String::from_utf8_lossy(&body);
     let text = if text.trim().is_empty() { "{}".into() } else { text };
@@ -64,7 +57,7 @@ pub(crate) async fn answer(
     let (answer, answered) = oneshot::channel();
     let body = Bytes::from(text.into_owned());
     // A closed channel means that the daemon is shutting down.
-    asks.send(Ask::Rpc { body, client, answer }).await.ok();
+    state.asks.send(Ask::Rpc { body, client, page, answer }).await.ok();
 
     match answered.await {
         Ok(RpcAnswer::Reply(line)) => {
@@ -98,18 +91,38 @@ fn is_ok(line: &[u8]) -> bool {
     serde_json::from_slice::<RpcOutcome>(line).is_ok_and(|outcome| outcome.ok)
 }
 
-async fn read(
+/// Reads a body of at most `max` bytes, or returns the error reply.
+pub(crate) async fn read(
+    parts: &Parts,
+    body: Incoming,
+    state: &ServerState,
+    max: usize,
+) -> Result<Vec<u8>, Box<HttpReply>> {
+    let refused = CancellationToken::new();
+    // The body counts until it is complete.
+    let share = state.unfinished.join(refused.clone());
+    tokio::select! {
+        read = counted(parts, body, &share, max) => read.map_err(Box::new),
+        () = refused.cancelled() => {
+            let text = "The unfinished requests of all clients need too much memory";
+            Err(Box::new(reply::last_error(StatusCode::SERVICE_UNAVAILABLE, text)))
+        }
+    }
+}
+
+async fn counted(
     parts: &Parts,
     mut body: Incoming,
     share: &Share<CancellationToken>,
+    max: usize,
 ) -> Result<Vec<u8>, HttpReply> {
     let too_large = || {
-        let text = format!("The request body is larger than {MAX_RPC_BODY_BYTES} bytes");
+        let text = format!("The request body is larger than {max} bytes");
         reply::last_error(StatusCode::PAYLOAD_TOO_LARGE, &text)
     };
 
     let announced = body.size_hint().lower();
-    if u64::try_from(MAX_RPC_BODY_BYTES).unwrap_or(u64::MAX) < announced {
+    if u64::try_from(max).unwrap_or(u64::MAX) < announced {
         discard(parts, body).await;
         return Err(too_large());
     }
@@ -121,7 +134,7 @@ async fn read(
                 return Err(reply::last_error(StatusCode::BAD_REQUEST, "Malformed request body"));
             };
             let Ok(data) = frame.into_data() else { continue };
-            if MAX_RPC_BODY_BYTES < bytes.len() + data.remaining() {
+            if max < bytes.len() + data.remaining() {
                 return Ok(None);
             }
             for refused in share.add(data.remaining(), Instant::now()) {

@@ -9,7 +9,7 @@ use crate::attempt_limiter::AttemptLimiter;
 use crate::gate::TokenVerifier;
 use crate::settings::Settings;
 use crate::state::{ListenerState, PeerSlot, ServerState};
-use crate::{ApplyError, Ask, connection, tls};
+use crate::{ApplyError, Ask, Pages, connection, tls};
 use quackd_protocol::limits::MAX_REMOTE_CONNECTIONS;
 use std::cell::RefCell;
 use std::io;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -44,8 +44,9 @@ impl Server {
         asks: mpsc::Sender<Ask>,
         connected: Arc<AtomicUsize>,
         is_token_short: Arc<AtomicBool>,
+        pages: watch::Receiver<Pages>,
     ) -> Self {
-        let state = ServerState::new(asks, connected);
+        let state = ServerState::new(asks, connected, pages);
         let limiter = Rc::new(RefCell::new(AttemptLimiter::new(Instant::now())));
         Self { state: Rc::new(state), limiter, is_token_short, accepting: None }
     }

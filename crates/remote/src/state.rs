@@ -1,21 +1,24 @@
-//! State that all connections share: the current listener, peers and tasks.
+//! State that all connections share: the current listener, peers and tasks. State of one connection.
 
-use crate::Ask;
 use crate::attempt_limiter::network;
 use crate::gate::TokenVerifier;
 use crate::host_header::{DialedHost, Urls};
 use crate::settings::Settings;
+use crate::{Ask, Page, Pages};
+use hyper::HeaderMap;
+use quackd_protocol::client::RemoteStatus;
 use quackd_protocol::limits::{
-    MAX_REMOTE_CLIENTS, MAX_REMOTE_CONNECTIONS_PER_PEER, MAX_UNFINISHED_BYTES,
+    MAX_REMOTE_CLIENTS, MAX_REMOTE_CONNECTIONS_PER_PEER, MAX_UNAUTHENTICATED_CLIENTS,
+    MAX_UNFINISHED_BYTES,
 };
 use quackd_supervision::Budget;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -28,6 +31,10 @@ pub(crate) struct ServerState {
     pub(crate) connected: Arc<AtomicUsize>,
     /// Slots for WebSockets.
     pub(crate) sockets: Arc<Semaphore>,
+    /// WebSockets whose client has not sent its token yet.
+    pub(crate) unauthenticated: WaitingRoom,
+    /// The valid page tokens.
+    pub(crate) pages: watch::Receiver<Pages>,
     /// Messages of WebSockets that are not complete.
     pub(crate) unfinished: Arc<Budget<CancellationToken>>,
     /// All tasks of connections.
@@ -69,11 +76,17 @@ impl ListenerState {
 
 impl ServerState {
     /// Creates the state without a listener.
-    pub(crate) fn new(asks: mpsc::Sender<Ask>, connected: Arc<AtomicUsize>) -> Self {
+    pub(crate) fn new(
+        asks: mpsc::Sender<Ask>,
+        connected: Arc<AtomicUsize>,
+        pages: watch::Receiver<Pages>,
+    ) -> Self {
         Self {
             asks,
             connected,
             sockets: Arc::new(Semaphore::new(MAX_REMOTE_CLIENTS)),
+            unauthenticated: WaitingRoom::default(),
+            pages,
             unfinished: Budget::new(MAX_UNFINISHED_BYTES),
             tasks: TaskTracker::new(),
             listener: RefCell::default(),
@@ -96,6 +109,76 @@ impl ServerState {
 
     pub(crate) fn connected(&self) -> usize {
         self.connected.load(Ordering::Relaxed)
+    }
+}
+
+/// Shared state, peer and lifetime of a connection.
+#[derive(Clone)]
+pub(crate) struct RouteContext {
+    pub(crate) state: Rc<ServerState>,
+    pub(crate) peer: IpAddr,
+    /// Cancelled with the listener that accepted this connection.
+    pub(crate) epoch: CancellationToken,
+}
+
+impl RouteContext {
+    /// Returns the status for a client that dialed `seen`.
+    pub(crate) fn status(
+        &self,
+        listener: &ListenerState,
+        seen: Option<&DialedHost>,
+    ) -> RemoteStatus {
+        listener.settings.status(listener.port, self.state.connected(), seen)
+    }
+
+    /// Returns the page with this token.
+    pub(crate) fn page_of(&self, token: &str) -> Option<Page> {
+        self.state.pages.borrow().find(token)
+    }
+
+    /// See [`Pages::is_foreign`](crate::Pages).
+    pub(crate) fn is_foreign(
+        &self,
+        headers: &HeaderMap,
+        listener: &ListenerState,
+        seen: Option<&DialedHost>,
+    ) -> bool {
+        self.state.pages.borrow().is_foreign(headers, seen, &listener.settings.host)
+    }
+}
+
+/// The WebSockets whose client has not sent its token yet, the oldest first. One more closes the oldest: refusing it would
+/// let a program that sends nothing keep all others out.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingRoom(RefCell<VecDeque<CancellationToken>>);
+
+impl WaitingRoom {
+    /// Adds a WebSocket until the result is dropped.
+    pub(crate) fn enter(&self) -> Waiting {
+        let mut waiting = self.0.borrow_mut();
+        // The others have left.
+        waiting.retain(|token| !token.is_cancelled());
+        if MAX_UNAUTHENTICATED_CLIENTS <= waiting.len()
+            && let Some(oldest) = waiting.pop_front()
+        {
+            oldest.cancel();
+        }
+        let token = CancellationToken::new();
+        waiting.push_back(token.clone());
+        Waiting(token)
+    }
+}
+
+/// A WebSocket whose client has not sent its token yet.
+#[derive(Debug)]
+pub(crate) struct Waiting(
+    /// Cancelled when it has to make room.
+    pub(crate) CancellationToken,
+);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.cancel();
     }
 }
 

@@ -5,12 +5,12 @@
 
 use crate::server::Server;
 use crate::settings::Settings;
-use crate::{ApplyError, Ask};
+use crate::{ApplyError, Ask, Pages};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use tokio::runtime::Builder;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
 /// Threads for blocking work: slow token checks, name resolution, and reading histories and certificates.
@@ -32,6 +32,7 @@ pub(crate) fn start(
     asks: mpsc::Sender<Ask>,
     connected: Arc<AtomicUsize>,
     is_token_short: Arc<AtomicBool>,
+    pages: watch::Receiver<Pages>,
 ) -> io::Result<mpsc::Sender<ServerCommand>> {
     let (sender, commands) = mpsc::channel(MAX_COMMANDS);
     let runtime = Builder::new_current_thread()
@@ -42,7 +43,7 @@ pub(crate) fn start(
         .build()?;
 
     std::thread::Builder::new().name("remote".to_owned()).spawn(move || {
-        let server = Server::new(asks, connected, is_token_short);
+        let server = Server::new(asks, connected, is_token_short, pages);
         LocalSet::new().block_on(&runtime, serve(server, commands));
         runtime.shutdown_background();
     })?;

@@ -99,6 +99,7 @@ mod tests {
             let grants = Vec::new();
             SessionState {
                 isolated: Some(quackd_protocol::isolate::CopiedTree { files: 3, ..Default::default() }),
+                created: Some("pod-1".to_owned()),
                 safe_mode, policy, grants, engine, model, client: None, restarts, label, pinned, other,
                 programs: vec![TerminalProgram { terminal_id: "term-1".to_owned(), command: "vi".to_owned() }],
             }

@@ -210,6 +210,31 @@ mod tests {
     }
 
     #[test]
+    fn after_a_kill_a_name_is_kept_that_was_taken_out_of_the_way_unread() {
+        // The other program has named a session that it made just before, and then perhaps another file.
+        for (last, name) in [(None, "second"), (Some("third"), "third")] {
+            let (dir, mut files) = world(&["s"]);
+            files.save_blocking(&snapshot(&["s", "app"])).unwrap();
+            drop(files);
+            let named = |name: &str| {
+                let mut copy = metadata(&["s", "app"]);
+                copy.sessions[1].name = name.to_owned();
+                serde_json::to_vec(&copy).unwrap()
+            };
+            fs::write(dir.path().join("metadata.json.theirs"), named("second")).unwrap();
+            if let Some(last) = last {
+                fs::write(dir.path().join("metadata.json"), named(last)).unwrap();
+            }
+            let Opened { snapshot, files, .. } = open(dir.path());
+            let names: Vec<_> =
+                snapshot.metadata.sessions.iter().map(|it| it.name.as_str()).collect();
+            assert_eq!(names, ["s", name]);
+            files.unwrap().save_blocking(&snapshot).unwrap();
+            assert_eq!(open(dir.path()).snapshot.metadata.sessions[1].name, name);
+        }
+    }
+
+    #[test]
     fn our_state_serves_if_the_shared_file_cannot() {
         let (dir, mut files) = world(&["s"]);
         files.save_blocking(&snapshot(&["s", "ours"])).unwrap();

@@ -5,8 +5,8 @@ use super::pi::{self, open};
 use super::shape::never_null;
 use quackd_protocol::approval::Permission;
 use quackd_protocol::client::{
-    ErrorCode, ForwardInfo, ProcessDeath, TermBytes, TermDetached, TermExit, TermOpen, TermRows,
-    TermSize, TerminalEvent, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate,
+    ErrorCode, ForwardInfo, PageRights, ProcessDeath, TermBytes, TermDetached, TermExit, TermOpen,
+    TermRows, TermSize, TerminalEvent, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate,
     VoiceSayEvent, VoiceSessionChanged, VoiceStartEvent, VoiceStopEvent,
 };
 use quackd_protocol::credentials::CredentialUsed;
@@ -248,13 +248,21 @@ fn for_one_client(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
         single(
             "remote_ready",
             "A WebSocket is open; `sessionId` is `remote-control`.",
-            json!({
-                "type": "object",
-                "properties": {"clientId": {"type": "string"}, "websocketUrl": {"type": "string"}},
-                "required": ["clientId", "websocketUrl"],
-            }),
+            remote_ready(generator),
         ),
     ]
+}
+
+fn remote_ready(generator: &mut SchemaGenerator) -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "clientId": {"type": "string"},
+            "websocketUrl": {"type": "string"},
+            "rights": inline::<PageRights>(generator),
+        },
+        "required": ["clientId", "websocketUrl"],
+    })
 }
 
 fn followed(name: &'static str, about: &'static str, data: Value) -> EventSchema {

@@ -202,6 +202,15 @@ pub const STATE_RECORDER: ChildSpec = ChildSpec {
     ..ISOLATE_WORKER
 };
 
+/// The process of one piece of work with an engine. Its timeout is the longest one of an errand, with time to kill the
+/// engine's client.
+pub const FAR_ERRAND: ChildSpec = ChildSpec {
+    name: "far-errand",
+    about: "does one piece of work with an engine",
+    start: Duration::from_secs(615),
+    ..ONE_SHOT
+};
+
 /// The process that removes files from repositories if a killed monitor could not. There may be many
 /// repositories on slow disks. The next run removes the rest.
 pub const REPOSITORY_CLEANER: ChildSpec = ChildSpec {
@@ -259,7 +268,7 @@ pub const METRICS_THREAD: ChildSpec =
     ChildSpec { name: "metrics", about: "serves metrics to Prometheus", ..THREAD };
 
 /// All kinds of children, in start order. They stop in reverse order.
-pub const TREE: [&ChildSpec; 16] = [
+pub const TREE: [&ChildSpec; 17] = [
     &STORE_THREAD,
     &EGRESS_THREAD,
     &ACTORS_THREAD,
@@ -271,6 +280,7 @@ pub const TREE: [&ChildSpec; 16] = [
     &CREDENTIALS_WORKER,
     &ISOLATE_WORKER,
     &STATE_RECORDER,
+    &FAR_ERRAND,
     &REPOSITORY_CLEANER,
     &SESSION_WORKER,
     &NETWORK_PROXY,

@@ -4,7 +4,7 @@
 //! the output of commands. Called by the tools that write and by `bash`.
 
 use crate::Output;
-use quackd_protocol::denial::{Denial, DenialKind, one_line};
+use quackd_protocol::denial::{Denial, DenialKind, RefusedHost, explain_network, one_line};
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_sandbox::{Rule, Seatbelt, protected_name};
 use std::fmt::Display;
@@ -22,6 +22,8 @@ pub struct Confinement {
     read_only_mounts: Vec<PathBuf>,
     /// Label of the session, for the commands in texts.
     pub(crate) session: String,
+    /// Whether the session is on another machine than the supervisor, which refuses some changes of such sessions.
+    pub(crate) is_far: bool,
     /// Whether the network is limited to hosts, and not off. The user can change this while the worker runs: the proxy
     /// outside enforces it.
     has_hosts: AtomicBool,
@@ -58,10 +60,17 @@ impl Confinement {
             is_confined,
             read_only_mounts,
             session,
+            is_far: false,
             has_hosts,
             profile: None,
             copy: None,
         }
+    }
+
+    /// Sets whether the session is on another machine than the supervisor.
+    #[must_use]
+    pub fn with_far(self, is_far: bool) -> Self {
+        Self { is_far, ..self }
     }
 
     /// Sets the profile of commands in tier M.
@@ -135,8 +144,13 @@ impl Confinement {
                 let was = if denial.likely { "was probably" } else { "was" };
                 format!("[Sandbox: {denial} {was} denied: {reason}]")
             }
-            None => denial.explain(&self.policy_now(), &self.session),
+            None => denial.explain(&self.policy_now(), &self.session, self.is_far),
         }
+    }
+
+    /// Returns the lines about refused hosts, with how the user can allow them.
+    pub(crate) fn explain_network(&self, hosts: &[RefusedHost], is_shared: bool) -> String {
+        explain_network(hosts, is_shared, &self.policy_now(), &self.session, self.is_far)
     }
 
     /// Whether the tools refuse any call.

@@ -5,6 +5,7 @@
 //! Names that begin with a dot are reported once, because most belong to programs. Caches and histories, which programs
 //! make again, are not. Compares after every command with what was reported before. Called by `bash` and background jobs.
 
+use crate::Confinement;
 use crate::watched_names::ReportedChanges;
 use quackd_protocol::denial::{of_session, one_line};
 use std::collections::{BTreeMap, BTreeSet};
@@ -231,8 +232,12 @@ fn content_blocking(path: &Path, left: &mut usize) -> Content {
     content
 }
 
-/// Adds the names to a report. `session` is the label of the session.
-pub(crate) fn add_to(changes: ReportedChanges, names: &[String], session: &str) -> ReportedChanges {
+/// Adds the names to a report.
+pub(crate) fn add_to(
+    changes: ReportedChanges,
+    names: &[String],
+    confinement: &Confinement,
+) -> ReportedChanges {
     if names.is_empty() {
         return changes;
     }
@@ -242,11 +247,15 @@ pub(crate) fn add_to(changes: ReportedChanges, names: &[String], session: &str) 
         n => format!(" and {n} more"),
     };
 
-    let of = of_session(session);
+    let share = if confinement.is_far {
+        String::new()
+    } else {
+        let of = of_session(&confinement.session);
+        format!(", or into a directory that you share: quack sandbox set --writable DIR{of}")
+    };
     let line = format!(
         "[Sandbox: {named}{more} will be lost: this home exists only as long as the worker of the session, which ends \
-         when it is idle, when permissions change and at quack stop. Write into the workspace, or into a directory that \
-         you share: quack sandbox set --writable DIR{of}]"
+         when it is idle, when permissions change and at quack stop. Write into the workspace{share}]"
     );
 
     let lost = names.iter().map(|name| format!("{name} will be lost with the worker"));
@@ -256,6 +265,7 @@ pub(crate) fn add_to(changes: ReportedChanges, names: &[String], session: &str) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_protocol::policy::Policy;
     use std::fs;
 
     #[tokio::test]
@@ -265,7 +275,8 @@ mod tests {
         fs::create_dir_all(at("code/deep/app")).unwrap();
         fs::create_dir_all(at(".cargo")).unwrap();
         let lost = LostFiles::in_home_blocking(home.path().to_owned());
-        let line = async || add_to(ReportedChanges::default(), &lost.changed().await, "app").line;
+        let app = Confinement::new(Policy::default(), true, "app".to_owned());
+        let line = async || add_to(ReportedChanges::default(), &lost.changed().await, &app).line;
         for directory in
             [".cache/tool", ".config", ".local/share", ".local/state/x", ".cargo/registry"]
         {
@@ -318,7 +329,8 @@ mod tests {
         for n in 0..MAX_VISITED + 10 {
             fs::write(home.path().join(format!("d0/{n}")), "").unwrap();
         }
-        let told = add_to(ReportedChanges::default(), &lost.changed().await, "");
+        let told =
+            add_to(ReportedChanges::default(), &lost.changed().await, &Confinement::default());
         assert!(told.line.unwrap().contains(" and 3 more will be lost"));
         assert_eq!(told.list.len(), MAX_NAMED);
     }

@@ -9,6 +9,7 @@ mod cgroup;
 pub(crate) mod command_env;
 mod credentials;
 mod deaths;
+pub(crate) mod errands;
 mod heartbeat;
 pub(crate) mod isolate;
 mod kill_reason;
@@ -48,6 +49,7 @@ pub(crate) use worker_source::{LINK, WORKER};
 use crate::errors::CallError;
 use crate::metrics::Metrics;
 use actix::prelude::*;
+use errands::Errands;
 use isolate::Isolation;
 use login_env::LoginEnv;
 use probing::Probing;
@@ -82,6 +84,7 @@ pub(crate) struct ChildServices {
     pub(crate) tool_registries: Rc<ToolRegistries>,
     pub(crate) isolation: Rc<Isolation>,
     pub(crate) credentials: Rc<Credentials>,
+    pub(crate) errands: Rc<Errands>,
     pub(crate) deaths: Rc<Deaths>,
     pub(crate) metrics: Arc<Metrics>,
 }

@@ -21,9 +21,10 @@ use crate::wire::client_outbox::{ClientOutbox, WriterExit, outbox};
 use actix::Addr;
 use quackd_ipc::halves::ImmediateWriter;
 use quackd_ipc::lines::{Line, LineError, LineReader};
-use quackd_protocol::SessionId;
-use quackd_protocol::client::ToldLine;
+use quackd_protocol::client::{PageRights, ToldLine};
 use quackd_protocol::limits::{MAX_CLIENT_REQUESTS, MAX_LINE_BYTES, PARTIAL_LINE_TIMEOUT};
+use quackd_protocol::{SessionId, VERSION};
+use quackd_remote::Page;
 use serde::Serialize;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -42,6 +43,8 @@ pub(crate) struct ConnectionOrigin {
     pub(crate) immediate: Option<ImmediateWriter>,
     /// Process of a local client.
     pub(crate) pid: Option<u32>,
+    /// The page whose token a remote client has.
+    pub(crate) page: Option<Page>,
 }
 
 /// Data of the event `remote_ready`.
@@ -52,6 +55,11 @@ struct RemoteReadyData<'a> {
     kind: &'static str,
     client_id: &'a str,
     websocket_url: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rights: Option<PageRights>,
+    /// For a page, which loads itself again after an upgrade of the daemon.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'static str>,
 }
 
 /// Session id in the first event of remote clients, which have no session.
@@ -85,9 +93,16 @@ pub(crate) async fn serve<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     };
 
     client.pid.set(origin.pid);
+    let rights = origin.page.as_ref().map(|page| page.rights);
+    if let Some(page) = origin.page {
+        // A new client has none yet.
+        client.page.set(page).ok();
+    }
     if let Some(websocket_url) = &origin.websocket_url {
         let client_id = client.id.as_str();
-        let data = RemoteReadyData { kind: "remote_ready", client_id, websocket_url };
+        let kind = "remote_ready";
+        let version = rights.map(|_| VERSION);
+        let data = RemoteReadyData { kind, client_id, websocket_url, rights, version };
         let session_id = SessionId::from(REMOTE_SESSION);
         let ready = ToldLine { event: data.kind, session_id: &session_id, data };
         // A new queue has space. If the client is gone already, reading ends at once.
@@ -121,6 +136,7 @@ impl Drop for ConnectionGuard {
         caller.disconnect();
         caller.client.named_calls.end_streams();
         caller.client.viewings.end_all();
+        caller.client.sent_rows.begin();
         caller.end_jobs();
     }
 }

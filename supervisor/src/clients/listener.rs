@@ -96,6 +96,7 @@ pub(crate) async fn accept_clients(
                         websocket_url: None,
                         immediate: Some(writing.immediate()),
                         pid,
+                        page: None,
                     };
                     connection::serve(reading, writing, origin, services, registry).await;
                 }

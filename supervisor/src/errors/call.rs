@@ -107,6 +107,8 @@ pub(crate) enum CallError {
     NoPlace(NoPlace),
     /// No engine reaches the far workspace, for this reason: no worker was started.
     NoEngine(String),
+    /// The copy at this place is older than the one here: no worker was started.
+    StaleCopy(String),
     /// The tool has no such parameter.
     UnknownParameter { name: String, nearest: Option<&'static str> },
     /// The name is longer than that of any tool.
@@ -167,6 +169,10 @@ impl CallError {
             Self::NoWorkspace(path) => format!("Error: Workspace not accessible: '{path}'"),
             Self::NoPlace(why) => format!("Error: Not a workspace: {why}"),
             Self::NoEngine(why) => format!("Error: The workspace cannot be reached: {why}"),
+            Self::StaleCopy(place) => format!(
+                "Error: The copy on {place} is older than the one here, which is being sent, or was not: quack refresh \
+                 sends it. The call was not run."
+            ),
             Self::UnknownParameter { name, nearest: None } => {
                 format!("Error: Unknown parameter '{name}'")
             }

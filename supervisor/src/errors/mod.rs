@@ -5,15 +5,17 @@
 mod agent;
 mod call;
 mod forward;
+mod gc;
 pub(crate) mod start;
 mod terminal;
 
 pub(crate) use agent::AgentError;
 pub(crate) use call::{CallError, CopyExcess, SlotUsage};
 pub(crate) use forward::ForwardRefusal;
+pub(crate) use gc::GcError;
 pub(crate) use terminal::{RefusedTerminal, TerminalRefusal};
 
-use crate::engines::NoEngine;
+use crate::engines::{CreateError, NoEngine};
 use crate::workspaces::NoPlace;
 use quackd_home::WorkspaceError;
 use quackd_policy::PolicyError;
@@ -98,10 +100,12 @@ pub(crate) enum MethodError {
     Workspace(#[from] WorkspaceError),
     #[error("Not a workspace: {0}")]
     NoPlace(#[from] NoPlace),
-    #[error("Not a workspace on another machine: {0}; quack engines lists the engines")]
-    Far(#[from] FarError),
     #[error("Not a workspace on another machine: {0}")]
+    Far(#[from] FarError),
+    #[error(transparent)]
     NoEngine(#[from] NoEngine),
+    #[error("{}", sentence_of(&.0.to_string()))]
+    NotCreated(#[from] CreateError),
     #[error("Only local clients may work on other machines")]
     LocalFar,
     #[error(
@@ -118,6 +122,27 @@ pub(crate) enum MethodError {
     FarPaths,
     #[error("A session on another machine has no private copy and no recorded states of files")]
     FarStates,
+    #[error("The states of this session's files are not recorded: it works on another machine")]
+    SentStates,
+    #[error(
+        "The copy of the session is being moved between this machine and another one by another command: try again"
+    )]
+    CopyMoves,
+    #[error(
+        "{place}: files do not outlive one start of the engine {engine}, so no copy can be sent; if they do, set \
+         `keeps_files = true` in [engines.{engine}]"
+    )]
+    KeepsNoFiles { engine: String, place: String },
+    #[error("The workspace is on another machine already: --send copies a directory of this one")]
+    FarSend,
+    #[error("The copy was not sent, and nothing was made: {0}")]
+    NotSent(String),
+    #[error("The copy was not brought back, and nothing was changed here: {0}")]
+    NotFetched(String),
+    #[error(
+        "The copy here is newer than that on the other machine, and was not sent: {0}. quack refresh sends it"
+    )]
+    NotPut(String),
     #[error("Credentials of this machine cannot be used on another machine")]
     FarCredentials,
     #[error("Ports of a session on another machine cannot be forwarded")]
@@ -328,6 +353,22 @@ pub(crate) enum MethodError {
     RemoteLocked(String),
     #[error("Remote control was not changed, config.json cannot be saved: {0}")]
     RemoteNotSaved(std::io::Error),
+    #[error(
+        "This page does not have the right `{0}`: `quack open --{0}` on the daemon's machine opens a page that has it"
+    )]
+    PageRight(&'static str),
+    #[error(
+        "A page may answer for once or for the session only; `quack approvals` on the daemon's machine offers more"
+    )]
+    PageScope,
+    #[error(
+        "The host of a page must be a name of ASCII letters, digits, dots, hyphens and underscores"
+    )]
+    PageHost,
+    #[error("No page token has this id: {0}; `quack remote tokens` lists them")]
+    NoPageToken(String),
+    #[error("The page tokens are still valid, because page-tokens.json cannot be saved: {0}")]
+    PagesNotSaved(std::io::Error),
     #[error("Daemon is shutting down")]
     ShuttingDown,
     #[error("Daemon or its disk is overloaded, try again")]
@@ -344,7 +385,7 @@ impl MethodError {
             | Self::SessionHasWork(_)
             | Self::FilesInUse { .. }
             | Self::Overloaded => Some(ErrorCode::Busy),
-            Self::NoPlace(_) => Some(ErrorCode::NotAWorkspace),
+            Self::NoPlace(_) | Self::Far(_) | Self::NoEngine(_) => Some(ErrorCode::NotAWorkspace),
             Self::ShuttingDown | Self::Agent(AgentError::ShuttingDown) => {
                 Some(ErrorCode::ShuttingDown)
             }
@@ -444,22 +485,6 @@ impl RunningWork {
     pub(crate) fn is_none(self) -> bool {
         self == Self::default()
     }
-}
-
-/// The reason why nothing was deleted.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum GcError {
-    /// Not all sessions are known, so a session's files cannot be recognized as orphaned.
-    #[error(
-        "Histories stay: metadata.json was not read as it was left ({0}), so it is not certain which sessions exist"
-    )]
-    NotCertain(String),
-    /// A file system error.
-    #[error("Cannot read the state directory: {0}")]
-    Io(#[from] std::io::Error),
-    /// The daemon is shutting down, or overloaded.
-    #[error("Daemon is shutting down")]
-    Ended,
 }
 
 /// Names the rules about the host of an unknown rule.

@@ -7,13 +7,15 @@ use super::Follower;
 use super::answerers::Watched;
 use super::claims::Claims;
 use super::named_calls::NamedCalls;
+use super::sent_rows::SentRows;
 use super::viewing::Viewings;
 use crate::clock::now_text;
 use crate::wire::client_outbox::{ClientGone, ClientOutbox};
 use bytes::Bytes;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::HelloParams;
-use std::cell::{Cell, RefCell};
+use quackd_remote::Page;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::rc::Rc;
@@ -62,8 +64,12 @@ pub(crate) struct Client {
     pub(crate) watched: Watched,
     /// Terminals that the client is attached to.
     pub(crate) viewings: Viewings,
+    /// Rows of sessions that the client has.
+    pub(crate) sent_rows: SentRows,
     /// Process of a local client, for display.
     pub(crate) pid: Cell<Option<u32>>,
+    /// The page whose token the client has. Empty for other clients.
+    pub(crate) page: OnceCell<Page>,
     /// ISO 8601 UTC.
     pub(crate) connected_at: String,
     /// Tool calls since the client named itself, and those of them without a reply.
@@ -74,6 +80,9 @@ pub(crate) struct Client {
 impl Client {
     /// Returns the name for display: that of the client's `quack.hello`, else that of its program.
     pub(crate) fn shown_name(&self) -> String {
+        if let Some(page) = self.page.get() {
+            return format!("the page {}", page.id);
+        }
         match (self.pid.get(), self.own_name()) {
             (Some(pid), own) => match own.or_else(|| program_of(pid)) {
                 Some(name) => format!("{name} (process {pid})"),
@@ -101,7 +110,9 @@ impl Client {
             claims: Claims::default(),
             watched: Watched::default(),
             viewings: Viewings::default(),
+            sent_rows: SentRows::default(),
             pid: Cell::default(),
+            page: OnceCell::new(),
             connected_at: now_text(),
             calls: Cell::default(),
             calls_running: Cell::default(),

@@ -16,6 +16,7 @@ mod death;
 mod follower;
 mod named_calls;
 mod ring;
+pub(crate) mod sent_rows;
 mod session_call;
 mod tool_events;
 pub(crate) mod viewing;
@@ -29,6 +30,7 @@ use crate::wire;
 use answerers::Answerers;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::EventLine;
+use quackd_protocol::foreign_text::one_line_cut;
 use quackd_protocol::limits::{RING_KEPT_FOR, RINGS_BYTES};
 use ring::Ring;
 use serde::Serialize;
@@ -37,6 +39,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Instant;
 use tokio::sync::watch;
+
+/// Maximum length of the line that [`Events::keep_last_line`] keeps, in characters.
+const MAX_LAST_LINE_CHARS: usize = 120;
 
 /// Events of all sessions. One instance per daemon, behind an `Rc` on the actors' thread.
 #[derive(Debug, Default)]
@@ -64,6 +69,8 @@ struct SessionFeed {
     left: Cell<Option<Instant>>,
     /// Time of the newest event. `None` before the first.
     published: Cell<Option<Instant>>,
+    /// See [`Events::keep_last_line`].
+    last_line: RefCell<Option<Box<str>>>,
 }
 
 impl SessionFeed {
@@ -170,6 +177,20 @@ impl Events {
         seq
     }
 
+    /// Keeps the last line of a call's output or of the agent's text, for lists of sessions. A blank text changes nothing.
+    pub(crate) fn keep_last_line(&self, session: &SessionId, text: &str) {
+        let is_shown = |line: &&str| !line.is_empty() && !line.starts_with("[Exit code: ");
+        if let Some(line) = text.lines().map(str::trim).rfind(is_shown) {
+            let line = one_line_cut(line, MAX_LAST_LINE_CHARS).into_boxed_str();
+            self.feed(session).last_line.replace(Some(line));
+        }
+    }
+
+    /// Returns the line of [`Self::keep_last_line`].
+    pub(crate) fn last_line(&self, session: &SessionId) -> Option<String> {
+        Some(self.feeds.borrow().get(session)?.last_line.borrow().as_deref()?.to_owned())
+    }
+
     /// Removes a deleted session. Its followers still get the events in the ring.
     pub(crate) fn forget(&self, session: &SessionId) {
         if let Some(feed) = self.feeds.borrow_mut().remove(session) {
@@ -215,6 +236,26 @@ mod tests {
 
     fn feed_of(events: &Events, session: &SessionId) -> Rc<SessionFeed> {
         Rc::clone(&events.feeds.borrow()[session])
+    }
+
+    #[test]
+    fn the_last_line_is_short_and_safe_and_goes_with_its_session() {
+        let (events, session) = (Events::new("e".into()), SessionId::from("s"));
+        assert_eq!(events.last_line(&session), None);
+        for (text, line) in [
+            ("", None),
+            ("one\n two\t\n\n \n", Some("two")),
+            ("\n", Some("two")),
+            ("three\n\n[Exit code: 1]", Some("three")),
+            ("\u{202e}txt\u{1b}[2J", Some("\u{fffd}txt\u{fffd}[2J")),
+        ] {
+            events.keep_last_line(&session, text);
+            assert_eq!(events.last_line(&session).as_deref(), line, "{text:?}");
+        }
+        events.keep_last_line(&session, &"ä".repeat(10_000));
+        assert_eq!(events.last_line(&session).unwrap().chars().count(), MAX_LAST_LINE_CHARS);
+        events.forget(&session);
+        assert_eq!(events.last_line(&session), None);
     }
 
     #[test]

@@ -50,6 +50,12 @@ impl SessionCall {
         self.client_id.as_deref().unwrap_or(self.spec.call_id.as_str())
     }
 
+    /// Returns the id of the call in events. `None` if no event shows it.
+    pub(crate) fn event_id(&self) -> Option<&str> {
+        let is_hidden = self.is_own() || self.agents.as_ref().is_some_and(|it| it.is_empty());
+        (!is_hidden).then(|| self.id())
+    }
+
     /// Returns the name of the tool for display, cut to [`MAX_SHOWN_TOOL`]: a client may send any text.
     pub(crate) fn shown_tool(&self) -> String {
         self.spec.tool.chars().take(MAX_SHOWN_TOOL).collect()

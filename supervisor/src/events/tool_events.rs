@@ -83,6 +83,13 @@ impl Events {
         info: &ToolInfo,
     ) {
         const NAME: &str = "tool_execution_end";
+        let shown = text.filter(|text| text.get().len() <= MAX_SHOWN_JSON_BYTES);
+        let printed = shown.filter(|_| !call.is_own());
+        if let Some(text) = printed.and_then(|text| serde_json::from_str::<String>(text.get()).ok())
+        {
+            self.keep_last_line(session, &text);
+        }
+
         // The agent itself publishes the start and the end of its calls.
         if call.agents.is_some() || call.is_own() {
             return;
@@ -94,11 +101,7 @@ impl Events {
             tool_name: &call.spec.tool,
             result: ToolContent {
                 // A worker must send a short text for followers. A longer one is left out.
-                content: text
-                    .filter(|text| text.get().len() <= MAX_SHOWN_JSON_BYTES)
-                    .map(TextBlock::new)
-                    .into_iter()
-                    .collect(),
+                content: shown.map(TextBlock::new).into_iter().collect(),
                 details: info,
             },
             is_error: info.is_error,

@@ -14,7 +14,7 @@ use crate::wire::reference;
 use actix::Addr;
 use futures_util::future::LocalBoxFuture;
 use quackd_protocol::agent::{AgentCommand, AgentToolDone, OtherCommand};
-use quackd_protocol::client::{AgentData, AgentParams, SayData, ToolData};
+use quackd_protocol::client::{AgentData, AgentParams, LOCAL_AGENT_COMMAND, SayData, ToolData};
 use quackd_protocol::foreign_text::{NameError, first_unsafe};
 use quackd_protocol::limits::MAX_NAME_CHARS;
 use serde::Serialize;
@@ -34,6 +34,9 @@ const DECIDED_BY_DAEMON: [(&str, &str); 4] = [
     ("clone", "quack fork"),
 ];
 
+/// Commands that a page may send: `steer` is a prompt like `say`, and the others read.
+const OF_PAGES: [&str; 3] = ["steer", "get_messages", "get_state"];
+
 /// Command that names the conversation.
 const SET_NAME: &str = "set_session_name";
 
@@ -49,6 +52,10 @@ impl Serve<AgentParams> for Caller {
     async fn serve(&self, params: AgentParams) -> Result<AgentData, MethodError> {
         let AgentParams { session_id, command } = params;
         let (name, fields) = parse(command)?;
+        let is_page = self.client.page.get().is_some();
+        if !(self.is_local() || is_page && OF_PAGES.contains(&name.as_str())) {
+            return Err(MethodError::LocalOnly(LOCAL_AGENT_COMMAND));
+        }
         let found = self.session(reference(&session_id), Purpose::Use).await?;
         // The session may take the name of the conversation.
         let title = fields.get("name").and_then(Value::as_str).filter(|_| name == SET_NAME);

@@ -141,10 +141,14 @@ pub(super) fn may_answer(caller: &Caller) -> bool {
 /// Returns the longest scope that the client may allow. `None` for a local client, which has no limit.
 ///
 /// # Errors
-/// `RemoteAnswer` if remote clients may not answer at all.
+/// `RemoteAnswer` or `PageRight` if the client may not answer at all.
 fn remote_limit(caller: &Caller) -> Result<Option<AnswerScope>, MethodError> {
     if caller.is_local() {
         return Ok(None);
+    }
+    if let Some(page) = caller.client.page.get() {
+        let session = Some(AnswerScope::Session);
+        return page.rights.approvals.then_some(session).ok_or(MethodError::PageRight("approvals"));
     }
     match caller.services.daemon.config.remote.approvals.value {
         RemoteApprovals::Off => Err(MethodError::RemoteAnswer),
@@ -170,7 +174,8 @@ async fn finish(
         return Err(MethodError::NotOffered(scope.in_words()));
     }
     if limit.is_some_and(|limit| limit < scope) {
-        return Err(MethodError::RemoteAnswer);
+        let is_page = caller.client.page.get().is_some();
+        return Err(if is_page { MethodError::PageScope } else { MethodError::RemoteAnswer });
     }
 
     let by = caller.client.shown_name();

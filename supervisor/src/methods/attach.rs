@@ -80,6 +80,7 @@ pub(super) fn opening(
         restrictions: caller.restrictions(),
         client: None,
         isolated: None,
+        created: None,
         fresh: Fresh { session_id, now: now_text() },
     })
 }

@@ -2,9 +2,10 @@
 
 use super::attach::opening;
 use super::caller::SAVE_LIMIT;
+use super::copies::check_room;
 use super::directories::{look_up_noted, own_path};
 use super::find::{enclosing, label};
-use super::isolated::{check_room, refresh_copy, renew_copy};
+use super::isolated::{refresh_copy, renew_copy};
 use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::registry::{Claim, Delete, Open, OpenSession, Restrictions};

@@ -2,7 +2,7 @@
 //! create or configure sessions.
 
 use super::Caller;
-use crate::engines::engine_argv;
+use crate::engines::any_argv;
 use crate::errors::MethodError;
 use crate::obeyed::{HeldFile, Use, in_words, record_blocking};
 use crate::registry::ConfigHeld;
@@ -56,7 +56,7 @@ pub(super) async fn look_up_noted(
             return Err(MethodError::LocalFar);
         }
         // An unknown engine and a target that does not fit are refused now, not at the first call.
-        engine_argv(&caller.services.daemon, &far, CHECKED)?;
+        any_argv(&caller.services.daemon, &far, CHECKED, CHECKED)?;
         return Ok((path, None));
     }
 

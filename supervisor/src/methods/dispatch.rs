@@ -156,7 +156,7 @@ mod tests {
     /// Here a row does nothing: the methods themselves refuse. tests/black_box/remote.rs asks each of these for what
     /// is not for remote clients (`the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do`; of
     /// `quack.isolated`, `the_token_makes_no_isolated_session_and_applies_nothing`; of terminals,
-    /// `the_token_looks_at_terminals_only`; of `remote_status`,
+    /// `the_token_looks_at_terminals_only`; of `quack.agent`, remote_page.rs; of `remote_status`,
     /// `a_single_request_may_speak_for_a_websocket_and_for_nobody_else`).
     #[test]
     fn what_methods_refuse_themselves_is_what_the_tests_of_the_whole_daemon_ask_for() {
@@ -172,6 +172,7 @@ mod tests {
             "quack.term_attach",
             "quack.term_detach",
             "quack.term_kill",
+            "quack.agent",
             "extension_ui_response",
             "quack.approvals",
             "quack.answer",

@@ -4,7 +4,7 @@
 use super::directories::{CHECKED, RESOLVE_LIMIT};
 use super::doctor_results::{ok, warn};
 use crate::children::command_env::of;
-use crate::engines::engine_argv;
+use crate::engines::any_argv;
 use crate::services::Services;
 use quackd_protocol::client::{Check, WorkerInfo};
 use quackd_protocol::far::FarWorkspace;
@@ -24,7 +24,7 @@ pub(super) async fn check(services: &Services, workers: &[WorkerInfo]) -> Option
 
     let mut clients = BTreeSet::new();
     for workspace in &far {
-        match engine_argv(&services.daemon, workspace, CHECKED) {
+        match any_argv(&services.daemon, workspace, CHECKED, CHECKED) {
             Ok(argv) => clients.extend(argv.start.into_iter().next()),
             Err(why) => {
                 let message = format!("{}: {why}", workspace.shown());
@@ -41,7 +41,14 @@ pub(super) async fn check(services: &Services, workers: &[WorkerInfo]) -> Option
     let places: BTreeSet<&str> = far.iter().map(FarWorkspace::place).collect();
     let places: Vec<&str> = places.into_iter().collect();
     Some(match missing {
-        Ok(None) => ok(NAME, format!("{} on {}", count(far.len()), places.join(", "))),
+        Ok(None) => ok(
+            NAME,
+            format!(
+                "the clients are installed that reach {} on {}; links are not checked",
+                count(far.len()),
+                places.join(", ")
+            ),
+        ),
         Ok(Some(client)) => warn(
             NAME,
             format!("{client} is not in PATH, and reaches the workers on other machines"),

@@ -2,33 +2,29 @@
 //! back, or makes a new copy; lists and restores states of a session's files. Also makes the copy of a new session.
 
 use super::attach::named;
-use super::caller::SAVE_LIMIT;
+use super::copies::{MAX_REASON, change_files, copy_limits, make_copy, run, unusable};
 use super::find::label;
-use super::{Caller, Serve};
+use super::{Caller, Serve, sent};
+use crate::children::errands::MovingCopy;
 use crate::children::{Evict, EvictionReason};
-use crate::errors::{CopyExcess, MethodError, RunningWork};
+use crate::errors::{MethodError, RunningWork};
 use crate::registry::{Purpose, SessionChange};
 use crate::session::FoundSession;
 use crate::session::checkpoints::{self, SessionFiles, StatesError, records};
 use crate::session::services::SessionServices;
 use crate::session::worker::SetIsolated;
-use quackd_home::{Home, HomeError};
+use quackd_home::Home;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{IsolatedAction, IsolatedData, IsolatedParams};
+use quackd_protocol::far::FarWorkspace;
 use quackd_protocol::foreign_text::message_line;
 use quackd_protocol::isolate::{
-    ApplyOutcome, Checkpoint, CheckpointAction, CopiedTree, FromIsolate, IsolateRequest,
-    IsolateTask, IsolatedChoice, IsolatedCommits, IsolatedReport, MAX_OUTPUTS,
+    ApplyOutcome, Checkpoint, CheckpointAction, CopiedTree, FromIsolate, IsolateTask,
+    IsolatedChoice, IsolatedCommits, IsolatedReport,
 };
 use serde_json::json;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
-
-/// Longest reason of the process, in characters.
-const MAX_REASON: usize = 600;
-
-/// Most isolated sessions. Each copy takes space on the disk.
-const MAX_COPIES: usize = 64;
 
 /// Most paths of one request.
 const MAX_PATHS: usize = 10_000;
@@ -38,27 +34,19 @@ impl Serve<IsolatedParams> for Caller {
         let action = params.action.ok_or(MethodError::NoIsolatedAction)?;
         let only_reads = matches!(action, IsolatedAction::Diff | IsolatedAction::Checkpoints);
         if !only_reads && !self.is_local() {
-            return Err(MethodError::LocalIsolated);
+            let page = self.client.page.get().filter(|_| action != IsolatedAction::Refresh);
+            match page {
+                Some(page) if page.rights.apply => {}
+                Some(_) => return Err(MethodError::PageRight("apply")),
+                None => return Err(MethodError::LocalIsolated),
+            }
         }
 
-        let found = find(&params, self).await?;
+        let (found, _moving) = open(&params, self).await?;
         let services = &self.services.sessions;
         let running = work_in(&found.session_id, action, self);
         let takes_commits = params.commits == Some(true);
-        let has_other =
-            params.merge.is_some() || params.expect.is_some() || !params.paths.is_empty();
-        let may_have = matches!(action, IsolatedAction::Diff | IsolatedAction::Apply) && !has_other;
-        if takes_commits && !may_have {
-            return Err(MethodError::CommitsAction);
-        }
-
-        let is_forced = params.force == Some(true) && action != IsolatedAction::Discard;
-        // Commits never change again, so other work may go on.
-        let may_run = only_reads || is_forced || takes_commits;
-        if !may_run && !running.is_none() {
-            let can_force = action != IsolatedAction::Discard;
-            return Err(MethodError::FilesInUse { running, can_force });
-        }
+        check_request(action, &params, &running)?;
 
         let session_id = found.session_id.clone();
         let mut data = IsolatedData {
@@ -68,6 +56,10 @@ impl Serve<IsolatedParams> for Caller {
             copied: None,
             commits: None,
             checkpoints: Vec::new(),
+            place: found
+                .sent()
+                .and_then(|sent| FarWorkspace::of(&sent.place))
+                .map(|far| far.shown()),
         };
 
         let task = match action {
@@ -79,37 +71,94 @@ impl Serve<IsolatedParams> for Caller {
                 (data.report, data.checkpoints) = states(&found, action, params, self).await?;
                 return Ok(data);
             }
+            IsolatedAction::Refresh if found.sent().is_some() => {
+                sent::check_idle(running)?;
+                let choice = choice(params.clone(), Path::new(&found.workspace_path))?;
+                data.report = sent::refresh(choice, &params, &found, self).await?;
+                return Ok(data);
+            }
             IsolatedAction::Diff | IsolatedAction::Apply if takes_commits => {
+                sent::fetch(&found, self).await?;
                 let writes = action == IsolatedAction::Apply && params.dry_run != Some(true);
                 let reference = writes.then(|| reference_of(&data.label, &session_id));
                 data.commits = Some(commits(&found, reference, services).await?);
                 return Ok(data);
             }
-            IsolatedAction::Refresh => {
-                let is_idle = running.is_none();
-                refresh(params, &found, is_idle, self).await?
-            }
-            IsolatedAction::Diff | IsolatedAction::Apply | IsolatedAction::Undo => {
+            IsolatedAction::Refresh => refresh(params, &found, running.is_none(), self).await?,
+            IsolatedAction::Undo => task(action, params, Path::new(&found.workspace_path))?,
+            IsolatedAction::Diff | IsolatedAction::Apply => {
+                sent::fetch(&found, self).await?;
                 task(action, params, Path::new(&found.workspace_path))?
             }
         };
 
         let answer = run(services, &session_id, &found.workspace_path, task).await?;
         let FromIsolate::Compared(report) = answer else { return Err(unusable()) };
-        if report.written && action == IsolatedAction::Refresh {
-            services.pool.copies.notify_write(&session_id);
-            // A call during the refresh may have started a worker, which knows the earlier repository.
-            evict(&found).await?;
-        }
-        if report.written && action != IsolatedAction::Refresh {
-            const NAME: &str = "isolated_applied";
-            let (files, is_undo) = (report.files.len(), action == IsolatedAction::Undo);
-            let event = move || json!({ "type": NAME, "files": files, "undone": is_undo });
-            services.events.publish(&session_id, NAME, event);
+        if report.written {
+            note_written(action, &report, &found, services).await?;
         }
         data.report = report;
         Ok(data)
     }
+}
+
+/// Reports what was written.
+async fn note_written(
+    action: IsolatedAction,
+    report: &IsolatedReport,
+    found: &FoundSession,
+    services: &SessionServices,
+) -> Result<(), MethodError> {
+    const NAME: &str = "isolated_applied";
+    if action == IsolatedAction::Refresh {
+        services.pool.copies.notify_write(&found.session_id);
+        // A call during the refresh may have started a worker, which knows the earlier repository.
+        evict(found).await?;
+    } else {
+        let (files, is_undo) = (report.files.len(), action == IsolatedAction::Undo);
+        let event = move || json!({ "type": NAME, "files": files, "undone": is_undo });
+        services.events.publish(&found.session_id, NAME, event);
+    }
+    Ok(())
+}
+
+/// Checks that the parameters fit to the action, and that it disturbs no running work.
+fn check_request(
+    action: IsolatedAction,
+    params: &IsolatedParams,
+    running: &RunningWork,
+) -> Result<(), MethodError> {
+    let takes_commits = params.commits == Some(true);
+    let has_other = params.merge.is_some() || params.expect.is_some() || !params.paths.is_empty();
+    let may_have = matches!(action, IsolatedAction::Diff | IsolatedAction::Apply) && !has_other;
+    if takes_commits && !may_have {
+        return Err(MethodError::CommitsAction);
+    }
+
+    let only_reads = matches!(action, IsolatedAction::Diff | IsolatedAction::Checkpoints);
+    let is_forced = params.force == Some(true) && action != IsolatedAction::Discard;
+    // Commits never change again, so other work may go on.
+    let may_run = only_reads || is_forced || takes_commits;
+    if !may_run && !running.is_none() {
+        let (running, can_force) = (*running, action != IsolatedAction::Discard);
+        return Err(MethodError::FilesInUse { running, can_force });
+    }
+    Ok(())
+}
+
+/// Finds the session, with the permit to move its copy if that was sent.
+async fn open(
+    params: &IsolatedParams,
+    caller: &Caller,
+) -> Result<(FoundSession, Option<MovingCopy>), MethodError> {
+    let found = find(params, caller).await?;
+    if found.sent().is_none() {
+        return Ok((found, None));
+    }
+    let moving = sent::begin(&found.session_id, caller)?;
+    // Read again: an earlier command may have changed the record until now.
+    let found = caller.session(Some(found.session_id.0.clone()), Purpose::Look).await?;
+    Ok((found, Some(moving)))
 }
 
 /// Evicts the session's worker before or after a refresh. Returns false if there is none, or if it is busy.
@@ -181,6 +230,9 @@ async fn states(
 ) -> Result<(IsolatedReport, Vec<Checkpoint>), MethodError> {
     let services = &caller.services.sessions;
     let is_isolated = found.isolated.is_some();
+    if found.sent().is_some() {
+        return Err(MethodError::SentStates);
+    }
     if found.is_far() || !records(services, is_isolated) {
         return Err(MethodError::NoCheckpoints);
     }
@@ -222,7 +274,7 @@ async fn find(params: &IsolatedParams, caller: &Caller) -> Result<FoundSession, 
     let reference = named(params.session_id.as_deref(), None, caller).await?;
     let found = caller.session(reference, Purpose::Look).await?;
 
-    if found.is_far() {
+    if found.is_far() && found.sent().is_none() {
         return Err(MethodError::FarStates);
     }
     let is_of_any =
@@ -250,7 +302,10 @@ fn task(
 }
 
 /// Returns the chosen paths, relative to the workspace.
-fn choice(params: IsolatedParams, workspace: &Path) -> Result<IsolatedChoice, MethodError> {
+pub(super) fn choice(
+    params: IsolatedParams,
+    workspace: &Path,
+) -> Result<IsolatedChoice, MethodError> {
     let paths = |paths: Vec<String>| -> Result<Vec<PathBuf>, MethodError> {
         if MAX_PATHS < paths.len() {
             return Err(MethodError::IsolatedPath);
@@ -278,92 +333,6 @@ fn relative(path: &str, workspace: &Path) -> Result<PathBuf, MethodError> {
     Ok(clean)
 }
 
-/// Returns the most files and the largest size in bytes of a new copy.
-fn copy_limits(services: &SessionServices) -> (u64, u64) {
-    let number = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-    let limits = &services.daemon.config.isolated;
-    // A copy that exceeds its disk space at once would be of no use.
-    let max_mb = limits.copy_mb.value.min(limits.max_mb.value);
-    (number(limits.copy_files.value), number(max_mb).saturating_mul(1024 * 1024))
-}
-
-/// Refuses another copy if all copies together exceed their disk space.
-pub(super) async fn check_room(
-    services: &SessionServices,
-    session: &SessionId,
-) -> Result<(), MethodError> {
-    let excesses = services.pool.copies.excesses(session).await;
-    let of_all = excesses.into_iter().find_map(|excess| match excess {
-        CopyExcess::All { size, max } => Some(MethodError::CopiesFull { size, max }),
-        CopyExcess::Own { .. } | CopyExcess::Unmeasured => None,
-    });
-    of_all.map_or(Ok(()), Err)
-}
-
-/// Makes the private copy of a session, in place of an earlier one. That one stays if the new one cannot be made, for
-/// example because the workspace is too large.
-pub(super) async fn make_copy(
-    services: &Rc<SessionServices>,
-    session: &SessionId,
-    workspace: &str,
-    hidden: Vec<PathBuf>,
-) -> Result<CopiedTree, MethodError> {
-    let (home, id) = (services.daemon.home.clone(), session.clone());
-    let renew = move || {
-        if MAX_COPIES <= home.n_other_isolated_blocking(id.as_str()) {
-            return Err(MethodError::TooManyCopies);
-        }
-        home.renew_session_isolated_dir_blocking(id.as_str())
-            .map_err(|error| MethodError::Isolated(error.to_string()))
-    };
-    // A process that records states would write into the directory that goes.
-    let paused = services.children.isolation.pause_states().await;
-    let paused = paused.ok_or(MethodError::Overloaded)?;
-    let renewed = services.look(SAVE_LIMIT, renew).await;
-    drop(paused);
-    drop(renewed.map_err(|_late| MethodError::Overloaded)??);
-
-    let (max_files, max_bytes) = copy_limits(services);
-    let task = IsolateTask::Copy { hidden, max_files, max_bytes };
-    let failure = match run(services, session, workspace, task).await {
-        Ok(FromIsolate::Copied(mut copied)) => {
-            let remove = Home::remove_replaced_isolated_dir_blocking;
-            let failure = "replaced copy of a session not removed";
-            change_files(services, session, remove, failure).await;
-            services.pool.copies.notify_write(session);
-            // The process is not trusted with the paths of mounts.
-            copied.outputs.truncate(MAX_OUTPUTS);
-            return Ok(copied);
-        }
-        Ok(_) => unusable(),
-        Err(error) => error,
-    };
-    restore_copy(services, session).await;
-    Err(failure)
-}
-
-/// Changes files of a session's copy on the blocking pool. A failure is only logged.
-async fn change_files(
-    services: &SessionServices,
-    session: &SessionId,
-    change: fn(&Home, &str) -> Result<(), HomeError>,
-    failure: &str,
-) {
-    let (home, id) = (services.daemon.home.clone(), session.clone());
-    let changed = services.look(SAVE_LIMIT, move || change(&home, id.as_str())).await;
-    if let Ok(Err(error)) = changed {
-        tracing::warn!(%session, %error, "{failure}");
-    }
-}
-
-/// Removes a copy that could not be made, and puts back the one that it replaced.
-async fn restore_copy(services: &SessionServices, session: &SessionId) {
-    // A process that records states would write into the directory that goes.
-    let _paused = services.children.isolation.pause_states().await;
-    let restore = Home::restore_session_isolated_dir_blocking;
-    change_files(services, session, restore, "earlier copy of a session not restored").await;
-}
-
 /// Refuses to delete an isolated session with changes that are not applied, unless `force` is true.
 pub(super) async fn check_applied(
     caller: &Caller,
@@ -373,6 +342,11 @@ pub(super) async fn check_applied(
 ) -> Result<(), MethodError> {
     let found = caller.find(Some(session.to_owned()), Purpose::Describe).await?;
     let Some(found) = found.filter(|found| found.isolated.is_some()) else { return Ok(()) };
+    let moving = found.sent().map(|_| sent::begin(&found.session_id, caller)).transpose()?;
+    if moving.is_some() && !force {
+        let found = caller.session(Some(found.session_id.0.clone()), Purpose::Describe).await?;
+        sent::fetch(&found, caller).await?;
+    }
     // Also with `force`, because the comparison takes back what an interrupted command wrote.
     match n_changes(&found, caller).await {
         n if n == 0 || force => Ok(()),
@@ -394,19 +368,6 @@ async fn n_changes(found: &FoundSession, caller: &Caller) -> u64 {
     n.saturating_add(u64::from(report.own_references))
 }
 
-/// Removes the copy of a session that was not created.
-pub(super) async fn remove_copy(services: &SessionServices, session: &SessionId) {
-    let remove = Home::remove_session_isolated_dir_blocking;
-    change_files(services, session, remove, "copy of a session not removed").await;
-}
-
-/// Error of a frame that answers something else.
-fn unusable() -> MethodError {
-    MethodError::Isolated(
-        "the process that works on copies gave an answer that cannot be used".to_owned(),
-    )
-}
-
 /// Returns the running work that an action could disturb.
 fn work_in(session: &SessionId, action: IsolatedAction, caller: &Caller) -> RunningWork {
     let snapshot = caller.services.sessions.table.snapshot(session);
@@ -418,33 +379,14 @@ fn work_in(session: &SessionId, action: IsolatedAction, caller: &Caller) -> Runn
     }
 }
 
-/// Runs one piece of work on the copy of a session.
-pub(crate) async fn run(
-    services: &Rc<SessionServices>,
-    session: &SessionId,
-    workspace: &str,
-    task: IsolateTask,
-) -> Result<FromIsolate, MethodError> {
-    let home = &services.daemon.home;
-    let directory = home.session_isolated_dir(session.as_str());
-    let request = IsolateRequest {
-        workspace: PathBuf::from(workspace),
-        directory: directory.map_err(|error| MethodError::Isolated(error.to_string()))?,
-        home: services.daemon.user_home.clone(),
-        task,
-    };
-
-    let answer = Rc::clone(&services.children.isolation).run(request).await;
-    match answer.map_err(|error| MethodError::Isolated(error.to_string()))? {
-        FromIsolate::Failed { text } => Err(MethodError::Isolated(message_line(&text, MAX_REASON))),
-        answer => Ok(answer),
-    }
-}
-
 /// Throws the copy of an idle session away and makes a new one.
 async fn discard(found: &FoundSession, caller: &Caller) -> Result<CopiedTree, MethodError> {
     // Takes back what an interrupted command wrote. The number does not matter: the copy goes in any case.
     n_changes(found, caller).await;
+    if sent::hold(found, caller).await? {
+        forget_read_files(&caller.services.sessions, &found.session_id).await;
+        return sent::discard(found, caller).await;
+    }
 
     // An idle worker still shows the old copy. Calls from now on wait for the next worker.
     found.actors.worker.send(Evict(EvictionReason::Discarded)).await?;
@@ -455,7 +397,7 @@ async fn discard(found: &FoundSession, caller: &Caller) -> Result<CopiedTree, Me
 
 /// Deletes the list of the files that the session's tools have read: the new copy may not have them, and a tool would ask
 /// to read them again.
-async fn forget_read_files(services: &SessionServices, session: &SessionId) {
+pub(super) async fn forget_read_files(services: &SessionServices, session: &SessionId) {
     let forget = Home::forget_read_files_blocking;
     change_files(services, session, forget, "the list of read files is not removed").await;
 }
@@ -464,6 +406,9 @@ async fn forget_read_files(services: &SessionServices, session: &SessionId) {
 /// since.
 pub(super) async fn refresh_copy(caller: &Caller, session: &SessionId) -> Result<(), MethodError> {
     let found = caller.session(Some(session.0.clone()), Purpose::Look).await?;
+    if found.sent().is_some() {
+        return Ok(());
+    }
     let running = caller.services.sessions.table.snapshot(session).worker.running();
     if running.is_none() && n_changes(&found, caller).await == 0 {
         discard(&found, caller).await?;

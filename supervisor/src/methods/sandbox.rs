@@ -15,12 +15,12 @@ use crate::session::describe::jobs;
 use crate::session::worker::{self, CallTool};
 use quackd_policy::{MAX_ROOTS, PolicyError, path_problem};
 use quackd_protocol::SessionId;
-use quackd_protocol::approval::Decision;
+use quackd_protocol::approval::{Decision, ScopedGrant};
 use quackd_protocol::client::{
-    AuditReport, DenialsData, ExplainLayer, ExplainReport, HostExplained, NetworkData, PresetsData,
-    ProcessState, SandboxAllow, SandboxAudit, SandboxData, SandboxDenials, SandboxExplain,
-    SandboxExplainHost, SandboxNetwork, SandboxParams, SandboxPresets, SandboxRevoke,
-    SandboxSession, SandboxSet, SandboxShow, WorkerSays,
+    AuditReport, DenialsData, ExplainLayer, ExplainReport, HostExplained, LOCAL_POLICY,
+    NetworkData, PresetsData, ProcessState, SandboxAllow, SandboxAudit, SandboxData,
+    SandboxDenials, SandboxExplain, SandboxExplainHost, SandboxNetwork, SandboxParams,
+    SandboxPresets, SandboxRevoke, SandboxSession, SandboxSet, SandboxShow, WorkerSays,
 };
 
 use quackd_protocol::credentials::{CredentialUse, UsableCredentials};
@@ -88,8 +88,13 @@ impl Serve<SandboxAllow> for Caller {
 impl Serve<SandboxRevoke> for Caller {
     async fn serve(&self, params: SandboxRevoke) -> Result<SandboxData, MethodError> {
         let SandboxRevoke { session, rules, end_jobs } = params;
-        let change = GrantChange::Revoke { ids_or_rules: checked_rules(rules)? };
+        let rules = checked_rules(rules)?;
         let session = find(&session, self).await?;
+        if !self.is_local() {
+            check_narrows(&rules, &session, end_jobs, self).await?;
+        }
+
+        let change = GrantChange::Revoke { ids_or_rules: rules };
 
         let change = SessionChange::Grants(change);
         let (found, notes) = changed(&session, change, &[], end_jobs, self).await?;
@@ -274,6 +279,26 @@ async fn in_force(
         jobs,
         notes,
     })
+}
+
+/// Refuses a remote client that would take back anything but grants that allow something.
+async fn check_narrows(
+    rules: &[String],
+    session: &FoundSession,
+    end_jobs: Option<bool>,
+    caller: &Caller,
+) -> Result<(), MethodError> {
+    let page = caller.client.page.get().ok_or(MethodError::LocalOnly(LOCAL_POLICY))?;
+    if !page.rights.approvals {
+        return Err(MethodError::PageRight("approvals"));
+    }
+    let grants = policy(caller, &session.session_id).await?.grants;
+    let allows = |id: &String| {
+        let of_id = |it: &&ScopedGrant| it.grant.id == *id;
+        grants.iter().find(of_id).is_some_and(|it| it.grant.decision == Decision::Allow)
+    };
+    let is_narrower = end_jobs != Some(true) && rules.iter().all(allows);
+    is_narrower.then_some(()).ok_or(MethodError::LocalOnly(LOCAL_POLICY))
 }
 
 async fn session_and_policy(

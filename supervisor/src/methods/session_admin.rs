@@ -2,9 +2,11 @@
 
 use super::attach::{joined, opening};
 use super::caller::SAVE_LIMIT;
+use super::copies::{check_room, make_copy, remove_copy};
 use super::directories::{look_up_noted, own_path};
 use super::find::{id_of, label};
-use super::isolated::{check_applied, check_room, make_copy, remove_copy};
+use super::isolated::check_applied;
+use super::sent::{self, SentPlace};
 use super::{Caller, Serve};
 use crate::errors::MethodError;
 use crate::registry::{
@@ -15,6 +17,8 @@ use crate::session::agent::{
     AgentActor, GetAgentOptions, SetAgentOptions, create_blocking, fork_blocking,
     is_conversation_id,
 };
+use crate::session::created::Creation;
+use crate::session::owner::Owner;
 use crate::session::services::{NoLook, SessionServices};
 use crate::voice::VoiceSession;
 use crate::wire::reference;
@@ -27,7 +31,7 @@ use quackd_protocol::client::{
     WorkspacesData, WorkspacesParams,
 };
 use quackd_protocol::far::FarWorkspace;
-use quackd_protocol::foreign_text::first_unsafe;
+use quackd_protocol::foreign_text::{first_unsafe, message_line};
 use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::mcp::{MAX_MCP_SERVERS, McpServer};
 use std::collections::BTreeSet;
@@ -65,19 +69,21 @@ impl Serve<SessionNewParams> for Caller {
         if (engine.is_some() || model.is_some()) && !self.is_local() {
             return Err(MethodError::LocalOnly(LOCAL_AGENT_CHOICE));
         }
-        let is_isolated = params.isolated == Some(true);
+        let is_isolated = params.isolated == Some(true) || params.send_to.is_some();
         if is_isolated && !self.is_local() {
             return Err(MethodError::LocalIsolated);
         }
+        let place = params.send_to.as_deref().map(|to| sent::place_of(to, self)).transpose()?;
 
         let path = own_path(params.path.as_deref())?;
         let path = path.unwrap_or_else(|| self.services.daemon.started_in.clone());
         let (path, note) = look_up_noted(self, path).await?;
         let is_far = FarWorkspace::of(&path).is_some();
         if is_far && is_isolated {
-            return Err(MethodError::FarIsolated);
+            let is_sent = place.is_some();
+            return Err(if is_sent { MethodError::FarSend } else { MethodError::FarIsolated });
         }
-        if is_far
+        if (is_far || place.is_some())
             && engine.as_ref().and_then(Option::as_deref).and_then(EngineChoice::named)
                 == Some(EngineChoice::Pi)
         {
@@ -99,12 +105,9 @@ impl Serve<SessionNewParams> for Caller {
         };
 
         // First the copy, then the session: a session that is listed has one.
-        let services = &self.services.sessions;
         let session = new.fresh.session_id.clone();
-        if is_isolated {
-            new.isolated = Some(new_copy(services, &session, &new.path).await?);
-        }
-        let copy_note = new.isolated.as_ref().map(copied_in_words);
+        let place = place.as_ref();
+        let (creation, copy_note) = prepare(&mut new, place, is_isolated, self).await?;
 
         let opened = self.registry.send(new).timeout(SAVE_LIMIT).await;
         // After a timeout, the session may still be saved, and then needs both.
@@ -113,7 +116,11 @@ impl Serve<SessionNewParams> for Caller {
                 remove_conversation(self, file).await;
             }
             if is_isolated {
-                remove_copy(services, &session).await;
+                remove_copies(&session, place, creation.as_ref(), self).await;
+            }
+            if let Some(creation) = creation {
+                // The log names the command if this fails.
+                creation.destroy(&self.services.sessions, &Owner::new(&self.registry)).await;
             }
         }
 
@@ -128,6 +135,73 @@ impl Serve<SessionNewParams> for Caller {
     }
 }
 
+/// Lets the engine create what a new session needs, makes the copy of an isolated one, and sends it if there is a place for
+/// it. Returns what was created, and the note about the copy. After an error nothing of it stays.
+async fn prepare(
+    new: &mut OpenSession,
+    place: Option<&FarWorkspace>,
+    is_isolated: bool,
+    caller: &Caller,
+) -> Result<(Option<Creation>, Option<String>), MethodError> {
+    let (services, owner) = (&caller.services.sessions, Owner::new(&caller.registry));
+    let session = new.fresh.session_id.clone();
+    let far = place.cloned().or_else(|| FarWorkspace::of(&new.path));
+    if let Some(far) = far.clone() {
+        new.created = Creation::make(services, &owner, far, session.clone()).await?;
+    }
+
+    let creation = Creation::of(&session, far, new.created.clone());
+    if !is_isolated {
+        return Ok((creation, None));
+    }
+    match give_copy(new, place, caller).await {
+        Ok(note) => Ok((creation, Some(note))),
+        Err(error) => {
+            if let Some(creation) = creation {
+                creation.destroy(services, &owner).await;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Makes the copy of a new session, and sends it if there is a place for it. Returns the note about it.
+async fn give_copy(
+    new: &mut OpenSession,
+    place: Option<&FarWorkspace>,
+    caller: &Caller,
+) -> Result<String, MethodError> {
+    let (session, created) = (new.fresh.session_id.clone(), new.created.clone());
+    let mut copied = new_copy(&caller.services.sessions, &session, &new.path).await?;
+    let note = match place {
+        None => Ok(copied_in_words(&copied)),
+        Some(far) => {
+            let place = SentPlace { session: &session, far, created: created.as_deref() };
+            send_copy(place, &new.path, &mut copied, caller).await
+        }
+    };
+    if note.is_err() {
+        remove_copy(&caller.services.sessions, &session).await;
+    }
+    new.isolated = Some(copied);
+    note
+}
+
+/// Removes the copy of a session that was not created, here and at its place.
+async fn remove_copies(
+    session: &SessionId,
+    place: Option<&FarWorkspace>,
+    creation: Option<&Creation>,
+    caller: &Caller,
+) {
+    remove_copy(&caller.services.sessions, session).await;
+    if let Some(far) = place {
+        let created = creation.map(|creation| creation.created.as_str());
+        // Without a link, the files stay there.
+        sent::remove(SentPlace { session, far, created }, caller).await.ok();
+    }
+}
+
 /// Makes the copy of a new isolated session, if there is room for it.
 async fn new_copy(
     services: &Rc<SessionServices>,
@@ -139,6 +213,34 @@ async fn new_copy(
     let hidden = hidden.into_iter().map(PathBuf::from).collect();
     make_copy(services, session, path, hidden).await
 }
+
+/// Sends the copy of a new session. Returns the note about it.
+async fn send_copy(
+    place: SentPlace<'_>,
+    path: &str,
+    copied: &mut CopiedTree,
+    caller: &Caller,
+) -> Result<String, MethodError> {
+    let outputs = std::mem::take(&mut copied.outputs);
+    let bytes = sent::send_new(place, path, copied, caller).await?;
+    let mut text = copied_in_words(copied);
+    let mebibytes = bytes.div_ceil(1024 * 1024);
+    text.push_str(&format!("; {mebibytes} MiB were sent to {}", place.far.place()));
+    if !outputs.is_empty() {
+        let mut names: Vec<_> =
+            outputs.iter().take(MAX_NAMED).map(|path| path.display().to_string()).collect();
+        if MAX_NAMED < outputs.len() {
+            names.push(format!("{} more", outputs.len() - MAX_NAMED));
+        }
+        text.push_str(&format!("; ignored directories were not sent: {}", names.join(", ")));
+    }
+    copied.outputs = outputs;
+    Ok(message_line(&text, MAX_NOTE))
+}
+
+/// Most ignored directories that a note names, and its longest text in characters.
+const MAX_NAMED: usize = 5;
+const MAX_NOTE: usize = 2_000;
 
 /// Describes a new copy in one line.
 fn copied_in_words(copied: &CopiedTree) -> String {
@@ -366,12 +468,32 @@ impl Serve<SessionDeleteParams> for Caller {
         let reference = id_of(self, reference).await?;
         let label = label(self, &SessionId(reference.clone())).await?;
         let (force, is_remote) = (force.unwrap_or(false), !self.is_local());
-        check_applied(self, &reference, &label, force).await?;
+        // As with discard: a client that may not apply changes must not delete them.
+        let page = self.client.page.get();
+        let may_discard = !is_remote || page.is_some_and(|page| page.rights.apply);
+        check_applied(self, &reference, &label, force && may_discard).await?;
+        let found = self.session(Some(reference.clone()), Purpose::Describe).await?;
+        let place = found.sent().and_then(|sent| FarWorkspace::of(&sent.place));
+        let creation = Creation::of(&found.session_id, found.far(), found.created.clone());
 
         let delete = Delete::Session { reference: reference.clone(), force, is_remote };
         let deleted = self.registry.send(delete).timeout(SAVE_LIMIT).await??;
         let deleted = deleted.ok_or(MethodError::SessionNotFound(reference))?;
         self.services.interrupted.resumed(&deleted.session.id);
-        Ok(SessionDeleteData { label, ..deleted })
+        let mut note = None;
+        if let Some(far) = &place {
+            let place =
+                SentPlace { session: &found.session_id, far, created: found.created.as_deref() };
+            note = sent::remove(place, self).await.err().map(|error| {
+                let place = far.shown();
+                format!("the files in {place} were left: {error}")
+            });
+        }
+        if let Some(creation) = creation {
+            let owner = Owner::new(&self.registry);
+            let left = creation.destroy(&self.services.sessions, &owner).await;
+            note = joined(note, left);
+        }
+        Ok(SessionDeleteData { label, note, ..deleted })
     }
 }

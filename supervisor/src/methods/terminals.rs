@@ -184,6 +184,9 @@ impl Caller {
 
 /// Refuses remote clients that may only look at terminals.
 pub(super) fn check_access(caller: &Caller) -> Result<(), MethodError> {
+    if let Some(page) = caller.client.page.get() {
+        return page.rights.terminals.then_some(()).ok_or(MethodError::PageRight("terminals"));
+    }
     let is_allowed = caller.is_local() || caller.services.daemon.config.remote.terminals.value;
     if is_allowed { Ok(()) } else { Err(MethodError::RemoteTerminal) }
 }

@@ -59,6 +59,7 @@ fn one_shot(spec: &ChildSpec, services: &Services) -> Option<ErrandInfo> {
         states,
         children.tool_registries.one_shot(),
         children.credentials.one_shot(),
+        children.errands.one_shot(),
         children.repo_cleanup.process(),
     ];
 

@@ -118,6 +118,8 @@ pub(crate) struct CallSnapshot {
     pub(crate) is_sent: bool,
     pub(crate) since: Instant,
     pub(crate) deadline: Duration,
+    /// Id of the call in events. `None` if no event shows it.
+    pub(crate) event_id: Option<Rc<str>>,
     /// Id and command for questions to the user. `None` if no client could answer when the call arrived.
     pub(crate) told: Option<Rc<(String, String)>>,
 }

@@ -6,10 +6,12 @@ use crate::children::DrainReason;
 use crate::errors::{MethodError, RunningWork};
 use crate::registry::catalog;
 use crate::session::actors::ActorTable;
+use crate::session::created::Creation;
 use crate::voice::Voice;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{AttachedSession, LOCAL_POLICY, SessionDeleteData};
+use quackd_protocol::far::FarWorkspace;
 use quackd_rubber_duck::session_gone;
 use serde_json::json;
 use std::collections::HashSet;
@@ -91,7 +93,13 @@ impl Registry {
 
         let saved = self.save(ctx);
         let RunningWork { calls: calls_ended, jobs: jobs_ended } = running;
-        let data = SessionDeleteData { session, label: String::new(), calls_ended, jobs_ended };
+        let data = SessionDeleteData {
+            session,
+            label: String::new(),
+            calls_ended,
+            jobs_ended,
+            note: None,
+        };
 
         let (actors, voice) = (Rc::clone(&self.actors), Rc::clone(&self.voice));
         let deleting = async move {
@@ -117,6 +125,15 @@ impl Registry {
 
         let has_changed = before != metadata.workspaces.len();
         self.keep(has_changed, ctx)
+    }
+
+    /// Returns what an engine created for a session.
+    pub(super) fn creation(&self, id: &SessionId) -> Option<Creation> {
+        let session = catalog::by_id(&self.metadata, id)?;
+        let path = catalog::path_of(&self.metadata, session);
+        let state = self.state_of(id);
+        let far = FarWorkspace::of_session(path, state.isolated.as_ref());
+        Creation::of(id, far, state.created)
     }
 
     pub(super) fn remove(&mut self, id: &SessionId) -> Result<AttachedSession, MethodError> {

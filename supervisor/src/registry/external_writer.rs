@@ -8,6 +8,7 @@ use super::Registry;
 use super::deleting::clear_away;
 use super::saves::{Saved, Saving, kept};
 use crate::errors::chain;
+use crate::session::owner::Owner;
 use actix::prelude::*;
 use quackd_protocol::WorkspaceId;
 use quackd_rubber_duck::{Gone, Saved as Kept, SetAside, rebase, trim_workspaces};
@@ -109,9 +110,12 @@ impl Registry {
             let snapshot = self.services.table.snapshot(&id);
             if !snapshot.worker.running().is_none() || snapshot.agent.is_busy {
                 tracing::warn!(session = %id, "deleted by another program; kept, because something runs in it");
-            } else if let Ok(session) = self.remove(&id) {
+                continue;
+            }
+            let creation = self.creation(&id);
+            if let Ok(session) = self.remove(&id) {
                 tracing::info!(session = %id, "deleted by another program");
-                deleted.push(session);
+                deleted.push((session, creation));
             }
         }
 
@@ -130,16 +134,23 @@ impl Registry {
         // Sessions that stay are written again.
         let saved = self.save(ctx);
         let clearing = async move { kept(Some(saved)).await.is_ok() };
-        ctx.spawn(clearing.into_actor(self).then(move |is_kept, registry, _| {
-            let deleted = if is_kept { deleted } else { Vec::new() };
-            let (actors, voice) = (Rc::clone(&registry.actors), Rc::clone(&registry.voice));
-            async move {
-                for session in deleted {
-                    clear_away(&actors, &voice, &session).await;
+        ctx.spawn(clearing.into_actor(self).then(
+            move |is_kept, registry, ctx: &mut Context<Self>| {
+                let deleted = if is_kept { deleted } else { Vec::new() };
+                let (actors, voice) = (Rc::clone(&registry.actors), Rc::clone(&registry.voice));
+                let owner = Owner::new(&ctx.address());
+                async move {
+                    for (session, creation) in deleted {
+                        clear_away(&actors, &voice, &session).await;
+                        if let Some(creation) = creation {
+                            // The log names the command if this fails.
+                            creation.destroy(&actors.services, &owner).await;
+                        }
+                    }
                 }
-            }
-            .into_actor(registry)
-        }));
+                .into_actor(registry)
+            },
+        ));
     }
 
     /// Reads the file to find an unknown session. `None` if the file cannot contain more sessions.

@@ -10,6 +10,7 @@
 //! an id or a name. Called by [`crate::registry`].
 
 use super::{Registry, catalog};
+use quackd_protocol::far::FarWorkspace;
 use quackd_protocol::foreign_text::first_unsafe;
 use quackd_protocol::metadata::{Metadata, Session, Shared, Workspace};
 use quackd_protocol::state::DaemonState;
@@ -358,12 +359,15 @@ fn number_of(session: &Session) -> Option<&str> {
     is_number.then_some(number)
 }
 
-/// Returns the last components of a path, the shortest form first, and then the whole path.
+/// Returns the last components of a path, the shortest form first, and then the whole path. That of another machine has
+/// also the form that users see, `build1:/home/me/app`.
 fn forms(path: &str) -> impl Iterator<Item = &str> {
     let path = path.trim_end_matches('/');
     let starts = path.rmatch_indices('/').take(MAX_COMPONENTS).map(|(at, _)| at + 1);
     let last = starts.filter_map(move |start| path.get(start..)).filter(|form| !form.is_empty());
-    last.chain(std::iter::once(path).filter(|path| !path.is_empty()))
+    let is_far = FarWorkspace::of(path).is_some_and(|far| !far.target.is_empty());
+    let shown = path.split_once(':').map(|(_engine, shown)| shown).filter(|_| is_far);
+    last.chain(shown).chain(std::iter::once(path).filter(|path| !path.is_empty()))
 }
 
 fn equal<T: AsRef<str>>(sorted: &[(T, usize)], key: &str) -> impl Iterator<Item = usize> {
@@ -598,6 +602,27 @@ mod tests {
         assert!(matches!(labels.look_up("duck-1", None), Found::Several { .. }));
         assert_eq!(find(&metadata, &state, "duck-1"), None);
         assert_eq!(labels.look_up(&"/".repeat(1 << 20), None), Found::Nothing);
+    }
+
+    #[test]
+    fn a_session_on_another_machine_has_the_directory_as_label_and_its_shown_workspace_means_it() {
+        let rows = [
+            ("i1", "ssh:build1:/home/me/app", "duck-1"),
+            ("i2", "ssh:build1:/home/me/app", "duck-2"),
+            ("i3", "ssh:build1:/home/me/app", "duck-3"),
+            ("i4", "ssh:build2:/home/me/app", "duck-1"),
+            ("i5", "slurm:/home/me/sim", "duck-1"),
+        ];
+        check(&rows, &["app", "app/2", "app/3", "me/app", "sim"]);
+        let (metadata, state) = (metadata(&rows), DaemonState::default());
+        let labels = Labels::new(&metadata, &state);
+        for (reference, id) in [("build2:/home/me/app", "i4"), ("slurm:/home/me/sim", "i5")] {
+            let Found::One(session) = labels.look_up(reference, None) else {
+                panic!("{reference}")
+            };
+            assert_eq!(session.id.0, id);
+        }
+        assert!(matches!(labels.look_up("build1:/home/me/app", None), Found::Several { .. }));
     }
 
     #[test]

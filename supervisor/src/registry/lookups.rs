@@ -81,6 +81,7 @@ impl Registry {
             is_safe: state.safe_mode,
             choice: AgentChoice::from(&state),
             isolated: state.isolated,
+            created: state.created,
         };
 
         let actors = self.actors.start(start, &Owner::new(&ctx.address()));
@@ -121,6 +122,7 @@ impl Registry {
             pi_session_file: session.pi_session_file.clone(),
             agent: AgentChoice::from(&state),
             isolated: state.isolated,
+            created: state.created,
             programs: state.programs,
             session_id: session.id.clone(),
             session_name: session.name.clone(),

@@ -35,6 +35,8 @@ pub(crate) struct OpenSession {
     pub(crate) client: Option<String>,
     /// The private copy of a new isolated session. An existing session keeps its own.
     pub(crate) isolated: Option<CopiedTree>,
+    /// Text that the engine's `create` printed for a new session. `None` if nothing was created.
+    pub(crate) created: Option<String>,
     /// For a session that has to be created.
     pub(crate) fresh: Fresh,
 }
@@ -89,6 +91,10 @@ impl Registry {
         let is_new = before.sessions.iter().all(|known| known.id != data.session.id);
         if is_new && open.isolated.is_some() {
             changed |= self.change_state(&data.session.id, |state| state.isolated = open.isolated);
+        }
+
+        if is_new && open.created.is_some() {
+            changed |= self.change_state(&data.session.id, |state| state.created = open.created);
         }
 
         // In force before the save: a session in safe mode must never run without it.

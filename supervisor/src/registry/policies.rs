@@ -122,7 +122,9 @@ impl Registry {
         }
         let known = catalog::by_id(&self.metadata, &session).cloned();
         let session = known.ok_or(MethodError::SessionNotFound(session.0))?;
-        if FarWorkspace::of(catalog::path_of(&self.metadata, &session)).is_some() {
+        let path = catalog::path_of(&self.metadata, &session);
+        let isolated = self.state.sessions.get(&session.id).and_then(|it| it.isolated.as_ref());
+        if FarWorkspace::of_session(path, isolated).is_some() {
             check_far(&change)?;
         }
 
@@ -285,9 +287,9 @@ pub(super) fn policy_of(
     session: &Session,
     path: &str,
 ) -> FoundPolicy {
-    let is_far = FarWorkspace::of(path).is_some();
     let workspace = state.workspaces.get(&session.workspace_id);
     let own = state.sessions.get(&session.id).cloned().unwrap_or_default();
+    let is_far = FarWorkspace::of_session(path, own.isolated.as_ref()).is_some();
     let layers = PolicyLayers {
         configuration: settings.patch(),
         workspace: workspace.map(|state| state.policy.clone()).unwrap_or_default(),

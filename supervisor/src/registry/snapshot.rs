@@ -17,6 +17,7 @@ use quackd_protocol::SessionId;
 use quackd_protocol::client::{
     FindBy, FoundInfo, ProcessState, SessionInfo, WorkerInfo, WorkspaceInfo, WorkspaceSession,
 };
+use quackd_protocol::far::FarWorkspace;
 use quackd_protocol::metadata::{Metadata, Session, Shared};
 use quackd_protocol::state::DaemonState;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -82,6 +83,11 @@ impl RegistrySnapshot {
                 last_active_at: session.last_active_at.clone(),
                 status: snapshot.status(services.table.is_pinned(&session.id), now),
                 isolated: state.is_some_and(|state| state.isolated.is_some()),
+                place: state
+                    .and_then(|state| {
+                        FarWorkspace::of(&state.isolated.as_ref()?.sent.as_ref()?.place)
+                    })
+                    .map(|far| far.place().to_owned()),
             }
         };
 
@@ -144,7 +150,8 @@ impl RegistrySnapshot {
             let path = paths.get(&session.workspace_id).copied().unwrap_or("unknown");
             let pinned = services.table.is_pinned(&session.id);
             let label = labels.remove(&session.id).unwrap_or_default();
-            Some(WorkerInfo { label, ..worker_info(session, path, &snapshot, pinned) })
+            let isolated = self.state.sessions.get(&session.id).and_then(|it| it.isolated.as_ref());
+            Some(WorkerInfo { label, ..worker_info(session, path, isolated, &snapshot, pinned) })
         };
 
         self.metadata.sessions.iter().filter_map(row).collect()

@@ -6,10 +6,13 @@
 mod config;
 mod configure;
 mod files;
+mod pages;
+mod sign_in;
 
 use crate::obeyed::held_on_disk_blocking;
 use config::RemoteState;
 use files::RemoteFiles;
+use pages::PageAccess;
 use quackd_home::Home;
 use quackd_protocol::client::{RemoteData, RemoteStatus};
 use quackd_protocol::plain::without_numbers;
@@ -33,6 +36,7 @@ pub(crate) struct RemoteControl {
     door: Remote,
     files: RemoteFiles,
     state: RefCell<RemoteState>,
+    pages: RefCell<PageAccess>,
     /// Permit for one change at a time. Closed at shutdown.
     turn: Semaphore,
     /// Requests that the listener hands over, until [`Self::take_requests`].
@@ -41,16 +45,18 @@ pub(crate) struct RemoteControl {
 
 impl RemoteControl {
     /// Creates the state from the loaded files. Opens nothing.
-    pub(crate) fn new(files: RemoteFiles, state: RemoteState) -> Self {
+    pub(crate) fn new(files: RemoteFiles, state: RemoteState, pages: PageAccess) -> Self {
         let (door, requests) = Remote::new();
         if let Some(problem) = &state.last_error {
             tracing::error!(problem, "remote control is off");
         }
 
+        door.set_pages(pages.pages());
         Self {
             door,
             files,
             state: RefCell::new(state),
+            pages: RefCell::new(pages),
             turn: Semaphore::new(1),
             requests: RefCell::new(Some(requests)),
         }
@@ -139,7 +145,7 @@ impl RemoteControl {
 
 /// Returns the paths and the configuration. Remote control is off if sessions could change the certificate or its key.
 /// Call it before the log starts, because the configuration contains a setting of the log.
-pub(crate) fn load_blocking(home: &Home) -> (RemoteFiles, RemoteState) {
+pub(crate) fn load_blocking(home: &Home) -> (RemoteFiles, RemoteState, PageAccess) {
     let files = RemoteFiles::of(home);
     let mut state = files.load_blocking();
     let remote = &mut state.config.remote;
@@ -156,5 +162,5 @@ pub(crate) fn load_blocking(home: &Home) -> (RemoteFiles, RemoteState) {
         remote.enabled = false;
         state.last_error = Some(why);
     }
-    (files, state)
+    (files, state, PageAccess::load_blocking(home.page_tokens()))
 }

@@ -95,7 +95,13 @@ pub(crate) async fn prune(
     for (session, _) in gone {
         let is_busy = busy.contains(&session.id);
         let pinned = session.status.pinned && !force && !is_busy;
-        let why = if pinned { Some("it is pinned") } else { is_busy.then_some(BUSY) };
+        let why = match () {
+            () if pinned => Some("it is pinned"),
+            () if is_busy => Some(BUSY),
+            // Only `quack delete` brings its changes back and removes them there.
+            () if session.place.is_some() => Some("it works on another machine: quack delete"),
+            () => None,
+        };
         let row = PrunedSession {
             id: session.id.clone(),
             name: session.name,

@@ -2,6 +2,7 @@
 
 use crate::approvals::Approvals;
 use crate::children::ChildServices;
+use crate::children::errands::Errands;
 use crate::children::isolate::Isolation;
 use crate::children::login_env::{CapturedEnv, LoginEnv, LoginEnvInputs};
 use crate::children::probing::Probing;
@@ -54,7 +55,8 @@ use quackd_process::CgroupBase;
 use quackd_protocol::client::InterruptedSession;
 use quackd_protocol::limits::{APPROVALS_FILE_BYTES, NETWORK_FILE_BYTES};
 use quackd_supervision::{
-    CREDENTIALS_WORKER, ISOLATE_WORKER, REPOSITORY_CLEANER, STATE_RECORDER, TOOL_REGISTRIES,
+    CREDENTIALS_WORKER, FAR_ERRAND, ISOLATE_WORKER, REPOSITORY_CLEANER, STATE_RECORDER,
+    TOOL_REGISTRIES,
 };
 use std::cell::{OnceCell, RefCell};
 use std::os::unix::net::UnixListener;
@@ -242,9 +244,11 @@ fn children(
     let copies = OneShot::new(&ISOLATE_WORKER, Rc::clone(&deaths));
     let states = OneShot::new(&STATE_RECORDER, Rc::clone(&deaths));
     let credentials = OneShot::new(&CREDENTIALS_WORKER, Rc::clone(&deaths));
+    let errands = OneShot::new(&FAR_ERRAND, Rc::clone(&deaths));
     let run_dir = home.run_dir();
 
     ChildServices {
+        errands: Errands::new(spawner.clone(), Rc::clone(&login), errands),
         credentials: Credentials::new(spawner.clone(), Rc::clone(&login), credentials),
         isolation: Isolation::new(spawner.clone(), Rc::clone(&login), copies, states),
         probing: Probing::new(has_launcher, Rc::clone(&deaths)),

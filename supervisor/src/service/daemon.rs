@@ -106,12 +106,12 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     // After the check, because the hook appends to this file.
     log::abort_on_panic(home.log_file());
 
-    let (files, remote) = remote::load_blocking(&home);
+    let (files, remote, pages) = remote::load_blocking(&home);
     let is_verbose = options.verbose || remote.config.log_to_stderr;
     let (logging, log) = log::start(&home.log_file(), &config.log.level.value, is_verbose);
     tracing::info!(pid = std::process::id(), version = quackd_protocol::VERSION, "daemon boot");
 
-    let remote = RemoteControl::new(files, remote);
+    let remote = RemoteControl::new(files, remote, pages);
     let service_manager = ServiceManager::new(options.service, activated.is_some());
     let start = StartInputs { home, config, config_file, activated, service_manager, remote, log };
     let result = run_locked(options, start, &lock);

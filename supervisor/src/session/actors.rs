@@ -40,6 +40,8 @@ pub(crate) struct SessionStart<'a> {
     pub(crate) choice: AgentChoice,
     /// The private copy of an isolated session.
     pub(crate) isolated: Option<CopiedTree>,
+    /// As [`SessionIdentity::created`].
+    pub(crate) created: Option<String>,
 }
 
 impl SessionActors {
@@ -116,10 +118,10 @@ impl ActorTable {
 
     /// Starts the actors of a session without a process, with an entry in the table of sessions.
     pub(crate) fn start(&self, start: SessionStart<'_>, owner: &Owner) -> SessionActors {
-        let SessionStart { session, label, workspace, policy, rules, is_safe, choice, isolated } =
-            start;
+        let SessionStart { session, label, workspace, created, .. } = start;
+        let SessionStart { policy, rules, is_safe, choice, isolated, .. } = start;
         let id = session.id.clone();
-        let identity = SessionIdentity::new(id.clone(), &session.name, label, workspace);
+        let identity = SessionIdentity::new(id.clone(), &session.name, label, workspace, created);
         let identity = Rc::new(identity);
 
         let (of_worker, of_agent) = (Context::new(), Context::new());

@@ -6,6 +6,7 @@ use crate::session::pending_calls::call_id;
 use quackd_protocol::agent::Engine;
 use quackd_protocol::client::{CallInfo, PiInfo, RunningJob, WorkerInfo};
 use quackd_protocol::far::FarWorkspace;
+use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::metadata::Session;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 pub(crate) fn worker_info(
     session: &Session,
     workspace: &str,
+    isolated: Option<&CopiedTree>,
     snapshot: &SessionSnapshot,
     pinned: bool,
 ) -> WorkerInfo {
@@ -21,7 +23,7 @@ pub(crate) fn worker_info(
     let (hello, process) = (worker.hello.as_ref(), &worker.process);
     let life = process.child.life(now);
     let idle_since = process.free_since.filter(|_| !pinned);
-    let far = FarWorkspace::of(workspace);
+    let far = FarWorkspace::of_session(workspace, isolated);
     let latency = process.child.latency.filter(|_| far.is_some());
 
     WorkerInfo {
@@ -89,6 +91,7 @@ pub(crate) fn call_info(call: &CallSnapshot, now: Instant) -> CallInfo {
         tool: call.tool.to_string(),
         elapsed_ms: ms(now.saturating_duration_since(call.since)),
         deadline_ms: ms(call.deadline),
+        tool_call_id: call.event_id.as_deref().map(str::to_owned),
     }
 }
 

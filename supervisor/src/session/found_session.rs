@@ -4,7 +4,7 @@ use super::actors::SessionActors;
 use super::agent::AgentChoice;
 use quackd_protocol::SessionId;
 use quackd_protocol::far::FarWorkspace;
-use quackd_protocol::isolate::CopiedTree;
+use quackd_protocol::isolate::{CopiedTree, SentCopy};
 use quackd_protocol::state::TerminalProgram;
 
 /// A session and its actors.
@@ -26,6 +26,8 @@ pub(crate) struct FoundSession {
     pub(crate) agent: AgentChoice,
     /// The private copy of an isolated session.
     pub(crate) isolated: Option<CopiedTree>,
+    /// As [`SessionIdentity::created`](super::identity::SessionIdentity::created).
+    pub(crate) created: Option<String>,
     /// Recorded programs on terminals: of this daemon, or without one those that ended with the daemon before.
     pub(crate) programs: Vec<TerminalProgram>,
 }
@@ -33,6 +35,16 @@ pub(crate) struct FoundSession {
 impl FoundSession {
     /// Whether the session works on another machine or in a container.
     pub(crate) fn is_far(&self) -> bool {
-        FarWorkspace::of(&self.workspace_path).is_some()
+        self.far().is_some()
+    }
+
+    /// Place of its commands, if that is on another machine or in a container.
+    pub(crate) fn far(&self) -> Option<FarWorkspace> {
+        FarWorkspace::of_session(&self.workspace_path, self.isolated.as_ref())
+    }
+
+    /// The copy on another machine in which the session works, if it was sent.
+    pub(crate) fn sent(&self) -> Option<&SentCopy> {
+        self.isolated.as_ref()?.sent.as_ref()
     }
 }

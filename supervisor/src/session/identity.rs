@@ -12,12 +12,20 @@ pub(crate) struct SessionIdentity {
     pub(crate) label: String,
     /// Path of the workspace, `unknown` without one.
     pub(crate) workspace: String,
+    /// Text that the engine's `create` printed. `None` if nothing was created for the session.
+    pub(crate) created: Option<String>,
     name: RefCell<Rc<str>>,
 }
 
 impl SessionIdentity {
-    pub(crate) fn new(id: SessionId, name: &str, label: String, workspace: String) -> Self {
-        Self { id, label, workspace, name: RefCell::new(name.into()) }
+    pub(crate) fn new(
+        id: SessionId,
+        name: &str,
+        label: String,
+        workspace: String,
+        created: Option<String>,
+    ) -> Self {
+        Self { id, label, workspace, created, name: RefCell::new(name.into()) }
     }
 
     /// Newest name that the agent's actor got from the registry.

@@ -359,6 +359,7 @@ impl PendingCalls {
             is_sent: call.is_sent,
             since: call.since,
             deadline: call.call.spec.deadline(),
+            event_id: call.call.event_id().map(Rc::from),
             told: call.told.clone(),
         };
         self.calls.iter().map(|(number, call)| row((number, call))).collect()

@@ -3,8 +3,8 @@
 
 #![cfg(target_os = "linux")]
 
-use crate::escapes::{Program, User, become_user, best_tier, shell};
 use crate::harness::tier::needs;
+use crate::harness::users::{Program, User, become_user, best_tier, shell};
 use crate::harness::{Daemon, Session, descendants_of, untested, wait_for};
 use serde_json::json;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Attacks on counters and limits: process counts, probes, watches, directory depth, variables.
 
-use crate::escapes::{Program, User, become_user};
 use crate::harness::tier::needs;
+use crate::harness::users::{Program, User, become_user};
 use crate::harness::{Daemon, Session, Wire, untested, wait_for, wait_within, write_program};
 use crate::terminals::{Viewer, run_script};
 use nix::libc;
@@ -273,7 +273,7 @@ struct Swept<'a>(&'a Daemon);
 impl Drop for Swept<'_> {
     fn drop(&mut self) {
         let app = self.0.app();
-        drop(crate::escapes::shell(&app, "chmod -R u+rwx run* ; rm -rf run*"));
+        drop(crate::harness::users::shell(&app, "chmod -R u+rwx run* ; rm -rf run*"));
     }
 }
 

@@ -11,6 +11,7 @@ mod screen;
 pub(crate) mod stand_in;
 mod terminal;
 pub(crate) mod tier;
+pub(crate) mod users;
 mod wire;
 
 pub(crate) use daemon::{Cli, Daemon, Repo};
@@ -18,7 +19,7 @@ pub(crate) use fake_model::FakeModel;
 pub(crate) use programs::{copy_program, write_program};
 pub(crate) use quackd_testkit::{
     Answer, FakeExa, KillOnDrop, LineReader, PATIENCE, Process, Random, answer, descendants_of,
-    git, git_command, is_alive, pids, program, skipped, this_test, untested, wait_for, wait_within,
+    git, git_command, is_alive, program, skipped, this_test, untested, wait_for, wait_within,
     write_file,
 };
 pub(crate) use running::Running;

@@ -272,6 +272,37 @@ fn a_batch_is_answered_in_its_revision_and_refused_in_others() {
 }
 
 #[test]
+fn agents_that_use_the_same_ids_get_their_own_answers() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("project");
+    let server = serve(&daemon, repo.path());
+    let ask = |n: usize, session: &str| {
+        // Each command ends after all of them have begun, so that all requests with the same id are open at once.
+        let command = format!(
+            "touch {n}.begun; until [ -e 0.begun -a -e 1.begun -a -e 2.begun ]; do sleep 0.02; done; echo {n}"
+        );
+        let call = json!({"name": "bash", "arguments": {"command": command}});
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call});
+        let request = server.http.post(&server.url).body(call.to_string());
+        request
+            .header("authorization", server.bearer())
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .header("mcp-session-id", session)
+    };
+    let asked: Vec<_> = (0..3)
+        .map(|n| {
+            let request = ask(n, &OldAgent::new(&server, "2025-11-25").session);
+            std::thread::spawn(move || message(request.send().expect("an answer")))
+        })
+        .collect();
+    for (n, answer) in asked.into_iter().enumerate() {
+        let answer = answer.join().expect("an answer");
+        assert_eq!(text(&answer["result"]), format!("{n}\n\n[Exit code: 0]"), "{answer}");
+    }
+}
+
+#[test]
 fn only_this_machine_can_reach_it() {
     let daemon = Daemon::absent();
     for address in ["0.0.0.0:0", "192.0.2.1:80", "[::]:0"] {

@@ -71,9 +71,10 @@ fn the_largest_screen_full_of_colors_is_shown_within_its_bounds() {
     let daemon = Daemon::start();
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
+    // Half of the lines are twice the limit.
     let script = "stty -echo; stty size; read -r x
                   for ((n = 0; n < 999; n++)); do line+=$'\\e'\"[38;5;$((n % 256))mx\"; done
-                  for ((n = 0; n < 499; n++)); do echo \"$line\"; done
+                  for ((n = 0; n < 250; n++)); do echo \"$line\"; done
                   printf '\\033[0m\\033[500;1Hlast'; exec cat";
     let more = json!({"cols": 5000, "rows": 5000});
     let terminal = run_with(&session, &["bash", "-c", script], &more);

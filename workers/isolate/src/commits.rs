@@ -134,7 +134,7 @@ fn known_commits(workspace: &Path) -> io::Result<BTreeSet<String>> {
 }
 
 /// Directory of the objects that the session's repository borrows, as a list of one for git.
-fn objects_of(workspace: &Path) -> OsString {
+pub(crate) fn objects_of(workspace: &Path) -> OsString {
     let common = git_directories(workspace).pop().unwrap_or_else(|| workspace.join(".git"));
     let objects = common.join("objects").into_os_string().into_encoded_bytes();
 
@@ -150,7 +150,7 @@ fn objects_of(workspace: &Path) -> OsString {
     OsString::from_vec(quoted)
 }
 
-fn is_id(text: &str) -> bool {
+pub(crate) fn is_id(text: &str) -> bool {
     (40..=MAX_ID).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 

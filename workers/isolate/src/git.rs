@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 
 /// Maximum size of an output, in bytes.
 const MAX_OUTPUT: u64 = 64 * 1024 * 1024;
@@ -56,31 +56,40 @@ pub(crate) fn output(command: Command, input: &[u8]) -> io::Result<Vec<u8>> {
 
 /// As [`output`], from one file to another. With more than `max_output` bytes git ends with an error.
 pub(crate) fn run(
-    mut command: Command,
+    command: Command,
     input: &mut (impl Read + Send),
     output: &mut impl Write,
     max_output: u64,
 ) -> io::Result<()> {
+    // Git that does not read it says why.
+    let feed = |stdin: &mut ChildStdin| io::copy(input, stdin).map(drop).or(Ok(()));
+    run_fed(command, feed, output, max_output)
+}
+
+/// As [`run`], with an input that is written by `feed`. Its error ends git and comes first, unless git closed its input.
+pub(crate) fn run_fed<E: From<io::Error> + Send>(
+    mut command: Command,
+    feed: impl FnOnce(&mut ChildStdin) -> Result<(), E> + Send,
+    output: &mut impl Write,
+    max_output: u64,
+) -> Result<(), E> {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
 
-    let (errors, written) = std::thread::scope(|scope| {
+    let (errors, written, fed) = std::thread::scope(|scope| {
         // Git may print while it still reads.
         let errors = scope.spawn(move || stderr.map(first_bytes).unwrap_or_default());
-        scope.spawn(move || {
-            if let Some(mut stdin) = stdin {
-                // Git that does not read it says why.
-                io::copy(input, &mut stdin).ok();
-            }
-        });
+        let fed = scope.spawn(move || stdin.map_or(Ok(()), |mut stdin| feed(&mut stdin)));
         let written = stdout.map_or(Ok(0), |stdout| io::copy(&mut stdout.take(max_output), output));
-        (errors.join().unwrap_or_default(), written)
+        let fed = fed.join().unwrap_or_else(|_| Err(io::Error::other("no input").into()));
+        (errors.join().unwrap_or_default(), written, fed)
     });
 
     // With more output git ends, because the pipe has no reader.
     let status = child.wait()?;
     written?;
+    fed?;
     if status.success() {
         return Ok(());
     }
@@ -89,7 +98,7 @@ pub(crate) fn run(
     let cause = errors.lines().find_map(|line| line.strip_prefix("fatal: "));
     let last = errors.lines().rfind(|line| !line.trim().is_empty());
     let cause = cause.or(last).unwrap_or("no reason given");
-    Err(io::Error::other(format!("git failed: {cause}")))
+    Err(io::Error::other(format!("git failed: {cause}")).into())
 }
 
 /// Reads everything and keeps the beginning.

@@ -6,10 +6,15 @@
 //! itself is `crates/isolate`.
 
 mod commits;
+mod error;
 mod git;
+mod packed;
+mod sent;
 mod states;
 mod tracked;
+mod unpacked;
 
+use error::WorkError;
 use quackd_ipc::first::read_first_blocking;
 use quackd_ipc::{frames, link};
 use quackd_isolate::{CopyOptions, IsolateError, IsolatedCopy, RefreshOptions, copy_workspace};
@@ -17,11 +22,13 @@ use quackd_process::{
     Role, abort_on_panic, complain, harden, rank_above_parent, set_process_name, split_off_monitor,
 };
 use quackd_protocol::isolate::{
-    EXPORTED_COMMITS, FromIsolate, IsolateRequest, IsolateTask, TO_ISOLATE_TAGS, ToIsolate,
+    EXPORTED_COMMITS, FromIsolate, IsolateRequest, IsolateTask, SENT_DIRECTORY, TO_ISOLATE_TAGS,
+    ToIsolate,
 };
 use quackd_protocol::worker::EXIT_TERMINAL;
 use quackd_sandbox::confine::enter_isolate;
 use quackd_sandbox::git::user_excludes_blocking;
+use sent::{Sent, SentLimits};
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -89,6 +96,12 @@ fn answer(request: IsolateRequest) -> FromIsolate {
     {
         return failed(format!("cannot create {}: {error}", commits.display()));
     }
+    let sent = directory.join(SENT_DIRECTORY);
+    if matches!(task, IsolateTask::Pack { .. } | IsolateTask::Unpack { .. })
+        && let Err(error) = states::make_private(&sent)
+    {
+        return failed(format!("cannot create {}: {error}", sent.display()));
+    }
 
     let places = Places { workspace, directory, pack };
     let (readable, writable) = places.of(&task);
@@ -133,6 +146,18 @@ impl Places {
                 let mut writable = tracked::git_directories(workspace);
                 writable.push(commits);
                 (vec![workspace.join(".git")], writable)
+            }
+            // Git reads a repository that the session writes, as for `ExportCommits`.
+            IsolateTask::Pack { .. } => {
+                let mut readable = tracked::git_directories(workspace);
+                readable.push(directory.join("tree"));
+                (readable, vec![directory.join(SENT_DIRECTORY)])
+            }
+            // Only the other machine makes the tree again. The record of the copy here is for none of these programs.
+            IsolateTask::Unpack { is_far, .. } => {
+                let parts = vec![directory.join("tree"), directory.join(SENT_DIRECTORY)];
+                let writable = if *is_far { vec![directory.clone()] } else { parts };
+                (tracked::git_directories(workspace), writable)
             }
         }
     }
@@ -194,14 +219,14 @@ fn work(
         IsolateTask::ImportCommits { reference, commits } => {
             FromIsolate::Commits(commits::import(workspace, pack, reference, commits)?)
         }
+        IsolateTask::Pack { is_far, is_new, max_files, max_bytes } => {
+            let sent = Sent::new(workspace, directory, SentLimits { is_far, max_files, max_bytes });
+            FromIsolate::Packed(sent.pack(is_new, user_excludes.as_deref())?)
+        }
+        IsolateTask::Unpack { is_far, is_new, max_files, max_bytes } => {
+            let sent = Sent::new(workspace, directory, SentLimits { is_far, max_files, max_bytes });
+            sent.unpack(is_new, user_excludes.as_deref())?;
+            FromIsolate::Unpacked {}
+        }
     })
-}
-
-/// Reason why nothing was done, for the user.
-#[derive(Debug, thiserror::Error)]
-enum WorkError {
-    #[error(transparent)]
-    Copy(#[from] IsolateError),
-    #[error(transparent)]
-    Git(#[from] io::Error),
 }

@@ -125,7 +125,7 @@ fn calm(word: &str) -> String {
 }
 
 /// `tag` tells the processes of the client from those of short commands, which run at the same time.
-fn command(tag: &str, words: &[String], env: &[(String, String)]) -> Command {
+pub(crate) fn command(tag: &str, words: &[String], env: &[(String, String)]) -> Command {
     let (program, args): (OsString, Vec<OsString>) =
         words.split_first().map_or_else(Default::default, |(first, rest)| {
             (first.into(), rest.iter().map(Into::into).collect())

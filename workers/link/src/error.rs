@@ -38,6 +38,14 @@ pub enum LinkError {
     /// No far worker until the time limit.
     #[error("no answer for {0} s")]
     TimedOut(u64),
+    /// Any of these, with the place.
+    #[error("{place}: {error}")]
+    At {
+        /// Name of the place.
+        place: String,
+        /// The error.
+        error: Box<Self>,
+    },
     /// Any of these, with the last line that the client wrote to stderr.
     #[error("{error}: {words}")]
     Described {

@@ -4,7 +4,8 @@
 //! bytes of the worker's channel. It ends with the worker, with the link, or when a new worker of the session starts.
 
 use crate::connection::{Connection, Event};
-use crate::far_files::FarFiles;
+use crate::far_copy;
+use crate::far_files::{FarFiles, variable};
 use crate::far_start::{adjusted_blocking, environment, kept};
 use crate::far_worker::FarWorker;
 use crate::frame_guard::framed;
@@ -44,6 +45,9 @@ const MAX_FIRST_FRAME: usize = 1024 * 1024;
 /// Longest grace, whatever the link process says.
 const MAX_GRACE: Duration = Duration::from_secs(3 * 60 * 60);
 
+/// Reason of a start that ends with its link.
+const LOST: &str = "the link was lost";
+
 /// Time to kill processes that the worker has left.
 const SWEEP_TIME: Duration = Duration::from_secs(1);
 
@@ -67,7 +71,7 @@ fn enter() -> io::Result<()> {
     // The end of a login must not end the worker of a link that will be resumed.
     become_session_leader();
     set_process_name("quack-far");
-    harden(Role::Worker)
+    harden(Role::Link)
 }
 
 /// The worker must be started from this thread, so the runtime has no other.
@@ -99,18 +103,19 @@ async fn resume(session: &str) -> io::Result<()> {
     relayed
 }
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
 /// Serves a new link, and ends its worker.
 async fn run() -> io::Result<()> {
-    let (stdin, stdout, hello, input) = handshake().await?;
+    // A name service may be slow, and the other side waits longest for the first line.
+    let account = Account::of_this_user_blocking();
+    let (stdin, stdout, mut hello, input) = handshake().await?;
+    if let Some(work) = hello.copy.take() {
+        return far_copy::serve(stdin, stdout, input, &hello, work).await;
+    }
     let mut connection = Connection::new(stdin, stdout, input);
     let (ours, theirs) = link::pair()?;
     let mut local = Local::to_worker(ours);
 
-    match prepare(&hello, &mut connection, &mut local, theirs).await {
+    match prepare(&hello, account, &mut connection, &mut local, theirs).await {
         Ok(Prepared { worker, holder }) => {
             let connection = Some(connection);
             let mut far = Far { connection, local, worker, holder, hello, exit: None };
@@ -155,17 +160,23 @@ struct Prepared {
 /// The reason why the session cannot start, for the user.
 async fn prepare(
     hello: &Hello,
+    account: Option<Account>,
     connection: &mut Connection,
     local: &mut Local,
     channel: OwnedFd,
 ) -> Result<Prepared, String> {
-    const LOST: &str = "the link was lost";
     if hello.proto != PROTO {
         return Err(format!("protocol {} of the link is not {PROTO}", hello.proto));
     }
-    let account = Account::of_this_user_blocking();
-    let files = FarFiles::of(&hello.session, account.as_ref(), variable).map_err(text)?;
-    files.create_blocking().map_err(text)?;
+    let session = hello.session.clone();
+    let create = move || {
+        let files = FarFiles::of(&session, account.as_ref(), variable)?;
+        files.create_blocking()?;
+        Ok((files, account))
+    };
+    let (files, account) = on_disk(connection, create).await?.map_err(text)?;
+    let cleaned = files.clone();
+    drop(tokio::task::spawn_blocking(move || cleaned.clean_blocking()));
     let holder = tokio::select! {
         holder = Holder::take_over(&files, 0 < hello.grace_ms) => holder.map_err(text)?,
         () = connection.keep_alive() => return Err(LOST.to_owned()),
@@ -184,9 +195,9 @@ async fn prepare(
         env = environment(base, &start, account.as_ref(), &files) => env,
         () = connection.keep_alive() => return Err(LOST.to_owned()),
     };
+    let adjust = move || adjusted_blocking(start, env, &files);
+    let start = ToWorker::Start(Box::new(on_disk(connection, adjust).await??));
     connection.listen_anew();
-
-    let start = ToWorker::Start(Box::new(adjusted_blocking(start, env, &files)?));
     let first = frames::encode(&start).map_err(|error| error.to_string())?;
     let worker = FarWorker::start_blocking(channel)
         .map_err(|error| format!("cannot start the worker there: {error}"))?;
@@ -194,6 +205,17 @@ async fn prepare(
         local.put(bytes).map_err(|violation| violation.to_string())?;
     }
     Ok(Prepared { worker, holder })
+}
+
+/// Runs file system access on another thread, and sends keep-alives as long as it takes.
+async fn on_disk<T: Send + 'static>(
+    connection: &mut Connection,
+    access: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    tokio::select! {
+        result = tokio::task::spawn_blocking(access) => result.map_err(|error| error.to_string()),
+        () = connection.keep_alive() => Err(LOST.to_owned()),
+    }
 }
 
 fn text(error: io::Error) -> String {

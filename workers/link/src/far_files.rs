@@ -11,6 +11,9 @@ use std::time::Duration;
 /// Name of the directory.
 const FAR: &str = "quackd-far";
 
+/// Name of the directory of copies that were sent, in the data directory of the user.
+const COPIES: &str = "quackd-sent";
+
 /// Name of the directory of programs, as in the script that receives them.
 const PROGRAMS: &str = "quackd";
 
@@ -38,6 +41,8 @@ pub(crate) struct FarFiles {
     pub(crate) state: PathBuf,
     /// Directory of this session. Mode 0700.
     pub(crate) session: PathBuf,
+    /// Directory of the session's copy, if it was sent. Mode 0700.
+    pub(crate) copy: PathBuf,
     /// Directory of the programs that link processes have sent.
     pub(crate) programs: PathBuf,
 }
@@ -68,10 +73,12 @@ impl FarFiles {
         let programs = absolute("XDG_CACHE_HOME").unwrap_or_else(|| home.join(".cache"));
         let programs = programs.join(PROGRAMS);
         let programs = fs::canonicalize(&programs).unwrap_or(programs);
-        Ok(Self { session: state.join(session), state, home, programs })
+        let copies = absolute("XDG_DATA_HOME").unwrap_or_else(|| home.join(".local/share"));
+        let copy = copies.join(COPIES).join(session);
+        Ok(Self { session: state.join(session), state, copy, home, programs })
     }
 
-    /// Creates the directories, and removes those of sessions that ended long ago.
+    /// Creates the directories.
     ///
     /// # Errors
     /// A directory cannot be created, or others may change it.
@@ -85,7 +92,6 @@ impl FarFiles {
                 return Err(io::Error::other(text));
             }
         }
-        self.clean_blocking(KEPT);
         Ok(())
     }
 
@@ -99,8 +105,13 @@ impl FarFiles {
         self.session.join(SOCKET)
     }
 
+    /// Removes the directories of other sessions that ended long ago.
+    pub(crate) fn clean_blocking(&self) {
+        self.remove_older_blocking(KEPT);
+    }
+
     /// Removes the directories of other sessions that nothing has changed for `kept`.
-    fn clean_blocking(&self, kept: Duration) {
+    fn remove_older_blocking(&self, kept: Duration) {
         let Ok(entries) = fs::read_dir(&self.state) else { return };
         for entry in entries.take(MAX_CHECKED).flatten() {
             let path = entry.path();
@@ -110,6 +121,11 @@ impl FarFiles {
             }
         }
     }
+}
+
+/// Returns a variable of this process.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// Whether the directory is old, and no process has its session's worker.
@@ -164,9 +180,9 @@ mod tests {
         }
         drop(UnixListener::bind(ended.socket()).unwrap());
         let _listener = UnixListener::bind(running.socket()).unwrap();
-        own.clean_blocking(KEPT);
+        own.clean_blocking();
         assert!(ended.session.exists());
-        own.clean_blocking(Duration::ZERO);
+        own.remove_older_blocking(Duration::ZERO);
         assert!(own.session.exists() && running.session.exists() && !ended.session.exists());
     }
 }

@@ -98,6 +98,7 @@ pub(crate) fn adjusted_blocking(
             ..SandboxStart::default()
         },
         credentials: Credentials::default(),
+        is_far: true,
         far: None,
     })
 }
@@ -146,7 +147,13 @@ mod tests {
     fn files(dir: &TestDir) -> FarFiles {
         let home = fs::canonicalize(dir.join("home")).unwrap();
         let state = home.join("state");
-        FarFiles { session: state.join("s"), state, programs: home.join(".cache/quackd"), home }
+        FarFiles {
+            session: state.join("s"),
+            copy: home.join("s"),
+            state,
+            programs: home.join(".cache/quackd"),
+            home,
+        }
     }
 
     #[test]
@@ -160,8 +167,8 @@ mod tests {
 
         assert_eq!(start.workspace, files.home.join("app").display().to_string());
         assert_eq!(
-            (start.label.as_str(), start.safe_mode, start.limits.processes),
-            ("l", true, Some(7))
+            (start.label.as_str(), start.safe_mode, start.limits.processes, start.is_far),
+            ("l", true, Some(7), true)
         );
         assert_eq!(start.sandbox.home, files.home.display().to_string());
         let text = serde_json::to_string(&start).unwrap();

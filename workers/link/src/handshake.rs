@@ -3,6 +3,7 @@
 use crate::error::LinkError;
 use crate::program::Program;
 use bytes::BytesMut;
+use quackd_protocol::far_errand::SendLimits;
 use quackd_protocol::foreign_text::message_line;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -47,6 +48,31 @@ pub(crate) struct Hello {
     pub(crate) grace_ms: u64,
     /// Bytes of the stream that the link process has received.
     pub(crate) received: u64,
+    /// Work on the session's copy in place of its worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) copy: Option<CopyWork>,
+}
+
+/// Work on the copy of a session on the far side.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CopyWork {
+    /// Receive a file of this size in bytes, and unpack it.
+    Put {
+        /// Size of the file in bytes.
+        bytes: u64,
+        /// Whether the copy is made again.
+        is_new: bool,
+        /// Limits of the copy.
+        limits: SendLimits,
+    },
+    /// Pack the copy, and send the file.
+    Take {
+        /// Limits of the copy.
+        limits: SendLimits,
+    },
+    /// Delete the copy.
+    Remove {},
 }
 
 impl Ready {

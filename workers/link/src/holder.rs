@@ -63,6 +63,14 @@ impl Holder {
         std::fs::remove_file(&path).ok();
         match UnixListener::bind(&path) {
             Ok(listener) => Ok(Self { listener: Some(listener) }),
+            // The path is longer than a socket's may be.
+            Err(error) if must_listen && error.kind() == io::ErrorKind::InvalidInput => {
+                let path = path.display();
+                Err(io::Error::other(format!(
+                    "{path} is too long for a socket: set XDG_STATE_HOME there to a shorter directory, or far.resume_grace_s \
+                     to 0 here"
+                )))
+            }
             Err(error) if must_listen => Err(error),
             Err(error) => {
                 complain(&format!("cannot listen at {}: {error}", path.display()));
@@ -138,7 +146,7 @@ mod tests {
 
     fn hello(token: &str, grace_ms: u64) -> Hello {
         let (session, token) = ("s".to_owned(), token.to_owned());
-        Hello { proto: PROTO, session, token, grace_ms, received: 5 }
+        Hello { proto: PROTO, session, token, grace_ms, received: 5, copy: None }
     }
 
     /// Result of a caller that writes `line` to the process with `own`.
@@ -163,11 +171,33 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_path_that_is_too_long_for_a_socket_is_an_error_that_says_what_to_do() {
+        let dir = TestDir::empty();
+        let at = dir.path().join("x".repeat(120));
+        std::fs::create_dir(&at).unwrap();
+        let files = FarFiles {
+            home: at.clone(),
+            session: at.clone(),
+            copy: at.clone(),
+            state: at.clone(),
+            programs: at,
+        };
+        let refused = Holder::take_over(&files, true).await.unwrap_err().to_string();
+        assert!(refused.contains("set XDG_STATE_HOME there"), "{refused}");
+        assert!(Holder::take_over(&files, false).await.is_ok());
+    }
+
+    #[tokio::test]
     async fn a_new_worker_waits_for_the_end_of_the_earlier_one() {
         let dir = TestDir::with(&["s"]);
         let at = dir.path().to_owned();
-        let files =
-            FarFiles { home: at.clone(), session: at.join("s"), state: at.clone(), programs: at };
+        let files = FarFiles {
+            home: at.clone(),
+            session: at.join("s"),
+            copy: at.join("c"),
+            state: at.clone(),
+            programs: at,
+        };
         let earlier = Holder::take_over(&files, true).await.unwrap();
         let ending = async {
             let own = hello("secret", 1000);

@@ -11,12 +11,16 @@
 //! - [`program`], [`client`]: the file that is sent, and the engine's client;
 //! - [`near`]: the link process;
 //! - [`far`], [`far_files`], [`far_start`], [`far_worker`], [`holder`]: the far side;
-//! - [`probe`]: tries an engine.
+//! - [`probe`]: tries an engine;
+//! - [`errand`]: one piece of work with an engine, without a worker;
+//! - [`transfer`], [`near_copy`], [`far_copy`]: move the copy of a session.
 
 mod client;
 mod connection;
+mod errand;
 mod error;
 mod far;
+mod far_copy;
 mod far_files;
 mod far_start;
 mod far_worker;
@@ -25,11 +29,14 @@ mod handshake;
 mod holder;
 mod local;
 mod near;
+mod near_copy;
 mod packet;
 mod probe;
 mod program;
+mod transfer;
 mod window;
 
+pub use errand::main as errand_main;
 pub use error::LinkError;
 pub use far::main as far_main;
 pub use near::main;

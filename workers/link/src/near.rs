@@ -32,13 +32,16 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, tim
 /// Maximum size of the first frame, as in a worker.
 const MAX_FIRST_FRAME: usize = 1024 * 1024;
 
-/// Time for the monitor to wait for this process after the supervisor has exited or stops it: the farewell, the client's
-/// exit and `stop`.
-const MONITOR_PATIENCE: Duration = Duration::from_secs(10);
+/// Time for the monitor to wait for this process after the supervisor has exited or stops it: the farewell, also over
+/// another link, the client's exit and `stop`.
+const MONITOR_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Time for the farewell, for the client's exit after it, and for the last frames.
 const FAREWELL: Duration = Duration::from_secs(1);
 const LAST_FRAMES: Duration = Duration::from_secs(2);
+
+/// Time to make another link for the farewell, if the link is lost.
+const LAST_RESUME: Duration = Duration::from_secs(5);
 
 /// Time for the far side to start its worker: an earlier one may have to end, and a login shell may be slow.
 const STARTING: Duration = Duration::from_secs(60);
@@ -74,9 +77,9 @@ pub fn main() -> ExitCode {
 fn enter() -> io::Result<(OwnedFd, Start)> {
     split_off_forwarding_monitor(MONITOR_PATIENCE)?;
     set_process_name("quack-link");
-    harden(Role::Worker)?;
-    // If memory runs out, this process ends before the supervisor.
+    // If memory runs out, this process ends before the supervisor. A hidden process cannot write its own rank.
     rank_above_parent().ok();
+    harden(Role::Link)?;
     // The client must not ask on the terminal on which the daemon was started.
     become_session_leader();
     let control = link::take_control_channel()?;
@@ -138,6 +141,8 @@ struct Link {
     local: Local,
     client: Option<Client>,
     connection: Option<Connection>,
+    /// Whether the far side has a worker that waits for the end of the grace while the link is lost.
+    was_linked: bool,
 }
 
 impl Link {
@@ -159,15 +164,17 @@ impl Link {
             local,
             client: None,
             connection: None,
+            was_linked: false,
         })
     }
 
     async fn run(&mut self) -> Outcome {
-        if let Err(error) = self.prepare_blocking() {
-            return Outcome::Lost(error.to_string());
+        match self.prepare().await {
+            Ok(()) => {}
+            Err(Failure::Closed) => return Outcome::Closed,
+            Err(Failure::Link(error)) => return Outcome::Lost(error.to_string()),
         }
         // A link process that was killed has stopped nothing.
-        self.report_start().await;
         self.stop().await;
         let queue = Duration::from_millis(self.far.queue_ms).min(MAX_QUEUE);
         match self.connect(None, queue).await {
@@ -207,7 +214,7 @@ impl Link {
                 Event::Broken(violation) => return Outcome::Lost(violation.to_string()),
                 Event::Left => return Outcome::Lost("the far side closed the link".to_owned()),
             };
-            if self.far.grace_ms == 0 || self.far.resume.is_empty() {
+            if !self.can_resume() {
                 return Outcome::Lost(reason);
             }
             if let Err(outcome) = self.resume(reason).await {
@@ -223,33 +230,49 @@ impl Link {
         self.local.flush(LAST_FRAMES).await;
     }
 
-    /// Opens the program, and completes the argument lists.
-    fn prepare_blocking(&mut self) -> Result<(), LinkError> {
-        let Some(path) = &self.far.program else { return Ok(()) };
-        let mut program = Program::open_blocking(Path::new(path))?;
-        let FarStart { start, resume, stop, poll, .. } = &mut self.far;
-        for list in [start, resume, stop, poll] {
-            program.fill_blocking(list)?;
-        }
-        self.program = Some(program);
+    fn can_resume(&self) -> bool {
+        self.far.grace_ms != 0 && !self.far.resume.is_empty()
+    }
+
+    /// Opens the program, and completes the argument lists. A disk may be slow, so the supervisor gets reports.
+    async fn prepare(&mut self) -> Result<(), Failure> {
+        self.report_start().await;
+        let far = self.far.clone();
+        let mut preparing = tokio::task::spawn_blocking(move || prepared_blocking(far));
+        let report = Duration::from_secs(LINK_REPORT_SECONDS);
+        let prepared = loop {
+            tokio::select! {
+                prepared = &mut preparing => break prepared,
+                () = self.local.until_ended() => return Err(Failure::Closed),
+                () = sleep(report) => self.report_start().await,
+            }
+        };
+        let prepared = prepared.map_err(|error| LinkError::Io(io::Error::other(error)))?;
+        (self.far, self.program) = prepared?;
         Ok(())
+    }
+
+    /// Returns the answer of this process in a handshake.
+    fn hello(&self) -> Hello {
+        Hello {
+            proto: PROTO,
+            session: self.session.clone(),
+            token: self.token.clone(),
+            grace_ms: self.far.grace_ms,
+            received: self.local.window.received(),
+            copy: None,
+        }
     }
 
     /// Makes a link within `limit`: the first one, or one that resumes a link that was lost for the reason `lost`. The
     /// supervisor gets the state every [`LINK_REPORT_SECONDS`].
     async fn connect(&mut self, lost: Option<&str>, limit: Duration) -> Result<(), Failure> {
-        let Self { far, program, session, token, local, client, connection } = self;
+        let hello = self.hello();
+        let Self { far, program, local, client, connection, was_linked, .. } = self;
         let words = if lost.is_some() { &far.resume } else { &far.start };
         let (started, pipes) = Client::start(words, &far.env)?;
         *client = Some(started);
 
-        let hello = Hello {
-            proto: PROTO,
-            session: session.clone(),
-            token: token.clone(),
-            grace_ms: far.grace_ms,
-            received: local.window.received(),
-        };
         let (mut from, mut to) = (pipes.stdout, pipes.stdin);
         let mut handshake = pin!(async move {
             let greeting = greet(&mut from, &mut to, program.as_mut()).await?;
@@ -274,7 +297,7 @@ impl Link {
                     local.window.resume(received).map_err(|violation| {
                         LinkError::Refused(violation.to_string())
                     })?;
-                    *connection = Some(made);
+                    (*connection, *was_linked) = (Some(made), true);
                     return Ok(());
                 }
                 () = local.until_ended() => return Err(Failure::Closed),
@@ -329,6 +352,17 @@ impl Link {
         }
     }
 
+    /// Makes a link only to end the far worker.
+    async fn leave_anew(&mut self) -> Result<(), LinkError> {
+        self.drop_client(Duration::ZERO).await;
+        let (client, mut pipes) = Client::start(&self.far.resume, &self.far.env)?;
+        self.client = Some(client);
+        let greeting = greet(&mut pipes.stdout, &mut pipes.stdin, self.program.as_mut()).await?;
+        say_hello(&mut pipes.stdin, &self.hello()).await?;
+        Connection::new(pipes.stdout, pipes.stdin, greeting.rest).leave(FAREWELL).await;
+        Ok(())
+    }
+
     /// Ends the client. Returns its last words.
     async fn drop_client(&mut self, patience: Duration) -> String {
         // Closes its pipes, so that it exits by itself.
@@ -355,6 +389,9 @@ impl Link {
         // Also after a violation: a far side with a grace would wait.
         if let Some(connection) = self.connection.take() {
             connection.leave(FAREWELL).await;
+        } else if matches!(outcome, Outcome::Closed) && self.was_linked && self.can_resume() {
+            // Otherwise the far worker runs until the grace has passed. Without a link, it still does.
+            timeout(LAST_RESUME, self.leave_anew()).await.ok();
         }
         let words = self.drop_client(FAREWELL).await;
         self.stop().await;
@@ -378,6 +415,17 @@ impl Link {
         timeout(LAST_FRAMES, self.local.until_ended()).await.ok();
         exit
     }
+}
+
+/// Opens the program, and completes the argument lists.
+fn prepared_blocking(mut far: FarStart) -> Result<(FarStart, Option<Program>), LinkError> {
+    let Some(path) = &far.program else { return Ok((far, None)) };
+    let mut program = Program::open_blocking(Path::new(path))?;
+    let FarStart { start, resume, stop, poll, .. } = &mut far;
+    for list in [start, resume, stop, poll] {
+        program.fill_blocking(list)?;
+    }
+    Ok((far, Some(program)))
 }
 
 /// Removes what must not leave this machine. The far side replaces the rest. It reads the names of the variables.

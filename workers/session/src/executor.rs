@@ -91,6 +91,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
     let policy = confined.policy.unwrap_or(start.sandbox.policy);
     let workspace = PathBuf::from(start.workspace);
     let confinement = Confinement::new(policy, confined.is_confined, start.label)
+        .with_far(start.is_far)
         .with_read_only_mounts(confined.read_only_pins.clone())
         .with_profile(confined.profile)
         .with_copy(confined.copy.clone(), workspace.clone());

@@ -4,8 +4,9 @@ use clap::{Args, Subcommand};
 
 /// List the engines that start workers on other machines and in containers
 ///
-/// An engine is a client such as ssh. quack new --on ENGINE:TARGET DIR creates a session whose commands run there. The
-/// tables engines.NAME of the configuration add engines.
+/// An engine is a client such as ssh: where the worker of a session runs. It is not the agent, which --engine chooses.
+/// quack new --on ENGINE:TARGET DIR creates a session whose commands run there. The tables engines.NAME of the
+/// configuration add engines.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,

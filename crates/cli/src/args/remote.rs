@@ -11,7 +11,8 @@ use std::path::PathBuf;
 #[command(
     after_help = "Examples:\n  quack remote                       show the status\n  quack remote enable\n  \
     quack remote enable --host 192.168.1.20 --tls-cert cert.pem --tls-key key.pem\n  \
-    quack remote pair --public-url mac.tail1234.ts.net\n  quack remote token --rotate\n  quack remote disable"
+    quack remote pair --public-url mac.tail1234.ts.net\n  quack remote token --rotate\n  quack remote tokens                tokens of pages\n  \
+    quack remote disable"
 )]
 pub(crate) struct RemoteArgs {
     #[command(subcommand)]
@@ -26,6 +27,7 @@ pub(crate) enum RemoteVerb {
     Disable(RemoteDisableArgs),
     Pair(RemotePairArgs),
     Token(RemoteTokenArgs),
+    Tokens(RemoteTokensArgs),
 }
 
 /// Show whether remote control listens, its address and its clients
@@ -94,4 +96,63 @@ pub(crate) struct RemoteTokenArgs {
     /// Create a new token and disconnect clients with the old one
     #[arg(long)]
     pub(crate) rotate: bool,
+}
+
+/// List the tokens of pages that `quack open` signed in
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack remote tokens\n  quack remote tokens revoke 5f0c2a91\n  \
+    quack remote tokens revoke --all"
+)]
+pub(crate) struct RemoteTokensArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<RemoteTokensVerb>,
+}
+
+/// Subcommands of `quack remote tokens`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RemoteTokensVerb {
+    Revoke(RemoteRevokeArgs),
+}
+
+/// Sign pages out and disconnect them
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack remote tokens revoke 5f0c2a91\n  quack remote tokens revoke --all"
+)]
+pub(crate) struct RemoteRevokeArgs {
+    /// Id of the token
+    #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) id: Option<String>,
+    /// Revoke all tokens, and links that were not used yet
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// Open a page in the browser that shows the sessions of every workspace
+///
+/// Turns remote control on if it is off, on this machine only. The link signs one browser in, once, within 10 minutes.
+/// Without options the page may do what a remote client may do: work in sessions, and no more.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack open\n  quack open --approvals --apply     answer questions, take changes over\n  \
+    quack open --print --public-url mac.tail1234.ts.net     a link and a QR code for a phone\n  \
+    quack remote tokens                signed-in pages"
+)]
+pub(crate) struct OpenArgs {
+    /// Let the page answer questions about permissions
+    #[arg(long)]
+    pub(crate) approvals: bool,
+    /// Let the page apply, undo and discard changes, and restore files
+    #[arg(long)]
+    pub(crate) apply: bool,
+    /// Let the page type into terminals
+    #[arg(long)]
+    pub(crate) terminals: bool,
+    /// Print the link instead of opening a browser
+    #[arg(long)]
+    pub(crate) print: bool,
+    /// URL or host under which the browser reaches this machine
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
 }

@@ -37,7 +37,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
             ("mcp, agents", "Agents with these tools; agents inside sessions"),
             ("acp, rpc, schema", "For editors and other programs; their protocol"),
             ("models, login, logout", "The model of quackd's own agent, and its keys"),
-            ("remote, engines", "Access from other devices; sessions elsewhere"),
+            ("open, remote, engines", "A page for browsers; other devices; elsewhere"),
         ],
     ),
     (

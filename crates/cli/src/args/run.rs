@@ -36,7 +36,7 @@ pub(crate) struct RunArgs {
     /// Directory of the session, in which the program starts [default: the current one]
     #[arg(short = 'C', long = "dir", value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Run it through this engine, in DIR there; `quack engines` lists the engines
+    /// Run it elsewhere through this engine (ssh, …), in DIR there; see quack engines
     #[arg(
         long,
         value_name = "ENGINE[:TARGET]",

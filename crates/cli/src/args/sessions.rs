@@ -122,7 +122,8 @@ pub(crate) struct WorkspacesArgs {}
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack new\n  quack new ~/src/app --name review --safe\n  quack new --isolated --name feature\n  \
-    quack new --activate --json\n  quack new --on ssh:build1 /home/me/app     a directory on another machine"
+    quack new --activate --json\n  quack new --on ssh:build1 /home/me/app     a directory on another machine\n  \
+    quack new --on ssh:build1 --send           a private copy of this directory there"
 )]
 pub(crate) struct NewArgs {
     /// Directory [default: the current one]
@@ -140,9 +141,12 @@ pub(crate) struct NewArgs {
     /// Work in a private copy of the repository; see quack diff and quack apply
     #[arg(long)]
     pub(crate) isolated: bool,
-    /// Run its commands through this engine, in DIR there; `quack engines` lists the engines
-    #[arg(long, value_name = "ENGINE[:TARGET]", requires = "dir", conflicts_with = "isolated")]
+    /// Run its worker elsewhere through this engine (ssh, …), in DIR there; see quack engines
+    #[arg(long, value_name = "ENGINE[:TARGET]", conflicts_with = "isolated")]
     pub(crate) on: Option<String>,
+    /// With --on: send a private copy of DIR of this machine there; see quack diff and quack apply
+    #[arg(long, requires = "on")]
+    pub(crate) send: bool,
     /// Agent of the session: native, pi or auto [default: agent.engine of the configuration]
     #[arg(long, value_name = "NAME")]
     pub(crate) engine: Option<String>,

@@ -204,6 +204,7 @@ mod tests {
     fn the_header_names_the_session_and_says_what_to_try() {
         let session = SessionInfo {
             isolated: false,
+            place: None,
             id: "s".into(),
             name: "duck-1".to_owned(),
             label: "app".to_owned(),

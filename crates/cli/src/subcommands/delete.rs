@@ -5,6 +5,7 @@ use crate::display;
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
 use crate::session_ref;
+use crate::subcommands::isolated::SENT_TIMEOUT;
 use quackd_protocol::client::{FoundInfo, SessionDeleteParams};
 use serde_json::Value;
 
@@ -25,7 +26,11 @@ pub(crate) async fn run(args: DeleteArgs, output: CliOutput) -> anyhow::Result<E
         session_id: Value::from(session.session_id.as_str()),
         force: args.force.then_some(true),
     };
-    let data = client.call(params).await?;
+    // An engine may delete what it created for the session, and the copy of the session's files.
+    let data = client.call_within(params, SENT_TIMEOUT).await?;
+    if let Some(note) = data.note.as_ref().filter(|_| !output.is_json()) {
+        output.warning(&display::plain(note));
+    }
 
     output.show(&data, || {
         let ended = [(data.calls_ended, "running call"), (data.jobs_ended, "background job")];

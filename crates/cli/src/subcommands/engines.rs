@@ -8,9 +8,7 @@ use crate::exit::{CliError, ExitCode};
 use crate::interrupts::Interrupts;
 use crate::output::CliOutput;
 use anyhow::Context as _;
-use quackd_config::Config;
-use quackd_engines::{Engine, Program, Promise};
-use quackd_home::Home;
+use quackd_engines::{Engine, Filling, Program, Promise, client_env};
 use quackd_protocol::far::FarStart;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -46,6 +44,10 @@ struct EngineFacts {
     /// `sent`, or the path there.
     program: String,
     promises: Vec<&'static str>,
+    /// Whether it creates something for each session.
+    creates: bool,
+    /// Whether `quack new --send` can send a copy there.
+    keeps_files: bool,
 }
 
 /// Document of `quack engines test`.
@@ -67,7 +69,7 @@ pub(crate) async fn run(args: EnginesArgs, output: CliOutput) -> anyhow::Result<
 }
 
 fn list_blocking(output: CliOutput) -> anyhow::Result<ExitCode> {
-    let config = config_blocking()?;
+    let config = directory::config_blocking()?;
     let searched = searched();
     let facts = |engine| facts_blocking(engine, &searched);
     let engines = config.engines().into_iter().map(facts).collect();
@@ -76,17 +78,13 @@ fn list_blocking(output: CliOutput) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::Ok)
 }
 
-fn config_blocking() -> anyhow::Result<Config> {
-    let home = Home::from_process_env_blocking()?;
-    Ok(quackd_supervisor::read_config(&home)?.0)
-}
-
 fn facts_blocking(engine: Engine, searched: &[PathBuf]) -> EngineFacts {
     let client = engine.start.into_iter().next().unwrap_or_default();
     EngineFacts {
         name: engine.name,
         about: engine.about,
         path: find_blocking(&client, searched),
+        creates: !engine.create.is_empty(),
         client,
         target: engine.target.word(),
         options: engine.options.into_iter().map(|(name, _)| name).collect(),
@@ -95,6 +93,7 @@ fn facts_blocking(engine: Engine, searched: &[PathBuf]) -> EngineFacts {
             Program::At(path) => path,
         },
         promises: engine.promises.into_iter().map(Promise::words).collect(),
+        keeps_files: engine.keeps_files,
     }
 }
 
@@ -106,7 +105,7 @@ fn text(document: &EnginesDocument) -> String {
             format!("{}{is_there}", display::name_cell(&facts.client)),
             facts.target.to_owned(),
             display::path_cell(&facts.program, None),
-            if facts.promises.is_empty() { "-".to_owned() } else { facts.promises.join(", ") },
+            promises(facts),
         ]
     };
     let rows: Vec<_> = document.engines.iter().map(row).collect();
@@ -119,6 +118,14 @@ fn text(document: &EnginesDocument) -> String {
     }
     text.push_str("quack new --on ENGINE:TARGET DIR creates a session there.\n");
     text
+}
+
+fn promises(facts: &EngineFacts) -> String {
+    let creates = facts.creates.then_some("creates for each session");
+    let keeps = facts.keeps_files.then_some("keeps files");
+    let words: Vec<_> =
+        creates.into_iter().chain(facts.promises.iter().copied()).chain(keeps).collect();
+    if words.is_empty() { "-".to_owned() } else { words.join(", ") }
 }
 
 async fn test(args: EnginesTestArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -153,13 +160,12 @@ async fn test(args: EnginesTestArgs, output: CliOutput) -> anyhow::Result<ExitCo
 
 /// Returns how a link process reaches the place, and what to do if that fails.
 fn far_start_blocking(on: &str) -> anyhow::Result<(FarStart, String)> {
-    let config = config_blocking()?;
+    let config = directory::config_blocking()?;
     let (name, target) = directory::engine_and_target(on);
     let engines = config.engines();
     let engine = engines.iter().find(|engine| engine.name == name).ok_or_else(|| {
         let names: Vec<_> = engines.iter().map(|engine| engine.name.as_str()).collect();
-        let name = display::name(name);
-        CliError::usage(format!("{name} is not an engine; engines are {}", names.join(", ")))
+        directory::no_engine(name, &names)
     })?;
 
     let client = engine.start.first().map_or("", String::as_str);
@@ -173,14 +179,19 @@ fn far_start_blocking(on: &str) -> anyhow::Result<(FarStart, String)> {
         "" => std::env::current_exe().context("cannot find this program's own file")?,
         program => PathBuf::from(program),
     };
+    if !engine.create.is_empty() {
+        return Err(CliError::failed(format!(
+            "{name} creates something for each session: try it with quack new --on {on} DIR"
+        ))
+        .into());
+    }
     // The id of no session.
     let session = format!("test-{}", std::process::id());
-    let argv = engine.argv(target, &session, &program.to_string_lossy());
+    let program = program.to_string_lossy();
+    let filling = Filling { target, session: &session, created: "", program: &program };
+    let argv = engine.argv(filling);
     let argv = argv.map_err(|error| CliError::usage(error.to_string()))?;
 
-    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-        Some((name.into_string().ok()?, value.into_string().ok()?))
-    };
     let far = FarStart {
         place: if target.is_empty() { name } else { target }.to_owned(),
         start: argv.start,
@@ -188,7 +199,7 @@ fn far_start_blocking(on: &str) -> anyhow::Result<(FarStart, String)> {
         stop: argv.stop,
         poll: argv.poll,
         program: argv.program,
-        env: std::env::vars_os().filter_map(text).collect(),
+        env: client_env(std::env::vars_os(), &[]).into_iter().collect(),
         grace_ms: 0,
         queue_ms: u64::try_from(TEST_TIMEOUT.as_millis()).unwrap_or(u64::MAX),
     };
@@ -202,6 +213,7 @@ fn far_start_blocking(on: &str) -> anyhow::Result<(FarStart, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_config::Config;
 
     #[test]
     fn the_table_has_clients_targets_and_promises() {

@@ -19,6 +19,9 @@ use std::time::Duration;
 /// Timeout of a reply. The process has 120 s, and may wait 30 s for its turn.
 pub(super) const ISOLATED_TIMEOUT: Duration = Duration::from_secs(160);
 
+/// Timeout of a reply about a copy on another machine: two transfers of 10 minutes, and the work on the copy.
+pub(super) const SENT_TIMEOUT: Duration = Duration::from_secs(25 * 60);
+
 /// Characters of the name of a commit that are shown, as git shows at least seven.
 const SHORT_ID: usize = 8;
 
@@ -38,6 +41,9 @@ pub(crate) async fn diff(args: DiffArgs, output: CliOutput) -> anyhow::Result<Ex
         return Ok(ExitCode::Ok);
     }
 
+    if let Some(place) = &data.place {
+        output.note(&format!("the session works in {}", plain(place)));
+    }
     if let Some(commits) = &data.commits {
         let text = commit_list(commits, &data, output.audience());
         let _reader = output.raw(text).await?;
@@ -208,7 +214,7 @@ pub(super) async fn request(
     session_ref::tell(&session, output);
     let params =
         IsolatedParams { session_id: Some(session.session_id.0.clone()), ..params(&session) };
-    Ok(client.call_within(params, ISOLATED_TIMEOUT).await?)
+    Ok(client.call_within(params, SENT_TIMEOUT).await?)
 }
 
 /// Converts paths of the user: relative to the current directory if it is in the workspace, otherwise to the workspace.

@@ -38,6 +38,8 @@ pub(crate) mod mcp;
 pub(crate) mod metrics;
 pub(crate) mod models;
 pub(crate) mod new;
+pub(crate) mod open;
+mod page_tokens;
 pub(crate) mod pin;
 pub(crate) mod play;
 pub(crate) mod ps;
@@ -114,6 +116,7 @@ pub(crate) async fn run(
         Some(Verb::Engines(args)) => engines::run(args, output).await,
         Some(Verb::Mcp(args)) => Box::pin(mcp::run(*args, output)).await,
         Some(Verb::Acp(args)) => Box::pin(acp::run(&args, output)).await,
+        Some(Verb::Open(args)) => open::run(args, output).await,
         Some(Verb::Remote(args)) => remote::run(args, output).await,
         Some(Verb::Abort(args)) => abort::run(args, output).await,
         Some(Verb::Forward(args)) => forward::run(args, output).await,

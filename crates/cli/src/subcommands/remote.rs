@@ -7,6 +7,7 @@ use crate::connect::call;
 use crate::display::plain;
 use crate::exit::{CliError, ExitCode};
 use crate::output::{BOLD, CliOutput, DIM, GREEN, YELLOW};
+use crate::subcommands::page_tokens;
 use anyhow::{Context, bail};
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
@@ -38,6 +39,7 @@ pub(crate) async fn run(args: RemoteArgs, output: CliOutput) -> anyhow::Result<E
         }
         Some(RemoteVerb::Pair(args)) => pair(args, output).await,
         Some(RemoteVerb::Token(args)) => token(args, output).await,
+        Some(RemoteVerb::Tokens(args)) => page_tokens::run(args, output).await,
     }
 }
 
@@ -254,7 +256,7 @@ fn absolute(path: Option<PathBuf>) -> anyhow::Result<Option<String>> {
 }
 
 /// Parses the user's `--public-url` into the beginning of a URL.
-fn public_url(text: &str) -> anyhow::Result<String> {
+pub(super) fn public_url(text: &str) -> anyhow::Result<String> {
     let text = text.trim();
     let (scheme, host) = text.split_once("://").unwrap_or(("", text));
 
@@ -301,7 +303,7 @@ fn lan_address() -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip()).filter(|address| !address.is_unspecified())
 }
 
-fn is_loopback(host: &str) -> bool {
+pub(super) fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
@@ -317,7 +319,7 @@ fn pair_link(url: &str, token: &str, name: &str) -> String {
 
 /// Draws the link as a QR code of half blocks, light on dark, because most terminals are dark. Empty for an empty or
 /// too long link.
-fn code(link: &str) -> String {
+pub(super) fn code(link: &str) -> String {
     if link.is_empty() {
         return String::new();
     }

@@ -21,10 +21,11 @@ use quackd_protocol::client::{
     TimedDenial, WorkerSaid,
 };
 use quackd_protocol::credentials::CredentialUse;
+use quackd_protocol::far::FarWorkspace;
 use quackd_protocol::limits::REPLY_TIMEOUT;
 use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch, Profile};
 use quackd_protocol::tiers::{self, Tier};
-use request::{WORKER_TIMEOUT, ask, check_rules, network_patch};
+use request::{WORKER_TIMEOUT, ask, ask_about, check_rules, network_patch};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -132,11 +133,17 @@ async fn explain(args: SandboxExplainArgs, output: CliOutput) -> anyhow::Result<
     }
 
     // Do not follow links: the worker resolves them.
-    let absolute = |path| std::path::absolute(path).map(|path| path.to_string_lossy().into_owned());
-    let target = args.path.map(absolute).transpose()?;
-
-    let params = |session| SandboxExplain { session, target };
-    let reply = ask(&args.which, Missing::Create, params, WORKER_TIMEOUT, output).await?;
+    let here = args.path.as_deref().map(std::path::absolute).transpose()?;
+    let typed = args.path;
+    let params = |session, workspace: &str| {
+        let target = match FarWorkspace::of(workspace) {
+            Some(far) => typed.map(|path| Path::new(&far.path).join(path)),
+            None => here,
+        };
+        let target = target.map(|path| path.to_string_lossy().into_owned());
+        SandboxExplain { session, target }
+    };
+    let reply = ask_about(&args.which, Missing::Create, params, WORKER_TIMEOUT, output).await?;
     show(&reply, output)?;
     Ok(if reply.report.is_some() { ExitCode::Ok } else { ExitCode::Failed })
 }
@@ -194,17 +201,20 @@ fn settings(args: SandboxSetArgs) -> anyhow::Result<SandboxSet> {
 /// replaced would show a hidden file again.
 async fn set_paths(args: SandboxSetArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let choice = Wanted::of(&args.which)?;
-    let all = |paths: &[PathBuf], resolve: fn(&Path) -> anyhow::Result<PathBuf>| {
-        paths.iter().map(|path| resolve(path)).collect::<anyhow::Result<Vec<_>>>()
-    };
-    let (writable, hidden) = (all(&args.writable, absolute)?, all(&args.hidden, maybe_absent)?);
-    let not_writable = all(&args.not_writable, maybe_absent)?;
-    let unhidden = all(&args.unhide, maybe_absent)?;
+    let paths = ChangedPaths::resolved(&args);
+    // Only a session that is named by a reference may be on another machine.
+    let paths = if args.which.session.is_none() { Ok(paths?) } else { paths };
     let mut params = settings(args)?;
 
     let daemon = start_and_connect(output).await?;
     let session = choice.one(&daemon.client, Missing::Create).await?;
     session_ref::tell(&session, output);
+    if FarWorkspace::of(&session.workspace_path).is_some() {
+        let text =
+            "a session on another machine can write its workspace only, and hides nothing there";
+        return Err(CliError::failed(text).into());
+    }
+    let ChangedPaths { writable, not_writable, hidden, unhidden } = paths?;
     params.session = SandboxSession::of(session.session_id.0);
 
     let show = SandboxShow { session: params.session.clone() };
@@ -229,6 +239,28 @@ async fn set_paths(args: SandboxSetArgs, output: CliOutput) -> anyhow::Result<Ex
 
     let data = daemon.client.call_within(params, WORKER_TIMEOUT).await?;
     show_policy(&data, output)
+}
+
+/// Paths of this machine in the options of `quack sandbox set`, resolved.
+struct ChangedPaths {
+    writable: Vec<PathBuf>,
+    not_writable: Vec<PathBuf>,
+    hidden: Vec<PathBuf>,
+    unhidden: Vec<PathBuf>,
+}
+
+impl ChangedPaths {
+    fn resolved(args: &SandboxSetArgs) -> anyhow::Result<Self> {
+        let all = |paths: &[PathBuf], resolve: fn(&Path) -> anyhow::Result<PathBuf>| {
+            paths.iter().map(|path| resolve(path)).collect::<anyhow::Result<Vec<_>>>()
+        };
+        Ok(Self {
+            writable: all(&args.writable, absolute)?,
+            not_writable: all(&args.not_writable, maybe_absent)?,
+            hidden: all(&args.hidden, maybe_absent)?,
+            unhidden: all(&args.unhide, maybe_absent)?,
+        })
+    }
 }
 
 /// Refuses to show a path that stays hidden, because another layer hides it.

@@ -47,7 +47,7 @@ fn render(
         [
             format!("{}{mark}", display::name_cell(display::label(&session.label, &session.name))),
             display::path_cell(&session.workspace_path, home_dir),
-            format!("{}{}", status(session), if session.isolated { ", isolated" } else { "" }),
+            format!("{}{}", status(session), isolated(session)),
             ago(&session.last_active_at, now, zone),
         ]
     };
@@ -55,6 +55,15 @@ fn render(
     let rows: Vec<_> = sessions.iter().map(row).collect();
     let header = ["SESSION", "DIRECTORY", "STATUS", "LAST ACTIVE"];
     display::table(header, [12, 12, 10, 0], &rows)
+}
+
+/// Words about the private copy of a session.
+fn isolated(session: &SessionInfo) -> String {
+    match &session.place {
+        Some(place) => format!(", sent to {}", display::name_cell(place)),
+        None if session.isolated => ", isolated".to_owned(),
+        None => String::new(),
+    }
 }
 
 /// Returns a session's status. For an older daemon without a status: whether its worker is running.
@@ -87,6 +96,7 @@ mod tests {
     fn session(name: &str, path: &str, is_active: bool, last_active_at: &str) -> SessionInfo {
         SessionInfo {
             isolated: false,
+            place: None,
             id: "s".into(),
             name: "duck-1".to_owned(),
             label: name.to_owned(),

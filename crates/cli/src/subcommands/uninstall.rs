@@ -15,9 +15,11 @@ use crate::subcommands::stop::end;
 use anyhow::Context;
 use plan::{KeptPath, UninstallPlan};
 use quackd_home::Home;
-use quackd_protocol::client::DaemonData;
+use quackd_protocol::client::{DaemonData, WorkspacesParams};
+use quackd_protocol::far::FarWorkspace;
 use quackd_service::Manager;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Runs the subcommand.
@@ -30,7 +32,9 @@ pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Resu
     )?;
 
     let daemon = RunningDaemon::find(&here.home).await;
-    let report = Report { daemon: daemon.as_ref(), agents: &agents, is_dry: args.dry_run };
+    let far = far_places(&here.home).await;
+    let (daemon, is_dry) = (daemon.as_ref(), args.dry_run);
+    let report = Report { daemon, far: &far, agents: &agents, is_dry };
     if args.dry_run {
         return report.print(&plan, &plan.all(), output);
     }
@@ -63,6 +67,14 @@ pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Resu
     let plan = UninstallPlan::make_blocking(&here, true)?;
     purge_blocking(&here.home, &plan, &mut removed)?;
     report.print(&plan, &removed, output)
+}
+
+/// Returns the places of sessions on other machines. Empty without a running daemon.
+async fn far_places(home: &Home) -> BTreeSet<String> {
+    let Ok(client) = connect(home).await else { return BTreeSet::new() };
+    let Ok(data) = client.call(WorkspacesParams {}).await else { return BTreeSet::new() };
+    let far = data.workspaces.iter().filter_map(|workspace| FarWorkspace::of(&workspace.path));
+    far.map(|far| far.place().to_owned()).collect()
 }
 
 /// Daemon that the removal stops.
@@ -155,6 +167,8 @@ fn remove_empty_above(removed: &[PathBuf]) {
 #[derive(Clone, Copy)]
 struct Report<'a> {
     daemon: Option<&'a RunningDaemon>,
+    /// Places of sessions on other machines.
+    far: &'a BTreeSet<String>,
     agents: &'a [AgentRemoval],
     is_dry: bool,
 }
@@ -182,6 +196,12 @@ impl Report<'_> {
         for KeptPath { path, why } in &plan.kept {
             text.push_str(&format!("Stays: {} ({why})\n", full_path(path)));
         }
+        if !self.far.is_empty() {
+            let places = self.far.iter().map(|place| plain(place)).collect::<Vec<_>>().join(", ");
+            text.push_str(&format!(
+                "Stays on {places}: ~/.cache/quackd and ~/.local/state/quackd-far\n"
+            ));
+        }
         text
     }
 
@@ -198,7 +218,8 @@ impl Report<'_> {
         let document = json!({
             "removed": removed, "kept": kept.collect::<Vec<_>>(),
             "agents": agents.collect::<Vec<_>>(), "program": program,
-            "daemon": self.daemon.map(RunningDaemon::json), "dryRun": self.is_dry
+            "daemon": self.daemon.map(RunningDaemon::json), "farPlaces": self.far,
+            "dryRun": self.is_dry
         });
 
         output.show(&document, || {

@@ -26,7 +26,7 @@ const MIN_AGE: Duration = Duration::from_secs(60);
 
 /// Files that are replaced atomically. An interrupted save leaves their name with a suffix of [`UNFINISHED`],
 /// and the quarantine appends `.corrupt-<n>`.
-const REPLACED: [&str; 8] = [
+const REPLACED: [&str; 9] = [
     "metadata.json",
     "metadata.json.ours",
     "quackd-state.json",
@@ -35,6 +35,7 @@ const REPLACED: [&str; 8] = [
     "mcp-install.json",
     "config.json",
     "remote-auth-token",
+    "page-tokens.json",
 ];
 const UNFINISHED: [&str; 2] = [".tmp", ".bak.tmp"];
 

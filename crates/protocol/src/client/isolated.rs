@@ -85,4 +85,7 @@ pub struct IsolatedData {
     /// For `checkpoints`: the recorded states, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checkpoints: Vec<Checkpoint>,
+    /// Directory on another machine in which the session works, such as `build1:/home/me/x`, if its copy was sent there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
 }

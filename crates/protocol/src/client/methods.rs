@@ -14,16 +14,17 @@ use super::{
     DoctorData, DoctorParams, ExplainReport, FindData, FindParams, FollowData, FollowDataOf,
     FollowParams, ForkData, ForkParams, ForwardData, ForwardParams, GcData, GcParams, HelloParams,
     HostExplained, IsolatedData, IsolatedParams, KeysData, KeysParams, KillData, KillParams,
-    MetricsData, MetricsParams, ModelsData, ModelsParams, NetworkData, NoData, PinData, PinParams,
-    PingData, PingParams, PresetsData, PsData, PsParams, RemoteConfigureParams, RemoteData,
-    RemoteStatusParams, RestartData, RestartParams, RunData, RunParams, SandboxAllow, SandboxAudit,
-    SandboxData, SandboxDenials, SandboxExplain, SandboxExplainHost, SandboxNetwork, SandboxParams,
+    MetricsData, MetricsParams, ModelsData, ModelsParams, NetworkData, NoData, PageCodeData,
+    PageCodeParams, PageTokensData, PageTokensParams, PinData, PinParams, PingData, PingParams,
+    PresetsData, PsData, PsParams, RemoteConfigureParams, RemoteData, RemoteStatusParams,
+    RestartData, RestartParams, RunData, RunParams, SandboxAllow, SandboxAudit, SandboxData,
+    SandboxDenials, SandboxExplain, SandboxExplainHost, SandboxNetwork, SandboxParams,
     SandboxPresets, SandboxRevoke, SandboxSet, SandboxShow, SayData, SayParams, SessionDeleteData,
-    SessionDeleteParams, SessionNewParams, SessionSetData, SessionSetParams, SessionsData,
-    SessionsParams, ShutdownParams, StateData, StateDataOf, StateParams, TermAttachData,
-    TermAttachParams, TermDetachData, TermDetachParams, TermInputData, TermInputParams,
-    TermKillData, TermKillParams, TermResizeData, TermResizeParams, ToolData, ToolParams,
-    ToolResult, TreeData, TreeParams, UiResponseData, UiResponseParams, UnfollowParams,
+    SessionDeleteParams, SessionNewParams, SessionRowsData, SessionRowsParams, SessionSetData,
+    SessionSetParams, SessionsData, SessionsParams, ShutdownParams, StateData, StateDataOf,
+    StateParams, TermAttachData, TermAttachParams, TermDetachData, TermDetachParams, TermInputData,
+    TermInputParams, TermKillData, TermKillParams, TermResizeData, TermResizeParams, ToolData,
+    ToolParams, ToolResult, TreeData, TreeParams, UiResponseData, UiResponseParams, UnfollowParams,
     VoiceConnectData, VoiceConnectParams, VoiceStartData, VoiceStartParams, VoiceStateParams,
     VoiceToolCallParams, VoiceToolData, WorkerSaid, WorkerSays, WorkspacesData, WorkspacesParams,
 };
@@ -73,6 +74,12 @@ pub const LOCAL_POLICY: &str = "Only local clients may change what a session may
 
 /// Error for a remote client that would choose the agent or the model of a session.
 pub const LOCAL_AGENT_CHOICE: &str = "Only local clients may choose the agent and its model";
+
+/// Error for a remote client that would manage the tokens of pages.
+const LOCAL_PAGES: &str = "Only local clients may manage the tokens of pages";
+
+/// Error for a remote client that would send a command to the agent.
+pub const LOCAL_AGENT_COMMAND: &str = "Only local clients may send commands to the agent";
 
 /// Error for a remote client that names itself.
 const LOCAL_CLAIM: &str = "Only local clients may name themselves and claim sessions";
@@ -219,6 +226,10 @@ methods! {
     // Remote: reads.
     SessionsParams = "sessions" => SessionsData, InOrder, All;
 
+    /// Lists the sessions with their processes, or waits for a change of the list.
+    // Remote: reads.
+    SessionRowsParams = "quack.session_rows" => SessionRowsData, Concurrent, All;
+
     /// Lists workspaces with their sessions.
     // Remote: reads.
     WorkspacesParams = "workspaces" => WorkspacesData, InOrder, All;
@@ -277,8 +288,8 @@ methods! {
     SandboxAllow = "quack.sandbox" => SandboxData, Concurrent, Never(LOCAL_POLICY), action "allow";
 
     /// Takes back rules and grants.
-    // Remote: like `set`.
-    SandboxRevoke = "quack.sandbox" => SandboxData, Concurrent, Never(LOCAL_POLICY), action "revoke";
+    // Remote: like `set`, but a page that may answer takes back grants that allow something.
+    SandboxRevoke = "quack.sandbox" => SandboxData, Concurrent, Part, action "revoke";
 
     /// Lists the denied operations of a session.
     // Remote: reads.
@@ -364,9 +375,8 @@ methods! {
     SayParams = "say" => SayData, Concurrent, All, needs ["message"];
 
     /// Passes a command of Pi's protocol to the session's agent.
-    // Remote: like say, but some commands spend money or read the whole conversation.
-    AgentParams = "quack.agent" => AgentData,
-        Concurrent, Never("Only local clients may send commands to the agent"), needs ["command"];
+    // Remote: like say, but some commands spend money or read the whole conversation. A page may send three of them.
+    AgentParams = "quack.agent" => AgentData, Concurrent, Part, needs ["command"];
 
     /// Answers a question of Pi, or one about a permission.
     // Remote: like say: Pi asks all followers. Permissions only as far as `remote.approvals` allows.
@@ -470,6 +480,14 @@ methods! {
     RemoteConfigureParams = "remote_configure" => RemoteData,
         Concurrent, Never("Remote configuration is only available to local clients"),
         reads Map<String, Value>;
+
+    /// Creates a code for which the page in a browser gets a token, once.
+    // Remote: would let a token make others, with more rights.
+    PageCodeParams = "quack.page_code" => PageCodeData, Concurrent, Never(LOCAL_PAGES);
+
+    /// Lists and revokes the tokens of pages.
+    // Remote: only local clients change remote control.
+    PageTokensParams = "quack.page_tokens" => PageTokensData, Concurrent, Never(LOCAL_PAGES);
 }
 
 #[cfg(test)]

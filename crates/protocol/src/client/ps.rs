@@ -251,6 +251,9 @@ pub struct CallInfo {
     pub elapsed_ms: u64,
     /// Deadline of the call in milliseconds.
     pub deadline_ms: u64,
+    /// Id of the call in events. Absent if no event shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
 }
 
 /// `quack.metrics` data.
@@ -263,6 +266,6 @@ pub struct MetricsData {
     pub text: String,
 }
 
-fn is_zero(n: &usize) -> bool {
+pub(super) fn is_zero(n: &usize) -> bool {
     *n == 0
 }

@@ -1,4 +1,4 @@
-//! Remote control: `remote_status`, `remote_configure` and the data of `GET /status`.
+//! Remote control: `remote_status`, `remote_configure`, the data of `GET /status`, and the codes and tokens of the page.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -96,6 +96,86 @@ impl std::fmt::Debug for RemoteData {
             .field("auth_token", &auth_token)
             .finish()
     }
+}
+
+/// Rights of a page token beyond those that every remote client has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PageRights {
+    /// Watch and answer questions about permissions, for one operation or for the session. Take back grants
+    /// that allow something.
+    pub approvals: bool,
+    /// Change files: `apply`, `undo`, `discard` and `restore` of `quack.isolated`. The first two write files of the
+    /// workspace, the others those of the private copy. Delete sessions with changes that are not applied.
+    pub apply: bool,
+    /// Use terminals, and not only look at them.
+    pub terminals: bool,
+}
+
+/// `quack.page_code` parameters. An absent right is not given.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PageCodeParams {
+    /// Rights of the token that the page gets for the code.
+    #[serde(flatten)]
+    pub rights: PageRights,
+    /// Host name under which the browser reaches the page, without a port. Not needed for an IP address, `localhost` or
+    /// the configured host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+}
+
+/// `quack.page_code` data. The `Debug` output contains no code.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PageCodeData {
+    /// The code. `POST /token` accepts it once.
+    pub code: String,
+    /// Time until the code expires, in milliseconds.
+    pub valid_ms: u64,
+    /// The state of remote control, which serves the page.
+    pub status: RemoteStatus,
+}
+
+impl std::fmt::Debug for PageCodeData {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PageCodeData").field("valid_ms", &self.valid_ms).finish_non_exhaustive()
+    }
+}
+
+/// `quack.page_tokens` parameters. Without any, the tokens are only listed.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PageTokensParams {
+    /// Id of a token to revoke.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revoke: Option<String>,
+    /// True: revoke all tokens and the codes that are not used yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all: Option<bool>,
+}
+
+/// `quack.page_tokens` data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PageTokensData {
+    /// The tokens, or the revoked ones after a revocation. The oldest is first.
+    pub tokens: Vec<PageTokenInfo>,
+}
+
+/// A page token, without the token itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PageTokenInfo {
+    /// Id for a revocation.
+    pub id: String,
+    /// When the page got the token, ISO 8601 UTC.
+    pub created: String,
+    /// When a page last connected with the token, ISO 8601 UTC. May be up to an hour older after a restart of the daemon.
+    pub last_used: String,
+    /// Rights of the token.
+    pub rights: PageRights,
+    /// Name that the browser gives itself. Empty if unknown.
+    pub agent: String,
 }
 
 #[cfg(test)]

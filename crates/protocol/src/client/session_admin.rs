@@ -1,9 +1,10 @@
 //! Showing and changing workspaces and sessions: `workspaces`, `activate_session`, `get_state`, `quack.session_new`,
 //! `quack.session_delete`.
 
+use super::ps::is_zero;
 use super::{
-    AttachedSession, AttachedWorkspace, Interruption, PendingChange, ProcessState, RunningJob,
-    ServerInfo, StatusInfo,
+    AttachedWorkspace, Interruption, PendingChange, ProcessState, RunningJob, ServerInfo,
+    StatusInfo,
 };
 use crate::agent_options::AgentOptions;
 use crate::approval::ScopedGrant;
@@ -243,6 +244,10 @@ pub struct SessionNewParams {
     /// True: the session works in a private copy of the workspace (`quack.isolated`). Only for local clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolated: Option<bool>,
+    /// Engine and target, such as `ssh:build1`: a private copy of the workspace is sent there, and the session works in
+    /// it. Only for local clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub send_to: Option<String>,
 }
 
 /// `quack.session_set` parameters.
@@ -464,37 +469,4 @@ pub struct SandboxData {
     /// `set` and `allow`: answers of the user's tools that are missing, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-}
-
-/// `quack.session_delete` parameters.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct SessionDeleteParams {
-    /// Session reference. Required: the active session is not the default.
-    #[serde(skip_serializing_if = "Value::is_null")]
-    #[schemars(with = "String")]
-    pub session_id: Value,
-    /// True: stop the running calls and background jobs. Otherwise a session that has any is not deleted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub force: Option<bool>,
-}
-
-/// `quack.session_delete` data.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SessionDeleteData {
-    /// The deleted session.
-    pub session: AttachedSession,
-    /// Display label, such as `api/review`. quackd's own methods read it before any name.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub label: String,
-    /// Running calls that the deletion stopped.
-    pub calls_ended: usize,
-    /// Background jobs that the deletion stopped; absent if there was none.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub jobs_ended: usize,
-}
-
-fn is_zero(n: &usize) -> bool {
-    *n == 0
 }

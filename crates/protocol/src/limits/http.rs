@@ -15,6 +15,35 @@ pub const MIN_REMOTE_TOKEN_BYTES: usize = 16;
 /// WebSockets at the same time; one more is answered with 503.
 pub const MAX_REMOTE_CLIENTS: usize = 64;
 
+/// WebSockets at the same time whose client has not sent its token yet; one more closes the oldest.
+pub const MAX_UNAUTHENTICATED_CLIENTS: usize = 16;
+
+/// Timeout of the first message of a WebSocket, which has the token.
+pub const FIRST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Bytes that a WebSocket client may send before it is authenticated.
+pub const MAX_UNAUTHENTICATED_BYTES: usize = 16 * 1024;
+
+/// Lifetime of a code for which the page gets a token.
+pub const PAGE_CODE_LIFETIME: Duration = Duration::from_secs(600);
+
+/// Time without a use after which the token of a page expires.
+pub const PAGE_TOKEN_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Codes that are not used yet. One more replaces the oldest.
+pub const MAX_PAGE_CODES: usize = 16;
+
+/// Tokens of pages. One more replaces the one that was not used for longest.
+pub const MAX_PAGE_TOKENS: usize = 32;
+
+/// Interval at which a waiting `quack.session_rows` compares the rows, and the longest wait.
+pub const ROWS_INTERVAL: Duration = Duration::from_secs(2);
+/// See [`ROWS_INTERVAL`].
+pub const ROWS_TIMEOUT: Duration = Duration::from_secs(25);
+
+/// Largest body of `POST /token`, in bytes; a longer one is answered with 413.
+pub const MAX_TOKEN_BODY_BYTES: usize = 1024;
+
 /// Largest head of a request to the remote port, in bytes; a longer one is answered with 431.
 pub const MAX_REMOTE_HEAD_BYTES: usize = 16 * 1024;
 

@@ -1,6 +1,7 @@
 //! Frames and lines: forwarding, protocol violations, and closing by either side.
 
 use super::*;
+use quackd_supervision::Budget;
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
@@ -27,7 +28,9 @@ async fn pair_of(budget: &Arc<Budget<CancellationToken>>) -> Pair {
         refused: CancellationToken::new(),
     };
     let share = Arc::new(budget.join(cancel.refused.clone()));
-    let near = counted(near, Arc::clone(&share));
+    let allowed =
+        AllowedBytes { left: AtomicUsize::new(usize::MAX), refused: cancel.refused.clone() };
+    let near = counted(near, Arc::clone(&share), Arc::new(allowed));
     let server = WebSocketStream::from_raw_socket(near, Role::Server, Some(config)).await;
     let client = WebSocketStream::from_raw_socket(far, Role::Client, None).await;
     let (pipe, daemon) = tokio::io::duplex(PIPE_BYTES);

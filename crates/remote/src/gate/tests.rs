@@ -53,14 +53,20 @@ fn a_right_token_is_slow_once_and_then_quick() {
     block_on(async {
         let verifier = verifier("a token that is long enough", false);
         assert_eq!(verifier.is_known_right("x"), None);
-        assert_eq!(verifier.check(PEER, "a token that is long enougH").await, TokenCheck::Wrong);
+        assert_eq!(
+            verifier.check(PEER, "a token that is long enougH", None).await,
+            TokenCheck::Wrong
+        );
         assert_eq!(verifier.is_known_right("x"), None, "a wrong one teaches nothing");
-        assert_eq!(verifier.check(PEER, "a token that is long enough").await, TokenCheck::Right);
+        assert_eq!(
+            verifier.check(PEER, "a token that is long enough", None).await,
+            TokenCheck::Right(TokenHolder::Main)
+        );
         assert_eq!(verifier.is_known_right("x"), Some(false));
         // While another one is checked slowly, a slow check would wait.
         let _other = verifier.slow.acquire().await.unwrap();
-        let quick = verifier.check(PEER, "a token that is long enough").now_or_never();
-        assert_eq!(quick, Some(TokenCheck::Right));
+        let quick = verifier.check(PEER, "a token that is long enough", None).now_or_never();
+        assert_eq!(quick, Some(TokenCheck::Right(TokenHolder::Main)));
     });
 }
 
@@ -70,15 +76,21 @@ fn during_a_block_the_right_token_is_refused_like_every_other_and_other_addresse
         for (token, is_short) in [("a token that is long enough", false), ("1234", true)] {
             let verifier = verifier(token, true);
             assert_eq!(verifier.is_short.load(Ordering::Relaxed), is_short);
-            assert_eq!(verifier.check(PEER, token).await, TokenCheck::Right);
+            assert_eq!(
+                verifier.check(PEER, token, None).await,
+                TokenCheck::Right(TokenHolder::Main)
+            );
             let mut verdicts = Vec::new();
             for _ in 0..1000 {
-                verdicts.push(verifier.check(PEER, "wrong").await);
+                verdicts.push(verifier.check(PEER, "wrong", None).await);
             }
             let n_heard = verdicts.iter().filter(|it| **it == TokenCheck::Wrong).count();
             assert!(n_heard <= 20, "{n_heard} guesses were looked at");
-            assert!(matches!(verifier.check(PEER, token).await, TokenCheck::TooMany(_)));
-            assert_eq!(verifier.check(OTHER, token).await, TokenCheck::Right);
+            assert!(matches!(verifier.check(PEER, token, None).await, TokenCheck::TooMany(_)));
+            assert_eq!(
+                verifier.check(OTHER, token, None).await,
+                TokenCheck::Right(TokenHolder::Main)
+            );
         }
     });
 }
@@ -87,7 +99,7 @@ fn during_a_block_the_right_token_is_refused_like_every_other_and_other_addresse
 fn slow_checks_wait_in_a_line_that_has_an_end() {
     block_on(async {
         let verifier = verifier("a token that is long enough", false);
-        let checks = (0..MAX_WAITING + 3).map(|_| verifier.check(PEER, "wrong"));
+        let checks = (0..MAX_WAITING + 3).map(|_| verifier.check(PEER, "wrong", None));
         let verdicts = futures_util::future::join_all(checks).await;
         let n_refused = verdicts.iter().filter(|it| matches!(it, TokenCheck::TooMany(_))).count();
         assert_eq!(n_refused, 3, "{verdicts:?}");

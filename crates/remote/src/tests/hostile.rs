@@ -71,9 +71,11 @@ fn bad_handshakes_of_websockets_are_answered() {
     let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
     assert_eq!(handshake("/ws/", &[&token, version, key]), 404);
     assert_eq!(handshake("/", &[&token, version, key]), 404);
-    assert_eq!(handshake("/ws", &[version, key]), 401);
+    // The first message must have the token then.
+    assert_eq!(handshake("/ws", &[version, key]), 101);
+    assert_eq!(handshake("/ws", &["Authorization: Basic x", version, key]), 401);
     assert_eq!(handshake("/ws", &[&bearer("wrong"), version, key]), 401);
-    assert_eq!(handshake(&format!("/ws?token={TOKEN}"), &[version, key]), 401);
+    assert_eq!(handshake("/ws", &["Origin: http://b", version, key]), 403);
     assert_eq!(handshake("/ws", &[&token, version]), 400);
     assert_eq!(handshake("/ws", &[&token, version, "Sec-WebSocket-Key: short"]), 400);
     assert_eq!(handshake("/ws", &[&token, version, "Sec-WebSocket-Key: \x01"]), 400);

@@ -2,18 +2,20 @@
 
 mod changes;
 mod hostile;
+mod pages;
 mod routes;
 mod sockets;
 
-use crate::{Ask, Remote, RpcAnswer, Settings, TlsPaths, TokenHash};
+use crate::{Ask, CodeAnswer, Page, Remote, RpcAnswer, Settings, TlsPaths, TokenHash};
 use bytes::Bytes;
+use quackd_protocol::client::PageRights;
 use quackd_testkit::{HttpReply, wait_until};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::runtime::Runtime;
@@ -151,24 +153,49 @@ fn error(reply: &HttpReply) -> String {
     reply.json()["error"].as_str().unwrap_or_else(|| panic!("no error: {reply:?}")).to_owned()
 }
 
+/// Adds the id of the page.
+fn of_page(mut reply: Value, page: Option<Page>) -> Value {
+    if let Some(page) = page {
+        reply["page"] = json!(*page.id);
+    }
+    reply
+}
+
 /// Replies to every request with the request, and to every line with the line.
 async fn daemon(mut asked: mpsc::Receiver<Ask>) {
     while let Some(ask) = asked.recv().await {
         match ask {
-            Ask::Rpc { body, client, answer } => {
+            Ask::Rpc { body, client, page, answer } => {
                 let said: Value = serde_json::from_slice(&body).unwrap();
                 let ok = said["method"] != "fail";
                 let reply = json!({"id": said["id"], "ok": ok, "said": said, "as": client});
+                let reply = of_page(reply, page);
                 let reply = match client.as_deref() {
                     Some("nobody") => RpcAnswer::UnknownClient,
                     _ => RpcAnswer::Reply(Bytes::from(format!("{reply}\n"))),
                 };
                 answer.send(reply).ok();
             }
-            Ask::WebSocket { lines, url } => {
+            Ask::Code { code, agent, answer } => {
+                let page = Page { id: "new".into(), rights: PageRights::default() };
+                let reply = match code.as_str() {
+                    "right" => {
+                        CodeAnswer::Token { token: format!("token of {agent}").into(), page }
+                    }
+                    "full" => CodeAnswer::NotSaved("no space".to_owned()),
+                    _ => CodeAnswer::Wrong,
+                };
+                answer.send(reply).ok();
+            }
+            Ask::SignOut { page, answer } => {
+                let is_saved = &*page.id == "a";
+                answer.send(is_saved.then_some(()).ok_or_else(|| "no space".to_owned())).ok();
+            }
+            Ask::WebSocket { lines, url, page } => {
                 tokio::spawn(async move {
                     let (reading, mut writing) = tokio::io::split(lines);
-                    let ready = format!("{{\"event\":\"remote_ready\",\"url\":\"{url}\"}}\n");
+                    let ready = of_page(json!({"event": "remote_ready", "url": url}), page);
+                    let ready = format!("{ready}\n");
                     writing.write_all(ready.as_bytes()).await.ok();
                     let mut lines = BufReader::new(reading).lines();
                     while let Ok(Some(line)) = lines.next_line().await {

@@ -20,6 +20,8 @@ fn every_route_answers_as_upstream_does() {
         ("GET", "/status", false, 401),
         ("GET", "/history?sessionId=a", false, 401),
         ("POST", "/rpc", false, 401),
+        ("POST", "/token", false, 400),
+        ("GET", "/token", false, 401),
         ("GET", "/nowhere", false, 401),
         ("DELETE", "/status", false, 401),
         ("GET", "/status", true, 200),
@@ -37,6 +39,7 @@ fn every_route_answers_as_upstream_does() {
         let headers: &[&str] = if has_token { &[&token] } else { &[] };
         let answer = world.request(method, target, headers, b"");
         assert_eq!(answer.status, status, "{method} {target}: {answer:?}");
+        let is_file = answer.header("content-security-policy").is_some();
         for (name, value) in [
             ("access-control-allow-origin", "*"),
             (
@@ -45,7 +48,7 @@ fn every_route_answers_as_upstream_does() {
             ),
             ("access-control-allow-methods", "GET,POST,OPTIONS"),
             ("permissions-policy", "microphone=(self)"),
-            ("referrer-policy", "same-origin"),
+            ("referrer-policy", if is_file { "no-referrer" } else { "same-origin" }),
             ("x-content-type-options", "nosniff"),
         ] {
             assert_eq!(answer.header(name), Some(value), "{method} {target}");
@@ -201,25 +204,33 @@ fn a_history_is_its_last_events() {
 }
 
 #[test]
-fn files_have_their_types_and_the_page_knows_its_daemon() {
+fn files_have_their_types_and_the_page_runs_only_its_own_scripts() {
     let world = World::new();
-    for (target, kind, kept) in [
-        ("/", "text/html; charset=utf-8", "public, max-age=300"),
-        ("/assets/app.js", "text/javascript; charset=utf-8", "public, max-age=300"),
-        ("/assets/style.css", "text/css; charset=utf-8", "public, max-age=300"),
-        ("/assets/icon.svg", "image/svg+xml", "public, max-age=300"),
-        ("/app.webmanifest", "application/manifest+json; charset=utf-8", "public, max-age=300"),
-        ("/sw.js", "text/javascript; charset=utf-8", "no-cache"),
+    for (target, kind) in [
+        ("/", "text/html; charset=utf-8"),
+        ("/assets/app.js", "text/javascript; charset=utf-8"),
+        ("/assets/views/sessions.js", "text/javascript; charset=utf-8"),
+        ("/assets/style.css", "text/css; charset=utf-8"),
+        ("/assets/icon.svg", "image/svg+xml"),
+        ("/app.webmanifest", "application/manifest+json; charset=utf-8"),
+        ("/sw.js", "text/javascript; charset=utf-8"),
     ] {
         let answer = world.request("GET", target, &[], b"");
-        assert_eq!(answer.header("content-type"), Some(kind), "{target}");
-        assert_eq!(answer.header("cache-control"), Some(kept), "{target}");
+        for (name, value) in [
+            ("content-type", kind),
+            ("cache-control", "no-cache"),
+            ("referrer-policy", "no-referrer"),
+            ("x-content-type-options", "nosniff"),
+            (
+                "content-security-policy",
+                "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
+                 manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+            ),
+        ] {
+            assert_eq!(answer.header(name), Some(value), "{target}");
+        }
     }
-    let page =
-        world.raw(b"GET / HTTP/1.1\r\nHost: duck.example:99\r\nConnection: close\r\n\r\n").body;
-    let script = "<script>globalThis.__RUBBER_DUCK_REMOTE_CONFIG__ = {\"daemon\":{\"httpUrl\":\
-        \"http://duck.example:99\"},\"sideband\":{\"url\":\"ws://duck.example:99/ws\"}};</script></body>";
-    assert!(page.contains(script), "{page}");
+    let page = world.request("GET", "/", &[], b"").body;
     // Clients recognize the page by its title.
     assert!(page.contains("<title>Rubber Duck Remote</title>"), "{page}");
 }

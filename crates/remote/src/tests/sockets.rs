@@ -21,6 +21,19 @@ impl<S: Read + Write> Socket<S> {
         socket
     }
 
+    /// Opens a WebSocket whose first message is this text. Sends an `Origin` like a browser.
+    #[track_caller]
+    pub(super) fn begin(stream: S, host: &str, first: &str) -> Self {
+        let mut request = format!("ws://{host}/ws").into_client_request().unwrap();
+        let origin = format!("http://{host}").parse().unwrap();
+        request.headers_mut().insert("Origin", origin);
+        let (socket, _) = client(request, stream).unwrap_or_else(|error| panic!("{error}"));
+        let mut socket = Self(socket);
+        // The server may have closed already.
+        socket.0.send(Message::text(first)).ok();
+        socket
+    }
+
     pub(super) fn send(&mut self, text: &str) {
         self.0.send(Message::text(text)).unwrap();
     }

@@ -25,6 +25,11 @@ fn without_crs(
     verdict: Verdict,
     compare: fn(&Path, &Files, &Query) -> Verdict,
 ) -> Verdict {
+    let names_cr = |pattern: &String| pattern.contains('\r') || pattern.contains("\\r");
+    let names_cr = query.patterns.iter().any(names_cr);
+    if !matches!(verdict, Verdict::Differs(Kind::Answer, _)) || names_cr {
+        return verdict;
+    }
     // A second carriage return stays text, and must not be at the end of a line when the first is removed.
     let mut single = files.clone();
     for (_, content) in &mut single.0 {
@@ -43,9 +48,7 @@ fn without_crs(
             replaced(content, b"\r\n", b"\n", 1)
         };
     }
-    let names_cr = |pattern: &String| pattern.contains('\r') || pattern.contains("\\r");
-    let names_cr = query.patterns.iter().any(names_cr);
-    if !matches!(verdict, Verdict::Differs(Kind::Answer, _)) || names_cr || folded == *files {
+    if folded == *files {
         return verdict;
     }
     let folded_dir = folded.lay();

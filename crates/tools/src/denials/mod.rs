@@ -25,9 +25,7 @@ pub(crate) use hidden::hidden_line_blocking;
 use memchr::memmem;
 use phrases::{DenialCause, Hit};
 use quackd_process::{Captured, Exit, Finished};
-use quackd_protocol::denial::{
-    Denial, DenialKind, MAX_NAMED_HOSTS, MAX_TARGET_BYTES, RefusedHost, explain_network,
-};
+use quackd_protocol::denial::{Denial, DenialKind, MAX_NAMED_HOSTS, MAX_TARGET_BYTES, RefusedHost};
 use quackd_protocol::policy::Profile;
 use quackd_protocol::worker::MAX_LISTED;
 use quackd_sandbox::protected_name;
@@ -152,7 +150,7 @@ impl DenialDetector {
 
         let (changes, lost, left, unsigned) =
             tokio::join!(watched, self.lost.changed(), left, unsigned);
-        let changes = lost_files::add_to(changes, &lost, &self.confinement.session);
+        let changes = lost_files::add_to(changes, &lost, &self.confinement);
         let changes = temporary_files::add_to(changes, &left, &self.confinement.session);
         unsigned_commits::add_to(changes, unsigned)
     }
@@ -209,9 +207,8 @@ impl DenialDetector {
     /// Explains the attempts to use the network or a credential so far, of a command that still runs.
     pub(crate) fn network_so_far(&self) -> Option<String> {
         let span = self.span.as_ref().filter(|_| self.confinement.is_enforced())?;
-        let Confinement { session, .. } = &*self.confinement;
         let network = span.refused().map(|Refused { hosts, is_shared }| {
-            explain_network(&hosts, is_shared, &self.confinement.policy_now(), session)
+            self.confinement.explain_network(&hosts, is_shared)
         });
         let lines: Vec<_> = network.into_iter().chain(span.credentials()).collect();
         (!lines.is_empty()).then(|| lines.join("\n"))
@@ -229,12 +226,7 @@ impl DenialDetector {
             hosts = named.map(|host| RefusedHost { host, ..RefusedHost::default() }).collect();
         }
 
-        let network = explain_network(
-            &hosts,
-            is_shared,
-            &self.confinement.policy_now(),
-            &self.confinement.session,
-        );
+        let network = self.confinement.explain_network(&hosts, is_shared);
 
         let new = |host: Option<&str>| Denial::new(DenialKind::Network, host, is_shared);
         if hosts.is_empty() {
@@ -305,8 +297,7 @@ impl DenialDetector {
     fn unseen_blocking(&self, text: &str) -> Option<String> {
         // The line about a refused credential names the reason.
         let is_told = self.span.as_ref().is_some_and(|span| !span.credentials().is_empty());
-        let (Confinement { policy, session, .. }, agent) = (&*self.confinement, self.has_agent);
-        unseen::line_blocking(text, &self.workspace, policy.network, agent, session)
+        unseen::line_blocking(text, &self.workspace, self.has_agent, &self.confinement)
             .filter(|_| !is_told)
     }
 

@@ -3,6 +3,7 @@
 
 use super::names::candidates;
 use super::phrases::{DenialCause, hits};
+use crate::Confinement;
 use quackd_protocol::denial::{of_session, one_line, quoted, writable_change};
 use std::path::Path;
 
@@ -35,26 +36,31 @@ pub(super) const AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
 pub(super) fn line_blocking(
     text: &str,
     workspace: &Path,
-    has_network: bool,
     has_agent: bool,
-    session: &str,
+    confinement: &Confinement,
 ) -> Option<String> {
-    let ssh = if has_agent { None } else { ssh(text, session) };
+    let (session, is_far) = (confinement.session.as_str(), confinement.is_far);
+    let ssh = if has_agent { None } else { ssh(text, session, is_far) };
     ssh.or_else(|| signing(text, session))
-        .or_else(|| directory_blocking(text, workspace, session))
-        .or_else(|| if has_network { None } else { this_machine(text, session) })
+        .or_else(|| directory_blocking(text, workspace, session, is_far))
+        .or_else(|| if confinement.policy.network { None } else { this_machine(text, session) })
 }
 
-fn ssh(text: &str, session: &str) -> Option<String> {
+fn ssh(text: &str, session: &str, is_far: bool) -> Option<String> {
     let is_about_keys = |line: &str| {
         let line = line.to_ascii_lowercase();
         NO_KEYS.iter().any(|words| line.contains(words)) && !line.contains(".pub")
     };
+    let agent = if is_far {
+        "Run this command yourself in a terminal"
+    } else {
+        "With credentials.ssh = true, in tiers A and B and unless the network is on, ssh and git can use your agent. Else run \
+         this command yourself in a terminal"
+    };
     text.lines().any(is_about_keys).then(|| {
         format!(
-            "[Sandbox: your ssh keys and your ssh agent are not in the session. With credentials.ssh = true, in tiers A and B and \
-             unless the network is on, ssh and git can use your agent. Else run this command yourself in a terminal; `quack \
-             sandbox show{}` lists what the session may do]",
+            "[Sandbox: your ssh keys and your ssh agent are not in the session. {agent}; `quack sandbox show{}` lists what the \
+             session may do]",
             of_session(session)
         )
     })
@@ -78,7 +84,7 @@ fn signing(text: &str, session: &str) -> Option<String> {
 }
 
 /// A directory outside of the workspace that does not exist in the worker's view.
-fn directory_blocking(text: &str, workspace: &Path, session: &str) -> Option<String> {
+fn directory_blocking(text: &str, workspace: &Path, session: &str, is_far: bool) -> Option<String> {
     let all = hits(text);
     let missing = all.iter().filter(|hit| hit.cause == DenialCause::Missing);
     let mut named = missing.filter_map(|hit| candidates(hit).into_iter().next());
@@ -90,9 +96,15 @@ fn directory_blocking(text: &str, workspace: &Path, session: &str) -> Option<Str
             && path.parent().is_some_and(|above| !above.exists());
         let change = writable_change(&name, session).filter(|_| is_unseen)?;
 
+        let change = if is_far {
+            String::new()
+        } else {
+            format!(". To show its directory and allow writing there: {change}")
+        };
+
         Some(format!(
             "[Sandbox: {} is not in the session, if it exists: the session sees its workspace and the system. `quack sandbox \
-             explain {}{}` shows the reason. To show its directory and allow writing there: {change}]",
+             explain {}{}` shows the reason{change}]",
             one_line(&name),
             quoted(&one_line(&name)),
             of_session(session)
@@ -134,9 +146,27 @@ pub(super) fn alternate_line(directory: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_protocol::policy::Policy;
+
+    fn confinement() -> Confinement {
+        Confinement::new(Policy::default(), true, "app".to_owned())
+    }
 
     fn line(text: &str) -> Option<String> {
-        line_blocking(text, Path::new("/w/app"), false, false, "app")
+        line_blocking(text, Path::new("/w/app"), false, &confinement())
+    }
+
+    #[test]
+    fn on_another_machine_no_line_proposes_a_change_that_is_refused() {
+        let far = confinement().with_far(true);
+        for text in [
+            "cat: /home/me/.ssh/id_rsa: No such file or directory",
+            "ls: cannot access '/no/such/place/x': No such file or directory",
+        ] {
+            let line = line_blocking(text, Path::new("/w/app"), false, &far).unwrap();
+            let has_change = line.contains("credentials.ssh") || line.contains("--writable");
+            assert!(!has_change, "{line}");
+        }
     }
 
     #[test]
@@ -145,7 +175,7 @@ mod tests {
         assert!(keys.contains("your ssh keys") && !keys.contains("--writable"), "{keys}");
         let refused = "git@a.example: Permission denied (publickey).";
         assert!(line(refused).is_some());
-        assert_eq!(line_blocking(refused, Path::new("/w/app"), false, true, "app"), None);
+        assert_eq!(line_blocking(refused, Path::new("/w/app"), true, &confinement()), None);
         let unsigned =
             "error: gpg failed to sign the data:\n\nfatal: failed to write commit object";
         assert!(line(unsigned).unwrap().contains("git commit --no-gpg-sign"));

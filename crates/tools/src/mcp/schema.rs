@@ -134,6 +134,11 @@ mod tests {
                     "$defs": {"in": {"type": "object", "properties": {"a": {"$ref": "#/$defs/s"}}}, "s": {}}}),
             ),
             (json!({"$ref": "#"}), json!({"type": "object", "properties": {}})),
+            // Nothing is fetched.
+            (
+                json!({"$ref": "http://127.0.0.1/schema.json"}),
+                json!({"type": "object", "properties": {}}),
+            ),
         ] {
             let (schema, more) = with_object_root(given.clone());
             assert_eq!((schema, more), (expected, None), "{given}");

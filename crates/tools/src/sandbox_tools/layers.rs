@@ -11,7 +11,9 @@ pub(super) fn layers(confinement: &Confinement, tier: Option<Tier>) -> Vec<Expla
     if !confinement.is_confined {
         return vec![unconfined(policy)];
     }
-    let mut layers = vec![files(policy, tier), protected(policy, tier), network(policy, tier)];
+    let is_far = confinement.is_far;
+    let mut layers =
+        vec![files(policy, tier, is_far), protected(policy, tier), network(policy, tier)];
 
     if tier == Some(Tier::M) {
         let holds = "commands signal and inspect their own processes only";
@@ -58,7 +60,7 @@ fn unconfined(policy: &Policy) -> ExplainLayer {
     }
 }
 
-fn files(policy: &Policy, tier: Option<Tier>) -> ExplainLayer {
+fn files(policy: &Policy, tier: Option<Tier>, is_far: bool) -> ExplainLayer {
     let workspace = match policy.profile {
         Profile::ReadOnly => "the workspace can be read",
         Profile::WorkspaceWrite | Profile::FullAccess => "the workspace can be written",
@@ -78,6 +80,7 @@ fn files(policy: &Policy, tier: Option<Tier>) -> ExplainLayer {
 
     let change = match policy.profile {
         Profile::ReadOnly => "quack sandbox set workspace-write",
+        Profile::WorkspaceWrite | Profile::FullAccess if is_far => "quack sandbox set read-only",
         Profile::WorkspaceWrite | Profile::FullAccess => {
             "quack sandbox set --writable DIR, --hide PATH, or read-only"
         }

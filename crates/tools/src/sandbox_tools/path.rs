@@ -56,6 +56,7 @@ impl PathQuery {
 
         let change = match remedy {
             // A directory, or that of a file.
+            Some(Remedy::Writable) if self.confinement.is_far => None,
             Some(Remedy::Writable) => {
                 let within = if real.is_dir() { real.join("x") } else { real.clone() };
                 writable_change(&within.to_string_lossy(), &self.confinement.session)

@@ -16,12 +16,16 @@ pub(crate) struct AgentChoice {
     /// Whether the session works in a private copy. Such a session has no Pi, which runs unconfined and sees only the
     /// workspace.
     pub(crate) is_isolated: bool,
+    /// Directory on another machine in which the session works, if its copy was sent there.
+    pub(crate) sent: Option<String>,
 }
 
 impl From<&SessionState> for AgentChoice {
     fn from(state: &SessionState) -> Self {
         let (engine, model) = (state.engine.clone(), state.model.clone());
-        Self { engine, model, is_isolated: state.isolated.is_some() }
+        let sent = state.isolated.as_ref().and_then(|copied| copied.sent.as_ref());
+        let sent = sent.map(|sent| sent.place.clone());
+        Self { engine, model, is_isolated: state.isolated.is_some(), sent }
     }
 }
 

@@ -302,6 +302,10 @@ impl AgentActor {
         self.services.events.publish_in_turn(&self.session.id, turn, name, || data);
 
         match name {
+            "message_end" => {
+                let events = &self.services.events;
+                events.keep_last_line(&self.session.id, &assistants_text(data).unwrap_or_default());
+            }
             "agent_start" => self.on_busy(ctx),
             "auto_compaction_start" => self.is_compacting = true,
             "auto_compaction_end" => {
@@ -398,6 +402,28 @@ fn disposition(data: Option<&RawValue>) -> Option<&str> {
         disposition: Option<&'a str>,
     }
     serde_json::from_str::<Data<'_>>(data?.get()).ok()?.disposition
+}
+
+/// Returns the last text of a message of the agent.
+fn assistants_text(data: &RawValue) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Data {
+        message: Message,
+    }
+    #[derive(Deserialize)]
+    struct Message {
+        role: String,
+        content: Vec<Part>,
+    }
+    #[derive(Deserialize)]
+    struct Part {
+        #[serde(default)]
+        text: String,
+    }
+    let message = serde_json::from_str::<Data>(data.get()).ok()?.message;
+    let mut texts = message.content.into_iter().map(|part| part.text);
+    let is_assistants = message.role == "assistant";
+    texts.rfind(|text| is_assistants && !text.trim().is_empty())
 }
 
 #[cfg(test)]

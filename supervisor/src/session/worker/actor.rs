@@ -116,7 +116,7 @@ impl WorkerActor {
         let WorkerStart { session, services, owner, entry, policy, rules, is_safe, isolated } =
             start;
 
-        let far = FarLink::of(&session.workspace);
+        let far = FarLink::of(&session.workspace, isolated.as_ref());
         let spec = far.as_ref().map_or(SESSION_WORKER, |_| FarLink::spec());
         Self {
             child: Child::new(spec, session.id.0.clone()),

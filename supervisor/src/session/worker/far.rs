@@ -8,9 +8,9 @@ use crate::children::{ChildActor, HeartbeatDriver, KillReason, LifecycleDriver};
 use crate::clock::ms;
 use crate::engines::{NoEngine, engine_argv};
 use crate::errors::CallError;
+use crate::session::identity::SessionIdentity;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
-use quackd_protocol::SessionId;
 use quackd_protocol::credentials::Credentials;
 use quackd_protocol::far::{FarStart, FarWorkspace, LinkState};
 use quackd_protocol::foreign_text::stripped_line;
@@ -53,10 +53,16 @@ impl WorkerActor {
     /// Starts the link process. The first frame contains nothing of this machine but the argument lists, which the link
     /// process keeps.
     pub(super) fn start_link(&mut self, client: Variables, ctx: &mut Context<Self>) {
+        let sent = self.isolated.as_ref().and_then(|copied| copied.sent.as_ref());
+        let is_stale = sent.is_some_and(|sent| sent.is_stale);
         let Some(link) = &mut self.far else { return };
         link.notice = None;
+        if is_stale {
+            let error = CallError::StaleCopy(link.workspace.place().to_owned());
+            return self.on_workspace_error(&"its newer copy was not sent", &error, ctx);
+        }
         let workspace = link.workspace.to_string();
-        let far = match far_start(&self.services, &link.workspace, &self.session.id, client) {
+        let far = match far_start(&self.services, &link.workspace, &self.session, client) {
             Ok(far) => far,
             Err(why) => {
                 let error = CallError::NoEngine(why.to_string());
@@ -91,6 +97,8 @@ impl WorkerActor {
                 cgroup: None,
             },
             credentials: Credentials::default(),
+            // The far side sets it in the frame of its worker.
+            is_far: false,
             far: Some(Box::new(far)),
         }));
         self.launch(&start, &[], None, ctx);
@@ -144,10 +152,11 @@ impl WorkerActor {
 fn far_start(
     services: &SessionServices,
     far: &FarWorkspace,
-    session: &SessionId,
+    session: &SessionIdentity,
     client: Variables,
 ) -> Result<FarStart, NoEngine> {
-    let argv = engine_argv(&services.daemon, far, session.as_str())?;
+    let (id, created) = (session.id.as_str(), session.created.as_deref());
+    let argv = engine_argv(&services.daemon, far, id, created)?;
     let config = &services.daemon.config.far;
     Ok(FarStart {
         place: far.place().to_owned(),

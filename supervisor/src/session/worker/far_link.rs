@@ -1,6 +1,7 @@
 //! State of the link to a far worker, in its actor.
 
 use quackd_protocol::far::FarWorkspace;
+use quackd_protocol::isolate::CopiedTree;
 use quackd_supervision::{ChildSpec, HeartbeatSpec, SESSION_WORKER, WORKER_HEARTBEAT};
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,9 +22,10 @@ pub(super) struct FarLink {
 }
 
 impl FarLink {
-    /// Returns the link of a session with this workspace. `None` if it is on this machine.
-    pub(super) fn of(workspace: &str) -> Option<Self> {
-        Some(Self { workspace: FarWorkspace::of(workspace)?, notice: None })
+    /// Returns the link of a session with this workspace and private copy. `None` if it works on this machine.
+    pub(super) fn of(workspace: &str, isolated: Option<&CopiedTree>) -> Option<Self> {
+        let workspace = FarWorkspace::of_session(workspace, isolated)?;
+        Some(Self { workspace, notice: None })
     }
 
     /// The row of a far worker in the table of children.
@@ -39,8 +41,8 @@ mod tests {
 
     #[test]
     fn only_a_far_workspace_has_a_link() {
-        assert!(FarLink::of("/home/me/app").is_none());
-        assert_eq!(FarLink::of("ssh:b:/w").unwrap().workspace.place(), "b");
+        assert!(FarLink::of("/home/me/app", None).is_none());
+        assert_eq!(FarLink::of("ssh:b:/w", None).unwrap().workspace.place(), "b");
         let heartbeat = FarLink::spec().heartbeat.unwrap();
         assert!(heartbeat.idle < SESSION_WORKER.heartbeat.unwrap().idle);
     }

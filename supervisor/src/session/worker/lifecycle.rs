@@ -1,7 +1,6 @@
 //! The worker's lifecycle: starts it on demand, waits for its exit, and restarts it if the state machine requires it.
 
 use super::actor::WorkerActor;
-use super::far_client::client_variables;
 use super::kept::{KeptAgents, KeptChoice, KeptDirectories, share_logins_blocking};
 use super::place::{DirectoryId, Place, id_blocking};
 use crate::children::command_env::Variables;
@@ -15,6 +14,7 @@ use crate::platform::HAS_NAMESPACES;
 use crate::pool::memory::session_limit_mb_blocking;
 use crate::pool::network::TransparentPorts;
 use crate::pool::sessions::Full;
+use crate::session::far_client::client_variables;
 use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
@@ -190,6 +190,7 @@ impl WorkerActor {
                 git: services.daemon.config.credentials.git.value,
                 hosts: self.rules.hosts().known_hosts().take(MAX_KNOWN_HOSTS).collect(),
             },
+            is_far: false,
             far: None,
         }));
 

@@ -13,7 +13,6 @@ mod calls;
 mod child_impl;
 mod denials;
 mod far;
-mod far_client;
 mod far_link;
 mod frames;
 mod input;

@@ -5,6 +5,7 @@ use base64::Engine as _;
 use jiff::Timestamp;
 use quackd_client::Client;
 use quackd_protocol::client::ToolParams;
+use quackd_protocol::far::FarWorkspace;
 use quackd_protocol::search::{FindRow, SearchPage};
 use quackd_protocol::tools::FindArguments;
 use serde::Deserialize as _;
@@ -88,7 +89,13 @@ pub(crate) struct FilesBefore {
     workspace: PathBuf,
     /// The files, or the reason why they are not known.
     files: Result<Files, String>,
+    /// Whether they are on another machine, where this process sees none.
+    is_far: bool,
 }
+
+/// Reason for which changes on another machine are not known.
+const FAR: &str =
+    "the session is on another machine: only files that the agent's file tools wrote are known";
 
 /// Changes of files by a turn.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -106,16 +113,22 @@ impl FilesBefore {
     /// Lists the files of a session's workspace.
     pub(crate) async fn list(client: Arc<Client>, session: String, workspace: PathBuf) -> Self {
         let since = SystemTime::now();
+        if workspace.to_str().and_then(FarWorkspace::of).is_some() {
+            return Self { since, workspace, files: Err(FAR.to_owned()), is_far: true };
+        }
         let files = match timeout(BEFORE_LIMIT, listed(&client, &session, None)).await {
             Ok(Ok(rows)) => Ok(with_states(rows, workspace.clone()).await),
             Ok(Err(error)) => Err(error),
             Err(_late) => Err(format!("the list took longer than {BEFORE_LIMIT:?}")),
         };
-        Self { since, workspace, files }
+        Self { since, workspace, files, is_far: false }
     }
 
     /// Lists the files again, and compares.
     pub(super) async fn changes(&self, client: Arc<Client>, session: String) -> FileChanges {
+        if self.is_far {
+            return FileChanges { error: Some(FAR.to_owned()), ..FileChanges::default() };
+        }
         let lists = async {
             let before = self.files.clone()?;
             let rows = listed(&client, &session, None).await?;

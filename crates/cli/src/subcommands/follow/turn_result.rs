@@ -6,6 +6,7 @@ use crate::display;
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
 use quackd_agent::engine::route;
+use quackd_protocol::far::FarWorkspace;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -68,8 +69,10 @@ impl TurnResult {
     /// Adds what the turn has done to files of the workspace.
     pub(super) fn compared(&mut self, changes: FileChanges) {
         let workspace = Path::new(&self.place.workspace);
-        // Drops files that a tool wrote and a later step removed.
-        self.changed.retain(|path| workspace.join(path).symlink_metadata().is_ok());
+        if FarWorkspace::of(&self.place.workspace).is_none() {
+            // Drops files that a tool wrote and a later step removed.
+            self.changed.retain(|path| workspace.join(path).symlink_metadata().is_ok());
+        }
         self.changed.extend(changes.changed.into_iter().take(MAX_FILES));
         self.deleted = changes.deleted.into_iter().take(MAX_FILES).collect();
         self.renamed = changes.renamed.into_iter().take(MAX_FILES).collect();
@@ -179,7 +182,8 @@ impl TurnResult {
 impl TurnPlace {
     /// Returns a path of a tool relative to the workspace, or as it is if it leads elsewhere.
     fn in_workspace(&self, path: &str) -> String {
-        let workspace = Path::new(&self.workspace);
+        let far = FarWorkspace::of(&self.workspace).map(|far| far.path);
+        let workspace = Path::new(far.as_ref().unwrap_or(&self.workspace));
         let directory = self.directory.as_ref().map_or(workspace, Path::new);
 
         let mut absolute = PathBuf::new();
@@ -239,8 +243,21 @@ mod tests {
         ] {
             assert_eq!(place.in_workspace(path), relative);
         }
-        let place = TurnPlace { workspace: "/w".to_owned(), ..TurnPlace::default() };
-        assert_eq!(place.in_workspace("a.txt"), "a.txt");
+        for workspace in ["/w", "ssh:build1:/w"] {
+            let place = TurnPlace { workspace: workspace.to_owned(), ..TurnPlace::default() };
+            assert_eq!(place.in_workspace("a.txt"), "a.txt");
+            assert_eq!(place.in_workspace("/w/b/a.txt"), "b/a.txt");
+        }
+    }
+
+    #[test]
+    fn files_of_another_machine_are_not_compared_with_files_here() {
+        let place =
+            TurnPlace { workspace: "ssh:build1:/no/such/w".to_owned(), ..TurnPlace::default() };
+        let mut result = TurnResult::new(place, None, None);
+        result.changed.insert("written.txt".to_owned());
+        result.compared(FileChanges::default());
+        assert!(result.changed.contains("written.txt"));
     }
 
     #[test]

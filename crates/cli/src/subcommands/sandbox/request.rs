@@ -24,11 +24,23 @@ pub(super) async fn ask<M: Method>(
     limit: Duration,
     output: CliOutput,
 ) -> anyhow::Result<M::Reply> {
+    ask_about(choice, missing, |session, _workspace| params(session), limit, output).await
+}
+
+/// Like [`ask`], for a request that depends on the workspace of the session.
+pub(super) async fn ask_about<M: Method>(
+    choice: &SessionArgs,
+    missing: Missing,
+    params: impl FnOnce(SandboxSession, &str) -> M,
+    limit: Duration,
+    output: CliOutput,
+) -> anyhow::Result<M::Reply> {
     // Before the connection, so that wrong arguments start no daemon.
     let choice = Wanted::of(choice)?;
     let daemon = start_and_connect(output).await?;
     let session = choice.one(&daemon.client, missing).await?;
-    Ok(daemon.client.call_within(params(SandboxSession::of(session.session_id.0)), limit).await?)
+    let params = params(SandboxSession::of(session.session_id.0), &session.workspace_path);
+    Ok(daemon.client.call_within(params, limit).await?)
 }
 
 /// Refuses rules that cannot be read. The daemon checks whether it has a preset, since another version may have others.

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 const MAX_LOOK: u64 = 64 * 1024;
 
 /// Files of the state directory that also exist as numbered generations.
-const GENERATIONS: [&str; 4] =
-    ["metadata.json", "quackd-state.json", "config.json", "remote-auth-token"];
+const GENERATIONS: [&str; 5] =
+    ["metadata.json", "quackd-state.json", "config.json", "remote-auth-token", "page-tokens.json"];
 
 /// Other files of the state directory.
 const FILES: [&str; 16] = [

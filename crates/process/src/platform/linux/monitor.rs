@@ -278,7 +278,7 @@ fn poll_once(watched: &mut [PollFd<'_>], limit: Option<Duration>) -> io::Result<
 #[expect(unsafe_code, reason = "closing what others own has no safe form")]
 fn close_from_3() {
     // SAFETY: the owners of these descriptors belong to the worker's half of the fork. This half never returns to
-    // them and drops none of them.
-    let _closed = unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
+    // them and drops none of them. musl has no function for this call.
+    let _closed = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
     // A kernel before 5.9 refuses. Then the monitor keeps a few unused descriptors open.
 }

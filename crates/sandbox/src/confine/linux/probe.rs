@@ -133,6 +133,8 @@ fn try_inside(uid: u32, gid: u32) -> Result<bool, ConfineError> {
 
     // The kernel refuses this if the host's /proc is partly covered, as in some containers.
     let _proc = new_file_system("proc", &[], MountAttributes::READ_ONLY)?;
-    let _usr = clone_tree(CWD, "/usr").step("copy a mount")?;
+    // A container may have no /usr.
+    let copied = clone_tree(CWD, "/usr").or_else(|_missing| clone_tree(CWD, "/bin"));
+    let _copied = copied.step("copy a mount")?;
     Ok(super::overlay::works())
 }

@@ -87,8 +87,8 @@ pub(crate) fn close_between(first: RawFd, last: Option<RawFd>) -> io::Result<()>
     if last < number(first) {
         return Ok(());
     }
-    // SAFETY: the caller never returns to the owners and drops none of them.
-    let answer = unsafe { libc::close_range(number(first), last, 0) };
+    // SAFETY: the caller never returns to the owners and drops none of them. musl has no function for this call.
+    let answer = unsafe { libc::syscall(libc::SYS_close_range, number(first), last, 0) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

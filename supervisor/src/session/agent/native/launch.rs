@@ -81,7 +81,7 @@ pub(in crate::session::agent) async fn prepare(
     let places = services.daemon.places();
 
     let make = move || {
-        let far = FarWorkspace::of(&workspace);
+        let far = FarWorkspace::of(choice.sent.as_deref().unwrap_or(&workspace));
         if far.is_none() {
             if PathBuf::from(&workspace).read_dir().is_err() {
                 return Err(AgentError::NoWorkspace(workspace));
@@ -261,7 +261,8 @@ impl AgentActor {
             NetworkMode::On => String::new(),
         };
 
-        if let Some(far) = FarWorkspace::of(&self.session.workspace) {
+        let place = self.started.choice.sent.as_deref().unwrap_or(&self.session.workspace);
+        if let Some(far) = FarWorkspace::of(place) {
             let place = format!("The tools run on another machine, {}.", far.place());
             start.network = match network {
                 NetworkMode::On => place,
