@@ -4,7 +4,7 @@
 //! `quackd-state.json` is the truth. If it is missing, damaged, or of a version that kept no sessions in it, importing
 //! `metadata.json` into an empty state rebuilds it.
 
-use crate::import::{Recent, import};
+use crate::import::{Recent, import, is_equivalent, take_values};
 use crate::save::{Files, Paths, ours_name, theirs_name};
 use quackd_protocol::SessionId;
 use quackd_protocol::metadata::Metadata;
@@ -81,6 +81,7 @@ fn catch_up_blocking(
         before = read_good_blocking::<StateFile>(&with_suffix(&paths.state, ".bak"))?;
     }
     let before = before.map(|generation| generation.metadata.unwrap_or_else(|| ours.clone()));
+    recent.restore(&state.document.earlier, now);
     if let Some(before) = &before {
         // A kill may have left the view of the generation before, or another program an old copy.
         recent.note(before, ours, now);
@@ -95,14 +96,18 @@ fn catch_up_blocking(
     let mut metadata = ours.clone();
     // The last save took this file out of the way of its view and did not import it. It is older than the file.
     let theirs = read_good_blocking(&theirs_name(&paths.metadata))?;
-    if let (Some(before), Some(theirs)) = (&before, &theirs) {
-        rename(&mut metadata, before, theirs);
+    if let (true, Some(theirs)) = (is_intact, &theirs) {
+        take_values(&mut metadata, theirs, &recent, now);
     }
     // Only what the other program changed counts, compared with quackd's own state.
     if has_file {
         let imported = import(ours, &recent, &metadata, &file.document, now);
         metadata = imported.gone.without(&imported.metadata);
-        recent.seen(&file.document);
+        let is_view = |view: &Metadata| is_equivalent(&file.document, view);
+        // A view of the last daemon does not show what the other program has read.
+        if !is_view(ours) && !before.as_ref().is_some_and(is_view) {
+            recent.seen(&file.document);
+        }
     // The file is a backup or empty, so that it has lost entries does not count as a deletion.
     } else {
         add_unknown(&mut metadata, file.document.clone(), &recent, now);
@@ -117,20 +122,6 @@ fn catch_up_blocking(
     let held = if has_file { file.document.clone() } else { Metadata::default() };
     let is_settled = is_settled || state.origin == Origin::Fresh;
     Ok(Files::new(paths, durable, held, file.stamp, recent, is_settled))
-}
-
-/// Takes the names of sessions that the other program changed since the generation `before`. A name that the last save
-/// changed was another one in that generation, so that an old copy of the other program does not take it back. Names of earlier saves are not known here, so an older
-/// copy can.
-fn rename(metadata: &mut Metadata, before: &Metadata, theirs: &Metadata) {
-    for session in &mut metadata.sessions {
-        let id = session.id.clone();
-        let of = |other: &Metadata| other.sessions.iter().find(|it| it.id == id).cloned();
-        let Some(new) = of(theirs) else { continue };
-        if !new.name.is_empty() && of(before).is_none_or(|it| it.name != new.name) {
-            session.name.clone_from(&new.name);
-        }
-    }
 }
 
 /// Adds the sessions that only `theirs` has. The file is older than the others, so nothing else of it counts.

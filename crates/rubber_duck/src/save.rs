@@ -160,8 +160,11 @@ impl Files {
             (saved.gone, saved.notes) = (gone, notes);
         }
 
+        let durable = self.state.durable();
+        let earlier = self.recent.earlier(&durable.metadata, &saved.metadata, now);
         let state = Arc::clone(&ours.state);
-        self.state.save_blocking(Snapshot { metadata: Arc::clone(&saved.metadata), state })?;
+        let snapshot = Snapshot { metadata: Arc::clone(&saved.metadata), state };
+        self.state.save_blocking(snapshot, &earlier)?;
 
         // Only now: a failed save must import the changes again.
         if let Some(theirs) = theirs {

@@ -235,6 +235,59 @@ mod tests {
     }
 
     #[test]
+    fn after_a_kill_an_old_copy_takes_back_neither_a_name_nor_the_active_session() {
+        let value = |name: &str, active: &str| {
+            let mut copy = metadata(&["s", "t", "u"]);
+            copy.sessions[0].name = name.to_owned();
+            copy.active_voice_session_id = Some(active.into());
+            copy
+        };
+        // The other program wrote what it had read two or three changes ago: in place, or in the way of a save.
+        for file in ["metadata.json", "metadata.json.theirs"] {
+            for (name, active) in [("first", "s"), ("second", "t")] {
+                let (dir, mut files) = world(&["s", "t", "u"]);
+                for (name, active) in [
+                    ("first", "s"),
+                    ("second", "t"),
+                    ("third", "u"),
+                    ("third", "s"),
+                    ("third", "u"),
+                ] {
+                    files.save_blocking(&metadata_only(value(name, active))).unwrap();
+                }
+                drop(files);
+                fs::write(dir.path().join(file), serde_json::to_vec(&value(name, active)).unwrap())
+                    .unwrap();
+                let opened = open(dir.path());
+                assert_eq!(*opened.snapshot.metadata, value("third", "u"), "{file} {name}");
+                if file == "metadata.json" {
+                    continue;
+                }
+                // It writes an old copy after the start.
+                let mut files = opened.files.unwrap();
+                files.save_blocking(&opened.snapshot).unwrap();
+                app_writes(dir.path(), &value(name, active));
+                let saved = files.save_blocking(&opened.snapshot).unwrap();
+                assert_eq!(*saved.metadata, value("third", "u"), "after the start: {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn after_a_kill_a_change_of_the_other_counts_as_before() {
+        let (dir, mut files) = world(&["s", "t"]);
+        files.save_blocking(&snapshot(&["s", "t", "ours"])).unwrap();
+        drop(files);
+        let mut changed = metadata(&["s", "t", "ours"]);
+        changed.sessions[1].name = "new".to_owned();
+        changed.active_voice_session_id = Some("t".into());
+        for file in ["metadata.json", "metadata.json.theirs"] {
+            fs::write(dir.path().join(file), serde_json::to_vec(&changed).unwrap()).unwrap();
+            assert_eq!(*open(dir.path()).snapshot.metadata, changed, "{file}");
+        }
+    }
+
+    #[test]
     fn our_state_serves_if_the_shared_file_cannot() {
         let (dir, mut files) = world(&["s"]);
         files.save_blocking(&snapshot(&["s", "ours"])).unwrap();

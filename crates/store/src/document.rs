@@ -81,6 +81,10 @@ pub struct StateFile<S = DaemonState, M = Metadata> {
     /// Workspaces and sessions, of which `metadata.json` is a view. Missing in files of older versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<M>,
+    /// Values of the metadata that quackd replaced in the last seconds before this save, oldest first: they tell an
+    /// old copy of another program from a change, if the daemon is killed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<Metadata>,
     /// True if the daemon ended in order, long enough after its last change: an entry that `metadata.json` lacks at
     /// the next start was deleted by another program.
     #[serde(rename = "settled", skip_serializing_if = "is_false")]
@@ -105,13 +109,14 @@ impl DurableDocument for StateFile {
             presets,
             held,
             mut metadata,
+            earlier,
             is_settled,
             other,
         } = serde_json::from_slice(bytes)?;
         let Entries { sessions, mut duplicates } = sessions;
         duplicates.extend(metadata.iter_mut().flat_map(remove_duplicates));
         let state = DaemonState { version, sessions, workspaces, grants, presets, held, other };
-        Ok((Self { state, metadata, is_settled }, duplicates))
+        Ok((Self { state, metadata, earlier, is_settled }, duplicates))
     }
 }
 
@@ -131,6 +136,8 @@ struct File {
     held: Vec<HeldConfig>,
     #[serde(default)]
     metadata: Option<Metadata>,
+    #[serde(default)]
+    earlier: Vec<Metadata>,
     #[serde(default, rename = "settled")]
     is_settled: bool,
     #[serde(flatten)]
@@ -249,6 +256,14 @@ mod tests {
     "activeVoiceSessionId": null,
     "futureKey": 1.5
   },
+  "earlier": [
+    {
+      "version": 1,
+      "workspaces": [],
+      "sessions": [],
+      "activeVoiceSessionId": "B1F8"
+    }
+  ],
   "settled": true
 }"#;
         let (state, duplicates) = parse::<StateFile>(text.as_bytes()).unwrap();

@@ -42,11 +42,16 @@ impl StoredState {
         self.durable.clone()
     }
 
-    /// Replaces the file if its content differs. The replaced file becomes `<path>.bak`.
+    /// Replaces the file if its content differs. The replaced file becomes `<path>.bak`. `earlier` becomes
+    /// [`StateFile::earlier`].
     ///
     /// # Errors
     /// [`StoreError`]: the file is unchanged.
-    pub fn save_blocking(&mut self, snapshot: Snapshot) -> Result<(), StoreError> {
+    pub fn save_blocking(
+        &mut self,
+        snapshot: Snapshot,
+        earlier: &[Metadata],
+    ) -> Result<(), StoreError> {
         let is_same = Arc::ptr_eq(&self.durable.metadata, &snapshot.metadata)
             && Arc::ptr_eq(&self.durable.state, &snapshot.state);
         if self.is_known && (is_same || self.durable == snapshot) {
@@ -56,7 +61,7 @@ impl StoredState {
         // After an error, the next save writes the file in any case.
         self.is_known = false;
         // Not settled: the other program may not have seen this change.
-        self.write_blocking(&snapshot, false)?;
+        self.write_blocking(&snapshot, earlier, false)?;
         (self.durable, self.is_known, self.is_settled) = (snapshot, true, false);
         Ok(())
     }
@@ -67,15 +72,22 @@ impl StoredState {
     /// [`StoreError`]: the file is unchanged.
     pub fn settle_blocking(&mut self) -> Result<(), StoreError> {
         if !self.is_settled {
-            self.write_blocking(&self.durable, true)?;
+            self.write_blocking(&self.durable, &[], true)?;
             self.is_settled = true;
         }
         Ok(())
     }
 
-    fn write_blocking(&self, snapshot: &Snapshot, is_settled: bool) -> Result<(), StoreError> {
+    fn write_blocking(
+        &self,
+        snapshot: &Snapshot,
+        earlier: &[Metadata],
+        is_settled: bool,
+    ) -> Result<(), StoreError> {
         let (state, metadata) = (&*snapshot.state, Some(&*snapshot.metadata));
-        let bytes = to_bytes::<StateFile>(&self.path, &StateFile { state, metadata, is_settled })?;
+        let earlier = earlier.to_vec();
+        let file = StateFile { state, metadata, earlier, is_settled };
+        let bytes = to_bytes::<StateFile>(&self.path, &file)?;
         replace_with_backup_blocking(&self.path, &bytes)
             .map_err(|error| StoreError::write(&self.path, error))
     }

@@ -75,6 +75,7 @@ mod tests {
         StateFile {
             state: serde_json::from_value(state).unwrap(),
             metadata: serde_json::from_value(metadata).unwrap(),
+            earlier: Vec::new(),
             is_settled: false,
         }
     }

@@ -115,6 +115,29 @@ pub(crate) fn import(
     Imported { metadata, gone, notes }
 }
 
+/// Takes names and the active session of a file that the other program wrote just before the last daemon was killed. A
+/// value that the daemon replaced in its last seconds is an old copy.
+pub(crate) fn take_values(
+    metadata: &mut Metadata,
+    theirs: &Metadata,
+    recent: &Recent,
+    now: Instant,
+) {
+    for session in &mut metadata.sessions {
+        let Some(new) = theirs.sessions.iter().find(|it| it.id == session.id) else { continue };
+        let past = recent.past::<Session>(session.id.as_str(), now);
+        if !new.name.is_empty() && past.iter().all(|it| it.name != new.name) {
+            session.name.clone_from(&new.name);
+        }
+    }
+
+    let active = &theirs.active_voice_session_id;
+    let exists = metadata.sessions.iter().any(|session| Some(&session.id) == active.as_ref());
+    if exists && !recent.was_active(active, now) {
+        metadata.active_voice_session_id.clone_from(active);
+    }
+}
+
 /// Takes the sessions or the workspaces.
 fn entries<E: Entry>(
     base: &Metadata,

@@ -17,6 +17,9 @@ pub(super) const VALUE_AGE: Duration = Duration::from_secs(3);
 const MAX_CHANGES: usize = 4096;
 const MAX_DELETED: usize = 1024;
 
+/// Maximum number of entries that a save writes for the next daemon.
+const MAX_EARLIER: usize = 256;
+
 /// Recent changes and deletions by quackd.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
@@ -44,15 +47,29 @@ impl Change {
     }
 }
 
+/// Returns the entries and the active session of `before` that have other values in `after`.
+fn replaced(before: &Metadata, after: &Metadata) -> Metadata {
+    let mut was = Metadata::default();
+    replaced_entries::<Session>(before, after, &mut was);
+    replaced_entries::<Workspace>(before, after, &mut was);
+    if before.active_voice_session_id != after.active_voice_session_id {
+        was.active_voice_session_id.clone_from(&before.active_voice_session_id);
+    }
+    was
+}
+
+fn replaced_entries<E: Entry>(before: &Metadata, after: &Metadata, was: &mut Metadata) {
+    let is = index::<E>(after);
+    let changed = E::all(before).iter().filter(|it| is.get(it.key()).is_some_and(|now| now != it));
+    E::all_mut(was).extend(changed.cloned());
+}
+
 impl Recent {
     /// Records that quackd replaced `before` with `after` in the file.
     pub(crate) fn note(&mut self, before: &Metadata, after: &Metadata, now: Instant) {
-        let mut change = Change { at: now, was: Metadata::default(), new: HashSet::new() };
+        let mut change = Change { at: now, was: replaced(before, after), new: HashSet::new() };
         self.compare::<Session>(before, after, &mut change);
         self.compare::<Workspace>(before, after, &mut change);
-        if before.active_voice_session_id != after.active_voice_session_id {
-            change.was.active_voice_session_id.clone_from(&before.active_voice_session_id);
-        }
         if !change.is_empty() {
             self.changes.push_back(change);
         }
@@ -70,16 +87,40 @@ impl Recent {
         let new = new.filter(|key| !self.changes.iter().any(|earlier| earlier.new.contains(*key)));
         change.new.extend(new.map(str::to_owned));
 
-        for entry in E::all(before) {
-            match is.get(entry.key()) {
-                None => self.deleted.push_back((change.at, entry.key().to_owned())),
-                Some(now) if *now != entry => E::all_mut(&mut change.was).push(entry.clone()),
-                Some(_) => {}
-            }
-        }
+        let gone = E::all(before).iter().filter(|entry| !is.contains_key(entry.key()));
+        self.deleted.extend(gone.map(|entry| (change.at, entry.key().to_owned())));
 
         let surplus = self.deleted.len().saturating_sub(MAX_DELETED);
         self.deleted.drain(..surplus);
+    }
+
+    /// Returns the values of the last [`VALUE_AGE`], for the file of a save that replaces `before` with `after`. The
+    /// next daemon [restores](Recent::restore) them if this one is killed.
+    pub(crate) fn earlier(
+        &self,
+        before: &Metadata,
+        after: &Metadata,
+        now: Instant,
+    ) -> Vec<Metadata> {
+        let known = self.within(VALUE_AGE, now).map(|change| change.was.clone());
+        let mut earlier: Vec<_> = known.chain([replaced(before, after)]).collect();
+        earlier.retain(|was| *was != Metadata::default());
+
+        // The newest are last.
+        let mut left = MAX_EARLIER;
+        let fits = |was: &&Metadata| {
+            let entries = 1 + was.sessions.len() + was.workspaces.len();
+            left.checked_sub(entries).inspect(|rest| left = *rest).is_some()
+        };
+        let n = earlier.iter().rev().take_while(fits).count();
+        earlier.split_off(earlier.len() - n)
+    }
+
+    /// Records values that the last daemon replaced just before it was killed.
+    pub(crate) fn restore(&mut self, earlier: &[Metadata], now: Instant) {
+        let changes = earlier.iter().take(MAX_EARLIER);
+        let change = |was: &Metadata| Change { at: now, was: was.clone(), new: HashSet::new() };
+        self.changes.extend(changes.map(change));
     }
 
     /// Records that it is unknown which file the other program has read. For the next
