@@ -143,7 +143,8 @@ fn rules_change_while_commands_run_without_a_new_worker() {
         let refused = daemon.quack(&["sandbox", "revoke", "g1", "-C", &repo.to_string_lossy()]);
         assert!(refused.stderr().contains("No rule and no grant: g1"), "{refused:?}");
         let at = repo.to_string_lossy();
-        sandbox(daemon, &repo, &["allow", "e.example:80", "!e.example:22"]);
+        let shown = sandbox(daemon, &repo, &["allow", "e.example:80", "!e.example:22"]);
+        assert!(shown.contains("e.example:80  g2 for this session"), "no id is used twice: {shown}");
         let shown = sandbox(daemon, &repo, &["show"]);
         assert!(shown.contains("for this session by quack (process "), "{shown}");
         let refused = daemon.quack(&["sandbox", "revoke", "e.example", "-C", &at]);

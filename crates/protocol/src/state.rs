@@ -29,6 +29,10 @@ pub struct DaemonState {
     /// Answers of the user that hold for all sessions. At most [`crate::limits::MAX_GRANTS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
+    /// Number of the newest grant of any scope. Ids of revoked grants are not used again, because a client may still
+    /// show one.
+    #[serde(default, rename = "lastGrant", skip_serializing_if = "is_zero")]
+    pub last_grant: u64,
     /// Hosts that the user's tools reported, by preset without `@`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub presets: BTreeMap<String, FoundPreset>,
@@ -81,6 +85,7 @@ impl Default for DaemonState {
             sessions: BTreeMap::new(),
             workspaces: BTreeMap::new(),
             grants: Vec::new(),
+            last_grant: 0,
             presets: BTreeMap::new(),
             held: Vec::new(),
             other: Map::new(),

@@ -106,6 +106,7 @@ impl DurableDocument for StateFile {
             sessions,
             workspaces,
             grants,
+            last_grant,
             presets,
             held,
             mut metadata,
@@ -115,7 +116,16 @@ impl DurableDocument for StateFile {
         } = serde_json::from_slice(bytes)?;
         let Entries { sessions, mut duplicates } = sessions;
         duplicates.extend(metadata.iter_mut().flat_map(remove_duplicates));
-        let state = DaemonState { version, sessions, workspaces, grants, presets, held, other };
+        let state = DaemonState {
+            version,
+            sessions,
+            workspaces,
+            grants,
+            last_grant,
+            presets,
+            held,
+            other,
+        };
         Ok((Self { state, metadata, earlier, is_settled }, duplicates))
     }
 }
@@ -130,6 +140,8 @@ struct File {
     workspaces: BTreeMap<WorkspaceId, WorkspaceState>,
     #[serde(default)]
     grants: Vec<Grant>,
+    #[serde(default, rename = "lastGrant")]
+    last_grant: u64,
     #[serde(default)]
     presets: BTreeMap<String, FoundPreset>,
     #[serde(default)]

@@ -64,6 +64,7 @@ impl Registry {
         for grant in new {
             changed |= add(grants, grant, &mut number)?;
         }
+        state.last_grant = number;
 
         if allows_host {
             self.end_off(session, scope);
@@ -247,15 +248,16 @@ fn of_scope<'a>(
     }
 }
 
-/// Returns the largest number of a grant in the daemon, 0 without grants. Ids stay unique in all
-/// scopes.
+/// Returns the largest number that a grant of the daemon has or had, so that ids are unique in all scopes and never
+/// used again.
 fn last_number(state: &DaemonState) -> u64 {
     let of_sessions = state.sessions.values().flat_map(|known| &known.grants);
     let of_workspaces = state.workspaces.values().flat_map(|known| &known.grants);
 
     let all = of_sessions.chain(of_workspaces).chain(&state.grants);
     let numbers = all.filter_map(|grant| grant.id.strip_prefix('g')?.parse().ok());
-    numbers.max().unwrap_or(0)
+    // Older versions did not keep the number.
+    numbers.max().unwrap_or(0).max(state.last_grant)
 }
 
 #[cfg(test)]
