@@ -2,8 +2,8 @@
 """Injects faults into a real daemon under load, proves from outside that each one happened, and checks the promises of
 docs/promises.md.
 
-Usage: run.py [--quack PROGRAM] [--quick] [--only F-08,…] [--seed N] [--jobs N] [--histories N] [--json]
-    [--allow-missing] [--again] [--table FILE]
+Usage: run.py [--quack PROGRAM] [--quick] [--only F-08,…] [--seed N] [--jobs N] [--histories N]
+    [--minutes N] [--json] [--allow-missing] [--again] [--table FILE]
 
 docs/chaos.md has the plan. Each fault has its own daemon and prints one line. With `--quick` all take at most 3 minutes.
 Without it, faults are repeated more often, and a delay above its promise counts: the fault runs up to three times, until
@@ -28,9 +28,10 @@ from pathlib import Path
 
 import histories
 from daemon import NotRun, Stage, TESTS
-from faults import agents, clients, life, processes, storage, surroundings
+from faults import agents, clients, life, long_run, processes, storage, surroundings
 
-FAULTS = dict(sorted({**storage.FAULTS, **processes.FAULTS, **clients.FAULTS, **life.FAULTS}.items()))
+FAULTS = dict(sorted({**storage.FAULTS, **processes.FAULTS, **clients.FAULTS, **life.FAULTS,
+                      **long_run.FAULTS}.items()))
 FAULTS |= agents.FAULTS | surroundings.FAULTS | histories.FAULTS
 # Not in the short form: what takes longest, for the fewest promises.
 LONG = {"F-03", "F-29", "F-30"}
@@ -47,7 +48,7 @@ def run(name, options):
            "broken": [], "late": [], "worst": "", "seconds": 0.0}
     for attempt in range(1 if options.quick else ATTEMPTS):
         stage, began = Stage(options.quack, options.quick, f"{options.seed}{name}"), time.monotonic()
-        stage.n_histories = options.histories
+        stage.n_histories, stage.minutes = options.histories, options.minutes
         try:
             fault(stage)
             stage.settle()
@@ -117,6 +118,7 @@ def main():
     parser.add_argument("--allow-missing", action="store_true")
     parser.add_argument("--again", action="store_true", help="a broken fault counts if it breaks twice")
     parser.add_argument("--histories", type=int, default=1000, metavar="N", help="histories of the long form")
+    parser.add_argument("--minutes", type=float, default=60, metavar="N", help="length of F-30, the long run")
     parser.add_argument("--jobs", type=int, metavar="N", help="faults side by side")
     parser.add_argument("--table", metavar="FILE")
     options = parser.parse_args()

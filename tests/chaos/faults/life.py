@@ -246,11 +246,6 @@ def random_errors(stage):
     stage.fired(f"INJECTED in the log of strace; the daemon ended {n_deaths} times", 0)
 
 
-def soak(stage):
-    """Twenty-four hours with fifty sessions and a nemesis."""
-    raise NotRun("it takes a day: QUACKD_NEMESIS_SECONDS=86400 with tests/black_box/nemesis.rs and soak.rs")
-
-
 FAULTS = {
     "F-14": (clock, "P-13"),
     "F-21": (fork_bomb, "P-18"),
@@ -259,5 +254,4 @@ FAULTS = {
     "F-27": (stop_races, "P-05"),
     "F-28": (missing_things, "P-11"),
     "F-29": (random_errors, "P-22"),
-    "F-30": (soak, "P-31"),
 }
