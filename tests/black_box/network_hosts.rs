@@ -144,7 +144,10 @@ fn rules_change_while_commands_run_without_a_new_worker() {
         assert!(refused.stderr().contains("No rule and no grant: g1"), "{refused:?}");
         let at = repo.to_string_lossy();
         let shown = sandbox(daemon, &repo, &["allow", "e.example:80", "!e.example:22"]);
-        assert!(shown.contains("e.example:80  g2 for this session"), "no id is used twice: {shown}");
+        assert!(
+            shown.contains("e.example:80  g2 for this session"),
+            "no id is used twice: {shown}"
+        );
         let shown = sandbox(daemon, &repo, &["show"]);
         assert!(shown.contains("for this session by quack (process "), "{shown}");
         let refused = daemon.quack(&["sandbox", "revoke", "e.example", "-C", &at]);

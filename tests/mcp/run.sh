@@ -31,8 +31,9 @@ if ! cmp -s requirements.txt venv/.installed; then
 fi
 
 target=${CARGO_TARGET_DIR:-$root/target}
-build=(-p quackd-mcp --example conformance)
-[ -n "$quack" ] || build+=(-p quackd --bin quack)
+# With `--workspace`, crates have the features that they have in tests, and are not built again after these.
+build=(--workspace --example conformance)
+[ -n "$quack" ] || build+=(--bin quack)
 (cd "$root" && cargo build --locked --quiet "${build[@]}")
 node=$(ls node_modules/node-linux-*/bin/node | head -1)
 exec "$node" run.mjs "${quack:-$target/debug/quack}" "$target/debug/examples/conformance" "$only"

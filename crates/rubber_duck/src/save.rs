@@ -164,7 +164,7 @@ impl Files {
         let earlier = self.recent.earlier(&durable.metadata, &saved.metadata, now);
         let state = Arc::clone(&ours.state);
         let snapshot = Snapshot { metadata: Arc::clone(&saved.metadata), state };
-        self.state.save_blocking(snapshot, &earlier)?;
+        self.state.save_blocking(snapshot, earlier)?;
 
         // Only now: a failed save must import the changes again.
         if let Some(theirs) = theirs {

@@ -150,7 +150,7 @@ mod tests {
                 prop_assert_eq!((loaded.origin, loaded.duplicates), (Origin::File, Vec::new()));
             }
             let loaded = load_blocking::<StateFile>(&paths.state).unwrap();
-            let wanted = StateFile { state, metadata: Some(metadata), earlier: Vec::new(), is_settled: false };
+            let wanted = StateFile { state, metadata: Some(metadata), earlier: quackd_store::Earlier::default(), is_settled: false };
             prop_assert_eq!(loaded.document, wanted);
             prop_assert_eq!((loaded.origin, loaded.duplicates), (Origin::File, Vec::new()));
         }

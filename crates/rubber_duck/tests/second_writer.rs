@@ -62,11 +62,15 @@ mod tests {
     }
 
     /// Writes like the app: a new file, renamed into place.
-    #[expect(clippy::disallowed_methods, reason = "it is the other program that renames here")]
     fn app_writes(dir: &Path, metadata: &Metadata) {
+        app_writes_to(dir, "metadata.json", metadata);
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "it is the other program that renames here")]
+    fn app_writes_to(dir: &Path, file: &str, metadata: &Metadata) {
         let new = dir.join("app.tmp");
         fs::write(&new, serde_json::to_vec(metadata).unwrap()).unwrap();
-        fs::rename(new, dir.join("metadata.json")).unwrap();
+        fs::rename(new, dir.join(file)).unwrap();
     }
 
     /// Creates a directory whose file has these sessions, and its writer.
@@ -256,8 +260,7 @@ mod tests {
                     files.save_blocking(&metadata_only(value(name, active))).unwrap();
                 }
                 drop(files);
-                fs::write(dir.path().join(file), serde_json::to_vec(&value(name, active)).unwrap())
-                    .unwrap();
+                app_writes_to(dir.path(), file, &value(name, active));
                 let opened = open(dir.path());
                 assert_eq!(*opened.snapshot.metadata, value("third", "u"), "{file} {name}");
                 if file == "metadata.json" {
@@ -274,6 +277,27 @@ mod tests {
     }
 
     #[test]
+    fn after_a_kill_an_old_copy_brings_no_deleted_session_back() {
+        for file in ["metadata.json", "metadata.json.theirs"] {
+            let (dir, mut files) = world(&["s", "t", "u"]);
+            for left in [&["s", "t"][..], &["s", "t", "new"], &["s", "new"], &["s"], &["s", "last"]]
+            {
+                files.save_blocking(&snapshot(left)).unwrap();
+            }
+            drop(files);
+            app_writes_to(dir.path(), file, &metadata(&["s", "t", "u", "new", "app"]));
+            let opened = open(dir.path());
+            assert_eq!(ids(&opened.snapshot.metadata), ["s", "last", "app"], "{file}");
+            // It writes an old copy after the start.
+            let mut files = opened.files.unwrap();
+            files.save_blocking(&opened.snapshot).unwrap();
+            app_writes(dir.path(), &metadata(&["s", "t", "new", "app"]));
+            let saved = files.save_blocking(&opened.snapshot).unwrap();
+            assert_eq!(ids(&saved.metadata), ["s", "last", "app"], "{file}");
+        }
+    }
+
+    #[test]
     fn after_a_kill_a_change_of_the_other_counts_as_before() {
         let (dir, mut files) = world(&["s", "t"]);
         files.save_blocking(&snapshot(&["s", "t", "ours"])).unwrap();
@@ -282,7 +306,7 @@ mod tests {
         changed.sessions[1].name = "new".to_owned();
         changed.active_voice_session_id = Some("t".into());
         for file in ["metadata.json", "metadata.json.theirs"] {
-            fs::write(dir.path().join(file), serde_json::to_vec(&changed).unwrap()).unwrap();
+            app_writes_to(dir.path(), file, &changed);
             assert_eq!(*open(dir.path()).snapshot.metadata, changed, "{file}");
         }
     }

@@ -81,14 +81,32 @@ pub struct StateFile<S = DaemonState, M = Metadata> {
     /// Workspaces and sessions, of which `metadata.json` is a view. Missing in files of older versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<M>,
-    /// Values of the metadata that quackd replaced in the last seconds before this save, oldest first: they tell an
-    /// old copy of another program from a change, if the daemon is killed.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub earlier: Vec<Metadata>,
+    /// What quackd replaced and deleted in the last seconds before this save.
+    #[serde(skip_serializing_if = "Earlier::is_empty")]
+    pub earlier: Earlier,
     /// True if the daemon ended in order, long enough after its last change: an entry that `metadata.json` lacks at
     /// the next start was deleted by another program.
     #[serde(rename = "settled", skip_serializing_if = "is_false")]
     pub is_settled: bool,
+}
+
+/// What quackd replaced and deleted in the metadata just before a save: this tells an old copy of another program from a
+/// change, if the daemon is killed. Oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Earlier {
+    /// Entries and active sessions as they were before each change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<Metadata>,
+    /// Ids of deleted sessions, and paths of deleted workspaces.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deleted: Vec<String>,
+}
+
+impl Earlier {
+    fn is_empty(&self) -> bool {
+        self.values.is_empty() && self.deleted.is_empty()
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -116,16 +134,8 @@ impl DurableDocument for StateFile {
         } = serde_json::from_slice(bytes)?;
         let Entries { sessions, mut duplicates } = sessions;
         duplicates.extend(metadata.iter_mut().flat_map(remove_duplicates));
-        let state = DaemonState {
-            version,
-            sessions,
-            workspaces,
-            grants,
-            last_grant,
-            presets,
-            held,
-            other,
-        };
+        let state =
+            DaemonState { version, sessions, workspaces, grants, last_grant, presets, held, other };
         Ok((Self { state, metadata, earlier, is_settled }, duplicates))
     }
 }
@@ -149,7 +159,7 @@ struct File {
     #[serde(default)]
     metadata: Option<Metadata>,
     #[serde(default)]
-    earlier: Vec<Metadata>,
+    earlier: Earlier,
     #[serde(default, rename = "settled")]
     is_settled: bool,
     #[serde(flatten)]
@@ -268,14 +278,19 @@ mod tests {
     "activeVoiceSessionId": null,
     "futureKey": 1.5
   },
-  "earlier": [
-    {
-      "version": 1,
-      "workspaces": [],
-      "sessions": [],
-      "activeVoiceSessionId": "B1F8"
-    }
-  ],
+  "earlier": {
+    "values": [
+      {
+        "version": 1,
+        "workspaces": [],
+        "sessions": [],
+        "activeVoiceSessionId": "B1F8"
+      }
+    ],
+    "deleted": [
+      "B1F9"
+    ]
+  },
   "settled": true
 }"#;
         let (state, duplicates) = parse::<StateFile>(text.as_bytes()).unwrap();

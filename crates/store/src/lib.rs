@@ -19,7 +19,7 @@ mod stamp;
 mod state;
 mod validate;
 
-pub use document::{DurableDocument, StateFile, to_bytes};
+pub use document::{DurableDocument, Earlier, StateFile, to_bytes};
 pub use duplicates::Duplicate;
 pub use error::StoreError;
 pub use exchange::exchange_blocking;

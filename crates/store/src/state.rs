@@ -1,7 +1,7 @@
 //! `quackd-state.json` on disk. Its caller saves the whole content and exports `metadata.json` from it.
 
 use crate::StoreError;
-use crate::document::{StateFile, to_bytes};
+use crate::document::{Earlier, StateFile, to_bytes};
 use crate::replace::replace_with_backup_blocking;
 use quackd_protocol::metadata::Metadata;
 use quackd_protocol::state::DaemonState;
@@ -50,7 +50,7 @@ impl StoredState {
     pub fn save_blocking(
         &mut self,
         snapshot: Snapshot,
-        earlier: &[Metadata],
+        earlier: Earlier,
     ) -> Result<(), StoreError> {
         let is_same = Arc::ptr_eq(&self.durable.metadata, &snapshot.metadata)
             && Arc::ptr_eq(&self.durable.state, &snapshot.state);
@@ -72,7 +72,7 @@ impl StoredState {
     /// [`StoreError`]: the file is unchanged.
     pub fn settle_blocking(&mut self) -> Result<(), StoreError> {
         if !self.is_settled {
-            self.write_blocking(&self.durable, &[], true)?;
+            self.write_blocking(&self.durable, Earlier::default(), true)?;
             self.is_settled = true;
         }
         Ok(())
@@ -81,11 +81,10 @@ impl StoredState {
     fn write_blocking(
         &self,
         snapshot: &Snapshot,
-        earlier: &[Metadata],
+        earlier: Earlier,
         is_settled: bool,
     ) -> Result<(), StoreError> {
         let (state, metadata) = (&*snapshot.state, Some(&*snapshot.metadata));
-        let earlier = earlier.to_vec();
         let file = StateFile { state, metadata, earlier, is_settled };
         let bytes = to_bytes::<StateFile>(&self.path, &file)?;
         replace_with_backup_blocking(&self.path, &bytes)

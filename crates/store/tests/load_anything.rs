@@ -75,7 +75,7 @@ mod tests {
         StateFile {
             state: serde_json::from_value(state).unwrap(),
             metadata: serde_json::from_value(metadata).unwrap(),
-            earlier: Vec::new(),
+            earlier: quackd_store::Earlier::default(),
             is_settled: false,
         }
     }

@@ -6,6 +6,7 @@
 use super::entry::{ENTRY_AGE, Entry, index};
 use quackd_protocol::SessionId;
 use quackd_protocol::metadata::{Metadata, Session, Workspace};
+use quackd_store::Earlier;
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ pub(super) const VALUE_AGE: Duration = Duration::from_secs(3);
 const MAX_CHANGES: usize = 4096;
 const MAX_DELETED: usize = 1024;
 
-/// Maximum number of entries that a save writes for the next daemon.
+/// Maximum number of values, and of deletions, that a save writes for the next daemon.
 const MAX_EARLIER: usize = 256;
 
 /// Recent changes and deletions by quackd.
@@ -58,6 +59,13 @@ fn replaced(before: &Metadata, after: &Metadata) -> Metadata {
     was
 }
 
+/// Returns the keys of the entries that only `before` has.
+fn gone<E: Entry>(before: &Metadata, after: &Metadata) -> Vec<String> {
+    let is = index::<E>(after);
+    let gone = E::all(before).iter().filter(|entry| !is.contains_key(entry.key()));
+    gone.map(|entry| entry.key().to_owned()).collect()
+}
+
 fn replaced_entries<E: Entry>(before: &Metadata, after: &Metadata, was: &mut Metadata) {
     let is = index::<E>(after);
     let changed = E::all(before).iter().filter(|it| is.get(it.key()).is_some_and(|now| now != it));
@@ -87,24 +95,19 @@ impl Recent {
         let new = new.filter(|key| !self.changes.iter().any(|earlier| earlier.new.contains(*key)));
         change.new.extend(new.map(str::to_owned));
 
-        let gone = E::all(before).iter().filter(|entry| !is.contains_key(entry.key()));
-        self.deleted.extend(gone.map(|entry| (change.at, entry.key().to_owned())));
+        let gone = gone::<E>(before, after).into_iter();
+        self.deleted.extend(gone.map(|key| (change.at, key)));
 
         let surplus = self.deleted.len().saturating_sub(MAX_DELETED);
         self.deleted.drain(..surplus);
     }
 
-    /// Returns the values of the last [`VALUE_AGE`], for the file of a save that replaces `before` with `after`. The
-    /// next daemon [restores](Recent::restore) them if this one is killed.
-    pub(crate) fn earlier(
-        &self,
-        before: &Metadata,
-        after: &Metadata,
-        now: Instant,
-    ) -> Vec<Metadata> {
+    /// Returns the values of the last [`VALUE_AGE`] and the deletions of the last [`ENTRY_AGE`], for the file of a save
+    /// that replaces `before` with `after`. The next daemon [restores](Recent::restore) them if this one is killed.
+    pub(crate) fn earlier(&self, before: &Metadata, after: &Metadata, now: Instant) -> Earlier {
         let known = self.within(VALUE_AGE, now).map(|change| change.was.clone());
-        let mut earlier: Vec<_> = known.chain([replaced(before, after)]).collect();
-        earlier.retain(|was| *was != Metadata::default());
+        let mut values: Vec<_> = known.chain([replaced(before, after)]).collect();
+        values.retain(|was| *was != Metadata::default());
 
         // The newest are last.
         let mut left = MAX_EARLIER;
@@ -112,15 +115,27 @@ impl Recent {
             let entries = 1 + was.sessions.len() + was.workspaces.len();
             left.checked_sub(entries).inspect(|rest| left = *rest).is_some()
         };
-        let n = earlier.iter().rev().take_while(fits).count();
-        earlier.split_off(earlier.len() - n)
+        let n = values.iter().rev().take_while(fits).count();
+        let values = values.split_off(values.len() - n);
+
+        let is_recent =
+            |(at, _): &&(Instant, String)| now.saturating_duration_since(*at) < ENTRY_AGE;
+        let known = self.deleted.iter().filter(is_recent).map(|(_, key)| key.clone());
+        let mut deleted: Vec<_> = known.collect();
+        deleted.extend(gone::<Session>(before, after));
+        deleted.extend(gone::<Workspace>(before, after));
+        let (sessions, workspaces) = (index::<Session>(after), index::<Workspace>(after));
+        deleted.retain(|key| !sessions.contains_key(&**key) && !workspaces.contains_key(&**key));
+        let deleted = deleted.split_off(deleted.len().saturating_sub(MAX_EARLIER));
+        Earlier { values, deleted }
     }
 
-    /// Records values that the last daemon replaced just before it was killed.
-    pub(crate) fn restore(&mut self, earlier: &[Metadata], now: Instant) {
-        let changes = earlier.iter().take(MAX_EARLIER);
+    /// Records what the last daemon replaced and deleted just before it was killed.
+    pub(crate) fn restore(&mut self, earlier: &Earlier, now: Instant) {
         let change = |was: &Metadata| Change { at: now, was: was.clone(), new: HashSet::new() };
-        self.changes.extend(changes.map(change));
+        self.changes.extend(earlier.values.iter().take(MAX_EARLIER).map(change));
+        let deleted = earlier.deleted.iter().take(MAX_EARLIER);
+        self.deleted.extend(deleted.map(|key| (now, key.clone())));
     }
 
     /// Records that it is unknown which file the other program has read. For the next
