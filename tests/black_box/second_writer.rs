@@ -19,20 +19,28 @@ impl App {
         let child = program("python3")
             .arg(script)
             .arg(daemon.app().join("metadata.json"))
-            .args([pause_ms.to_string(), held_ms.to_string()])
+            .args([&pause_ms.to_string(), &held_ms.to_string(), "rename"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn();
         Self(child.expect("start python3").into())
     }
 
-    /// Stops the writer. Returns the ids of the sessions that it created.
-    fn end(mut self) -> Vec<String> {
+    /// Stops the writer. Returns the ids of the sessions that it created, and of those that it renamed then.
+    fn end(mut self) -> (Vec<String>, Vec<String>) {
         drop(self.0.stdin.take());
         let stdout = self.0.stdout.take().expect("a pipe");
-        let made = BufReader::new(stdout).lines().map(|line| line.expect("an id")).collect();
+        let (mut made, mut renamed) = (Vec::new(), Vec::new());
+        for line in BufReader::new(stdout).lines() {
+            for word in line.expect("ids").split(' ') {
+                match word.strip_suffix("=renamed") {
+                    Some(id) => renamed.push(id.to_owned()),
+                    None => made.push(word.to_owned()),
+                }
+            }
+        }
         assert!(self.0.wait().expect("wait").success());
-        made
+        (made, renamed)
     }
 }
 
@@ -83,6 +91,14 @@ fn start_settled(daemon: &mut Daemon) {
 
 fn listed(daemon: &Daemon) -> BTreeSet<String> {
     ids(&daemon.wire().request("sessions", json!({"all": true})))
+}
+
+/// The ids of the sessions whose name the writer has changed.
+fn listed_as_renamed(daemon: &Daemon) -> BTreeSet<String> {
+    let mut sessions = daemon.wire().request("sessions", json!({"all": true}));
+    let all = sessions["sessions"].as_array_mut().expect("sessions");
+    all.retain(|it| it["name"].as_str().expect("a name").ends_with(" again"));
+    ids(&sessions)
 }
 
 #[test]
@@ -271,10 +287,11 @@ fn nothing_of_either_is_lost_while_both_write_every_few_milliseconds() {
         let kept = work(&daemon, round, Duration::from_secs(4));
         (app.end(), kept)
     });
-    let mut made = BTreeSet::new();
-    for (app, kept) in apps {
+    let (mut made, mut renamed) = (BTreeSet::new(), BTreeSet::new());
+    for ((app, again), kept) in apps {
         assert!(app.len() > 5 && kept.len() > 5, "{} and {}", app.len(), kept.len());
         made.extend(app.into_iter().chain(kept));
+        renamed.extend(again);
     }
     let there = wait_for("both to be the same", || {
         let (there, file) = (listed(&daemon), ids(&on_disk(&daemon)));
@@ -282,23 +299,27 @@ fn nothing_of_either_is_lost_while_both_write_every_few_milliseconds() {
     });
     // No deleted session has come back either.
     assert_eq!(there, made, "{}", daemon.log());
+    assert_eq!(listed_as_renamed(&daemon), renamed, "{}", daemon.log());
 }
 
 #[test]
 fn a_daemon_that_is_killed_between_two_writers_loses_nothing_that_was_acknowledged() {
     let mut daemon = Daemon::start();
     daemon.wire().attach(daemon.repo("a").path());
-    let mut made = BTreeSet::new();
+    let (mut made, mut renamed) = (BTreeSet::new(), BTreeSet::new());
     for round in 0..8 {
         let app = App::start(&daemon, 2, 4);
         made.extend(work(&daemon, round, Duration::from_millis(300)));
         daemon.signal(Signal::SIGKILL);
         daemon.wait();
-        made.extend(app.end());
+        let (app, again) = app.end();
+        made.extend(app);
+        renamed.extend(again);
         daemon.boot();
         let there = listed(&daemon);
         let lost: Vec<_> = made.difference(&there).collect();
         assert!(lost.is_empty(), "round {round}: {lost:?} of {there:?}\n{}", daemon.log());
+        assert_eq!(listed_as_renamed(&daemon), renamed, "round {round}: {}", daemon.log());
     }
 }
 

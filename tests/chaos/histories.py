@@ -323,8 +323,9 @@ def history(world, number, seed, failures):
     world.end_writer()
     if world.daemon.child.poll() is not None:
         world.daemon.start()
-    listed = verify(world, lambda text: failures.append(f"history {number} of seed {seed}: {text}"))
-    failures += [f"history {number} of seed {seed}: {caller.failure}" for caller in callers if caller.failure]
+    where = f"history {number} of seed {seed} (killed: {', '.join(died) or 'nothing'})"
+    listed = verify(world, lambda text: failures.append(f"{where}: {text}"))
+    failures += [f"{where}: {caller.failure}" for caller in callers if caller.failure]
     forget(world, listed)
     return died
 

@@ -88,10 +88,13 @@ impl Registry {
             Ok((snapshot, kept)) => {
                 self.take_over(snapshot, kept, ctx);
                 answer(waiting, &Ok(()));
-                // Changes of these requests came after the snapshot, so they need one more save.
+                // Changes of these requests came after the snapshot, so they need one more save. The import may have
+                // started it. Two saves at once would lose what the first one imports.
                 if !next.is_empty() {
-                    self.waiting = next;
-                    self.start_save(ctx);
+                    self.waiting.extend(next);
+                    if !self.saving {
+                        self.start_save(ctx);
+                    }
                 }
             }
             Err(error) => {
