@@ -131,13 +131,20 @@ impl Daemon {
         Ok(path)
     }
 
+    /// Creates an empty directory for another program.
+    pub(crate) fn directory(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let path = self.world.path().join(name);
+        std::fs::create_dir(&path)?;
+        Ok(path)
+    }
+
     /// Prepares the measured program, to be run as a subcommand.
     pub(crate) fn quack(&self) -> Command {
         self.command(QUACK)
     }
 
     /// Prepares a command with this environment and no other variables.
-    pub(crate) fn command(&self, program: &str) -> Command {
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = quackd_testkit::program(program);
         command.current_dir(self.world.path()).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());

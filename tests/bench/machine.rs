@@ -3,10 +3,14 @@
 use serde::Serialize;
 use std::num::NonZero;
 
-/// Machine and build. Unknown values are absent.
+/// Date, machine and build. Unknown values are absent.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
+    pub(crate) date: String,
+    pub(crate) quackd: &'static str,
     pub(crate) cores: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) processor: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) memory_gib: Option<f64>,
     pub(crate) system: String,
@@ -18,6 +22,9 @@ pub(crate) struct Machine {
 /// Describes this machine and this build.
 pub(crate) fn describe() -> Machine {
     Machine {
+        date: jiff::Zoned::now().date().to_string(),
+        quackd: env!("CARGO_PKG_VERSION"),
+        processor: processor(),
         cores: std::thread::available_parallelism().map_or(1, NonZero::get),
         memory_gib: memory_gib(),
         system: system(),
@@ -31,6 +38,13 @@ pub(crate) fn load_average() -> Option<String> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     let words: Vec<&str> = text.split_whitespace().take(3).collect();
     Some(words.join(" "))
+}
+
+/// Returns the model of the first processor.
+fn processor() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("model name"))?;
+    Some(line.trim_start_matches([' ', '\t', ':']).to_owned())
 }
 
 fn memory_gib() -> Option<f64> {

@@ -1,6 +1,6 @@
 //! Benchmark of the performance budgets: the real binary over the real socket, one table of results.
 //!
-//! Run by `cargo bench -p quackd [-- WORD] [--quick] [--json]`; `docs/benchmarks.md` explains the rows. Each
+//! Run by `cargo bench -p quackd [-- WORD] [--quick] [--json] [--svg FILE]`; `docs/benchmarks.md` explains the rows. Each
 //! group of measures has its own daemon, home and state directory, and removes them. The exit code is 1 only
 //! after an error, not if a result exceeds its budget: the machine may be busy.
 
@@ -8,11 +8,14 @@ mod daemon;
 mod machine;
 mod measures;
 mod options;
+mod plot;
 mod processes;
 mod report;
 mod samples;
+mod stdio;
 mod wire;
 
+use anyhow::Context;
 use measures::{Effort, GROUPS};
 use options::{Options, Output};
 use report::{Failure, Report};
@@ -57,6 +60,10 @@ fn run() -> anyhow::Result<bool> {
         Output::Json => report.json()?,
     };
     writeln!(std::io::stdout(), "{text}")?;
+    if let Some(file) = &options.svg {
+        let svg = plot::svg(&report)?;
+        std::fs::write(file, svg).with_context(|| format!("cannot write {}", file.display()))?;
+    }
     Ok(report.failures.is_empty())
 }
 

@@ -22,7 +22,7 @@ impl Unit {
         matches!(self, Self::PerSecond | Self::BytesPerSecond)
     }
 
-    fn show(self, value: f64) -> String {
+    pub(crate) fn show(self, value: f64) -> String {
         match self {
             Self::Seconds if value < 1e-3 => format!("{:.1} us", value * 1e6),
             Self::Seconds if value < 1.0 => format!("{:.2} ms", value * 1e3),
@@ -68,6 +68,16 @@ impl Target {
     }
 }
 
+/// A measured program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Program {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// True for quackd, whose version is that of the build.
+    #[serde(skip)]
+    pub(crate) is_ours: bool,
+}
+
 /// One row of the table.
 #[derive(Debug)]
 pub(crate) struct Row {
@@ -75,6 +85,10 @@ pub(crate) struct Row {
     pub(crate) unit: Unit,
     pub(crate) target: Target,
     pub(crate) samples: Samples,
+    /// Measured program, if its version is known.
+    pub(crate) program: Option<Program>,
+    /// Title of the row's chart in the plot.
+    pub(crate) chart: Option<String>,
 }
 
 impl Row {
@@ -91,11 +105,11 @@ impl Row {
         let name = name.into();
         let samples = Samples::new(values);
         let samples = samples.ok_or_else(|| anyhow::anyhow!("nothing was measured for {name}"))?;
-        Ok(Self { name, unit, target, samples })
+        Ok(Self { name, unit, target, samples, program: None, chart: None })
     }
 
     /// Returns the 99th percentile, or the lowest value of a rate.
-    fn worst(&self) -> f64 {
+    pub(crate) fn worst(&self) -> f64 {
         if self.unit.is_rate() { self.samples.lowest() } else { self.samples.p99() }
     }
 
@@ -187,21 +201,54 @@ impl Report {
         text
     }
 
-    fn header(&self) -> String {
-        let Machine { cores, memory_gib, system, profile, load } = &self.machine;
-        let mut text = format!("{cores} cores");
+    /// Returns the date, the build and the machine.
+    pub(crate) fn machine_line(&self) -> String {
+        let machine = &self.machine;
+        let Machine { date, quackd, cores, processor, memory_gib, system, profile, .. } = machine;
+        let mut text = format!("{date}, quackd {quackd}, {profile} build; {cores} cores");
+        if let Some(processor) = processor {
+            text.push_str(&format!(" of {processor}"));
+        }
         if let Some(gib) = memory_gib {
             text.push_str(&format!(", {gib:.0} GiB"));
         }
-        text.push_str(&format!(", {system}, {profile} build"));
+        text.push_str(&format!(", {system}"));
         if self.quick {
             text.push_str(", quick");
         }
-        if let (Some(begin), Some(end)) = (load, &self.load_at_end) {
-            text.push_str(&format!("; load average {begin} before, {end} after"));
+        text
+    }
+
+    /// Returns the load averages before and after the run.
+    pub(crate) fn load_line(&self) -> Option<String> {
+        let (begin, end) = (self.machine.load.as_ref()?, self.load_at_end.as_ref()?);
+        Some(format!("load average {begin} before, {end} after"))
+    }
+
+    fn header(&self) -> String {
+        let mut text = self.machine_line();
+        if let Some(load) = self.load_line() {
+            text.push_str(&format!("; {load}"));
+        }
+        let versions = self.programs().into_iter();
+        let versions: Vec<String> =
+            versions.map(|Program { name, version, .. }| format!("{name} {version}")).collect();
+        if !versions.is_empty() {
+            text.push_str(&format!("\nVersions: {}", versions.join(", ")));
         }
         text.push_str("\n\n");
         text
+    }
+
+    /// Returns each compared program once.
+    fn programs(&self) -> Vec<&Program> {
+        let mut programs: Vec<&Program> = Vec::new();
+        for program in self.rows.iter().filter_map(|row| row.program.as_ref()) {
+            if !program.is_ours && !programs.contains(&program) {
+                programs.push(program);
+            }
+        }
+        programs
     }
 
     /// Returns one JSON document with values in base units.
@@ -222,6 +269,7 @@ impl Report {
             machine: &'a Machine,
             load_at_end: &'a Option<String>,
             quick: bool,
+            programs: Vec<&'a Program>,
             rows: Vec<RowJson<'a>>,
             failures: &'a [Failure],
         }
@@ -239,6 +287,7 @@ impl Report {
             machine: &self.machine,
             load_at_end: &self.load_at_end,
             quick: self.quick,
+            programs: self.programs(),
             rows: rows.collect(),
             failures: &self.failures,
         })?)

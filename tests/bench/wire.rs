@@ -43,6 +43,15 @@ impl Line {
         Self::call(0, session, "read_file", &json!({"path": path}))
     }
 
+    /// Creates a message of JSON-RPC. Without an `id`, it is a notification.
+    pub(crate) fn rpc(id: Option<u64>, method: &str, params: &Value) -> Self {
+        let mut message = json!({"jsonrpc": "2.0", "method": method, "params": params});
+        if let (Some(id), Some(message)) = (id, message.as_object_mut()) {
+            message.insert("id".to_owned(), id.into());
+        }
+        Self(format!("{message}\n").into_bytes())
+    }
+
     /// Repeats the request for a single write.
     pub(crate) fn repeated(&self, times: usize) -> Self {
         Self(self.0.repeat(times))
@@ -69,6 +78,15 @@ pub(crate) struct ToolResult<'a> {
     #[serde(borrow)]
     pub(crate) text: &'a RawValue,
     pub(crate) is_error: bool,
+}
+
+/// A message of JSON-RPC, parsed as far as needed.
+#[derive(Debug, Deserialize)]
+struct RpcAnswer<'a> {
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
 }
 
 impl Reply<'_> {
@@ -100,7 +118,10 @@ pub(crate) struct Wire {
 
 impl Wire {
     pub(crate) fn connect(socket: &Path) -> anyhow::Result<Self> {
-        let writer = UnixStream::connect(socket)?;
+        Self::over(UnixStream::connect(socket)?)
+    }
+
+    pub(crate) fn over(writer: UnixStream) -> anyhow::Result<Self> {
         writer.set_read_timeout(Some(PATIENCE))?;
         writer.set_write_timeout(Some(PATIENCE))?;
         let reader = BufReader::with_capacity(64 * 1024, writer.try_clone()?);
@@ -108,7 +129,7 @@ impl Wire {
     }
 
     pub(crate) fn send(&mut self, line: &Line) -> anyhow::Result<()> {
-        self.writer.write_all(&line.0).context("cannot write to the daemon")
+        self.writer.write_all(&line.0).context("cannot write to the server")
     }
 
     /// Passes the next reply to `read`. Skips events.
@@ -121,6 +142,22 @@ impl Wire {
             let reply: Reply<'_> = serde_json::from_slice(&self.line)?;
             if reply.ok.is_some() {
                 return read(&reply);
+            }
+        }
+    }
+
+    /// Passes the result of the one pending JSON-RPC request to `read`. Skips notifications and requests.
+    pub(crate) fn rpc_result<T>(
+        &mut self,
+        read: impl Fn(&str) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        loop {
+            self.next_line()?;
+            let answer: RpcAnswer<'_> = serde_json::from_slice(&self.line)?;
+            match (answer.result, answer.error) {
+                (_, Some(error)) => bail!("refused: {}", error.get()),
+                (Some(result), None) => return read(result.get()),
+                (None, None) => {}
             }
         }
     }
@@ -141,8 +178,8 @@ impl Wire {
     fn next_line(&mut self) -> anyhow::Result<()> {
         self.line.clear();
         let n = self.reader.read_until(b'\n', &mut self.line);
-        if n.context("no line from the daemon")? == 0 {
-            bail!("the daemon closed the connection");
+        if n.context("no line from the server")? == 0 {
+            bail!("the server closed the connection");
         }
         Ok(())
     }

@@ -32,18 +32,20 @@ pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
             read_all(quack)
         })];
         if let Some(rg) = &programs.rg {
-            lanes.push(Lane::new("rg --sort path", move || {
-                let mut rg = program(rg);
+            let sorted = Lane::new("rg --sort path", move || {
+                let mut rg = program(&rg.path);
                 rg.args(["--no-config", "-n", "--sort", "path", "matching_word"]);
                 rg.current_dir(root);
                 read_all(rg)
-            }));
+            });
+            lanes.push(sorted.of(programs.rg.as_ref()));
         }
-        lanes.push(Lane::new("grep -rn", move || {
+        let grep = Lane::new("grep -rn", move || {
             let mut grep = program("grep");
             grep.args(["-rn", "matching_word"]).current_dir(root);
             read_all(grep)
-        }));
+        });
+        lanes.push(grep.of(programs.grep.as_ref()));
         let label = format!("{n} matching lines");
         rows.extend(in_turn(effort.rounds(15), &label, lanes, "quack grep", GOALS)?);
     }

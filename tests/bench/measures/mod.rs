@@ -1,5 +1,6 @@
 //! The measures, in groups. Each group starts and stops its own daemon.
 
+mod clients;
 mod compare;
 mod death;
 mod fanout;
@@ -9,12 +10,14 @@ mod grep;
 mod peer;
 mod ping;
 mod rates;
+mod sandboxes;
 mod search;
 mod spawn;
 mod start;
 mod tools;
 
 use crate::report::Row;
+use crate::tell;
 
 /// Number of measurements.
 #[derive(Debug, Clone, Copy)]
@@ -52,4 +55,16 @@ pub(crate) const GROUPS: &[Group] = &[
     Group { name: "rates", measure: rates::measure },
     Group { name: "flood", measure: flood::measure },
     Group { name: "fanout", measure: fanout::measure },
+    Group { name: "sandboxes", measure: sandboxes::measure },
+    Group { name: "clients", measure: clients::measure },
 ];
+
+/// Reports that an optional program has no row.
+fn tell_not_installed(name: &str, how: &str) {
+    tell(&format!("not measured: {name} is not installed ({how})"));
+}
+
+/// Reports that an optional program is installed and failed.
+fn tell_failed(name: &str, error: &anyhow::Error) {
+    tell(&format!("not measured: {name} does not work here: {error:#}"));
+}

@@ -158,18 +158,20 @@ fn compare(
     if let Some(rg) = &programs.rg {
         let base = ["--no-config", "-nH", "--no-heading", "--color=never"];
         let run = move |more: &[&str]| {
-            let mut rg = program(rg);
+            let mut rg = program(&rg.path);
             rg.args(base).args(more).args(query.rg).arg(start).current_dir(place.root);
             read_all(rg)
         };
-        lanes.push(Lane::new("rg", move || run(&[])));
-        lanes.push(Lane::new("rg --sort path", move || run(&["--sort", "path"])));
+        lanes.push(Lane::new("rg", move || run(&[])).of(programs.rg.as_ref()));
+        let sorted = Lane::new("rg --sort path", move || run(&["--sort", "path"]));
+        lanes.push(sorted.of(programs.rg.as_ref()));
     }
-    lanes.push(Lane::new("grep -rn", || {
+    let grep = Lane::new("grep -rn", || {
         let mut grep = program("grep");
         grep.arg("-rnH").args(query.grep).arg(start).current_dir(place.root);
         read_all(grep)
-    }));
+    });
+    lanes.push(grep.of(programs.grep.as_ref()));
     in_turn(rounds, label, lanes, "client to client", GOALS)
 }
 
@@ -202,19 +204,19 @@ fn compare_find(
         Lane::new("client to client", || wire.call(&line)),
     ];
     if let Some(fd) = &programs.fd {
-        lanes.push(Lane::new("fd -HI -t f", move || {
-            let mut fd = program(fd);
-            read_all({
-                fd.args(["-HI", "-t", "f", "--color=never", "-g", "*.nothing"]).current_dir(root);
-                fd
-            })
-        }));
+        let fd = Lane::new("fd -HI -t f", move || {
+            let mut fd = program(&fd.path);
+            fd.args(["-HI", "-t", "f", "--color=never", "-g", "*.nothing"]).current_dir(root);
+            read_all(fd)
+        });
+        lanes.push(fd.of(programs.fd.as_ref()));
     }
-    lanes.push(Lane::new("find -type f", || {
+    let find = Lane::new("find -type f", || {
         let mut find = program("find");
         find.args([".", "-type", "f", "-name", "*.nothing"]).current_dir(root);
         read_all(find)
-    }));
+    });
+    lanes.push(find.of(programs.find.as_ref()));
     in_turn(rounds, &format!("find a name, {n} files"), lanes, "client to client", GOALS)
 }
 
