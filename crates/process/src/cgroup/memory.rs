@@ -137,6 +137,7 @@ impl MemoryGroup {
         // The kernel also counts kills for the limit of an outer group, or because the machine has no memory left.
         let hits = match self.kind {
             CgroupKind::Unified => number_after("oom ", &events),
+            _ if self.limit_hits.is_empty() => None,
             _ => self.limit_hits.iter().map(|file| number_after("", &read(file)?)).sum(),
         };
         if hits == Some(0) {
