@@ -55,10 +55,15 @@ fn a_worker_that_panics_aborts_with_one_line_and_the_next_call_works() {
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
     session.bash("true");
-    let worker = session.pid("pid");
+    let call = session.begin("bash", json!("sleep 60"));
+    let worker = wait_for("the call to run", || {
+        let row = session.worker();
+        (row["calls"].as_array()?.len() == 1).then(|| session.pid("pid"))
+    });
     let Some(strace) = panicking(&daemon, worker, "a_worker_that_panics_aborts") else { return };
+    // At the latest, the next heartbeat wakes the worker.
     let died = "Error: Worker died during bash (signal 6). It may have run; it was not retried.";
-    assert_eq!(session.begin("bash", json!("true")).text(), died);
+    assert_eq!(call.text(), died);
     let trace = strace.detach();
     assert!(trace.contains("(INJECTED)") && trace.contains("killed by SIGABRT"), "{trace}");
 
