@@ -17,11 +17,12 @@ use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::services::Services;
 use crate::wire;
+use crate::wire::ParsedRequest;
 use crate::wire::client_outbox::{ClientOutbox, WriterExit, outbox};
 use actix::Addr;
 use quackd_ipc::halves::ImmediateWriter;
 use quackd_ipc::lines::{Line, LineError, LineReader};
-use quackd_protocol::client::{PageRights, ToldLine};
+use quackd_protocol::client::{ErrorCode, PageRights, ToldLine};
 use quackd_protocol::limits::{MAX_CLIENT_REQUESTS, MAX_LINE_BYTES, PARTIAL_LINE_TIMEOUT};
 use quackd_protocol::{SessionId, VERSION};
 use quackd_remote::Page;
@@ -61,6 +62,10 @@ struct RemoteReadyData<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<&'static str>,
 }
+
+/// Reply to a request if those of all clients that are not answered have too many bytes.
+const NO_MEMORY: &str =
+    "The unanswered requests of all clients need too much memory; try again later";
 
 /// Session id in the first event of remote clients, which have no session.
 const REMOTE_SESSION: &str = "remote-control";
@@ -162,6 +167,24 @@ async fn let_ready_tasks_run() {
     .await;
 }
 
+/// Answers a request in a separate task, and releases what it holds after the reply.
+fn answer_later<H: 'static>(
+    request: ParsedRequest,
+    caller: &Rc<Caller>,
+    outbox: &ClientOutbox,
+    held: H,
+) {
+    let (caller, outbox) = (Rc::clone(caller), outbox.clone());
+    actix::spawn(async move {
+        let reply = methods::answer(request, &caller).await;
+        if outbox.send(reply).await.is_err() {
+            caller.services.sessions.metrics.unread_answers.add(1);
+        }
+        caller.client.replied();
+        drop(held);
+    });
+}
+
 /// Reads requests. Removes the client from the registry when it stops sending.
 async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outbox: ClientOutbox) {
     let ConnectionGuard(caller) = &connected;
@@ -174,8 +197,12 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
     let mut bad_lines = 0_u64;
 
     loop {
+        let mut size = 0;
         let parsed = match lines.next().await {
-            Ok(Some(Line::Text(line))) => wire::parse(&line),
+            Ok(Some(Line::Text(line))) => {
+                size = line.len();
+                wire::parse(&line)
+            }
             Ok(Some(Line::TooLong)) => Err(wire::too_long()),
             Ok(None) => break,
             Err(error @ (LineError::Unfinished(_) | LineError::Refused(_))) => {
@@ -200,21 +227,24 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
             Ok(Some(request)) if methods::is_concurrent(&request) => {
                 // At the limit, reading stops until a request of this client is answered.
                 let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
-
-                let (caller, outbox) = (Rc::clone(caller), outbox.clone());
-                actix::spawn(async move {
-                    let reply = methods::answer(request, &caller).await;
-                    if outbox.send(reply).await.is_err() {
-                        caller.services.sessions.metrics.unread_answers.add(1);
+                match caller.services.memory.hold_request(size) {
+                    Some(held) => {
+                        answer_later(request, caller, &outbox, (slot, held));
+                        // Let the request start before the next line is read. An `abort` that follows a call then finds
+                        // the call, unless the call first had to look up its session's directory.
+                        let_ready_tasks_run().await;
+                        Ok(())
                     }
-                    caller.client.replied();
-                    drop(slot);
-                });
-
-                // Let the request start before the next line is read. An `abort` that follows a call then finds the
-                // call, unless the call first had to look up its session's directory.
-                let_ready_tasks_run().await;
-                Ok(())
+                    None => {
+                        outbox
+                            .send(wire::failure(
+                                request.id.as_ref(),
+                                NO_MEMORY,
+                                Some(ErrorCode::Busy),
+                            ))
+                            .await
+                    }
+                }
             }
             Ok(Some(request)) => {
                 let reply = methods::answer(request, caller).await;
