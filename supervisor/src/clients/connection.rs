@@ -167,8 +167,8 @@ async fn let_ready_tasks_run() {
     .await;
 }
 
-/// Answers a request in a separate task, and releases what it holds after the reply.
-fn answer_later<H: 'static>(
+/// Starts a task that answers a request and drops `held` after the reply.
+async fn start_answer<H: 'static>(
     request: ParsedRequest,
     caller: &Rc<Caller>,
     outbox: &ClientOutbox,
@@ -183,6 +183,10 @@ fn answer_later<H: 'static>(
         caller.client.replied();
         drop(held);
     });
+
+    // Let the request start before the next line is read. An `abort` that follows a call then finds the call, unless
+    // the call first had to look up its session's directory.
+    let_ready_tasks_run().await;
 }
 
 /// Reads requests. Removes the client from the registry when it stops sending.
@@ -229,20 +233,12 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
                 let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
                 match caller.services.memory.hold_request(size) {
                     Some(held) => {
-                        answer_later(request, caller, &outbox, (slot, held));
-                        // Let the request start before the next line is read. An `abort` that follows a call then finds
-                        // the call, unless the call first had to look up its session's directory.
-                        let_ready_tasks_run().await;
+                        start_answer(request, caller, &outbox, (slot, held)).await;
                         Ok(())
                     }
                     None => {
-                        outbox
-                            .send(wire::failure(
-                                request.id.as_ref(),
-                                NO_MEMORY,
-                                Some(ErrorCode::Busy),
-                            ))
-                            .await
+                        let (id, code) = (request.id.as_ref(), Some(ErrorCode::Busy));
+                        outbox.send(wire::failure(id, NO_MEMORY, code)).await
                     }
                 }
             }
