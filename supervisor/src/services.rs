@@ -16,12 +16,12 @@ use crate::session::services::SessionServices;
 use crate::voice::Voice;
 use quackd_ipc::alias::Alias;
 use quackd_ipc::listener::SocketFile;
-use quackd_protocol::limits::{MAX_LINE_BYTES, MAX_QUEUED_BYTES, MAX_UNFINISHED_BYTES};
+use quackd_protocol::limits::{MAX_QUEUED_BYTES, MAX_UNFINISHED_BYTES};
 use quackd_supervision::Budget;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// One instance per daemon, on the actors' thread.
@@ -51,12 +51,6 @@ pub(crate) struct Services {
     pub(crate) stop: mpsc::Sender<StopRequest>,
 }
 
-/// Bytes of requests that wait for their answer in a separate task, of all clients.
-const MAX_REQUEST_BYTES: usize = 16 * MAX_LINE_BYTES;
-
-/// Requests of at most this size, in bytes, do not count. Their number is limited for each client.
-const FREE_REQUEST_BYTES: usize = 1024;
-
 /// Memory that all clients share. A client that holds most of it for longest is refused.
 #[derive(Debug)]
 pub(crate) struct ClientMemory {
@@ -64,18 +58,6 @@ pub(crate) struct ClientMemory {
     pub(crate) unfinished: Arc<Budget<CancellationToken>>,
     /// Messages that are not written.
     pub(crate) queued: Arc<Budget<CancellationToken>>,
-    /// One permit for each byte of [`MAX_REQUEST_BYTES`].
-    requests: Arc<Semaphore>,
-}
-
-impl ClientMemory {
-    /// Counts the bytes of a request until the permit is dropped. `None`: the unanswered requests of all clients have
-    /// too many.
-    pub(crate) fn hold_request(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let counted = if bytes <= FREE_REQUEST_BYTES { 0 } else { bytes };
-        let counted = u32::try_from(counted).unwrap_or(u32::MAX);
-        Arc::clone(&self.requests).try_acquire_many_owned(counted).ok()
-    }
 }
 
 impl Default for ClientMemory {
@@ -83,7 +65,6 @@ impl Default for ClientMemory {
         Self {
             unfinished: Budget::new(MAX_UNFINISHED_BYTES),
             queued: Budget::new(MAX_QUEUED_BYTES),
-            requests: Arc::new(Semaphore::new(MAX_REQUEST_BYTES)),
         }
     }
 }

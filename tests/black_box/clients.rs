@@ -159,33 +159,6 @@ fn unfinished_lines_of_many_clients_cost_bounded_memory_and_the_worst_clients_ar
 }
 
 #[test]
-fn large_requests_of_all_clients_have_a_limit_and_one_more_is_refused() {
-    let daemon = Daemon::start();
-    let (one, two) = (daemon.wire(), daemon.wire());
-    let session = one.attach(daemon.repo("a").path());
-    let request = json!({"sessionId": session.id, "tool": "bash",
-        "arguments": {"command": "sleep 300", "note": "x".repeat(2_000_000)}});
-    // 128 MiB have room for 67 of them.
-    let calls: Vec<_> = [&one, &two]
-        .into_iter()
-        .flat_map(|wire| (0..40).map(|_| wire.begin("quack.tool", &request)).collect::<Vec<_>>())
-        .collect();
-    let refused = calls.into_iter().next_back().unwrap().reply();
-    let text = "The unanswered requests of all clients need too much memory; try again later";
-    assert_eq!((&refused["error"], &refused["code"]), (&json!(text), &json!("busy")), "{refused}");
-
-    // The connection stays usable, and small requests do not count.
-    two.request("ping", json!({}));
-    two.request("abort", json!({"sessionId": session.id}));
-    wait_for("room for a large request", || {
-        let mut request = request.clone();
-        request["arguments"]["command"] = json!("echo room");
-        let reply = two.reply("quack.tool", request);
-        (reply["ok"] == true).then(|| assert_eq!(reply["data"]["exitCode"], 0, "{reply}"))
-    });
-}
-
-#[test]
 fn a_last_line_without_its_end_is_answered() {
     let daemon = Daemon::start();
     let wire = daemon.wire();

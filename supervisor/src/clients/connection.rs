@@ -17,12 +17,11 @@ use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::services::Services;
 use crate::wire;
-use crate::wire::ParsedRequest;
 use crate::wire::client_outbox::{ClientOutbox, WriterExit, outbox};
 use actix::Addr;
 use quackd_ipc::halves::ImmediateWriter;
 use quackd_ipc::lines::{Line, LineError, LineReader};
-use quackd_protocol::client::{ErrorCode, PageRights, ToldLine};
+use quackd_protocol::client::{PageRights, ToldLine};
 use quackd_protocol::limits::{MAX_CLIENT_REQUESTS, MAX_LINE_BYTES, PARTIAL_LINE_TIMEOUT};
 use quackd_protocol::{SessionId, VERSION};
 use quackd_remote::Page;
@@ -62,10 +61,6 @@ struct RemoteReadyData<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<&'static str>,
 }
-
-/// Reply to a request if those of all clients that are not answered have too many bytes.
-const NO_MEMORY: &str =
-    "The unanswered requests of all clients need too much memory; try again later";
 
 /// Session id in the first event of remote clients, which have no session.
 const REMOTE_SESSION: &str = "remote-control";
@@ -167,28 +162,6 @@ async fn let_ready_tasks_run() {
     .await;
 }
 
-/// Starts a task that answers a request and drops `held` after the reply.
-async fn start_answer<H: 'static>(
-    request: ParsedRequest,
-    caller: &Rc<Caller>,
-    outbox: &ClientOutbox,
-    held: H,
-) {
-    let (caller, outbox) = (Rc::clone(caller), outbox.clone());
-    actix::spawn(async move {
-        let reply = methods::answer(request, &caller).await;
-        if outbox.send(reply).await.is_err() {
-            caller.services.sessions.metrics.unread_answers.add(1);
-        }
-        caller.client.replied();
-        drop(held);
-    });
-
-    // Let the request start before the next line is read. An `abort` that follows a call then finds the call, unless
-    // the call first had to look up its session's directory.
-    let_ready_tasks_run().await;
-}
-
 /// Reads requests. Removes the client from the registry when it stops sending.
 async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outbox: ClientOutbox) {
     let ConnectionGuard(caller) = &connected;
@@ -201,12 +174,8 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
     let mut bad_lines = 0_u64;
 
     loop {
-        let mut size = 0;
         let parsed = match lines.next().await {
-            Ok(Some(Line::Text(line))) => {
-                size = line.len();
-                wire::parse(&line)
-            }
+            Ok(Some(Line::Text(line))) => wire::parse(&line),
             Ok(Some(Line::TooLong)) => Err(wire::too_long()),
             Ok(None) => break,
             Err(error @ (LineError::Unfinished(_) | LineError::Refused(_))) => {
@@ -231,16 +200,21 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
             Ok(Some(request)) if methods::is_concurrent(&request) => {
                 // At the limit, reading stops until a request of this client is answered.
                 let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
-                match caller.services.memory.hold_request(size) {
-                    Some(held) => {
-                        start_answer(request, caller, &outbox, (slot, held)).await;
-                        Ok(())
+
+                let (caller, outbox) = (Rc::clone(caller), outbox.clone());
+                actix::spawn(async move {
+                    let reply = methods::answer(request, &caller).await;
+                    if outbox.send(reply).await.is_err() {
+                        caller.services.sessions.metrics.unread_answers.add(1);
                     }
-                    None => {
-                        let (id, code) = (request.id.as_ref(), Some(ErrorCode::Busy));
-                        outbox.send(wire::failure(id, NO_MEMORY, code)).await
-                    }
-                }
+                    caller.client.replied();
+                    drop(slot);
+                });
+
+                // Let the request start before the next line is read. An `abort` that follows a call then finds the
+                // call, unless the call first had to look up its session's directory.
+                let_ready_tasks_run().await;
+                Ok(())
             }
             Ok(Some(request)) => {
                 let reply = methods::answer(request, caller).await;
