@@ -1,9 +1,11 @@
 //! A worker that crashes, hangs or is stopped affects only its own session's calls.
 
-use crate::harness::{Daemon, Process, is_alive, wait_for};
+use crate::harness::{Daemon, Process, is_alive, program, untested, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 fn signal(pid: i32, signal: Signal) {
@@ -212,4 +214,89 @@ fn what_a_session_has_read_is_known_to_its_next_worker() {
         "Error: File changed since it was last read: 'README.md'. Read it again before writing."
     );
     assert_eq!(repo.read("README.md"), "# Changed by somebody\n");
+}
+
+/// Control group with a memory limit (version 1).
+struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    /// `None` if this machine has no such groups, or the test may not create one.
+    fn create() -> Option<Self> {
+        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let name = groups.lines().find_map(|line| line.split_once(":memory:/"))?.1;
+        let own = Path::new("/sys/fs/cgroup/memory").join(name);
+        let group = Self(own.join(format!("quackd-test-{}", std::process::id())));
+        fs::create_dir(&group.0).ok()?;
+        Some(group)
+    }
+
+    /// Script that enters the group and becomes the program of its arguments.
+    fn enter(&self) -> String {
+        format!("echo 0 > {}/cgroup.procs; exec \"$0\" \"$@\"", self.0.display())
+    }
+
+    fn run(&self, args: &[&str]) {
+        let mut command = program("sh");
+        assert!(command.args(["-c", &self.enter()]).args(args).status().unwrap().success());
+    }
+
+    /// Memory of the group, in bytes.
+    fn usage(&self) -> u64 {
+        let text = fs::read_to_string(self.0.join("memory.usage_in_bytes")).unwrap();
+        text.trim().parse().unwrap()
+    }
+
+    /// Sets the limit in bytes. `None` removes it.
+    fn limit(&self, bytes: Option<u64>) {
+        let text = bytes.map_or_else(|| "-1".to_owned(), |bytes| bytes.to_string());
+        fs::write(self.0.join("memory.limit_in_bytes"), text).unwrap();
+    }
+}
+
+#[test]
+fn what_the_kernel_kills_because_memory_ran_out_is_said_to_be_so() {
+    let Some(group) = MemoryGroup::create() else {
+        return untested("no control group of version 1 for memory");
+    };
+    // The kernel adds a share of the limit to the score of a worker, so a small group would not show the order.
+    let held = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
+    group.run(&["sh", "-c", "head -c 512M /dev/zero > \"$0\"", held.path().to_str().unwrap()]);
+    let mut daemon = Daemon::absent();
+    daemon.boot_in(&["sh", "-c", &group.enter()]);
+    let repo = daemon.repo("a");
+    fs::write(repo.path().join("large"), "x\n".repeat(4 << 20)).unwrap();
+    let wire = daemon.wire();
+    let a = wire.attach(repo.path());
+    a.bash("true");
+
+    // Not the limit of the session. The first check of a command is after 0.1 s.
+    let hoard = "sleep 1; perl -e '$x = \"x\" x (64 << 20); print length $x'";
+    let arguments = json!({"command": hoard});
+    let request = json!({"sessionId": a.id, "tool": "bash", "arguments": arguments});
+    group.limit(Some(group.usage() + (24 << 20)));
+    let reply = wire.request("quack.tool", request);
+    group.limit(None);
+    assert_eq!(
+        (&reply["ceiling"], &reply["workerDied"]),
+        (&json!("memory"), &json!(false)),
+        "{reply}"
+    );
+
+    // The worker reads the whole file. The limit does not hold while it starts again.
+    let arguments = json!({"path": "large", "old_text": "y", "new_text": "z"});
+    let request = json!({"sessionId": a.id, "tool": "edit_file", "arguments": arguments});
+    let text = wait_for("a kill by the kernel", || {
+        group.limit(Some(group.usage() + (6 << 20)));
+        let reply = wire.request("quack.tool", request.clone());
+        group.limit(None);
+        (reply["workerDied"] == true).then(|| reply["text"].as_str().unwrap().to_owned())
+    });
+    let cause = "signal 9, probably out of memory";
+    assert_eq!(text, died(cause).replace("during bash", "during edit_file"));
+    assert_eq!(a.bash("echo back"), "back\n\n[Exit code: 0]");
+    assert_eq!(a.worker()["lastDeath"], cause);
+
+    drop(daemon);
+    drop(held);
+    wait_for("the group to be empty", || fs::remove_dir(&group.0).ok());
 }

@@ -28,13 +28,13 @@ from pathlib import Path
 
 import histories
 from daemon import NotRun, Stage, TESTS
-from faults import agents, clients, life, long_run, processes, storage, surroundings
+from faults import agents, clients, life, limits, long_run, processes, storage, surroundings
 
-FAULTS = dict(sorted({**storage.FAULTS, **processes.FAULTS, **clients.FAULTS, **life.FAULTS,
+FAULTS = dict(sorted({**storage.FAULTS, **processes.FAULTS, **clients.FAULTS, **life.FAULTS, **limits.FAULTS,
                       **long_run.FAULTS}.items()))
 FAULTS |= agents.FAULTS | surroundings.FAULTS | histories.FAULTS
 # Not in the short form: what takes longest, for the fewest promises.
-LONG = {"F-03", "F-29", "F-30"}
+LONG = {"F-03", "F-29", "F-30", "F-31", "F-32"}
 # A run on a busy machine may be late.
 ATTEMPTS = 3
 # The short form has no promises of time, so that its faults can wait side by side.

@@ -58,7 +58,8 @@ mod wait;
 
 pub use capture::{Captured, HEAD_BYTES, TAIL_BYTES};
 pub use cgroup::{
-    CgroupBase, CgroupKillReport, CgroupKind, DEFAULT_TOTAL_PROCESSES, Group, SessionPaths,
+    CgroupBase, CgroupKillReport, CgroupKind, DEFAULT_TOTAL_PROCESSES, Group, OomKills,
+    SessionPaths,
 };
 pub use command::{
     CALL_VARIABLE, Ceiling, Command, EndedBy, Finished, HOLDER_BYTES, Holder, LaunchError,

@@ -13,7 +13,7 @@ pub enum Exit {
     Code(i32),
     /// This signal killed the process.
     Signal(i32),
-    /// The OOM killer killed the process.
+    /// SIGKILL, and the kernel killed processes for lack of memory at that time, probably also this one.
     OutOfMemory,
 }
 
@@ -24,7 +24,7 @@ pub enum Cause {
     Signal(i32),
     /// The process exited with this code.
     ExitCode(i32),
-    /// The OOM killer killed the process.
+    /// As [`Exit::OutOfMemory`].
     OutOfMemory,
     /// The supervisor killed the session for exceeding its memory limit.
     MemoryLimit {
@@ -167,7 +167,7 @@ impl fmt::Display for Cause {
         match self {
             Self::Signal(signal) => write!(f, "signal {signal}"),
             Self::ExitCode(code) => write!(f, "exit code {code}"),
-            Self::OutOfMemory => write!(f, "out of memory"),
+            Self::OutOfMemory => write!(f, "signal 9, probably out of memory"),
             Self::MemoryLimit { mb, limit_mb } => write!(
                 f,
                 "out of memory: its session had {mb} MiB, and limits.session_memory_mb is {limit_mb}"
@@ -206,7 +206,7 @@ mod tests {
             (Cause::Signal(9), "signal 9", false),
             (Cause::ExitCode(3), "exit code 3", false),
             (Cause::ExitCode(100), "exit code 100", true),
-            (Cause::OutOfMemory, "out of memory", false),
+            (Cause::OutOfMemory, "signal 9, probably out of memory", false),
             (
                 Cause::MemoryLimit { mb: 1300, limit_mb: 1024 },
                 "out of memory: its session had 1300 MiB, and limits.session_memory_mb is 1024",

@@ -19,6 +19,7 @@ mod link;
 pub(crate) mod login_env;
 mod manage;
 mod one_shot;
+mod oom_watch;
 pub(crate) mod pi_env;
 pub(crate) mod probing;
 mod process;
@@ -53,9 +54,9 @@ use errands::Errands;
 use isolate::Isolation;
 use login_env::LoginEnv;
 use probing::Probing;
-use quackd_process::{CgroupBase, Exit as ProcessExit, SessionPaths};
+use quackd_process::{CgroupBase, SessionPaths};
 use quackd_supervision::{
-    Cause, ChildSpec, Heartbeat, HeartbeatSpec, Lifecycle, State, WORKER_HEARTBEAT,
+    Cause, ChildSpec, Exit, Heartbeat, HeartbeatSpec, Lifecycle, State, WORKER_HEARTBEAT,
 };
 use repo_cleanup::RepoCleanup;
 use serde::Serialize;
@@ -121,7 +122,7 @@ pub(crate) trait ChildActor:
     /// Hook: the process will be killed, for the given reason.
     fn on_kill(&mut self, _why: KillReason) {}
     /// Hook: the process was reaped.
-    fn on_exit(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>);
+    fn on_exit(&mut self, exit: Option<Exit>, ctx: &mut Context<Self>);
     /// Hook: the channel has ended.
     fn on_channel_closed(&mut self, _: &mut Context<Self>) {}
     /// Hook: the state may have changed.

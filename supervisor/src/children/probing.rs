@@ -7,9 +7,8 @@
 use crate::children::spawner::{ProbeError, Spawner};
 use crate::children::{Deaths, OneShot, reap_or_kill, stderr_tail};
 use crate::platform::HAS_NAMESPACES;
-use quackd_process::Exit;
 use quackd_protocol::tiers::Probe;
-use quackd_supervision::SYSTEM_PROBE;
+use quackd_supervision::{Exit, SYSTEM_PROBE};
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;

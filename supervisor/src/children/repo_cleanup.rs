@@ -5,7 +5,7 @@
 use super::one_shot::{OneShot, reap_or_kill};
 use super::spawner::Spawner;
 use quackd_home::Home;
-use quackd_process::Exit;
+use quackd_supervision::{Cause, Exit};
 use std::cell::Cell;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -66,8 +66,7 @@ impl RepoCleanup {
         let cause = match ended {
             (_, true) => Some(format!("not done after {} s", spec.start.as_secs())),
             (Some(Exit::Code(0)) | None, false) => None,
-            (Some(Exit::Code(code)), false) => Some(format!("exit code {code}")),
-            (Some(Exit::Signal(signal)), false) => Some(format!("signal {signal}")),
+            (Some(exit), false) => Some(Cause::from(exit).to_string()),
         };
         self.process.ended(cause.as_deref());
         cause.map_or(Ok(()), |cause| Err(io::Error::other(cause)))

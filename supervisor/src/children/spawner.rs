@@ -6,6 +6,7 @@
 //! The supervisor is a subreaper: if a monitor was killed, its descendants become children of the supervisor. After
 //! each reaping, the main thread kills every child that is not a known monitor.
 
+use crate::children::oom_watch::{OomWatch, SAMPLE_INTERVAL};
 use crate::children::worker_source::{LINK, WORKER, WorkerSource};
 use crate::errors::chain;
 use crate::metrics::Metrics;
@@ -13,11 +14,11 @@ use crate::obeyed::HeldFile;
 use crate::workspaces::NoPlace;
 use quackd_home::HomeError;
 use quackd_process::{
-    Exit, Launcher, ProcessHandle, SelfExe, SpawnError, SpawnedChild, end_commands_blocking,
-    spawn_launched_blocking, spawn_worker_blocking, sweep_strays_blocking,
+    Exit as ProcessExit, Launcher, ProcessHandle, SelfExe, SpawnError, SpawnedChild,
+    end_commands_blocking, spawn_launched_blocking, spawn_worker_blocking, sweep_strays_blocking,
 };
 use quackd_protocol::limits::MAX_WORKERS;
-use quackd_supervision::Cause;
+use quackd_supervision::{Cause, Exit};
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -170,19 +171,26 @@ pub(crate) fn serve_blocking(
     let mut workers = BTreeSet::new();
     let mut is_swept = true;
     let mut are_pages_released = false;
+    let mut oom = OomWatch::start_blocking();
 
     loop {
+        oom.sample_blocking();
         let job = match (is_swept, are_pages_released) {
-            (true, true) => jobs.0.recv().map_err(|_closed| RecvTimeoutError::Disconnected),
+            (true, true) if live.is_empty() => {
+                jobs.0.recv().map_err(|_closed| RecvTimeoutError::Disconnected)
+            }
+            (true, true) => jobs.0.recv_timeout(SAMPLE_INTERVAL),
             (true, false) => jobs.0.recv_timeout(RELEASE_PAGES_AFTER),
             (false, _) => jobs.0.recv_timeout(SWEEP_AGAIN),
         };
-        are_pages_released = false;
+        let was_quiet = std::mem::take(&mut are_pages_released);
 
         match job {
             Ok(SpawnerRequest::Stop) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) if is_swept => {
-                quackd_process::release_program_pages_blocking();
+                if !was_quiet {
+                    quackd_process::release_program_pages_blocking();
+                }
                 are_pages_released = true;
             }
             Err(RecvTimeoutError::Timeout) => is_swept = sweep(&live, &workers_from, metrics),
@@ -216,7 +224,7 @@ pub(crate) fn serve_blocking(
                     workers_from.discard();
                 }
                 is_swept = sweep(&live, &workers_from, metrics);
-                answer.send(exit).ok();
+                answer.send(exit.map(|exit| oom.exit_blocking(exit))).ok();
             }
         }
     }
@@ -295,7 +303,7 @@ impl SpawnSettings {
 
 /// Whether a worker that ended in this way may have been attacked through its memory. All forks of a template have the
 /// same address layout, so the next worker gets another one.
-fn may_be_an_attack(exit: Exit) -> bool {
+fn may_be_an_attack(exit: ProcessExit) -> bool {
     use nix::libc::{SIGABRT, SIGBUS, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
-    matches!(exit, Exit::Signal(SIGABRT | SIGBUS | SIGILL | SIGSEGV | SIGSYS | SIGTRAP))
+    matches!(exit, ProcessExit::Signal(SIGABRT | SIGBUS | SIGILL | SIGSEGV | SIGSYS | SIGTRAP))
 }

@@ -12,6 +12,8 @@ use actix::Addr;
 use quackd_ipc::halves;
 use quackd_ipc::listener::{BoundSocket, ClientStream, SocketFile, Standing, peer_is_owner};
 use quackd_protocol::limits::MAX_CLIENTS;
+use std::fs::File;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +30,12 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_millis(200);
 /// Maximum number of concurrent refusals. Further clients are closed without a text.
 const MAX_REFUSALS: usize = 16;
 
+/// Maximum number of clients that are refused for lack of descriptors before a pause.
+const MAX_REFUSALS_IN_A_ROW: usize = 256;
+
+/// Text for a client that connects while the daemon has no descriptor left.
+const NO_DESCRIPTOR: &str = "Daemon has no free file descriptor for another client. Close some clients, or try again later.";
+
 /// Interval of the checks of the socket file.
 const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -42,9 +50,11 @@ pub(crate) async fn accept_clients(
 
     let room = Arc::new(Semaphore::new(MAX_CLIENTS));
     let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
+    let mut reserve = Reserve::default();
 
     let mut pause = BACKOFF.0;
     loop {
+        reserve.fill();
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
             _ = looking.tick() => {
@@ -59,6 +69,8 @@ pub(crate) async fn accept_clients(
             Ok(stream) => stream,
             Err(error) => {
                 tracing::warn!(%error, ?pause, "cannot accept a client");
+                let n_refused = reserve.refuse_waiting(&error, &socket).await;
+                services.sessions.metrics.refused_clients.add(n_refused);
                 // Without a pause, a lack of descriptors would keep the loop busy.
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(BACKOFF.1);
@@ -79,7 +91,7 @@ pub(crate) async fn accept_clients(
             // In a separate task, because the client may not read.
             if let Ok(refusal) = Arc::clone(&refusals).try_acquire_owned() {
                 actix::spawn(async move {
-                    refuse(stream).await;
+                    refuse(stream, "Too many connections").await;
                     drop(refusal);
                 });
             }
@@ -138,8 +150,47 @@ async fn bound_anew(file: SocketFile, services: &Services) -> Option<BoundSocket
     }
 }
 
-async fn refuse(mut stream: ClientStream) {
-    let line = wire::disconnect_notice("Too many connections");
+/// A descriptor that is closed to accept and refuse a client when no other one is left.
+#[derive(Default)]
+struct Reserve(Option<File>);
+
+impl Reserve {
+    /// Opens the descriptor again. Without one, the clients wait in the queue of the socket.
+    fn fill(&mut self) {
+        if self.0.is_none() {
+            self.0 = File::open("/dev/null").ok();
+        }
+    }
+
+    /// Refuses at most [`MAX_REFUSALS_IN_A_ROW`] waiting clients if `error` is a lack of descriptors. Returns their number.
+    async fn refuse_waiting(&mut self, error: &io::Error, socket: &BoundSocket) -> u64 {
+        if !matches!(error.raw_os_error(), Some(nix::libc::EMFILE | nix::libc::ENFILE)) {
+            return 0;
+        }
+
+        let mut n_refused = 0;
+        for _ in 0..MAX_REFUSALS_IN_A_ROW {
+            // Another thread may take the descriptor in between. Then the next round tries again.
+            if self.0.take().is_none() {
+                break;
+            }
+            // Without a wait: the queue may be empty.
+            let accepted = tokio::time::timeout(Duration::ZERO, socket.accept()).await;
+            let Ok(Ok(stream)) = accepted else { break };
+            if peer_is_owner(&stream).unwrap_or(false) {
+                refuse(stream, NO_DESCRIPTOR).await;
+            } else {
+                drop(stream);
+            }
+            n_refused += 1;
+            self.fill();
+        }
+        n_refused
+    }
+}
+
+async fn refuse(mut stream: ClientStream, reason: &str) {
+    let line = wire::disconnect_notice(reason);
     // The client may be gone or not read, so the timeout applies.
     tokio::time::timeout(REFUSAL_TIMEOUT, stream.write_all(&line)).await.ok();
 }

@@ -14,7 +14,6 @@ use crate::session::actors::ActorTable;
 use actix::prelude::*;
 use quackd_ipc::frames;
 use quackd_ipc::sockets::packet_pair;
-use quackd_process::Exit as ProcessExit;
 use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::network::{FROM_PROXY_TAGS, FromProxy, PROXY_PROTOCOL, ToProxy};
 use quackd_supervision::{Cause, Demander, Exit, Hello, Load, NETWORK_PROXY, ROUTER};
@@ -181,13 +180,8 @@ impl ChildActor for Router {
         ctx.stop();
     }
 
-    fn on_exit(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
-        let exit = match exit {
-            Some(ProcessExit::Code(code)) => Exit::Code(code),
-            Some(ProcessExit::Signal(signal)) => Exit::Signal(signal),
-            None => Exit::Signal(9),
-        };
-
+    fn on_exit(&mut self, exit: Option<Exit>, ctx: &mut Context<Self>) {
+        let exit = exit.unwrap_or(Exit::Signal(9));
         let load = Load { in_flight: true, waiting: true };
         let (after, process, crash) = self.note_exit(exit, load, ctx);
 

@@ -101,7 +101,8 @@ pub(crate) fn abort_on_panic(path: PathBuf) {
 
         // A failed write to the log or the terminal cannot be reported.
         if let Ok(mut file) = append_blocking(&path) {
-            writeln!(file, "{line}").ok();
+            // One write: another thread may panic at the same time.
+            file.write_all(format!("{line}\n").as_bytes()).ok();
         }
         writeln!(std::io::stderr(), "quackd: {text}").ok();
         std::process::abort();

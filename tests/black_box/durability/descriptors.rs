@@ -1,8 +1,9 @@
 //! The daemon runs out of file descriptors, and recovers when descriptors are available again.
 
-use crate::harness::{Daemon, wait_for};
+use crate::harness::{Daemon, PATIENCE, wait_for};
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use serde_json::json;
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -14,8 +15,14 @@ fn processor_time(daemon: &Daemon) -> Duration {
     Duration::from_millis(10 * ticks)
 }
 
+const REFUSAL: &str = concat!(
+    r#"{"id":"unknown","ok":false,"error":"Daemon has no free file descriptor for another client. "#,
+    r#"Close some clients, or try again later."}"#,
+    "\n"
+);
+
 #[test]
-fn two_hundred_clients_too_many_harm_nobody_and_are_served_when_there_is_room() {
+fn two_hundred_clients_too_many_are_refused_with_a_reason_harm_nobody_and_are_served_later() {
     let mut daemon = Daemon::absent();
     daemon.boot();
     let wire = daemon.wire();
@@ -41,6 +48,13 @@ fn two_hundred_clients_too_many_harm_nobody_and_are_served_when_there_is_room() 
     // The time includes a hundred pings.
     let share = (processor_time(&daemon) - used).as_secs_f64() / start.elapsed().as_secs_f64();
     assert!(share < 0.2, "{:.0} % of a processor while it cannot accept", 100.0 * share);
+    // The first clients got the last descriptors.
+    for mut refused in crowd.iter().skip(10) {
+        refused.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut text = String::new();
+        refused.read_to_string(&mut text).unwrap();
+        assert_eq!(text, REFUSAL);
+    }
 
     limit(1024);
     daemon.wire().request("ping", json!({}));

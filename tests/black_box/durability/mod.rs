@@ -9,6 +9,7 @@ mod descriptors;
 mod full_disk;
 mod kills;
 mod low_disk;
+mod panics;
 mod state_directory;
 mod stop_races;
 mod strace;

@@ -1,4 +1,4 @@
-//! Faults of system calls, injected by strace into the thread that saves and into no other.
+//! Faults of system calls, injected by strace into one thread, usually the one that saves.
 
 use super::FILES;
 use crate::harness::{Daemon, KillOnDrop, program, wait_for};
@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::Stdio;
 
-/// An strace of the daemon's thread `store`, limited to the state files and their directory.
+/// An strace of one thread: the daemon's thread `store`, limited to the state files and their directory, or another.
 ///
 /// Only that thread: if strace follows a child that is just starting, it can block forever.
 pub(super) struct Strace {
@@ -22,17 +22,33 @@ impl Strace {
     #[track_caller]
     pub(super) fn attach(daemon: &Daemon, calls: &str, faults: &str) -> Result<Self, String> {
         let app = daemon.app();
-        let log = daemon.home().join("strace.log");
-        let mut command = program("strace");
-        command.arg("-o").arg(&log).arg("-P").arg(&app);
+        let mut paths = vec![app.clone()];
         // strace compares paths literally, so list every name that a save uses.
         for name in FILES {
             for suffix in ["", ".tmp", ".bak", ".bak.tmp", ".theirs"] {
-                command.arg("-P").arg(app.join(format!("{name}{suffix}")));
+                paths.push(app.join(format!("{name}{suffix}")));
             }
         }
+        Self::attach_to(daemon, thread(daemon.pid(), "store"), &paths, calls, faults)
+    }
+
+    /// Like [`Strace::attach`], for any thread. Without paths, all calls are traced.
+    #[track_caller]
+    pub(super) fn attach_to(
+        daemon: &Daemon,
+        thread: i32,
+        paths: &[PathBuf],
+        calls: &str,
+        faults: &str,
+    ) -> Result<Self, String> {
+        let log = daemon.home().join("strace.log");
+        let mut command = program("strace");
+        command.arg("-o").arg(&log);
+        for path in paths {
+            command.arg("-P").arg(path);
+        }
         command.args(["-e", &format!("trace={calls}"), "-e", &format!("inject={faults}")]);
-        command.args(["-p", &store_thread(daemon).to_string()]);
+        command.args(["-p", &thread.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("cannot start strace: {error}"))?;
         let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
@@ -62,14 +78,14 @@ impl Strace {
     }
 }
 
-/// Thread id of the thread that saves.
+/// Id of the thread of a process with this name.
 #[track_caller]
-fn store_thread(daemon: &Daemon) -> i32 {
-    let tasks = format!("/proc/{}/task", daemon.pid());
+pub(super) fn thread(pid: i32, name: &str) -> i32 {
+    let (tasks, line) = (format!("/proc/{pid}/task"), format!("{name}\n"));
     let mut found = std::fs::read_dir(tasks).expect("threads").filter_map(|task| {
         let task = task.expect("a thread").path();
-        let name = std::fs::read_to_string(task.join("comm")).ok()?;
-        (name == "store\n").then(|| task.file_name()?.to_str()?.parse().ok())?
+        let comm = std::fs::read_to_string(task.join("comm")).ok()?;
+        (comm == line).then(|| task.file_name()?.to_str()?.parse().ok())?
     });
-    found.next().expect("a thread that saves")
+    found.next().expect("a thread with this name")
 }

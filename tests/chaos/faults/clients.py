@@ -29,8 +29,18 @@ def descriptors(stage):
         stage.load.more()
         until("a second", lambda: time.monotonic() - began > 1)
         share = (daemon.processor_s() - used) / (time.monotonic() - began)
-        reached = daemon.n_descriptors()
-        stage.fired(f"{len(crowd)} connected, {reached} descriptors open of {limits[0]} allowed before; "
+        reached, refused = daemon.n_descriptors(), set()
+
+        def read_refusals():
+            for one in set(crowd) - refused:
+                try:
+                    if b"no free file descriptor" in one.recv(4096):
+                        refused.add(one)
+                except BlockingIOError:
+                    pass
+            return len(refused) > len(crowd) / 2
+        until(lambda: f"refusals, not {len(refused)}", read_refusals, PATIENCE_S)
+        stage.fired(f"{len(crowd)} connected and {len(refused)} read a refusal, {reached} descriptors open of {limits[0]} allowed before; "
                     f"{100 * share:.0f} % of a processor with the load")
         resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, limits)
         lifted = time.monotonic()

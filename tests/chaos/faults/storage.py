@@ -162,6 +162,18 @@ def unmount(daemon):
     until("umount", lambda: subprocess.run(["umount", daemon.app], stderr=subprocess.DEVNULL).returncode == 0, PATIENCE_S)
 
 
+def stop_file_system(at):
+    """Stops the file system of a directory without a flush of its journal. Returns the error of a write after it."""
+    descriptor = os.open(at, os.O_RDONLY)
+    fcntl.ioctl(descriptor, SHUTDOWN, NO_FLUSH.to_bytes(4, "little"))
+    os.close(descriptor)
+    try:
+        (at / "probe").write_text("x")
+    except OSError as error:
+        return error.strerror
+    raise Failure("the file system still takes writes")
+
+
 def power_cut(stage):
     """The file system of the state directory stops, without a flush of its journal, and the daemon is killed."""
     if not shutil.which("mkfs.ext4"):
@@ -188,14 +200,7 @@ def power_cut(stage):
             client = daemon.client()
             for k in range(stage.random.randrange(5, 60)):
                 stage.sessions.add(attach(client, daemon, f"{kind}-{n}/{k}", safeMode=k % 2 == 0))
-            at = os.open(daemon.app, os.O_RDONLY)
-            fcntl.ioctl(at, SHUTDOWN, NO_FLUSH.to_bytes(4, "little"))
-            os.close(at)
-            try:
-                (daemon.app / "probe").write_text("x")
-                raise Failure("the file system still takes writes")
-            except OSError as error:
-                stage.fired(f"a write: {error.strerror}; {', '.join(kinds)}")
+            stage.fired(f"a write: {stop_file_system(daemon.app)}; {', '.join(kinds)}")
             left = daemon.ours()
             need(daemon.end() == -signal.SIGKILL, "the daemon did not die")
             client.close()

@@ -7,11 +7,12 @@
 use super::directory::Directory;
 use super::{CgroupKind, MYSELF, SessionPaths, discover};
 use crate::Limits;
-use crate::memory::{MemoryAccounting, memory_kb_blocking, number_after};
+use crate::memory::{MemoryAccounting, memory_kb_blocking, number_after, oom_kills_blocking};
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Maximum size of a file of the kernel with numbers, in bytes. They have at most 5 KiB.
@@ -20,6 +21,40 @@ const MAX_TEXT: usize = 16 * 1024;
 /// A group with less left than this, in bytes, is full: a shell and a small program need it. When the kernel has killed
 /// them, their memory is free again.
 const FULL_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Number of kills by the kernel for lack of memory, for the process that asks.
+#[derive(Debug)]
+pub struct OomKills {
+    /// File of the control group of this process. `None`: only the number of the whole machine is known.
+    own: Option<PathBuf>,
+}
+
+impl OomKills {
+    /// Finds the control group of this process. Its number counts every kill of a process in it, not in groups inside
+    /// it, whichever limit was the reason.
+    #[must_use]
+    pub fn find_blocking() -> Self {
+        let files = [
+            (CgroupKind::Memory, "memory.oom_control"),
+            (CgroupKind::Unified, "memory.events.local"),
+        ];
+        let own = files.into_iter().find_map(|(kind, name)| {
+            let file = discover::own(kind).ok()?.directory.join(name);
+            oom_kills_in(&file).is_some().then_some(file)
+        });
+        Self { own }
+    }
+
+    /// Returns the number since the start of the group or of the machine. `None` if the kernel does not count.
+    #[must_use]
+    pub fn count_blocking(&self) -> Option<u64> {
+        self.own.as_deref().map_or_else(oom_kills_blocking, oom_kills_in)
+    }
+}
+
+fn oom_kills_in(file: &Path) -> Option<u64> {
+    number_after("oom_kill ", &std::fs::read_to_string(file).ok()?)
+}
 
 /// Control group that limits the memory of a session.
 #[derive(Debug)]
@@ -31,6 +66,8 @@ pub(crate) struct MemoryGroup {
     usage: File,
     /// Counts the processes that the kernel killed.
     events: File,
+    /// Count how often the group was at its limit, without and with swap (version 1). In version 2 `events` does.
+    limit_hits: Vec<File>,
     /// Threads files of this group and of the worker's own (version 1).
     threads: Option<(File, File)>,
     /// Number of kills at the end of the last command. They say nothing about the commands that still run.
@@ -68,6 +105,11 @@ impl MemoryGroup {
         let usage = group.file(usage, OFlags::RDONLY)?;
         let events = group.file(events, OFlags::RDONLY)?;
 
+        // The second file does not exist if swap is not counted.
+        let hits = ["memory.failcnt", "memory.memsw.failcnt"].into_iter();
+        let hits = hits.filter(|_| !is_unified);
+        let limit_hits = hits.filter_map(|name| group.file(name, OFlags::RDONLY).ok()).collect();
+
         let threads = if is_unified {
             group.write("cgroup.procs", MYSELF)?;
             None
@@ -76,7 +118,7 @@ impl MemoryGroup {
             let file = |directory: &Directory| directory.file(kind.threads_file(), OFlags::WRONLY);
             Some((file(&group)?, file(&home)?))
         };
-        Ok(Self { kind, numbers, usage, events, threads, seen: AtomicU64::new(0) })
+        Ok(Self { kind, numbers, usage, events, limit_hits, threads, seen: AtomicU64::new(0) })
     }
 
     /// Moves the calling thread here. The processes that it starts use memory of this group.
@@ -91,7 +133,17 @@ impl MemoryGroup {
     /// Returns the number of processes that the kernel has killed because the group was at its limit. 0 if the kernel
     /// does not count them.
     pub(crate) fn kills(&self) -> u64 {
-        read(&self.events).and_then(|text| number_after("oom_kill ", &text)).unwrap_or(0)
+        let Some(events) = read(&self.events) else { return 0 };
+        // The kernel also counts kills for the limit of an outer group, or because the machine has no memory left.
+        let hits = match self.kind {
+            CgroupKind::Unified => number_after("oom ", &events),
+            _ if self.limit_hits.is_empty() => None,
+            _ => self.limit_hits.iter().map(|file| number_after("", &read(file)?)).sum(),
+        };
+        if hits == Some(0) {
+            return 0;
+        }
+        number_after("oom_kill ", &events).unwrap_or(0)
     }
 
     /// Returns true if there were more than `before` kills, and more than a command that has ended has seen.

@@ -37,6 +37,7 @@ pub use base::{CgroupBase, DEFAULT_TOTAL_PROCESSES};
 pub use group::Group;
 pub(crate) use leaf::CommandCgroup;
 pub(crate) use memory::MemoryGroup;
+pub use memory::OomKills;
 pub use session_paths::{CgroupKillReport, SessionPaths};
 
 use serde::{Deserialize, Serialize};

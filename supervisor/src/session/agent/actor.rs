@@ -22,13 +22,12 @@ use crate::session::identity::SessionIdentity;
 use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
-use quackd_process::Exit as ProcessExit;
 use quackd_protocol::agent::{AgentCommand, AgentExit, Engine};
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::client::ErrorCode;
 use quackd_protocol::mcp::McpServer;
 use quackd_protocol::policy::NetworkMode;
-use quackd_supervision::AGENT;
+use quackd_supervision::{AGENT, Exit};
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
@@ -136,7 +135,7 @@ pub(crate) struct AgentActor {
     /// The agent's exit status, reported by the worker before the process is reaped.
     pub(super) end: Option<AgentExit>,
     /// Exit status of the process, while its last frames are still being read.
-    pub(super) exited: Option<Option<ProcessExit>>,
+    pub(super) exited: Option<Option<Exit>>,
     /// The reason why the supervisor killed the process.
     pub(super) kill_reason: Option<KillReason>,
     pub(super) dialog_timer: Option<SpawnHandle>,

@@ -8,10 +8,9 @@ use crate::children::{
 };
 use crate::errors::AgentError;
 use actix::prelude::*;
-use quackd_process::Exit as ProcessExit;
 use quackd_protocol::agent::ToAgent;
 use quackd_protocol::limits::{AGENT_EVENTS_BURST, AGENT_EVENTS_PER_SECOND};
-use quackd_supervision::Cause;
+use quackd_supervision::{Cause, Exit};
 use std::time::Instant;
 
 /// Number of unknown frames that are skipped.
@@ -80,7 +79,7 @@ impl ChildActor for AgentActor {
         self.kill_reason.get_or_insert(why);
     }
 
-    fn on_exit(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+    fn on_exit(&mut self, exit: Option<Exit>, ctx: &mut Context<Self>) {
         self.on_agent_reaped(exit, ctx);
     }
 

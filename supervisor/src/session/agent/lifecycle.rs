@@ -14,7 +14,6 @@ use crate::children::{
 use crate::errors::AgentError;
 use crate::pool::sessions::Full;
 use actix::prelude::*;
-use quackd_process::Exit as ProcessExit;
 use quackd_protocol::agent::AgentExit;
 use quackd_protocol::client::{DeadProcess, ErrorCode, ProcessDeath, PromptError};
 use quackd_protocol::limits::PI_STDERR_BYTES;
@@ -257,7 +256,7 @@ impl AgentActor {
     }
 
     /// Handles the reaping of the process. Its last frames may still be in flight and contain more details.
-    pub(super) fn on_agent_reaped(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+    pub(super) fn on_agent_reaped(&mut self, exit: Option<Exit>, ctx: &mut Context<Self>) {
         if !self.child.process.as_ref().is_some_and(ChildProcess::is_channel_open) {
             return self.on_agent_gone(exit, ctx);
         }
@@ -279,14 +278,9 @@ impl AgentActor {
     }
 
     /// Handles the end of the process. Everything below it is gone, and no frame follows.
-    fn on_agent_gone(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
-        let exit = match (&self.end, exit) {
-            (Some(end), _) => exit_of(end),
-            (None, Some(ProcessExit::Code(code))) => Exit::Code(code),
-            (None, Some(ProcessExit::Signal(signal))) => Exit::Signal(signal),
-            // The status was lost because the main thread has ended: the daemon is shutting down.
-            (None, None) => Exit::Signal(9),
-        };
+    fn on_agent_gone(&mut self, exit: Option<Exit>, ctx: &mut Context<Self>) {
+        // Without a status, the main thread has ended: the daemon is shutting down.
+        let exit = self.end.as_ref().map(exit_of).or(exit).unwrap_or(Exit::Signal(9));
 
         if self.end.is_none() {
             let (code, signal) = match exit {

@@ -9,7 +9,6 @@ use crate::children::{
 use crate::errors::ForwardRefusal;
 use actix::prelude::*;
 use quackd_ipc::frames;
-use quackd_process::Exit as ProcessExit;
 use quackd_protocol::network::{FROM_PROXY_TAGS, FromProxy, ToProxy};
 use quackd_supervision::{Cause, Exit, Load, NETWORK_PROXY};
 use std::rc::Rc;
@@ -91,13 +90,8 @@ impl ChildActor for NetworkActor {
         }
     }
 
-    fn on_exit(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
-        let exit = match exit {
-            Some(ProcessExit::Code(code)) => Exit::Code(code),
-            Some(ProcessExit::Signal(signal)) => Exit::Signal(signal),
-            None => Exit::Signal(9),
-        };
-
+    fn on_exit(&mut self, exit: Option<Exit>, ctx: &mut Context<Self>) {
+        let exit = exit.unwrap_or(Exit::Signal(9));
         let load = Load { in_flight: self.link.is_some(), waiting: self.link.is_some() };
         let (after, process, crash) = self.note_exit(exit, load, ctx);
         self.open.clear();

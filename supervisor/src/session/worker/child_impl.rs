@@ -11,9 +11,8 @@ use crate::errors::CallError;
 use crate::pool::snapshot::{Activity, ProcessSnapshot, Stage, WorkerSnapshot};
 use actix::prelude::*;
 use quackd_ipc::frames;
-use quackd_process::Exit as ProcessExit;
 use quackd_protocol::worker::{FROM_WORKER_TAGS, FromWorker, ToWorker};
-use quackd_supervision::{Cause, State};
+use quackd_supervision::{Cause, Exit, State};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -77,7 +76,7 @@ impl ChildActor for WorkerActor {
         }
     }
 
-    fn on_exit(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+    fn on_exit(&mut self, exit: Option<Exit>, ctx: &mut Context<Self>) {
         self.worker_ended(exit, ctx);
     }
 

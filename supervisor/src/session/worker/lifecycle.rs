@@ -19,7 +19,7 @@ use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
 use quackd_config::{LimitSettings, LoginChoice};
-use quackd_process::{Exit as ProcessExit, SessionPaths};
+use quackd_process::SessionPaths;
 use quackd_protocol::SessionId;
 use quackd_protocol::credentials::{Credentials, MAX_KNOWN_HOSTS};
 use quackd_protocol::limits::UPDATE_CREDITS;
@@ -234,13 +234,9 @@ impl WorkerActor {
     }
 
     /// Handles the exit of the process. Everything below it is gone.
-    pub(super) fn worker_ended(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
-        let exit = match exit {
-            Some(ProcessExit::Code(code)) => Exit::Code(code),
-            Some(ProcessExit::Signal(signal)) => Exit::Signal(signal),
-            // The status was lost because the main thread has ended: the daemon is shutting down.
-            None => Exit::Signal(9),
-        };
+    pub(super) fn worker_ended(&mut self, exit: Option<Exit>, ctx: &mut Context<Self>) {
+        // Without a status, the main thread has ended: the daemon is shutting down.
+        let exit = exit.unwrap_or(Exit::Signal(9));
 
         let (after, process, crash) = self.note_exit(exit, self.load(), ctx);
         let cause = crash.clone().unwrap_or_else(|| Cause::from(exit));
