@@ -251,6 +251,17 @@ impl MemoryGroup {
         let text = bytes.map_or_else(|| "-1".to_owned(), |bytes| bytes.to_string());
         fs::write(self.0.join("memory.limit_in_bytes"), text).unwrap();
     }
+
+    /// Removes the group with that of a daemon that was killed.
+    fn remove(&self) -> std::io::Result<()> {
+        for entry in fs::read_dir(&self.0)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                fs::remove_dir(entry.path())?;
+            }
+        }
+        fs::remove_dir(&self.0)
+    }
 }
 
 #[test]
@@ -298,5 +309,5 @@ fn what_the_kernel_kills_because_memory_ran_out_is_said_to_be_so() {
 
     drop(daemon);
     drop(held);
-    wait_for("the group to be empty", || fs::remove_dir(&group.0).ok());
+    wait_for("the group to be empty", || group.remove().ok());
 }
