@@ -33,6 +33,9 @@ const MAX_REFUSALS: usize = 16;
 /// Maximum number of clients that are refused for lack of descriptors before a pause.
 const MAX_REFUSALS_IN_A_ROW: usize = 256;
 
+/// Descriptors in reserve.
+const RESERVED_DESCRIPTORS: usize = 4;
+
 /// Text for a client that connects while the daemon has no descriptor left.
 const NO_DESCRIPTOR: &str = "Daemon has no free file descriptor for another client. Close some clients, or try again later.";
 
@@ -83,6 +86,14 @@ pub(crate) async fn accept_clients(
         if !peer_is_owner(&stream).unwrap_or(false) {
             services.sessions.metrics.refused_clients.add(1);
             tracing::warn!("refused a client of another user");
+            continue;
+        }
+
+        reserve.fill();
+        if reserve.is_short() {
+            services.sessions.metrics.refused_clients.add(1);
+            // It has one of the last descriptors, which the reserve needs to refuse those that connect after it.
+            refuse(stream, NO_DESCRIPTOR).await;
             continue;
         }
 
@@ -150,16 +161,24 @@ async fn bound_anew(file: SocketFile, services: &Services) -> Option<BoundSocket
     }
 }
 
-/// A descriptor that is closed to accept and refuse a client when no other one is left.
+/// Descriptors that are closed to accept and refuse clients when no other one is left. More than one, because another
+/// thread may take one in between and keep it.
 #[derive(Default)]
-struct Reserve(Option<File>);
+struct Reserve(Vec<File>);
 
 impl Reserve {
-    /// Opens the descriptor again. Without one, the clients wait in the queue of the socket.
+    /// Opens as many descriptors as are missing and can be opened.
     fn fill(&mut self) {
-        if self.0.is_none() {
-            self.0 = File::open("/dev/null").ok();
+        while self.0.len() < RESERVED_DESCRIPTORS {
+            match File::open("/dev/null") {
+                Ok(file) => self.0.push(file),
+                Err(_) => break,
+            }
         }
+    }
+
+    fn is_short(&self) -> bool {
+        self.0.len() < RESERVED_DESCRIPTORS
     }
 
     /// Refuses at most [`MAX_REFUSALS_IN_A_ROW`] waiting clients if `error` is a lack of descriptors. Returns their number.
@@ -170,17 +189,18 @@ impl Reserve {
 
         let mut n_refused = 0;
         for _ in 0..MAX_REFUSALS_IN_A_ROW {
-            // Another thread may take the descriptor in between. Then the next round tries again.
-            if self.0.take().is_none() {
+            if self.0.pop().is_none() {
                 break;
             }
             // Without a wait: the queue may be empty.
-            let accepted = tokio::time::timeout(Duration::ZERO, socket.accept()).await;
-            let Ok(Ok(stream)) = accepted else { break };
-            if peer_is_owner(&stream).unwrap_or(false) {
-                refuse(stream, NO_DESCRIPTOR).await;
-            } else {
-                drop(stream);
+            match tokio::time::timeout(Duration::ZERO, socket.accept()).await {
+                Ok(Ok(stream)) if peer_is_owner(&stream).unwrap_or(false) => {
+                    refuse(stream, NO_DESCRIPTOR).await;
+                }
+                Ok(Ok(stream)) => drop(stream),
+                // Another thread took the descriptor.
+                Ok(Err(_)) => continue,
+                Err(_) => break,
             }
             n_refused += 1;
             self.fill();
