@@ -81,7 +81,7 @@ pub struct StateFile<S = DaemonState, M = Metadata> {
     /// Workspaces and sessions, of which `metadata.json` is a view. Missing in files of older versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<M>,
-    /// What quackd replaced and deleted in the last seconds before this save.
+    /// Replacements and deletions by quackd in the last seconds before this save.
     #[serde(skip_serializing_if = "Earlier::is_empty")]
     pub earlier: Earlier,
     /// True if the daemon ended in order, long enough after its last change: an entry that `metadata.json` lacks at
@@ -90,8 +90,8 @@ pub struct StateFile<S = DaemonState, M = Metadata> {
     pub is_settled: bool,
 }
 
-/// What quackd replaced and deleted in the metadata just before a save: this tells an old copy of another program from a
-/// change, if the daemon is killed. Oldest first.
+/// Values that quackd replaced in the metadata just before a save, and entries that it deleted. After a kill of the
+/// daemon they tell an old copy of another program from a change. Oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Earlier {

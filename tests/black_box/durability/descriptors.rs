@@ -48,7 +48,7 @@ fn two_hundred_clients_too_many_are_refused_with_a_reason_harm_nobody_and_are_se
     // The time includes a hundred pings.
     let share = (processor_time(&daemon) - used).as_secs_f64() / start.elapsed().as_secs_f64();
     assert!(share < 0.2, "{:.0} % of a processor while it cannot accept", 100.0 * share);
-    // A few clients get the last descriptors, and those that become free meanwhile.
+    // A few clients get the last descriptors, and some that become free during the test.
     let mut n_refused = 0;
     for mut client in &crowd {
         client.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -10,7 +10,7 @@ import threading
 import time
 
 from daemon import METADATA, PATIENCE_S, UNKNOWN, Gone, Refused, below, need, processes
-from faults.agents import Rpc, answers, model
+from faults.agents import Rpc, model, say
 
 # Sessions by kind: 100 at most.
 KINDS = {"plain": 30, "jobs": 10, "isolated": 10, "hosts": 10, "agent": 15, "terminal": 15, "mcp": 5, "acp": 5}
@@ -22,9 +22,12 @@ WARM_UP = 0.15
 BLOCKS = 12
 # 97.5 % quantile of Student's t with BLOCKS - 2 degrees of freedom.
 T_QUANTILE = 2.228
-# A killed process may end an operation with one of these.
-EXPECTED = (*UNKNOWN, "Error: Session worker ", "Error: Worker not responding", "Worker died", "The agent", "Agent ",
-            "No such terminal", "quack ended", "Broken pipe")
+# A killed process may end an operation with one of these. After a cut `apply` there may be nothing to undo, and `quack acp`
+# deletes its sessions itself.
+EXPECTED = re.compile("|".join((*UNKNOWN, "Error: Session worker ", "Error: Worker not responding", "Worker died", "gave no answer",
+                                "No such terminal", "quack ended", "Broken pipe", "closed", "the turn was cut",
+                                "No changes of this session were applied", "files of another session are being worked on",
+                                "Session not found")))
 VICTIMS = ("quack-worker", "quack-monitor", "quack-init", "quack-agent", "quack-proxy", "quack")
 
 
@@ -122,7 +125,11 @@ class Use:
 
     def agent(self):
         self.client.events.clear()
-        return answers(self.client, self.session, f"prompt {self.n}")[0]
+        turn = say(self.client, self.session, f"prompt {self.n}")["turn"]
+        while (event := self.client.event("agent_end")).get("turn") != turn:
+            pass
+        texts = [part.get("text") for message in event["data"].get("messages", []) for part in message["content"]]
+        need("an answer" in texts, "the turn was cut")
 
     def terminal(self):
         self.client.events.clear()
@@ -162,7 +169,7 @@ class Run:
 
     def answered(self, use, text):
         with self.lock:
-            is_cut = text.startswith(EXPECTED) or any(word in text for word in ("Worker died", "gave no answer", "closed"))
+            is_cut = EXPECTED.search(text)
             count = self.n_cut if is_cut else self.n_done
             count[use.kind] = count.get(use.kind, 0) + 1
             if text.startswith("Error: ") and not is_cut:
