@@ -66,8 +66,6 @@ pub(crate) struct MemoryGroup {
     usage: File,
     /// Counts the processes that the kernel killed.
     events: File,
-    /// Count how often the group was at its limit, without and with swap (version 1). In version 2 `events` does.
-    limit_hits: Vec<File>,
     /// Threads files of this group and of the worker's own (version 1).
     threads: Option<(File, File)>,
     /// Number of kills at the end of the last command. They say nothing about the commands that still run.
@@ -105,11 +103,6 @@ impl MemoryGroup {
         let usage = group.file(usage, OFlags::RDONLY)?;
         let events = group.file(events, OFlags::RDONLY)?;
 
-        // The second file does not exist if swap is not counted.
-        let hits = ["memory.failcnt", "memory.memsw.failcnt"].into_iter();
-        let hits = hits.filter(|_| !is_unified);
-        let limit_hits = hits.filter_map(|name| group.file(name, OFlags::RDONLY).ok()).collect();
-
         let threads = if is_unified {
             group.write("cgroup.procs", MYSELF)?;
             None
@@ -118,7 +111,7 @@ impl MemoryGroup {
             let file = |directory: &Directory| directory.file(kind.threads_file(), OFlags::WRONLY);
             Some((file(&group)?, file(&home)?))
         };
-        Ok(Self { kind, numbers, usage, events, limit_hits, threads, seen: AtomicU64::new(0) })
+        Ok(Self { kind, numbers, usage, events, threads, seen: AtomicU64::new(0) })
     }
 
     /// Moves the calling thread here. The processes that it starts use memory of this group.
@@ -133,17 +126,7 @@ impl MemoryGroup {
     /// Returns the number of processes that the kernel has killed because the group was at its limit. 0 if the kernel
     /// does not count them.
     pub(crate) fn kills(&self) -> u64 {
-        let Some(events) = read(&self.events) else { return 0 };
-        // The kernel also counts kills for the limit of an outer group, or because the machine has no memory left.
-        let hits = match self.kind {
-            CgroupKind::Unified => number_after("oom ", &events),
-            _ if self.limit_hits.is_empty() => None,
-            _ => self.limit_hits.iter().map(|file| number_after("", &read(file)?)).sum(),
-        };
-        if hits == Some(0) {
-            return 0;
-        }
-        number_after("oom_kill ", &events).unwrap_or(0)
+        read(&self.events).and_then(|text| number_after("oom_kill ", &text)).unwrap_or(0)
     }
 
     /// Returns true if there were more than `before` kills, and more than a command that has ended has seen.
