@@ -30,9 +30,6 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_millis(200);
 /// Maximum number of concurrent refusals. Further clients are closed without a text.
 const MAX_REFUSALS: usize = 16;
 
-/// Maximum number of clients that are refused for lack of descriptors before a pause.
-const MAX_REFUSALS_IN_A_ROW: usize = 256;
-
 /// Descriptors in reserve.
 const RESERVED_DESCRIPTORS: usize = 4;
 
@@ -54,10 +51,10 @@ pub(crate) async fn accept_clients(
     let room = Arc::new(Semaphore::new(MAX_CLIENTS));
     let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
     let mut reserve = Reserve::default();
+    reserve.fill();
 
     let mut pause = BACKOFF.0;
     loop {
-        reserve.fill();
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
             _ = looking.tick() => {
@@ -70,10 +67,10 @@ pub(crate) async fn accept_clients(
 
         let stream = match accepted {
             Ok(stream) => stream,
+            // The next round accepts the client with the released descriptor.
+            Err(error) if reserve.release(&error) => continue,
             Err(error) => {
                 tracing::warn!(%error, ?pause, "cannot accept a client");
-                let n_refused = reserve.refuse_waiting(&error, &socket).await;
-                services.sessions.metrics.refused_clients.add(n_refused);
                 // Without a pause, a lack of descriptors would keep the loop busy.
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(BACKOFF.1);
@@ -89,10 +86,8 @@ pub(crate) async fn accept_clients(
             continue;
         }
 
-        reserve.fill();
-        if reserve.is_short() {
+        if !reserve.fill() {
             services.sessions.metrics.refused_clients.add(1);
-            // It has one of the last descriptors, which the reserve needs to refuse those that connect after it.
             refuse(stream, NO_DESCRIPTOR).await;
             continue;
         }
@@ -161,51 +156,28 @@ async fn bound_anew(file: SocketFile, services: &Services) -> Option<BoundSocket
     }
 }
 
-/// Descriptors that are closed to accept and refuse clients when no other one is left. More than one, because another
+/// Descriptors that are closed to accept clients when no other one is left, to refuse them. More than one, because another
 /// thread may take one in between and keep it.
 #[derive(Default)]
 struct Reserve(Vec<File>);
 
 impl Reserve {
-    /// Opens as many descriptors as are missing and can be opened.
-    fn fill(&mut self) {
+    /// Opens the missing descriptors. Returns false if there are not enough: then the client that was just accepted has
+    /// one that the reserve needs for the next ones.
+    fn fill(&mut self) -> bool {
         while self.0.len() < RESERVED_DESCRIPTORS {
             match File::open("/dev/null") {
                 Ok(file) => self.0.push(file),
-                Err(_) => break,
+                Err(_) => return false,
             }
         }
+        true
     }
 
-    fn is_short(&self) -> bool {
-        self.0.len() < RESERVED_DESCRIPTORS
-    }
-
-    /// Refuses at most [`MAX_REFUSALS_IN_A_ROW`] waiting clients if `error` is a lack of descriptors. Returns their number.
-    async fn refuse_waiting(&mut self, error: &io::Error, socket: &BoundSocket) -> u64 {
-        if !matches!(error.raw_os_error(), Some(nix::libc::EMFILE | nix::libc::ENFILE)) {
-            return 0;
-        }
-
-        let mut n_refused = 0;
-        for _ in 0..MAX_REFUSALS_IN_A_ROW {
-            if self.0.pop().is_none() {
-                break;
-            }
-            // Without a wait: the queue may be empty.
-            match tokio::time::timeout(Duration::ZERO, socket.accept()).await {
-                Ok(Ok(stream)) if peer_is_owner(&stream).unwrap_or(false) => {
-                    refuse(stream, NO_DESCRIPTOR).await;
-                }
-                Ok(Ok(stream)) => drop(stream),
-                // Another thread took the descriptor.
-                Ok(Err(_)) => continue,
-                Err(_) => break,
-            }
-            n_refused += 1;
-            self.fill();
-        }
-        n_refused
+    /// Closes a descriptor if `error` is a lack of them. Returns false if it is not, or if none is left.
+    fn release(&mut self, error: &io::Error) -> bool {
+        let is_lack = matches!(error.raw_os_error(), Some(nix::libc::EMFILE | nix::libc::ENFILE));
+        is_lack && self.0.pop().is_some()
     }
 }
 
