@@ -1,5 +1,6 @@
 //! A worker that crashes, hangs or is stopped affects only its own session's calls.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Process, is_alive, program, untested, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -266,6 +267,7 @@ impl MemoryGroup {
 
 #[test]
 fn what_the_kernel_kills_because_memory_ran_out_is_said_to_be_so() {
+    needs!(KillOrder);
     let Some(group) = MemoryGroup::create() else {
         return untested("no control group of version 1 for memory");
     };

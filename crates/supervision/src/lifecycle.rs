@@ -34,6 +34,8 @@ pub struct Lifecycle {
     owes_restart: bool,
     crashes: u32,
     last_crash: Option<Cause>,
+    /// Cause of the last failed start. `None` after one that succeeded.
+    failed_start: Option<Cause>,
 }
 
 impl Lifecycle {
@@ -48,6 +50,7 @@ impl Lifecycle {
             owes_restart: false,
             crashes: 0,
             last_crash: None,
+            failed_start: None,
         }
     }
 
@@ -99,6 +102,12 @@ impl Lifecycle {
     #[must_use]
     pub const fn last_crash(&self) -> Option<&Cause> {
         self.last_crash.as_ref()
+    }
+
+    /// Returns why there is probably no process: the cause of the last failed start, else that of the last crash.
+    #[must_use]
+    pub fn why_absent(&self) -> Option<&Cause> {
+        self.failed_start.as_ref().or(self.last_crash())
     }
 
     /// Returns the latest time for the next [`Lifecycle::on_timer`].
@@ -169,6 +178,7 @@ impl Lifecycle {
             _ => return AfterExit::Stay,
         }
 
+        self.failed_start = Some(cause.clone());
         if self.is_terminal(&cause) {
             return self.fail(now, cause);
         }
@@ -187,6 +197,7 @@ impl Lifecycle {
     pub fn on_hello(&mut self, now: Instant) -> Hello {
         match self.state {
             State::Starting { .. } => {
+                self.failed_start = None;
                 self.enter(now, State::Ready { since: now });
                 Hello::Ready
             }

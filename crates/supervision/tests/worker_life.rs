@@ -262,6 +262,13 @@ mod tests {
             assert_eq!(after, AfterExit::RestartAt(now));
         }
         assert_eq!((worker.crashes(), worker.last_crash()), (0, None));
+
+        // The cause is known during the next start, and until one succeeds.
+        assert_eq!(worker.on_demand(now, Demander::Call), Demand::Start);
+        assert_eq!(worker.why_absent(), Some(&full));
+        assert_eq!(worker.on_hello(now), Hello::Ready);
+        assert_eq!(worker.why_absent(), None);
+
         // A report without a start is ignored.
         let mut worker = ready(now);
         assert_eq!(worker.on_spawn_failed(now, full, true, 0), AfterExit::Stay);

@@ -57,6 +57,8 @@ pub(crate) enum Reason {
     Answers,
     /// A command of the test kills its worker.
     Signals,
+    /// It shows which process the kernel kills when memory runs out.
+    KillOrder,
 }
 
 impl Reason {
@@ -72,6 +74,7 @@ impl Reason {
             Self::Procfs => "its commands read /proc, which macOS does not have",
             Self::Answers => "its documents have answers of tiers A and B",
             Self::Signals => "a command cannot signal its worker",
+            Self::KillOrder => "macOS has no order in which processes are killed for memory",
         }
     }
 }

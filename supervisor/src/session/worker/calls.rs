@@ -360,7 +360,7 @@ impl WorkerActor {
                 self.link_notice().map(|notice| notice.to_string()).unwrap_or_default()
             }
             _ if self.needs_replacement() => self.why_not_replaced(),
-            _ => match self.child.lifecycle.last_crash() {
+            _ => match self.child.lifecycle.why_absent() {
                 Some(cause) => cause.to_string(),
                 None => "it is starting".to_owned(),
             },
