@@ -1,5 +1,6 @@
 //! Services that connections and methods share.
 
+use crate::clients::unanswered::RequestMemory;
 use crate::daemon_info::DaemonInfo;
 use crate::events::client_registry::Clients;
 use crate::health::Health;
@@ -58,6 +59,8 @@ pub(crate) struct ClientMemory {
     pub(crate) unfinished: Arc<Budget<CancellationToken>>,
     /// Messages that are not written.
     pub(crate) queued: Arc<Budget<CancellationToken>>,
+    /// Requests that are not answered. One more is refused in place of a client.
+    pub(crate) requests: RequestMemory,
 }
 
 impl Default for ClientMemory {
@@ -65,6 +68,7 @@ impl Default for ClientMemory {
         Self {
             unfinished: Budget::new(MAX_UNFINISHED_BYTES),
             queued: Budget::new(MAX_QUEUED_BYTES),
+            requests: RequestMemory::default(),
         }
     }
 }

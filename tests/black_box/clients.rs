@@ -284,6 +284,46 @@ fn a_client_may_have_many_calls_waiting_and_still_be_answered() {
 }
 
 #[test]
+fn a_large_request_is_refused_while_those_of_all_clients_need_too_much_memory() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let command = format!("echo >> started; {}", daemon.gated("gate", "echo ok"));
+    let arguments = json!({"command": command}).to_string();
+    let clients: Vec<Wire> = (0..4).map(|_| daemon.wire()).collect();
+    let wire = daemon.wire();
+    let id = wire.attach(repo.path()).id;
+    let pad = "x".repeat(MAX_LINE - 4096);
+    let params = json!({
+        "callId": "c", "toolName": "bash", "arguments": arguments, "sessionId": id, "x": pad,
+    });
+    // Upstream's methods ignore what they do not know, so these calls are as long as a line may be.
+    let calls: Vec<_> = clients
+        .iter()
+        .flat_map(|client| [(); 4].map(|()| client.begin("voice_tool_call", &params)))
+        .collect();
+    let started = repo.path().join("started");
+    wait_for("sixteen commands", || {
+        let lines = std::fs::read_to_string(&started).unwrap_or_default().lines().count();
+        (lines == 16).then_some(())
+    });
+
+    let reply = wire.reply("ping", json!({"x": pad}));
+    let text =
+        "The unanswered requests of all clients need too much memory. Try again after a reply.";
+    assert_eq!(
+        (&reply["ok"], &reply["error"], &reply["code"]),
+        (&json!(false), &json!(text), &json!("busy"))
+    );
+    wire.request("ping", json!({}));
+
+    daemon.open_gate("gate");
+    for call in calls {
+        assert_eq!(call.text(), "ok\n\n[Exit code: 0]");
+    }
+    wire.request("ping", json!({"x": pad}));
+}
+
+#[test]
 fn abort_ends_what_the_same_client_has_just_begun() {
     let daemon = Daemon::start();
     let wire = daemon.wire();

@@ -2,8 +2,8 @@
 //!
 //! A connection consists of two tasks. It is not an actor, because it receives no messages. Other modules only hold its
 //! [`ClientOutbox`]. The reading task handles one line at a time. A method that waits for a worker runs in a separate
-//! task, so that a slow call does not block others. Each client may have at most [`MAX_CLIENT_REQUESTS`] of these
-//! tasks. All other methods are answered in the order of arrival.
+//! task, so that a slow call does not block others. All other methods are answered in the order of arrival.
+//! [`super::unanswered`] limits the number and the bytes of a client's requests.
 //!
 //! When a client disconnects, its calls keep running until their end or deadline. Its following and its voice role end
 //! when it stops sending.
@@ -11,18 +11,20 @@
 //! The listener serves the Unix socket. Remote control passes a pair of pipes. A single HTTP request has no connection:
 //! [`super::remote`] answers it.
 
+use crate::clients::unanswered::{RequestRoom, Unanswered};
 use crate::events::client_registry::{Client, Transport};
 use crate::methods::{self, Caller};
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::services::Services;
 use crate::wire;
+use crate::wire::ParsedRequest;
 use crate::wire::client_outbox::{ClientOutbox, WriterExit, outbox};
 use actix::Addr;
 use quackd_ipc::halves::ImmediateWriter;
 use quackd_ipc::lines::{Line, LineError, LineReader};
 use quackd_protocol::client::{PageRights, ToldLine};
-use quackd_protocol::limits::{MAX_CLIENT_REQUESTS, MAX_LINE_BYTES, PARTIAL_LINE_TIMEOUT};
+use quackd_protocol::limits::{MAX_LINE_BYTES, PARTIAL_LINE_TIMEOUT};
 use quackd_protocol::{SessionId, VERSION};
 use quackd_remote::Page;
 use serde::Serialize;
@@ -31,7 +33,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
 
 /// Origin of a connection: the listener or remote control.
 #[derive(Debug)]
@@ -165,7 +166,7 @@ async fn let_ready_tasks_run() {
 /// Reads requests. Removes the client from the registry when it stops sending.
 async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outbox: ClientOutbox) {
     let ConnectionGuard(caller) = &connected;
-    let slots = Arc::new(Semaphore::new(MAX_CLIENT_REQUESTS));
+    let unanswered = Unanswered::new(&caller.services.memory.requests);
 
     let mut lines = LineReader::new(reading, MAX_LINE_BYTES)
         .with_patience(PARTIAL_LINE_TIMEOUT)
@@ -175,7 +176,9 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
 
     loop {
         let parsed = match lines.next().await {
-            Ok(Some(Line::Text(line))) => wire::parse(&line),
+            Ok(Some(Line::Text(line))) => {
+                wire::parse(&line).map(|request| request.map(|request| (request, line.len())))
+            }
             Ok(Some(Line::TooLong)) => Err(wire::too_long()),
             Ok(None) => break,
             Err(error @ (LineError::Unfinished(_) | LineError::Refused(_))) => {
@@ -197,32 +200,23 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
                 bad_lines += 1;
                 outbox.send(reply).await
             }
-            Ok(Some(request)) if methods::is_concurrent(&request) => {
-                // At the limit, reading stops until a request of this client is answered.
-                let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
-
-                let (caller, outbox) = (Rc::clone(caller), outbox.clone());
-                actix::spawn(async move {
-                    let reply = methods::answer(request, &caller).await;
-                    if outbox.send(reply).await.is_err() {
-                        caller.services.sessions.metrics.unread_answers.add(1);
+            Ok(Some((request, bytes))) => {
+                let concurrent = methods::is_concurrent(&request);
+                match unanswered.room(bytes, concurrent).await {
+                    Some(room) if concurrent => {
+                        answer_later(request, room, caller, &outbox).await;
+                        Ok(())
                     }
-                    caller.client.replied();
-                    drop(slot);
-                });
-
-                // Let the request start before the next line is read. An `abort` that follows a call then finds the
-                // call, unless the call first had to look up its session's directory.
-                let_ready_tasks_run().await;
-                Ok(())
-            }
-            Ok(Some(request)) => {
-                let reply = methods::answer(request, caller).await;
-                // The replies to requests that arrived together are written together.
-                if lines.has_begun_next() {
-                    outbox.send_later(reply).await
-                } else {
-                    outbox.send(reply).await
+                    Some(_room) => {
+                        let reply = methods::answer(request, caller).await;
+                        // The replies to requests that arrived together are written together.
+                        if lines.has_begun_next() {
+                            outbox.send_later(reply).await
+                        } else {
+                            outbox.send(reply).await
+                        }
+                    }
+                    None => outbox.send(wire::too_many_bytes(request.id.as_ref())).await,
                 }
             }
         };
@@ -236,4 +230,26 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
         caller.services.sessions.metrics.bad_lines.add(bad_lines);
         tracing::warn!(bad_lines, "client sent invalid lines");
     }
+}
+
+/// Starts a task that replies to a request.
+async fn answer_later(
+    request: ParsedRequest,
+    room: RequestRoom,
+    caller: &Rc<Caller>,
+    outbox: &ClientOutbox,
+) {
+    let (caller, outbox) = (Rc::clone(caller), outbox.clone());
+    actix::spawn(async move {
+        let reply = methods::answer(request, &caller).await;
+        if outbox.send(reply).await.is_err() {
+            caller.services.sessions.metrics.unread_answers.add(1);
+        }
+        caller.client.replied();
+        drop(room);
+    });
+
+    // Let the request start before the next line is read. An `abort` that follows a call then finds the
+    // call, unless the call first had to look up its session's directory.
+    let_ready_tasks_run().await;
 }

@@ -145,6 +145,13 @@ pub(crate) fn unknown_method(id: Option<&Value>, name: &str) -> Bytes {
     failure(id, &format!("Unknown method: {start}"), Some(ErrorCode::UnknownMethod))
 }
 
+/// Reply to a request for which there is no memory.
+pub(crate) fn too_many_bytes(id: Option<&Value>) -> Bytes {
+    let text =
+        "The unanswered requests of all clients need too much memory. Try again after a reply.";
+    failure(id, text, Some(ErrorCode::Busy))
+}
+
 /// Formats a reply with data: `{"id","ok":true,"data"?}`.
 pub(crate) fn success<D: Serialize>(id: Option<&Value>, data: Option<D>) -> Bytes {
     line(&Reply { id, ok: true, error: None, data, code: None })

@@ -29,6 +29,17 @@ pub const MAX_SHOWN_CLIENTS: usize = 256;
 /// answered.
 pub const MAX_CLIENT_REQUESTS: usize = 64;
 
+/// Bytes of the unanswered requests of one client. With this many the supervisor stops reading from the client until one
+/// is answered. Four of the longest lines fit.
+pub const CLIENT_REQUEST_BYTES: usize = 4 * MAX_LINE_BYTES;
+
+/// Bytes of the unanswered requests of all clients. If there are more, a request is refused, unless its client has at
+/// most [`FREE_REQUEST_BYTES`] with it.
+pub const MAX_REQUEST_BYTES: usize = 16 * MAX_LINE_BYTES;
+
+/// Bytes of the unanswered requests of one client that it may always have.
+pub const FREE_REQUEST_BYTES: usize = 64 * 1024;
+
 /// Bytes of lines that are not complete, of all clients of one kind (sockets, WebSockets). The first 64 KiB of each client
 /// do not count. If there are more, the client that holds most for longest is refused. Eight of the longest lines fit.
 pub const MAX_UNFINISHED_BYTES: usize = 8 * MAX_LINE_BYTES;
