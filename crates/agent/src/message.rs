@@ -185,7 +185,7 @@ pub struct AssistantMessage {
     /// Tokens and cost.
     #[serde(default)]
     pub usage: Usage,
-    /// Why the message ended.
+    /// Reason for the end of the message.
     pub stop_reason: StopReason,
     /// The provider's name of the reason, if it stopped the answer, such as `refusal`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -216,7 +216,7 @@ impl AssistantMessage {
     }
 }
 
-/// Why a message of the model ended.
+/// Reason for the end of a message of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StopReason {

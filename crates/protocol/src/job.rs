@@ -37,7 +37,7 @@ pub struct EndedJob {
     /// Ceiling that ended its command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<CeilingKind>,
-    /// Its run time, in milliseconds.
+    /// Run time of the job, in milliseconds.
     pub duration_ms: u64,
     /// Noticed denials of the confinement, at most [`crate::shorten::MAX_LISTED`].
     #[serde(

@@ -83,7 +83,7 @@ pub struct ModelCost {
     pub cache_write: f64,
 }
 
-/// What is known about the price of a model.
+/// Price of a model, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(from = "PriceFields", into = "PriceFields")]
 pub enum Price {
@@ -129,7 +129,7 @@ impl Price {
 pub enum PriceKind {
     /// `cost` has the prices.
     Known,
-    /// Nobody is billed.
+    /// There is no charge.
     Free,
     /// The provider sends the cost with each answer.
     Reported,
@@ -143,7 +143,7 @@ pub struct PriceFields {
     /// Prices. Zero if there is none: see `price`.
     #[serde(default)]
     pub cost: ModelCost,
-    /// What is known about the price. Absent in models of Pi.
+    /// Price, as far as it is known. Absent in models of Pi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<PriceKind>,
 }
@@ -191,7 +191,7 @@ pub struct ModelInfo {
     pub reasoning: bool,
     /// Kinds of input that the model accepts.
     pub input: Vec<InputKind>,
-    /// What it costs.
+    /// Price of the model.
     #[serde(flatten)]
     #[schemars(with = "PriceFields")]
     pub price: Price,
@@ -393,7 +393,7 @@ pub enum ModelFailureKind {
     Budget,
 }
 
-/// Why a run ended early, or with less than an answer: `reason` of `agent_end`.
+/// Reason for an early end of a run, or for less than an answer: `reason` of `agent_end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {

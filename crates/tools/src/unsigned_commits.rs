@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Timeout of a look: the repository may be on a dead file system.
+/// Timeout of a check: the repository may be on a dead file system.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Most bytes of the record that are read after a command.

@@ -57,7 +57,7 @@ struct Kept {
     at: Instant,
 }
 
-/// What is known about the credential of a repository.
+/// Credential of a repository, as far as it is known.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     Value(HeaderValue),

@@ -81,7 +81,7 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
 
 /// A job that has ended.
 pub(super) struct EndedJob {
-    /// Its last output.
+    /// The last output of the job.
     pub(super) text: String,
     pub(super) code: ExitCode,
     /// Changed files that other programs run or obey, a line for each. Only the first answer after the end has them.

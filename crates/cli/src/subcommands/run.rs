@@ -47,7 +47,7 @@ const MAX_COLORTERM: usize = 64;
 const END_PAUSE: Duration = Duration::from_millis(50);
 const MAX_END_CHECKS: usize = 200;
 
-/// Where the program runs.
+/// Place of the program.
 enum Chosen {
     /// In an existing session.
     Session(FoundInfo),

@@ -163,7 +163,7 @@ fn remove_empty_above(removed: &[PathBuf]) {
     }
 }
 
-/// What a removal does or would do, besides the removed paths.
+/// Effects of a removal besides the removed paths.
 #[derive(Clone, Copy)]
 struct Report<'a> {
     daemon: Option<&'a RunningDaemon>,

@@ -1,4 +1,4 @@
-//! Why the arguments of a call are rejected, in the words of the answer.
+//! Reason for the rejection of a call's arguments, in the words of the answer.
 
 /// Reason for rejecting a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -43,7 +43,7 @@ impl fmt::Display for Unsigned {
     }
 }
 
-/// What the user's settings say about signatures and logins.
+/// Settings of the user for signatures and logins.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct UserCredentials {
     signs_commits: bool,

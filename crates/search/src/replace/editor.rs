@@ -250,7 +250,7 @@ struct Work<'a> {
     editor: &'a Editor,
     templates: &'a [Template],
     body: &'a [u8],
-    /// What was removed from the text that the pattern sees.
+    /// Bytes that were removed from the text that the pattern sees.
     crlf: CrlfMap,
     stop: Option<&'a Stop>,
     groups: Captures,

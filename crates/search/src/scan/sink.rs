@@ -31,7 +31,7 @@ pub(super) struct FileSink<'a> {
     pub(super) flags: &'a Flags,
     pub(super) scan: &'a Scan<'a>,
     pub(super) gaps: &'a Gaps,
-    /// What was removed from the text that the searcher sees.
+    /// Bytes that were removed from the text that the searcher sees.
     pub(super) crlf: CrlfMap,
     pub(super) place: EntryIndex,
     pub(super) skip: Skip,

@@ -307,7 +307,7 @@ impl JobReports {
         let is_due = self.is_due();
         let table = self.0.borrow_and_update();
         is_due.then(|| {
-            // A job that exits meanwhile is in the next report.
+            // A job that exits during the report is in the next one.
             let ended = table.jobs.values().filter(|job| job.has_report()).take(MAX_LISTED);
             let ended = ended.filter_map(|job| job.take_report()).collect();
             let running = table.running_for_supervisor().map(|job| job.info()).collect();

@@ -57,7 +57,7 @@ pub(super) struct OpenRequest {
     pub(super) is_of_calls: bool,
 }
 
-/// What the supervisor does with a request.
+/// Decision of the supervisor about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Choice {
     /// Carry it out.

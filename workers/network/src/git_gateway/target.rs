@@ -6,7 +6,7 @@ use hyper::{Method, Uri};
 use quackd_policy::hosts::Host;
 use quackd_protocol::credentials::{GIT_GATEWAY_PREFIX, Repository};
 
-/// What a request of git wants.
+/// Purpose of a request of git.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Service {
     Fetch,
