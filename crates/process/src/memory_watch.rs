@@ -99,6 +99,10 @@ impl MemoryWatch {
     pub(crate) fn note_start(&mut self, shell: &Shell) {
         let n_started = shell_registry::n_started();
         self.alone_since = shell.is_only().then_some(n_started);
+        // Another command may still need the largest use for its own kills.
+        if let Some(memory) = shell.memory_group().filter(|_| shell.is_only()) {
+            memory.reset_peak();
+        }
     }
 
     /// Checks once. Returns the time until the next check. `None`: the command must end, because the session has more
@@ -155,7 +159,7 @@ impl MemoryWatch {
     fn check_group(&mut self, shell: &Shell, limit_kb: u64) -> GroupCheck {
         let Some(memory) = shell.memory_group() else { return GroupCheck::Unknown };
         let (kills, used) = (memory.kills(), memory.used());
-        let is_hit = memory.has_new(kills, self.group_kills);
+        let is_hit = memory.has_new(kills, self.group_kills) && memory.was_at_limit();
         let used_kb = used.map_or(0, |used| used.least_kb);
         if (is_hit || limit_kb < used_kb) && shell.is_only() {
             // The killed process has left. The group was at its limit.
@@ -176,7 +180,7 @@ impl MemoryWatch {
     pub(crate) fn note_end(&mut self, shell: &Shell, limits: &Limits) {
         let Some(memory) = shell.memory_group() else { return };
         let kills = memory.kills();
-        if memory.has_new(kills, self.group_kills) {
+        if memory.has_new(kills, self.group_kills) && memory.was_at_limit() {
             let was_alone = self.alone_since == Some(shell_registry::n_started());
             let own = || if memory.is_full(limits) { GroupHit::Full } else { GroupHit::Own };
             self.hit = Some(if was_alone { own() } else { GroupHit::Any });

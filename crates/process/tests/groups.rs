@@ -274,6 +274,40 @@ async fn the_kernel_kills_what_exceeds_the_memory_of_its_session_and_the_answer_
 }
 
 #[tokio::test]
+async fn a_kill_for_the_limit_of_an_outer_group_is_not_taken_for_that_of_the_session() {
+    let _turn = alone().await;
+    // In version 2 this process is in the group too, and the kernel may kill it.
+    for kind in [CgroupKind::Pids, CgroupKind::Freezer] {
+        let base = CgroupBase::open_as_blocking(kind, 4096).ok();
+        let Some(base) = base.filter(CgroupBase::limits_memory) else {
+            eprintln!("not run with {kind:?}: it limits no memory");
+            continue;
+        };
+        let limits = Limits { processes: 200, memory: Some(512 << 20), ..Limits::default() };
+        let paths = base.session_blocking("inner", &limits).unwrap();
+        let outer = paths.memory.as_ref().unwrap().directory.parent().unwrap().to_owned();
+        let limit = |bytes: &str| fs::write(outer.join("memory.limit_in_bytes"), bytes).unwrap();
+        let group = Arc::new(Group::open(&paths).unwrap());
+        let hoard = "sleep 0.3; exec perl -e '$n = 1 << 20; push @h, \"x\" x $n for 1..1500'";
+        let killed = |finished: &Finished| assert_eq!(finished.exit, Exit::Signal(9));
+
+        limit("67108864");
+        let mut command = bash(&group, "outer", hoard);
+        command.limits.memory = limits.memory;
+        let finished = run(command).await.unwrap();
+        killed(&finished);
+        assert_eq!(finished.ceiling, Some(Ceiling::Memory), "{kind:?}");
+
+        limit("-1");
+        let finished = run(bash(&group, "inner", hoard)).await.unwrap();
+        killed(&finished);
+        let reached = Ceiling::SessionMemoryReached { limit: 0, is_own: true };
+        assert_eq!(finished.ceiling, Some(reached), "{kind:?}");
+        World { base, paths, group }.close();
+    }
+}
+
+#[tokio::test]
 async fn shared_memory_segments_that_fill_a_session_are_named() {
     let _turn = alone().await;
     // In version 2 this process is in the group too, and the kernel may kill it.

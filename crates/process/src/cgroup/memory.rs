@@ -66,6 +66,8 @@ pub(crate) struct MemoryGroup {
     usage: File,
     /// Counts the processes that the kernel killed.
     events: File,
+    /// Largest `usage`, and the limit in bytes. `None` if the kernel has no such file.
+    peak: Option<(File, u64)>,
     /// Threads files of this group and of the worker's own (version 1).
     threads: Option<(File, File)>,
     /// Number of kills at the end of the last command. They say nothing about the commands that still run.
@@ -96,12 +98,19 @@ impl MemoryGroup {
         let group = Directory::open(kind, &paths.directory, paths.cgroup.clone())?;
         let numbers = group.file("memory.stat", OFlags::RDONLY)?;
         let is_unified = kind == CgroupKind::Unified;
-        let (usage, events) = match kind {
-            CgroupKind::Unified => ("memory.current", "memory.events"),
-            _ => ("memory.usage_in_bytes", "memory.oom_control"),
+        let [usage, events, peak, limit] = match kind {
+            CgroupKind::Unified => ["memory.current", "memory.events", "memory.peak", "memory.max"],
+            _ => [
+                "memory.usage_in_bytes",
+                "memory.oom_control",
+                "memory.max_usage_in_bytes",
+                "memory.limit_in_bytes",
+            ],
         };
         let usage = group.file(usage, OFlags::RDONLY)?;
         let events = group.file(events, OFlags::RDONLY)?;
+        let limit = group.read(limit).ok().and_then(|text| number_after("", &text));
+        let peak = group.file(peak, OFlags::RDWR).ok().zip(limit);
 
         let threads = if is_unified {
             group.write("cgroup.procs", MYSELF)?;
@@ -111,7 +120,7 @@ impl MemoryGroup {
             let file = |directory: &Directory| directory.file(kind.threads_file(), OFlags::WRONLY);
             Some((file(&group)?, file(&home)?))
         };
-        Ok(Self { kind, numbers, usage, events, threads, seen: AtomicU64::new(0) })
+        Ok(Self { kind, numbers, usage, events, peak, threads, seen: AtomicU64::new(0) })
     }
 
     /// Moves the calling thread here. The processes that it starts use memory of this group.
@@ -123,10 +132,25 @@ impl MemoryGroup {
         self.threads.as_ref().map_or(Ok(()), |(_, home)| move_to(home))
     }
 
-    /// Returns the number of processes that the kernel has killed because the group was at its limit. 0 if the kernel
+    /// Returns the number of processes of the group that the kernel has killed because memory ran out. 0 if the kernel
     /// does not count them.
     pub(crate) fn kills(&self) -> u64 {
         read(&self.events).and_then(|text| number_after("oom_kill ", &text)).unwrap_or(0)
+    }
+
+    /// Returns true if the group was at its limit since [`MemoryGroup::reset_peak`]. If it was not, the kernel killed
+    /// for the limit of a group around this one, or of the machine. Also true if the kernel does not tell.
+    pub(crate) fn was_at_limit(&self) -> bool {
+        let Some((peak, limit)) = &self.peak else { return true };
+        let most = read(peak).and_then(|text| number_after("", &text));
+        most.is_none_or(|most| limit.saturating_sub(most) < FULL_BYTES)
+    }
+
+    /// Forgets the largest use so far, if the kernel can.
+    pub(crate) fn reset_peak(&self) {
+        if let Some((peak, _)) = &self.peak {
+            peak.write_at(b"0", 0).ok();
+        }
     }
 
     /// Returns true if there were more than `before` kills, and more than a command that has ended has seen.
