@@ -324,6 +324,41 @@ fn a_large_request_is_refused_while_those_of_all_clients_need_too_much_memory() 
 }
 
 #[test]
+fn a_client_that_leaves_during_a_call_frees_its_connection() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let n_clients = || wire.request("ping", json!({}))["clients"].as_u64().unwrap();
+    let marked =
+        |name| format!("touch {name}; {}; touch {name}-ended", daemon.gated("gate", "true"));
+    let exists = |name: &str| repo.path().join(name).exists().then_some(());
+    let begin = |wire: &Wire, name| {
+        let arguments = json!({"command": marked(name)}).to_string();
+        let params = json!({
+            "callId": "c", "toolName": "bash", "arguments": arguments, "sessionId": session.id,
+        });
+        wire.begin("voice_tool_call", &params);
+        wait_for("the command", || exists(name));
+    };
+
+    let leaving = daemon.wire();
+    begin(&leaving, "first");
+    // One that only stops sending still gets its replies.
+    let listening = daemon.wire();
+    begin(&listening, "second");
+    listening.stream().shutdown(std::net::Shutdown::Write).unwrap();
+    drop(leaving);
+    wait_for("the client to be gone", || (n_clients() == 2).then_some(()));
+
+    daemon.open_gate("gate");
+    assert!(listening.line().unwrap().contains("[Exit code: 0]"));
+    assert_eq!(listening.line(), None);
+    wait_for("the end of the first command", || exists("first-ended"));
+    wait_for("one client", || (n_clients() == 1).then_some(()));
+}
+
+#[test]
 fn abort_ends_what_the_same_client_has_just_begun() {
     let daemon = Daemon::start();
     let wire = daemon.wire();

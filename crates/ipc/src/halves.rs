@@ -60,6 +60,24 @@ impl ImmediateWriter {
         let Some(socket) = self.0.upgrade() else { return 0 };
         send(&socket, bytes, SEND).unwrap_or(0)
     }
+
+    /// Waits until the peer reads no more, or both halves are dropped. A peer that only stopped sending may still read.
+    ///
+    /// # Errors
+    /// The runtime cannot register a second descriptor of the socket.
+    pub async fn wait_for_peer_close(&self) -> io::Result<()> {
+        let Some(socket) = self.0.upgrade() else { return Ok(()) };
+        // The registration of the socket itself is for input, which is at its end.
+        let room = register(fcntl_dupfd_cloexec(&socket, 0)?, Interest::WRITABLE)?;
+        drop(socket);
+        loop {
+            let mut ready = room.writable().await?;
+            if ready.ready().is_write_closed() {
+                return Ok(());
+            }
+            ready.clear_ready();
+        }
+    }
 }
 
 /// Splits a stream. The socket is closed when both halves are dropped.
@@ -196,6 +214,26 @@ mod tests {
             }
             writing.shutdown().await.unwrap();
             assert_eq!(echoing.await.unwrap(), 700);
+        });
+    }
+
+    #[test]
+    fn a_peer_that_stops_sending_still_reads_until_it_closes() {
+        runtime().block_on(async {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let (mut reading, mut writing) = split(ours).unwrap();
+            let immediate = writing.immediate();
+            let (mut their_reading, mut their_writing) = split(theirs).unwrap();
+            let closed = tokio::spawn(async move { immediate.wait_for_peer_close().await });
+            their_writing.shutdown().await.unwrap();
+            assert_eq!(reading.read(&mut [0]).await.unwrap(), 0);
+            for _ in 0..100 {
+                writing.write_all(b"x").await.unwrap();
+                their_reading.read_exact(&mut [0]).await.unwrap();
+                assert!(!closed.is_finished());
+            }
+            drop((their_reading, their_writing));
+            closed.await.unwrap().unwrap();
         });
     }
 

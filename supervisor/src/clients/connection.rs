@@ -78,9 +78,10 @@ pub(crate) async fn serve<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     metrics.clients.add(1);
     let _counted = ClientCountGuard(&metrics);
 
+    let immediate = origin.immediate;
     let (outbox, writing) = outbox(
         writing,
-        origin.immediate,
+        immediate.clone(),
         Arc::clone(&metrics),
         Arc::clone(&services.memory.queued),
     );
@@ -117,12 +118,25 @@ pub(crate) async fn serve<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     tokio::pin!(reading, writing);
     let end = tokio::select! {
         // When the client has closed its sending side, the pending replies are still written.
-        () = &mut reading => writing.await,
+        () = &mut reading => tokio::select! {
+            end = &mut writing => end,
+            () = wait_for_close(immediate) => WriterExit::Closed,
+        },
         end = &mut writing => end,
     };
 
     if end == WriterExit::Slow {
         tracing::warn!(reason = "slow_client", "client disconnected");
+    }
+}
+
+/// Waits until the client has closed its receiving side too: its calls run to their end without a connection. Waits
+/// forever for a remote client, whose writing task ends with its pipe.
+async fn wait_for_close(immediate: Option<ImmediateWriter>) {
+    match immediate {
+        Some(socket) if socket.wait_for_peer_close().await.is_ok() => {}
+        // Without a descriptor to spare, the connection ends with its last reply.
+        _ => std::future::pending().await,
     }
 }
 
