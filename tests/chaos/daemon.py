@@ -223,6 +223,9 @@ class Daemon:
     def n_descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
+    def n_threads(self):
+        return len(os.listdir(f"/proc/{self.pid}/task"))
+
     def processor_s(self):
         after = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(after[11]) + int(after[12])) / os.sysconf("SC_CLK_TCK")

@@ -20,6 +20,9 @@ KILL_S = 5
 # Before it, workers start for the first time, and caches fill.
 WARM_UP = 0.15
 BLOCKS = 12
+# Threads of the daemon's pools at their limits (supervisor, remote control, web searches). A thread that is used again
+# within 10 s stays.
+POOLS = 32 + 8 + 16
 # Descriptors of the load, which vary.
 SPARE = 16
 # 97.5 % quantile of Student's t with BLOCKS - 2 degrees of freedom.
@@ -194,7 +197,7 @@ class Run:
         log = sum(path.stat().st_size for path in in_state if "log" in path.name)
         self.samples.append((at, {
             "daemon MiB": self.daemon.resident_mib(), "descriptors": self.daemon.n_descriptors(),
-            "threads": len(os.listdir(f"/proc/{self.daemon.pid}/task")),
+            "threads": self.daemon.n_threads(),
             "state files MiB": sum(path.stat().st_size for path in in_state) / 2**20, "log MiB": log / 2**20,
             "metadata KiB": (self.daemon.app / METADATA).stat().st_size / 1024}))
 
@@ -203,7 +206,7 @@ def long_run(stage):
     """A hundred sessions of all kinds are in use for long while their processes are killed: nothing grows without end."""
     script = {"replies": [{"text": "an answer"}], "on_exhausted": "repeat_last"}
     daemon = stage.daemon(model(stage, script) + "[worker]\nmax_live = 64\n", load=2)
-    run, n_before = Run(stage, daemon), daemon.n_descriptors()
+    run, n_before, threads_before = Run(stage, daemon), daemon.n_descriptors(), daemon.n_threads()
     threads = [threading.Thread(target=Use(run, kind, k).loop, daemon=True) for kind, n in KINDS.items() for k in range(n)]
     for thread in threads:
         thread.start()
@@ -228,8 +231,10 @@ def long_run(stage):
         rise, half = slope([(at, values[name]) for at, values in warm])
         told.append(f"{name} {warm[0][1][name]:.1f} to {warm[-1][1][name]:.1f}, {rise:+.2f} ± {half:.2f} an hour")
         # A shorter run still warms up. Descriptors depend on the number of workers, and are counted below.
-        if name in ("daemon MiB", "threads") and stage.minutes >= 30:
+        if name == "daemon MiB" and stage.minutes >= 30:
             stage.check(rise - half < 1, f"{name} grows by {rise:.2f} ± {half:.2f} an hour")
+    most = max(values["threads"] for _, values in run.samples)
+    stage.check(most <= threads_before + POOLS, f"{most} threads, {threads_before} before")
     count = ", ".join(f"{kind} {run.n_done.get(kind, 0)}" for kind in KINDS)
     stage.fired(f"{stage.minutes:.0f} minutes; operations: {count}; {sum(run.n_cut.values())} cut by a kill; "
                 f"{sum(run.killed.values())} kills; {'; '.join(told)}", sum(run.killed.values()))
