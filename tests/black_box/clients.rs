@@ -338,7 +338,7 @@ fn a_client_that_leaves_during_a_call_frees_its_connection() {
         let params = json!({
             "callId": "c", "toolName": "bash", "arguments": arguments, "sessionId": session.id,
         });
-        wire.begin("voice_tool_call", &params);
+        drop(wire.begin("voice_tool_call", &params));
         wait_for("the command", || exists(name));
     };
 
