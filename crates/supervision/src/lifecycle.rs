@@ -107,7 +107,7 @@ impl Lifecycle {
     /// Returns why there is probably no process: the cause of the last failed start, else that of the last crash.
     #[must_use]
     pub fn why_absent(&self) -> Option<&Cause> {
-        self.failed_start.as_ref().or(self.last_crash())
+        self.failed_start.as_ref().or_else(|| self.last_crash())
     }
 
     /// Returns the latest time for the next [`Lifecycle::on_timer`].
