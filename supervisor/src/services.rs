@@ -1,6 +1,5 @@
 //! Services that connections and methods share.
 
-use crate::clients::unanswered::RequestMemory;
 use crate::daemon_info::DaemonInfo;
 use crate::events::client_registry::Clients;
 use crate::health::Health;
@@ -15,6 +14,7 @@ use crate::retention::Retention;
 use crate::session::actors::ActorTable;
 use crate::session::services::SessionServices;
 use crate::voice::Voice;
+use crate::wire::unanswered::RequestMemory;
 use quackd_ipc::alias::Alias;
 use quackd_ipc::listener::SocketFile;
 use quackd_protocol::limits::{MAX_QUEUED_BYTES, MAX_UNFINISHED_BYTES};

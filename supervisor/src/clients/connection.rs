@@ -3,7 +3,7 @@
 //! A connection consists of two tasks. It is not an actor, because it receives no messages. Other modules only hold its
 //! [`ClientOutbox`]. The reading task handles one line at a time. A method that waits for a worker runs in a separate
 //! task, so that a slow call does not block others. All other methods are answered in the order of arrival.
-//! [`super::unanswered`] limits the number and the bytes of a client's requests.
+//! [`crate::wire::unanswered`] limits the number and the bytes of a client's requests.
 //!
 //! When a client disconnects, its calls keep running until their end or deadline. Its following and its voice role end
 //! when it stops sending.
@@ -11,7 +11,6 @@
 //! The listener serves the Unix socket. Remote control passes a pair of pipes. A single HTTP request has no connection:
 //! [`super::remote`] answers it.
 
-use crate::clients::unanswered::{RequestRoom, Unanswered};
 use crate::events::client_registry::{Client, Transport};
 use crate::methods::{self, Caller};
 use crate::metrics::Metrics;
@@ -20,6 +19,7 @@ use crate::services::Services;
 use crate::wire;
 use crate::wire::ParsedRequest;
 use crate::wire::client_outbox::{ClientOutbox, WriterExit, outbox};
+use crate::wire::unanswered::{RequestRoom, Unanswered};
 use actix::Addr;
 use quackd_ipc::halves::ImmediateWriter;
 use quackd_ipc::lines::{Line, LineError, LineReader};

@@ -4,4 +4,3 @@ pub(crate) mod connection;
 pub(crate) mod listener;
 pub(crate) mod metrics_endpoint;
 pub(crate) mod remote;
-pub(crate) mod unanswered;

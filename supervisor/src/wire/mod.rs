@@ -5,6 +5,7 @@
 
 pub(crate) mod client_outbox;
 pub(crate) mod raw_json;
+pub(crate) mod unanswered;
 
 use bytes::Bytes;
 use quackd_protocol::client::{ErrorCode, Reply};

@@ -18,7 +18,7 @@ impl Default for RequestMemory {
 
 /// Unanswered requests of one client.
 #[derive(Debug)]
-pub(super) struct Unanswered {
+pub(crate) struct Unanswered {
     concurrent: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
     all: RequestMemory,
@@ -26,7 +26,7 @@ pub(super) struct Unanswered {
 
 /// Room for one request. Dropped when it is answered.
 #[derive(Debug)]
-pub(super) struct RequestRoom {
+pub(crate) struct RequestRoom {
     _bytes: OwnedSemaphorePermit,
     _all: Option<OwnedSemaphorePermit>,
     _slot: Option<OwnedSemaphorePermit>,
@@ -34,7 +34,7 @@ pub(super) struct RequestRoom {
 
 impl Unanswered {
     /// No request yet. `all` counts those of all clients.
-    pub(super) fn new(all: &RequestMemory) -> Self {
+    pub(crate) fn new(all: &RequestMemory) -> Self {
         let concurrent = Arc::new(Semaphore::new(MAX_CLIENT_REQUESTS));
         let bytes = Arc::new(Semaphore::new(CLIENT_REQUEST_BYTES));
         Self { concurrent, bytes, all: all.clone() }
@@ -42,7 +42,7 @@ impl Unanswered {
 
     /// Waits until this client has room for a request of `bytes` bytes, and for one more that is `concurrent`: answered
     /// out of order. Returns `None` without waiting for other clients if the requests of all need too much memory.
-    pub(super) async fn room(&self, bytes: usize, concurrent: bool) -> Option<RequestRoom> {
+    pub(crate) async fn room(&self, bytes: usize, concurrent: bool) -> Option<RequestRoom> {
         // A line has at most a quarter of the bytes of a client.
         let n = u32::try_from(bytes.min(CLIENT_REQUEST_BYTES)).ok()?;
         let own = Arc::clone(&self.bytes).acquire_many_owned(n).await.ok()?;
