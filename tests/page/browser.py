@@ -56,7 +56,8 @@ class Browser:
             f"(async function (args) {{ {body} }})(args)"
             ".then((value) => done({ value }), (error) => done({ error: String(error?.stack ?? error) }))"
         )
-        result = self.command("ExecuteAsyncScript", script=wrapped, args=list(args))
+        # Firefox returns nothing if the page is loaded again before the end of the script.
+        result = self.command("ExecuteAsyncScript", script=wrapped, args=list(args)) or {}
         if "error" in result:
             raise BrowserError(result["error"])
         return result.get("value")
