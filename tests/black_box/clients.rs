@@ -344,7 +344,7 @@ fn a_client_that_leaves_during_a_call_frees_its_connection() {
 
     let leaving = daemon.wire();
     begin(&leaving, "first");
-    // One that only stops sending still gets its replies.
+    // A client that only stops sending still gets its replies.
     let listening = daemon.wire();
     begin(&listening, "second");
     listening.stream().shutdown(std::net::Shutdown::Write).unwrap();
