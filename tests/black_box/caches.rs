@@ -102,7 +102,7 @@ pub(crate) fn another<'a>(session: &Session<'a>) -> Session<'a> {
 }
 
 /// Kills the worker and waits until the daemon has noticed.
-fn kill_worker(session: &Session<'_>) {
+pub(crate) fn kill_worker(session: &Session<'_>) {
     let before = session.worker()["restarts"].as_u64().unwrap();
     kill(Pid::from_raw(session.pid("pid")), Signal::SIGKILL).unwrap();
     let is_noticed = || session.worker()["restarts"].as_u64().unwrap() != before;

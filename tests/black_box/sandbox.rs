@@ -1,6 +1,7 @@
 //! The worker's reports about its workspace and itself: `quack sandbox audit` and `explain`, and
 //! the line after a command that changed files which other programs run.
 
+use crate::caches::kill_worker;
 use crate::harness::Daemon;
 use crate::harness::tier::needs;
 use serde_json::{Value, json};
@@ -105,6 +106,47 @@ fn a_command_that_writes_what_later_programs_obey_is_told_once_at_its_end() {
     let files = report["files"].as_array().unwrap();
     let paths: Vec<_> = files.iter().map(|file| file["path"].as_str().unwrap()).collect();
     assert_eq!(paths, [".envrc", ".vscode/tasks.json"]);
+}
+
+#[test]
+fn changes_of_a_killed_worker_and_of_other_writable_directories_are_found_by_their_times() {
+    let daemon = Daemon::start();
+    let (repo, other) = (daemon.repo("a"), daemon.repo("other"));
+    for repo in [&repo, &other] {
+        std::fs::remove_dir(repo.path().join(".git")).unwrap();
+    }
+    let root = other.path().to_str().unwrap();
+    let (code, text) = sandbox(&daemon, repo.path(), &["set", "--writable", root]);
+    assert_eq!(code, Some(0), "{text}");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let changes = |args: &[&str]| {
+        let report = report(&daemon, repo.path(), &[&["audit"], args].concat());
+        let change = |file: &Value| {
+            let text = |key: &str| file[key].as_str().unwrap().to_owned();
+            format!("{} {}", text("path"), text("change"))
+        };
+        report["files"].as_array().unwrap().iter().map(change).collect::<Vec<_>>()
+    };
+
+    assert_eq!(changes(&[]), [""; 0]);
+    let ran = session.bash(&format!("echo x > .envrc && echo y > {root}/.envrc"));
+    assert!(ran.ends_with("[Exit code: 0]"), "{ran}");
+    let beside = format!("{root}/.envrc changed");
+    assert_eq!(changes(&[]), [".envrc made", &beside]);
+
+    kill_worker(&session);
+    session.bash("true");
+    for since in [&[][..], &["--since", "2100-01-01T00:00:00Z"]] {
+        let changes = changes(since);
+        assert!(changes.iter().all(|change| *change == beside), "{changes:?}");
+    }
+    assert_eq!(changes(&["--since", "1h"]), [".envrc changed", &beside]);
+    let (code, text) = sandbox(&daemon, repo.path(), &["audit", "--since", "1h"]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains(".envrc was changed: it "), "{text}");
+    let (code, _) = sandbox(&daemon, repo.path(), &["audit", "--since", "yesterday"]);
+    assert_eq!(code, Some(2));
 }
 
 #[test]

@@ -217,23 +217,67 @@ fn what_a_session_has_read_is_known_to_its_next_worker() {
     assert_eq!(repo.read("README.md"), "# Changed by somebody\n");
 }
 
-/// Control group with a memory limit (version 1).
-struct MemoryGroup(PathBuf);
+/// Control group with a memory limit.
+struct MemoryGroup {
+    directory: PathBuf,
+    version: &'static GroupVersion,
+}
+
+/// Files of a version of control groups.
+struct GroupVersion {
+    /// Start of the line in `/proc/self/cgroup`, after the number.
+    line: &'static str,
+    mounted: &'static str,
+    usage: &'static str,
+    limit: &'static str,
+    no_limit: &'static str,
+}
+
+const GROUP_VERSIONS: [GroupVersion; 2] = [
+    GroupVersion {
+        line: ":memory:/",
+        mounted: "/sys/fs/cgroup/memory",
+        usage: "memory.usage_in_bytes",
+        limit: "memory.limit_in_bytes",
+        no_limit: "-1",
+    },
+    GroupVersion {
+        line: "::/",
+        mounted: "/sys/fs/cgroup",
+        usage: "memory.current",
+        limit: "memory.max",
+        no_limit: "max",
+    },
+];
 
 impl MemoryGroup {
     /// `None` if this machine has no such groups, or the test may not create one.
     fn create() -> Option<Self> {
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let name = groups.lines().find_map(|line| line.split_once(":memory:/"))?.1;
-        let own = Path::new("/sys/fs/cgroup/memory").join(name);
-        let group = Self(own.join(format!("quackd-test-{}", std::process::id())));
-        fs::create_dir(&group.0).ok()?;
-        Some(group)
+        GROUP_VERSIONS.iter().find_map(|version| {
+            let name = groups.lines().find_map(|line| line.split_once(version.line))?.1;
+            let name = Path::new(name).join(format!("quackd-test-{}", std::process::id()));
+            let group = Self { directory: Path::new(version.mounted).join(name), version };
+            fs::create_dir(&group.directory).ok()?;
+            if !group.directory.join(version.usage).exists() {
+                fs::remove_dir(&group.directory).unwrap();
+                return None;
+            }
+            // As a service manager does: the daemon shares out the memory of its group. Version 1 has no such attribute.
+            let delegated = rustix::fs::setxattr(
+                &group.directory,
+                "trusted.delegate",
+                b"1",
+                rustix::fs::XattrFlags::empty(),
+            );
+            assert!(delegated.is_ok() || version.mounted.ends_with("memory"), "{delegated:?}");
+            Some(group)
+        })
     }
 
     /// Script that enters the group and becomes the program of its arguments.
     fn enter(&self) -> String {
-        format!("echo 0 > {}/cgroup.procs; exec \"$0\" \"$@\"", self.0.display())
+        format!("echo 0 > {}/cgroup.procs; exec \"$0\" \"$@\"", self.directory.display())
     }
 
     fn run(&self, args: &[&str]) {
@@ -243,33 +287,38 @@ impl MemoryGroup {
 
     /// Memory of the group, in bytes.
     fn usage(&self) -> u64 {
-        let text = fs::read_to_string(self.0.join("memory.usage_in_bytes")).unwrap();
+        let text = fs::read_to_string(self.directory.join(self.version.usage)).unwrap();
         text.trim().parse().unwrap()
     }
 
     /// Sets the limit in bytes. `None` removes it.
     fn limit(&self, bytes: Option<u64>) {
-        let text = bytes.map_or_else(|| "-1".to_owned(), |bytes| bytes.to_string());
-        fs::write(self.0.join("memory.limit_in_bytes"), text).unwrap();
+        let none = || self.version.no_limit.to_owned();
+        let text = bytes.map_or_else(none, |bytes| bytes.to_string());
+        fs::write(self.directory.join(self.version.limit), text).unwrap();
     }
 
-    /// Removes the group with that of a daemon that was killed.
+    /// Removes the group with those of a daemon that was killed.
     fn remove(&self) -> std::io::Result<()> {
-        for entry in fs::read_dir(&self.0)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                fs::remove_dir(entry.path())?;
-            }
-        }
-        fs::remove_dir(&self.0)
+        remove_groups(&self.directory)
     }
+}
+
+fn remove_groups(directory: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_groups(&entry.path())?;
+        }
+    }
+    fs::remove_dir(directory)
 }
 
 #[test]
 fn what_the_kernel_kills_because_memory_ran_out_is_said_to_be_so() {
     needs!(KillOrder);
     let Some(group) = MemoryGroup::create() else {
-        return untested("no control group of version 1 for memory");
+        return untested("no control group for memory");
     };
     // The kernel adds a share of the limit to the score of a worker, so a small group would not show the order.
     let held = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();

@@ -223,6 +223,9 @@ class Daemon:
     def n_descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
+    def last_descriptor(self):
+        return max(int(number) for number in os.listdir(f"/proc/{self.pid}/fd"))
+
     def n_threads(self):
         return len(os.listdir(f"/proc/{self.pid}/task"))
 

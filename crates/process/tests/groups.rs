@@ -273,16 +273,23 @@ async fn the_kernel_kills_what_exceeds_the_memory_of_its_session_and_the_answer_
     }
 }
 
+/// Opens the kinds of groups that limit memory, one after another. In version 2 this process would be in the group too,
+/// and the kernel may kill it.
+fn bases_that_limit_memory() -> impl Iterator<Item = (CgroupKind, CgroupBase)> {
+    [CgroupKind::Pids, CgroupKind::Freezer].into_iter().filter_map(|kind| {
+        let base = CgroupBase::open_as_blocking(kind, 4096).ok();
+        let base = base.filter(CgroupBase::limits_memory);
+        if base.is_none() {
+            eprintln!("not run with {kind:?}: it limits no memory");
+        }
+        Some((kind, base?))
+    })
+}
+
 #[tokio::test]
 async fn a_kill_for_the_limit_of_an_outer_group_is_not_taken_for_that_of_the_session() {
     let _turn = alone().await;
-    // In version 2 this process is in the group too, and the kernel may kill it.
-    for kind in [CgroupKind::Pids, CgroupKind::Freezer] {
-        let base = CgroupBase::open_as_blocking(kind, 4096).ok();
-        let Some(base) = base.filter(CgroupBase::limits_memory) else {
-            eprintln!("not run with {kind:?}: it limits no memory");
-            continue;
-        };
+    for (kind, base) in bases_that_limit_memory() {
         let limits = Limits { processes: 200, memory: Some(512 << 20), ..Limits::default() };
         let paths = base.session_blocking("inner", &limits).unwrap();
         let outer = paths.memory.as_ref().unwrap().directory.parent().unwrap().to_owned();
@@ -310,13 +317,7 @@ async fn a_kill_for_the_limit_of_an_outer_group_is_not_taken_for_that_of_the_ses
 #[tokio::test]
 async fn shared_memory_segments_that_fill_a_session_are_named() {
     let _turn = alone().await;
-    // In version 2 this process is in the group too, and the kernel may kill it.
-    for kind in [CgroupKind::Pids, CgroupKind::Freezer] {
-        let base = CgroupBase::open_as_blocking(kind, 4096).ok();
-        let Some(base) = base.filter(CgroupBase::limits_memory) else {
-            eprintln!("not run with {kind:?}: it limits no memory");
-            continue;
-        };
+    for (kind, base) in bases_that_limit_memory() {
         let limits = Limits { processes: 200, memory: Some(64 << 20), ..Limits::default() };
         let paths = base.session_blocking("full", &limits).unwrap();
         let group = Arc::new(Group::open(&paths).unwrap());

@@ -178,7 +178,7 @@ async fn in_workspace(
         "replace" => replace::replace(toolbox, call, root, arguments, bounds).await,
         "undo" => replace::undo::undo(toolbox, call, root, arguments, bounds).await,
         "web_search" => web_search::web_search(toolbox, call, arguments, bounds).await,
-        tools::AUDIT => sandbox_tools::quack_audit(toolbox, root, bounds).await,
+        tools::AUDIT => sandbox_tools::quack_audit(toolbox, root, arguments, bounds).await,
         "request_permission" => Output::error("request_permission is answered by the daemon"),
         tools::INSTRUCTIONS => {
             agent_files::quack_instructions(toolbox, root, arguments, bounds).await

@@ -16,10 +16,12 @@ use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use crate::{Data, Output, Toolbox};
 use quackd_protocol::client::ExplainReport;
-use quackd_protocol::tools::ExplainArguments;
+use quackd_protocol::tools::{AuditArguments, ExplainArguments};
 use quackd_sandbox::Root;
-use quackd_sandbox::audit::{Budget, audit_blocking};
+use quackd_sandbox::audit::{Before, Budget, Snapshot, add_report, audit_blocking};
+use quackd_sandbox::git::hold_directory_blocking;
 use serde::Serialize;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,15 +32,40 @@ const MAX_ENTRIES: u64 = 2_000_000;
 /// Time reserved for the answer of a call.
 const RESERVE: Duration = Duration::from_millis(500);
 
-/// Compares the workspace with its initial state, and lists the names that make git run programs.
-pub(crate) async fn quack_audit(toolbox: &Toolbox, root: Arc<Root>, bounds: &CallLimits) -> Output {
-    let before = toolbox.state.watched.snapshot();
+/// Compares the workspace and the other writable directories with their initial state, and lists the names that make
+/// git run programs.
+pub(crate) async fn quack_audit(
+    toolbox: &Toolbox,
+    root: Arc<Root>,
+    arguments: &Arguments,
+    bounds: &CallLimits,
+) -> Output {
+    let snapshot = toolbox.state.watched.snapshot();
     let until = bounds.deadline.checked_sub(RESERVE).unwrap_or(bounds.deadline);
     let budget = Budget { entries: MAX_ENTRIES, until };
+    let since_ms = AuditArguments::of(arguments.object()).since_ms;
+    let writable = toolbox.confinement.policy.writable_roots.clone();
 
     let audit = move || {
         let handle = root.open_directory(Path::new(""))?;
-        audit_blocking(&handle, root.path(), before.as_deref(), budget)
+        let since = since_ms.map(Duration::from_millis);
+        let before = Before { snapshot: snapshot.as_deref(), since };
+        let mut report = audit_blocking(&handle, root.path(), before, budget)?;
+        report.since_ms = since_ms;
+
+        // Of these directories there is no snapshot, so the times of their files count.
+        let began = snapshot.as_deref().map(Snapshot::began);
+        let before = Before { snapshot: None, since: since.into_iter().chain(began).min() };
+        for directory in writable.iter().filter(|at| !at.starts_with(root.path())) {
+            match hold_directory_blocking(directory)
+                .and_then(|handle| audit_blocking(&handle, directory, before, budget))
+            {
+                Ok(other) => add_report(&mut report, directory, other),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(_) => report.complete = false,
+            }
+        }
+        io::Result::Ok(report)
     };
 
     match bounds.run_blocking(audit).await {

@@ -37,11 +37,11 @@ pub(crate) enum IsolationError {
     #[error("the files of another session are being worked on: try again")]
     Busy,
     #[error(
-        "the process that works on the files of the session ended before it was done{}; the next command takes back what it has \
-         written: run it again",
+        "no answer from the process that works on the files of the session{}: either the work is done, or the next command \
+         takes back what was written. Look before you run it again",
         in_words(.0)
     )]
-    Ended(String),
+    Unanswered(String),
     #[error("cannot work on the files of the session: {0}")]
     Failed(#[source] CaptureError),
 }
@@ -54,7 +54,9 @@ fn in_words(words: &str) -> String {
 impl From<CaptureError> for IsolationError {
     fn from(error: CaptureError) -> Self {
         match error {
-            CaptureError::Ended(words) => Self::Ended(words),
+            CaptureError::Ended(words) => Self::Unanswered(words),
+            // The process may have done its work just before.
+            CaptureError::Stopping | CaptureError::Silent(_) => Self::Unanswered(error.to_string()),
             error => Self::Failed(error),
         }
     }

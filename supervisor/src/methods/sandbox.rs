@@ -27,7 +27,7 @@ use quackd_protocol::credentials::{CredentialUse, UsableCredentials};
 use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_HOST_RULES};
 use quackd_protocol::policy::{NetworkMode, WebSearchRule};
 use quackd_protocol::tiers::Tier;
-use quackd_protocol::tools::{AUDIT, EXPLAIN};
+use quackd_protocol::tools::{AUDIT, AuditArguments, EXPLAIN};
 use quackd_protocol::worker::{CallSpec, SandboxReport};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -149,7 +149,8 @@ impl Serve<SandboxAudit> for Caller {
     /// could change.
     async fn serve(&self, params: SandboxAudit) -> Result<WorkerSays, MethodError> {
         let session = find(&params.session, self).await?;
-        let answer = ask_worker(AUDIT, String::from("{}"), session).await;
+        let arguments = AuditArguments::builder().since_ms(params.since_ms).build();
+        let answer = ask_worker(AUDIT, json!(arguments).to_string(), session).await;
 
         let FoundPolicy { policy, .. } = policy(self, &answer.session_id).await?;
         let workspace = PathBuf::from(&answer.workspace_path);

@@ -11,11 +11,12 @@ from faults.storage import Strace
 
 
 def descriptors(stage):
-    """The daemon has two descriptors left, and two hundred clients connect."""
+    """The daemon has few descriptors left, and two hundred clients connect."""
     daemon = stage.daemon()
     for n in range(stage.n(2, 20)):
         limits = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (daemon.n_descriptors() + 2, limits[1]))
+        # The limit is for numbers. With less, the daemon could not use those that it closes above it.
+        resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (daemon.last_descriptor() + 3, limits[1]))
         crowd = []
         for _ in range(200):
             one = socket.socket(socket.AF_UNIX)

@@ -209,7 +209,8 @@ def daemon_stopped(stage):
         until("the state T", lambda: state(Process(daemon.pid)) in "Tt")
         early = daemon.client(PATIENCE_S + 90)
         ping = early.send("ping")
-        began, seconds = time.monotonic(), stage.n(8, 60)
+        began, seconds = time.monotonic(), stage.n(8, 40)
+        # The clients of the load wait 45 s for a reply.
         until("time", lambda: time.monotonic() - began >= seconds, 90)
         daemon.send(signal.SIGCONT)
         continued = time.monotonic()

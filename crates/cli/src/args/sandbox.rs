@@ -1,7 +1,9 @@
 //! Arguments of `quack sandbox`.
 
 use super::{AnySessionArgs, SessionArgs};
+use crate::time_format::moment;
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
 use quackd_protocol::credentials::CredentialUse;
 use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
 use std::path::PathBuf;
@@ -128,15 +130,21 @@ pub(crate) struct SandboxExplainArgs {
 
 /// List new or changed files that other programs would run
 ///
-/// Searches for changes made since the session's worker started. Exits with 1 if it found any, or if it could not check
-/// everything.
+/// Searches for changes made since the session's worker started, in the workspace and in directories of --writable. Exits
+/// with 1 if it found any, or if it could not check everything.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  quack sandbox audit\n  quack sandbox audit --session api --json"
-)]
+#[command(after_help = "Examples:\n  quack sandbox audit\n  quack sandbox audit --since 48h\n  \
+    quack sandbox audit --session api --json")]
 pub(crate) struct SandboxAuditArgs {
+    /// Also what changed since TIME, such as 10m, 2h or 2026-03-10T12:00:00Z: while earlier workers ran, or by you
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    pub(crate) since: Option<Timestamp>,
     #[command(flatten)]
     pub(crate) which: AnySessionArgs,
+}
+
+fn since(text: &str) -> Result<Timestamp, String> {
+    moment(text, Timestamp::now())
 }
 
 /// List the denied operations that were detected

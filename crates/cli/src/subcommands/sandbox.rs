@@ -6,8 +6,8 @@ pub(super) mod request;
 
 use crate::args::SessionArgs;
 use crate::args::sandbox::{
-    SandboxAllowArgs, SandboxArgs, SandboxExplainArgs, SandboxRevokeArgs, SandboxSetArgs,
-    SandboxVerb,
+    SandboxAllowArgs, SandboxArgs, SandboxAuditArgs, SandboxExplainArgs, SandboxRevokeArgs,
+    SandboxSetArgs, SandboxVerb,
 };
 use crate::connect::start_and_connect;
 use crate::display::{self, count, full_path, plain};
@@ -37,7 +37,7 @@ pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<
             show_policy(&policy(&args.which.into_which(), output).await?, output)
         }
         SandboxVerb::Denials(args) => denials(&args.which.into_which(), output).await,
-        SandboxVerb::Audit(args) => audit(&args.which.into_which(), output).await,
+        SandboxVerb::Audit(args) => audit(args, output).await,
         SandboxVerb::Explain(args) => explain(args, output).await,
         SandboxVerb::Network(args) => network::network(args, output).await,
         SandboxVerb::Presets(args) => network::presets(args, output).await,
@@ -114,9 +114,11 @@ async fn denials(choice: &SessionArgs, output: CliOutput) -> anyhow::Result<Exit
     Ok(ExitCode::Ok)
 }
 
-async fn audit(choice: &SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let params = |session| SandboxAudit { session };
-    let reply = ask(choice, Missing::Create, params, WORKER_TIMEOUT, output).await?;
+async fn audit(args: SandboxAuditArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let since_ms = args.since.map(|time| time.as_millisecond().try_into().unwrap_or(0));
+    let params = |session| SandboxAudit { session, since_ms };
+    let choice = args.which.into_which();
+    let reply = ask(&choice, Missing::Create, params, WORKER_TIMEOUT, output).await?;
     let is_clean = reply.report.as_ref().is_some_and(|report| report.found == 0 && report.complete);
 
     show(&reply, output)?;

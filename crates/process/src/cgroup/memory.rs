@@ -4,6 +4,7 @@
 //! The OOM killer prefers commands by their score ([`crate::oom`]). In version 1 the group is in another hierarchy and
 //! contains commands only.
 
+use super::controllers::DAEMON;
 use super::directory::Directory;
 use super::{CgroupKind, MYSELF, SessionPaths, discover};
 use crate::Limits;
@@ -22,24 +23,25 @@ const MAX_TEXT: usize = 16 * 1024;
 /// them, their memory is free again.
 const FULL_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Number of kills by the kernel for lack of memory, for the process that asks.
+/// Number of kills by the kernel for lack of memory, of the daemon that asks and of its workers.
 #[derive(Debug)]
 pub struct OomKills {
-    /// File of the control group of this process. `None`: only the number of the whole machine is known.
+    /// File of the control group of the daemon. `None`: only the number of the whole machine is known.
     own: Option<PathBuf>,
 }
 
 impl OomKills {
-    /// Finds the control group of this process. Its number counts every kill of a process in it, not in groups inside
-    /// it, whichever limit was the reason.
+    /// Finds the control group of this process, the daemon. Its number counts every kill of a process in it, whichever
+    /// limit was the reason. In version 2 a worker is in the group of its session, so kills in groups inside that of
+    /// the daemon count too.
     #[must_use]
     pub fn find_blocking() -> Self {
-        let files = [
-            (CgroupKind::Memory, "memory.oom_control"),
-            (CgroupKind::Unified, "memory.events.local"),
-        ];
+        let files =
+            [(CgroupKind::Memory, "memory.oom_control"), (CgroupKind::Unified, "memory.events")];
         let own = files.into_iter().find_map(|(kind, name)| {
-            let file = discover::own(kind).ok()?.directory.join(name);
+            let directory = discover::own(kind).ok()?.directory;
+            let above = directory.parent().filter(|_| directory.ends_with(DAEMON));
+            let file = above.unwrap_or(&directory).join(name);
             oom_kills_in(&file).is_some().then_some(file)
         });
         Self { own }

@@ -51,6 +51,9 @@ pub struct AuditReport {
     pub found: usize,
     /// False if something was left out: the tree is too large, or a part of it cannot be read.
     pub complete: bool,
+    /// The requested time, in milliseconds since the epoch, if changes before the worker's start count too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since_ms: Option<u64>,
     /// Directory entries that were checked.
     pub entries: u64,
     /// Number of names and patterns that the daemon knows. 0 from an older worker.
@@ -80,7 +83,7 @@ pub struct AuditReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditFile {
-    /// Relative to the workspace, one line.
+    /// Relative to the workspace, or absolute in another writable directory. One line.
     pub path: String,
     /// Change of the file.
     pub change: AuditChange,
@@ -92,7 +95,7 @@ pub struct AuditFile {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditPlanted {
-    /// Relative to the workspace, or absolute in a repository outside. One line.
+    /// Relative to the workspace, or absolute outside of it. One line.
     pub path: String,
     /// Kind of the file.
     pub kind: PlantedKind,
@@ -162,7 +165,7 @@ impl AuditChange {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRepository {
-    /// Relative to the workspace, one line; `.` is the workspace itself.
+    /// Relative to the workspace, or absolute outside of it. One line; `.` is the workspace itself.
     pub path: String,
     /// Form of the repository.
     pub kind: RepositoryKind,

@@ -354,6 +354,9 @@ pub struct SandboxParams {
     /// `network`: only requests with a higher number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
+    /// `audit`: milliseconds since the epoch. Changes since then count too, also those before the start of the worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since_ms: Option<u64>,
     /// `set`, `allow`, `revoke`: whether it is for the session, for its workspace or (not `set`) for all sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<PolicyScope>,

@@ -199,7 +199,7 @@ sandbox_actions! {
     SandboxDenials = "denials" {}
     SandboxNetwork = "network" { after: Option<u64> }
     SandboxPresets = "presets" { rules: Option<Vec<String>> }
-    SandboxAudit = "audit" {}
+    SandboxAudit = "audit" { since_ms: Option<u64> }
     SandboxExplain = "explain" { target: Option<String> }
     SandboxExplainHost = "explain" { host: Option<String> }
 }

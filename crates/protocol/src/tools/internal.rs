@@ -2,7 +2,7 @@
 
 use super::arguments::arguments;
 use super::files::PATH;
-use super::row::{Action, Callers, READS, Tool, WRITES, text};
+use super::row::{Action, Callers, READS, Tool, WRITES, text, whole};
 
 /// The internal tools. Their arguments are those of the supervisor, so the rows name no parameters.
 pub(super) static TOOLS: [Tool; 7] = [
@@ -15,7 +15,8 @@ pub(super) static TOOLS: [Tool; 7] = [
     Tool { name: MCP_CALL, callers: Callers::Agent, ..WRITES },
 ];
 
-/// Internal tool that the supervisor calls for `quack.sandbox`. Clients cannot call it.
+/// Internal tool that the supervisor calls for `quack.sandbox`. Clients cannot call it. Its arguments are
+/// [`AuditArguments`].
 pub const AUDIT: &str = "quack_audit";
 
 /// Internal tool like [`AUDIT`]. Its arguments are [`ExplainArguments`].
@@ -43,6 +44,13 @@ pub const MCP_CALL: &str = "quack_mcp_call";
 #[must_use]
 pub fn is_internal(tool: &str) -> bool {
     TOOLS.iter().any(|internal| internal.name == tool)
+}
+
+arguments! {
+    /// Arguments of [`AUDIT`].
+    AuditArguments {
+        since_ms: Option<u64> = whole(0, u64::MAX, "Time from which changes count, in ms. Absent: the worker's start."),
+    }
 }
 
 arguments! {

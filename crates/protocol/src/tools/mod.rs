@@ -28,8 +28,8 @@ pub use forms::{
     Checked, Counts, Digits, FromOne, Grouped, JobReference, Limit, Lines, MayBeEmpty, NotEmpty,
 };
 pub use internal::{
-    AUDIT, EXPLAIN, ExplainArguments, IMAGE, INSTRUCTIONS, ImageArguments, InstructionsArguments,
-    MCP_CALL, MCP_LIST, OPEN_TERMINAL, is_internal,
+    AUDIT, AuditArguments, EXPLAIN, ExplainArguments, IMAGE, INSTRUCTIONS, ImageArguments,
+    InstructionsArguments, MCP_CALL, MCP_LIST, OPEN_TERMINAL, is_internal,
 };
 pub use row::{Action, Callers, Kind, Offer, Parameter, Tool};
 pub use search::{

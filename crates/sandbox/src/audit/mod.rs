@@ -34,7 +34,7 @@ pub use quackd_protocol::client::AuditReport as Report;
 
 pub use budget::Budget;
 pub use names::WatchedNames;
-pub use report::audit_blocking;
+pub use report::{Before, add_report, audit_blocking};
 pub use set_aside::SetAside;
 pub use snapshot::{Known, Snapshot};
 pub use sweep::{Check, Checked};

@@ -24,6 +24,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Maximum number of entries of one directory that are watched individually.
 const MAX_ENTRIES: usize = 64;
@@ -249,6 +250,24 @@ impl WatchedNames {
         let mut reported = std::collections::BTreeSet::new();
         changes.retain(|one| reported.insert(one.path.clone()));
         changes
+    }
+
+    /// Returns the names whose inodes changed at this time since the epoch or later, each once. Whether a name was created
+    /// is not known, nor are removed names.
+    pub(super) fn changed_since(&self, time: Duration) -> Vec<Change> {
+        let is_late = |stamp: &InodeStamp| !stamp.changed_before(time);
+        let change = |(path, one): (&PathBuf, &WatchedName)| {
+            let inside: Vec<_> = one.entries.iter().filter(|(_, stamp)| is_late(stamp)).collect();
+            let entry = match inside.as_slice() {
+                _ if one.keys == Some(manifest::NO_KEYS) => return None,
+                _ if is_late(&one.stamp) => None,
+                [] => return None,
+                [(entry, _)] => Some(*entry),
+                _ => None,
+            };
+            Some(one.change(path, entry, AuditChange::Changed))
+        };
+        self.found.iter().filter_map(change).collect()
     }
 
     /// Removes the hidden names.

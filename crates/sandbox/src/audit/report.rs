@@ -3,21 +3,24 @@
 
 use super::budget::Budget;
 use super::hidden::GitTree;
+use super::names::WatchedNames;
 use super::planted::{self, Reach};
 use super::repository::{self, Base, RepositoryLayout, RepositoryLocation};
-use super::snapshot::{Known, Snapshot};
+use super::snapshot::{Known, Snapshot, Stamps};
 use crate::git::Walk;
 use crate::git::stamp::InodeStamp;
 use crate::git::visited::Visited;
 use crate::obeyed::Obeyed;
 use quackd_protocol::client::AuditReport as Report;
-use quackd_protocol::client::{AuditNamed, AuditPlanted, AuditRepository, RepositoryState};
+use quackd_protocol::client::{
+    AuditChange, AuditFile, AuditNamed, AuditPlanted, AuditRepository, RepositoryState,
+};
 use quackd_protocol::foreign_text::one_line_cut;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Maximum number of repositories of each kind. With more, the audit is incomplete.
 const MAX_REPOSITORIES: usize = 4096;
@@ -37,15 +40,25 @@ const STEP: u64 = 2000;
 /// Maximum length of a reported path, in characters.
 const MAX_PATH: usize = 240;
 
+/// Earlier state of the tree, with which an audit compares it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Before<'a> {
+    /// State when the worker started.
+    pub snapshot: Option<&'a Snapshot>,
+    /// Time since the epoch. A change that the snapshot does not show counts too if the inode changed at this time or
+    /// later, which no program can set. Removed names and moved git directories are not found in this way.
+    pub since: Option<Duration>,
+}
+
 /// Checks every repository under the open directory `root`, whose canonical path is `path`, and the watched names,
-/// and compares them with `before`. Without `before` it reports everything that makes git run a program.
+/// and compares them with `before`. If that is empty, it reports everything that makes git run a program.
 ///
 /// # Errors
 /// The directory cannot be read. For unreadable directories inside it, [`Report::complete`] is false.
 pub fn audit_blocking(
     root: impl AsFd,
     path: &Path,
-    before: Option<&Snapshot>,
+    before: Before<'_>,
     budget: Budget,
 ) -> io::Result<Report> {
     let mut walk = Walk::new(&root)?.for_up_to(MAX_REPOSITORIES);
@@ -65,29 +78,22 @@ pub fn audit_blocking(
     let mut all = Repositories { is_whole: is_walked, ..Repositories::default() };
     audit.repositories(&places, left, &mut all);
     let Repositories { listed: mut repositories, dangerous, mut is_whole } = all;
-    is_whole &= before.is_none_or(|before| !before.wanted().is_cut());
+    is_whole &= before.snapshot.is_none_or(|before| !before.wanted().is_cut());
 
-    // The limit leaves out those without a program first, then those that are the same.
-    repositories.sort_by_cached_key(|one| {
-        (one.commands.is_empty(), one.state == RepositoryState::Same, one.path.clone())
-    });
-    let not_listed = repositories.len().saturating_sub(MAX_LISTED);
-    repositories.truncate(MAX_LISTED);
-
+    let not_listed = list(&mut repositories);
     let planted = planted_in(base, &places, budget.entries, budget.until);
 
-    let mut files = match before {
-        Some(before) => before.deep_changes(&root, &found.obeyed)?,
-        None => Vec::new(),
-    };
-
+    let mut files = changed_files(&root, before, &found.obeyed)?;
     let n_files = files.len();
     files.truncate(MAX_FILES);
 
     Ok(Report {
         found: n_files + planted.found.len() + planted.not_listed + dangerous,
-        // Without a snapshot, no change is known.
-        complete: is_whole && planted.is_whole && before.is_some(),
+        // Without a snapshot and a time, no change is known.
+        complete: is_whole
+            && planted.is_whole
+            && (before.snapshot.is_some() || before.since.is_some()),
+        since_ms: None,
         entries: found.entries,
         names: Obeyed::all().count(),
         files,
@@ -97,6 +103,79 @@ pub fn audit_blocking(
         not_listed,
         obeyed: Vec::new(),
     })
+}
+
+/// Adds the report of another directory, whose canonical path is `directory`. Its paths become absolute.
+pub fn add_report(report: &mut Report, directory: &Path, other: Report) {
+    let absolute = |path: &str| {
+        let path = if path == "." { directory.to_owned() } else { directory.join(path) };
+        one_line_cut(&path.to_string_lossy(), MAX_PATH)
+    };
+    report.found += other.found;
+    report.complete &= other.complete;
+    report.entries += other.entries;
+
+    let files = other.files.into_iter();
+    report.files.extend(files.map(|one| AuditFile { path: absolute(&one.path), ..one }));
+    report.files.truncate(MAX_FILES);
+
+    let planted = other.planted.into_iter();
+    report.planted.extend(planted.map(|one| AuditPlanted { path: absolute(&one.path), ..one }));
+    report.planted_not_listed +=
+        other.planted_not_listed + report.planted.len().saturating_sub(MAX_LISTED);
+    report.planted.truncate(MAX_LISTED);
+
+    report.repositories.extend(other.repositories.into_iter().map(|mut one| {
+        one.path = absolute(&one.path);
+        for command in &mut one.commands {
+            command.file = absolute(&command.file);
+        }
+        one
+    }));
+    report.not_listed += other.not_listed + list(&mut report.repositories);
+}
+
+/// Cuts a list of repositories. Leaves out those without a program first, then those that are the same. Returns the
+/// number of those left out.
+fn list(repositories: &mut Vec<AuditRepository>) -> usize {
+    repositories.sort_by_cached_key(|one| {
+        (one.commands.is_empty(), one.state == RepositoryState::Same, one.path.clone())
+    });
+    let left_out = repositories.len().saturating_sub(MAX_LISTED);
+    repositories.truncate(MAX_LISTED);
+    left_out
+}
+
+/// Returns the changed names. `found` are the paths that a walk has found now.
+fn changed_files(
+    root: impl AsFd,
+    before: Before<'_>,
+    found: &[PathBuf],
+) -> io::Result<Vec<AuditFile>> {
+    let mut files = match before.snapshot {
+        Some(snapshot) => snapshot.deep_changes(&root, found)?,
+        None => Vec::new(),
+    };
+    let Some(since) = before.since else { return Ok(files) };
+
+    let near = match before.snapshot {
+        Some(snapshot) => snapshot.look(&root, snapshot.names(), &mut Visited::default())?,
+        None => WatchedNames::look_blocking(&root)?,
+    };
+    let deep = WatchedNames::at_blocking(&root, found);
+    let mut known: BTreeSet<PathBuf> = files.iter().map(|one| PathBuf::from(&one.path)).collect();
+    for one in near.changed_since(since).into_iter().chain(deep.changed_since(since)) {
+        // One may name a directory, and the other an entry of it.
+        let path = PathBuf::from(&one.path);
+        let below = known.range(path.clone()..).next();
+        let is_above = below.is_some_and(|below| below.starts_with(&path));
+        if !is_above && !path.ancestors().any(|above| known.contains(above)) {
+            known.insert(path);
+            files.push(one);
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
 }
 
 /// Names in all git directories through which git would write to another file.
@@ -157,7 +236,7 @@ struct Repositories {
 #[derive(Clone, Copy)]
 struct Audit<'a> {
     base: Base<'a>,
-    before: Option<&'a Snapshot>,
+    before: Before<'a>,
     until: Instant,
 }
 
@@ -174,12 +253,8 @@ impl Audit<'_> {
         let mains = repository::mains(self.base, places);
         for main in &mains {
             let (base, place) = main.place();
-            let state = match self.before.map(|before| (before, before.of_main(&main.path))) {
-                Some((_, Some(stamps))) if *stamps == main.stamps() => RepositoryState::Same,
-                Some((_, Some(_))) => RepositoryState::Changed,
-                Some((before, None)) if before.is_complete() => RepositoryState::New,
-                _ => RepositoryState::Unknown,
-            };
+            let was = self.before.snapshot.and_then(|before| before.of_main(&main.path));
+            let state = self.compared(was, &main.stamps());
             self.one(base, &place, state, &|_| false, all);
         }
 
@@ -260,34 +335,53 @@ impl Audit<'_> {
 
     /// Returns the state of the files that a setting names.
     fn named(&self, setting: &str) -> Vec<AuditNamed> {
-        let Some(before) = self.before else { return Vec::new() };
+        let Some(before) = self.before.snapshot else { return Vec::new() };
         let files = before.wanted().of_setting(setting).take(MAX_NAMED);
         let named = files.map(|at| {
             let path = one_line_cut(&at.to_string_lossy(), MAX_PATH);
-            AuditNamed { path, change: before.change_of(self.base.handle, at) }
+            let is_late = |since| {
+                let stamp = InodeStamp::beneath_or_at(self.base.handle, at);
+                stamp.is_some_and(|stamp| !stamp.changed_before(since))
+            };
+            let later = || self.before.since.is_some_and(is_late).then_some(AuditChange::Changed);
+            let change = before.change_of(self.base.handle, at).or_else(later);
+            AuditNamed { path, change }
         });
         named.collect()
     }
 
     fn state(&self, place: &RepositoryLocation) -> RepositoryState {
-        let Some(before) = self.before else { return RepositoryState::Unknown };
-        match before.of(place) {
-            Some(stamps) if *stamps == repository::stamps(self.base, place) => {
+        let was = self.before.snapshot.and_then(|before| before.of(place));
+        self.compared(was, &repository::stamps(self.base, place))
+    }
+
+    /// Returns the state of a repository from the stamps of the snapshot and those of now.
+    fn compared(&self, was: Option<&Stamps>, is: &Stamps) -> RepositoryState {
+        let state = match (was, self.before.snapshot) {
+            (Some(was), _) if was == is => RepositoryState::Same,
+            (Some(_), _) => return RepositoryState::Changed,
+            (None, Some(before)) if before.is_complete() => return RepositoryState::New,
+            (None, _) => RepositoryState::Unknown,
+        };
+        match self.before.since {
+            Some(since) if is.iter().all(|(_, stamp)| stamp.changed_before(since)) => {
                 RepositoryState::Same
             }
             Some(_) => RepositoryState::Changed,
-            None if before.is_complete() => RepositoryState::New,
-            None => RepositoryState::Unknown,
+            None => state,
         }
     }
 
     /// Returns the state of a repository inside of a git directory. The snapshot has none of them, so their change
     /// times count, which no program can set.
     fn state_inside(&self, base: Base<'_>, place: &RepositoryLocation) -> RepositoryState {
-        let Some(before) = self.before else { return RepositoryState::Unknown };
+        let began = self.before.snapshot.map(Snapshot::began);
+        let Some(since) = began.into_iter().chain(self.before.since).min() else {
+            return RepositoryState::Unknown;
+        };
         let itself = InodeStamp::beneath(base.handle, &place.at);
         let stamps = repository::stamps(base, place).into_iter().map(|(_, stamp)| stamp);
-        let is_old = itself.into_iter().chain(stamps).all(|one| one.changed_before(before.began()));
+        let is_old = itself.into_iter().chain(stamps).all(|one| one.changed_before(since));
         if is_old { RepositoryState::Same } else { RepositoryState::New }
     }
 }

@@ -63,7 +63,7 @@ impl From<&FoundRepositories> for Known {
 }
 
 /// State of the files that decide what git runs: see [`repository::stamps`].
-type Stamps = Vec<(PathBuf, InodeStamp)>;
+pub(super) type Stamps = Vec<(PathBuf, InodeStamp)>;
 
 /// State of a workspace when its worker started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -225,7 +225,9 @@ impl Snapshot {
         repository::git_directories(base, &places)
     }
 
-    pub(super) fn began(&self) -> Duration {
+    /// Start time since the epoch. No command can have made an earlier change.
+    #[must_use]
+    pub fn began(&self) -> Duration {
         self.began
     }
 

@@ -11,8 +11,10 @@ pub(super) fn text(report: &AuditReport) -> String {
     let (fresh, known): (Vec<_>, Vec<_>) =
         known.into_iter().partition(|one| one.commands.is_empty());
 
+    let since =
+        if report.since_ms.is_some() { "since the given time" } else { "since the worker began" };
     let mut lines = vec![match report.found {
-        0 => format!("No change was found since the worker began. {}", checked(report)),
+        0 => format!("No change was found {since}. {}", checked(report)),
         1 => "1 thing to look at before this workspace is trusted:".to_owned(),
         n => format!("{n} things to look at before this workspace is trusted:"),
     }];
@@ -36,7 +38,10 @@ pub(super) fn text(report: &AuditReport) -> String {
         fresh.iter().for_each(|one| repository(one, &mut lines));
     }
     if !known.is_empty() {
-        lines.push("As it was when the worker began:".to_owned());
+        lines.push(match report.since_ms {
+            Some(_) => format!("Unchanged {since}:"),
+            None => "As it was when the worker began:".to_owned(),
+        });
         known.iter().for_each(|one| repository(one, &mut lines));
     }
 
@@ -52,10 +57,15 @@ pub(super) fn text(report: &AuditReport) -> String {
 
 /// Describes what an audit checks and what it does not check.
 fn checked(report: &AuditReport) -> String {
+    let earlier = match report.since_ms {
+        Some(_) => "names that were removed before the worker began",
+        None => "changes before the worker began (--since)",
+    };
     format!(
         "Checked: the {} names that quackd knows, other dot files, rc files and config files near the top, settings, \
          hooks and unknown names of git, and files that these name\n\
-         Not checked: files that you run yourself, such as a Makefile, and names of programs that quackd does not know",
+         Not checked: files that you run yourself, such as a Makefile, names of programs that quackd does not know, and \
+         {earlier}",
         report.names
     )
 }
@@ -119,6 +129,7 @@ mod tests {
             complete: true,
             entries: 10,
             names: 500,
+            since_ms: None,
             files: vec![file],
             repositories: vec![
                 one("x/.git", RepositoryState::New, &["core.fsmonitor"]),
@@ -165,8 +176,8 @@ mod tests {
             "No change was found since the worker began. Checked: the 500 names that quackd knows, other dot files, \
              rc files and config files near the top, settings, hooks and unknown names of git, and files that these \
              name\n\
-             Not checked: files that you run yourself, such as a Makefile, and names of programs that quackd does not \
-             know\n\
+             Not checked: files that you run yourself, such as a Makefile, names of programs that quackd does not know, \
+             and changes before the worker began (--since)\n\
              As it was when the worker began:\n.git\n  .git/config  core.fsmonitor = evil\n    tools/fsm.sh  unchanged"
         );
         assert!(text(&AuditReport::default()).ends_with("only 0 entries]"));

@@ -4,8 +4,8 @@ use super::*;
 use quackd_protocol::client::RepositoryKind;
 use quackd_testkit::TestDir;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::time::{Duration, UNIX_EPOCH};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::time::UNIX_EPOCH;
 
 struct World(TestDir);
 
@@ -40,10 +40,26 @@ impl World {
         Snapshot::take_blocking(&root, &self.path(), None).unwrap()
     }
 
-    fn audit(&self, before: Option<&Snapshot>) -> Report {
-        let until = Instant::now() + Duration::from_secs(20);
+    fn audit(&self, snapshot: Option<&Snapshot>) -> Report {
+        self.audit_since(snapshot, None)
+    }
+
+    fn audit_since(&self, snapshot: Option<&Snapshot>, since: Option<Duration>) -> Report {
+        let budget = Budget { entries: 100_000, until: Instant::now() + Duration::from_secs(20) };
         let root = fs::File::open(self.path()).unwrap();
-        audit_blocking(&root, &self.path(), before, Budget { entries: 100_000, until }).unwrap()
+        audit_blocking(&root, &self.path(), Before { snapshot, since }, budget).unwrap()
+    }
+
+    /// Returns a time after the last change of all files, by the clock of the file system.
+    fn later(&self) -> Duration {
+        let time = || {
+            self.write("clock", "x");
+            let clock = fs::metadata(self.path().join("clock")).unwrap();
+            let nanoseconds = u32::try_from(clock.ctime_nsec()).unwrap();
+            Duration::new(clock.ctime().unsigned_abs(), nanoseconds)
+        };
+        let now = time();
+        std::iter::repeat_with(time).find(|later| now < *later).unwrap()
     }
 }
 
@@ -338,7 +354,8 @@ fn an_audit_that_could_not_see_all_says_so() {
     let root = fs::File::open(world.path()).unwrap();
     let report = |entries, until| {
         let budget = Budget { entries, until };
-        audit_blocking(&root, &world.path(), Some(&start), budget).unwrap()
+        let before = Before { snapshot: Some(&start), since: None };
+        audit_blocking(&root, &world.path(), before, budget).unwrap()
     };
     let later = Instant::now() + Duration::from_secs(20);
     assert!(report(100_000, later).complete);
@@ -372,6 +389,72 @@ fn names_that_programs_obey_are_found_at_any_depth() {
         "a/b/c/d/mise.toml removed",
     ];
     assert_eq!((files.as_slice(), report.found), (&expected.map(str::to_owned)[..], 4));
+}
+
+#[test]
+fn changes_of_earlier_workers_are_found_by_their_times() {
+    let world = World::new();
+    world.git(".git", "[core]\npager = mine\n");
+    world.git("x/.git", PLAIN);
+    world.write(".envrc", "mine");
+    world.write(".vscode/settings.json", "{}");
+    world.write("package.json", r#"{"name": "a"}"#);
+    let since = world.later();
+    assert_eq!(world.audit_since(None, Some(since)).found, 0);
+    assert!(world.audit_since(None, Some(since)).complete);
+
+    world.write("x/.git/config", "[core]\nfsmonitor = evil\n");
+    world.write(".vscode/settings.json", "{ }");
+    world.write("a/b/c/.envrc", "deep");
+    world.write("package.json", r#"{"name": "b"}"#);
+    let again = world.begin();
+    assert_eq!(world.audit(Some(&again)).found, 0);
+    for snapshot in [Some(&again), None] {
+        let report = world.audit_since(snapshot, Some(since));
+        let changed: Vec<_> =
+            report.files.iter().map(|one| format!("{} {}", one.path, one.change.name())).collect();
+        assert_eq!(changed, [".vscode/settings.json changed", "a/b/c/.envrc changed"]);
+        let repositories = [
+            "x/.git Changed: x/.git/config core.fsmonitor=evil",
+            ".git Same: .git/config core.pager=mine",
+        ];
+        assert_eq!(
+            (told(&report).as_slice(), report.found),
+            (&repositories.map(str::to_owned)[..], 3)
+        );
+        assert!(report.complete);
+    }
+    // A change of this worker is reported once, as the snapshot has it.
+    world.write(".vscode/tasks.json", "{}");
+    let report = world.audit_since(Some(&again), Some(since));
+    assert!(files(&report).iter().any(|line| line.starts_with(".vscode/tasks.json made: ")));
+    assert!(files(&report).iter().all(|line| !line.starts_with(".vscode changed")));
+}
+
+#[test]
+fn the_report_of_another_directory_has_absolute_paths() {
+    let world = World::new();
+    world.git(".git", "[core]\npager = mine\n");
+    let start = world.begin();
+    let mut report = world.audit(Some(&start));
+    let other = World::new();
+    let since = Some(other.later());
+    other.write(".envrc", "x");
+    other.git(".git", "[core]\nfsmonitor = evil\n");
+    symlink("/etc/passwd", other.path().join(".git/COMMIT_EDITMSG")).unwrap();
+    add_report(&mut report, &other.path(), other.audit_since(None, since));
+    let at = other.path().to_string_lossy().into_owned();
+    let path = format!("{at}/.git");
+    assert_eq!(report.files[0].path, format!("{at}/.envrc"));
+    assert_eq!(planted(&report), [format!("{path}/COMMIT_EDITMSG Link")]);
+    assert_eq!(
+        told(&report),
+        [
+            format!("{path} Changed: {path}/config core.fsmonitor=evil"),
+            ".git Same: .git/config core.pager=mine".to_owned()
+        ]
+    );
+    assert_eq!((report.found, report.complete), (3, true));
 }
 
 /// `path change: why` of each changed file.
