@@ -165,10 +165,16 @@ fn hide(hidden: &[PathBuf]) -> Result<(), ConfineError> {
 
     let options = [("size", "4k"), ("nr_inodes", "2"), ("mode", "0555")];
     let empty = new_file_system("tmpfs", &options, MountAttributes::MASK)?;
+    let mut is_placed = false;
     for at in hidden {
         // A missing directory may be inside one that is hidden already.
-        if let Some(target) = existing(at)? {
+        let Some(target) = existing(at)? else { continue };
+        // Before Linux 6.15, only a mount that is in a tree can be cloned.
+        if is_placed {
             place(&clone_tree(&empty, "").step_on("hide", at)?, &target, at)?;
+        } else {
+            place(&empty, &target, at)?;
+            is_placed = true;
         }
     }
     Ok(())
